@@ -1,0 +1,398 @@
+//! The conversation: prompts in order, the turn that runs, the captured session id, and who gets which message.
+//!
+//! One prompt is written at a time, so that every message and every result has one turn that it belongs to.
+//!
+//! ```text
+//!            prompt            CLI ready, no turn          result of the CLI
+//!   caller ─────────► queued ────────────────────► running ─────────────────► Completed | Failed | Interrupted(User)
+//!     ▲                 │                            │  CLI ends: Interrupted(CliExit)
+//!     │ AtCapacity      │ session ends               │  session stops: Interrupted(Stop)
+//!     │ Stopped         ▼                            │  messages not read: Failed(Overflow), the CLI goes on
+//!                  NotStarted (returned)             ▼
+//!                                              next of the queue
+//! ```
+//!
+//! It survives every restart of the CLI: what is queued is sent to the next incarnation, once. Restart policy:
+//! temporary and significant. If it ends, the session fails, for nobody else knows what was promised.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::actor_message;
+use super::lane::Lane;
+use super::message::{Internal, SessionMessage};
+use super::reader::Weight;
+use super::run::RunTracker;
+use super::shared::Shared;
+use super::turn::{Turn, TurnSender, turn};
+use super::work::Task;
+use crate::error::{Error, ErrorKind, Result};
+use crate::report::{ConversationSnapshot, Event, ExitCause, InterruptedBy, Outcome};
+use crate::session::Prompt;
+use crate::wire::{Message, ResultMessage};
+
+/// What the conversation understands.
+pub(crate) enum ConversationMessage {
+    Prompt { prompt: Prompt, reply: RpcReplyPort<Result<Turn>> },
+    /// A message of the CLI.
+    Message { epoch: u64, message: Message, weight: Weight },
+    /// An incarnation is ready for prompts.
+    CliReady(Lane),
+    /// An incarnation has ended; with the cause if it was unasked.
+    CliEnded { epoch: u64, cause: Option<ExitCause> },
+    /// The user wants the running turn to end.
+    Interrupting,
+    /// Nothing new is accepted; say when the turn in flight has ended.
+    Drain,
+    /// Give everything up, and end.
+    Stop { failed: Option<Error> },
+    /// The ceiling of the run may have been reached.
+    Tick,
+    Snapshot(oneshot::Sender<ConversationSnapshot>),
+    #[cfg(feature = "testkit")]
+    Panic,
+}
+
+actor_message!(ConversationMessage);
+
+pub(crate) struct Conversation;
+
+pub(crate) struct ConversationArguments {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) session: ActorRef<SessionMessage>,
+}
+
+pub(crate) struct ConversationState {
+    shared: Arc<Shared>,
+    session: ActorRef<SessionMessage>,
+    myself: ActorRef<ConversationMessage>,
+    lane: Option<Lane>,
+    queue: VecDeque<Queued>,
+    running: Option<Running>,
+    run: RunTracker,
+    ceiling: Option<Task>,
+    draining: bool,
+}
+
+struct Queued {
+    prompt: Prompt,
+    uuid: String,
+    turn: TurnSender,
+}
+
+struct Running {
+    uuid: String,
+    /// `None` once the turn has ended for the application while the CLI still works at it.
+    turn: Option<TurnSender>,
+    interrupting: bool,
+    _span: tracing::Span,
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for Conversation {
+    type Msg = ConversationMessage;
+    type State = ConversationState;
+    type Arguments = ConversationArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<ConversationMessage>,
+        arguments: ConversationArguments,
+    ) -> Result<ConversationState, ActorProcessingErr> {
+        let ConversationArguments { shared, session } = arguments;
+        Ok(ConversationState {
+            run: RunTracker::new(shared.options().timeouts.run_ceiling),
+            shared,
+            session,
+            myself,
+            lane: None,
+            queue: VecDeque::new(),
+            running: None,
+            ceiling: None,
+            draining: false,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<ConversationMessage>,
+        message: ConversationMessage,
+        state: &mut ConversationState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ConversationMessage::Message { message, weight, .. } => {
+                state.message(message);
+                drop(weight);
+            }
+            ConversationMessage::Prompt { prompt, reply } => {
+                // One who has stopped waiting has no use for the turn, but the prompt is accepted.
+                reply.send(state.prompt(prompt)).ok();
+            }
+            ConversationMessage::CliReady(lane) => {
+                state.lane = Some(lane);
+                state.run.restarted();
+                state.next();
+            }
+            ConversationMessage::CliEnded { epoch, cause } => state.cli_ended(epoch, cause),
+            ConversationMessage::Interrupting => {
+                if let Some(running) = &mut state.running {
+                    running.interrupting = true;
+                }
+            }
+            ConversationMessage::Drain => {
+                state.draining = true;
+                state.give_back_queue();
+                state.tell_drained();
+            }
+            ConversationMessage::Stop { failed } => {
+                state.give_up(failed);
+                myself.stop(None);
+            }
+            ConversationMessage::Tick => {
+                state.ceiling = None;
+                state.run.ceiling(Instant::now());
+                state.run_changed();
+            }
+            ConversationMessage::Snapshot(reply) => {
+                // Whoever asked may have stopped waiting.
+                reply.send(state.snapshot()).ok();
+            }
+            #[cfg(feature = "testkit")]
+            ConversationMessage::Panic => panic!("a fault was injected into the conversation"),
+        }
+        Ok(())
+    }
+}
+
+impl ConversationState {
+    fn prompt(&mut self, prompt: Prompt) -> Result<Turn> {
+        if self.draining {
+            return Err(Error::new(ErrorKind::Stopped, "the session is stopping and accepts no more prompts"));
+        }
+        let limits = &self.shared.options().limits;
+        if self.queue.len() >= limits.prompts_queued {
+            let message = format!("{} prompts are waiting already (`limits.prompts_queued`)", self.queue.len());
+            return Err(Error::new(ErrorKind::AtCapacity, message).with_help("wait for a turn to end"));
+        }
+        let uuid = uuid::Uuid::new_v4().to_string();
+        let (sender, turn) = turn(uuid.clone(), limits.unread_bytes);
+        self.queue.push_back(Queued { prompt, uuid, turn: sender });
+        self.next();
+        Ok(turn)
+    }
+
+    /// Writes the next prompt, if there is a CLI, none is running, and one is queued.
+    fn next(&mut self) {
+        let Some(lane) = &self.lane else { return };
+        if self.running.is_some() {
+            return;
+        }
+        let Some(queued) = self.queue.pop_front() else { return };
+        let line = json!({
+            "type": "user",
+            "uuid": queued.uuid,
+            "session_id": "",
+            "parent_tool_use_id": null,
+            "message": { "role": "user", "content": queued.prompt.content() },
+        });
+        if lane.send(line.to_string().into_bytes()).is_err() {
+            // This incarnation has just ended: it was not written, and waits for the next one.
+            self.lane = None;
+            self.queue.push_front(queued);
+            return;
+        }
+        let vitals = self.shared.vitals.borrow().session_id.clone();
+        let span = tracing::info_span!(
+            parent: &self.shared.span,
+            "turn",
+            prompt_uuid = queued.uuid,
+            epoch = lane.epoch(),
+            outcome = tracing::field::Empty,
+            "gen_ai.operation.name" = "invoke_agent",
+            "gen_ai.conversation.id" = vitals,
+            "gen_ai.usage.input_tokens" = tracing::field::Empty,
+            "gen_ai.usage.output_tokens" = tracing::field::Empty,
+        );
+        self.shared.turn_span.send_replace(span.clone());
+        self.running = Some(Running { uuid: queued.uuid, turn: Some(queued.turn), interrupting: false, _span: span });
+        self.run.prompted();
+        self.run_changed();
+    }
+
+    fn message(&mut self, message: Message) {
+        self.capture(&message);
+        self.run.message(&message, Instant::now());
+        // Meant for the host, and told by the run; or for whoever stores transcripts.
+        let hidden = matches!(&message, Message::System(system) if system.sdk_host_only())
+            || message.kind() == "transcript_mirror";
+        if !hidden {
+            self.hand_over(&message);
+        }
+        match &message {
+            Message::Result(result) if self.ends_turn(&message) => self.result(result.clone()),
+            Message::Other(other) if other.kind() == "result" => {
+                // It cannot be read, but it ends the turn.
+                let problem = other.problem().unwrap_or("it cannot be read");
+                let error = Error::new(ErrorKind::Malformed, format!("the turn ended with a result that is not one: {problem}"));
+                self.end_turn(Outcome::Failed { error, result: None });
+                self.next();
+            }
+            _ => {}
+        }
+        self.run_changed();
+    }
+
+    /// Notes the id under which the conversation is resumed.
+    fn capture(&mut self, message: &Message) {
+        let Message::System(system) = message else { return };
+        let Some(init) = system.init() else { return };
+        let Some(session_id) = init.session_id.as_deref().or(message.session_id()).filter(|id| !id.is_empty()) else { return };
+        let changed = self.shared.vitals.send_if_modified(|vitals| {
+            let changed = vitals.session_id.as_deref() != Some(session_id);
+            if changed {
+                vitals.session_id = Some(session_id.to_owned());
+            }
+            changed
+        });
+        if changed {
+            self.shared.span.record("session_id", session_id);
+            self.shared.span.record("gen_ai.conversation.id", session_id);
+            self.shared.emit(Event::SessionCaptured { session_id: session_id.to_owned() });
+        }
+    }
+
+    fn hand_over(&mut self, message: &Message) {
+        // Without subscribers nobody is told.
+        self.shared.messages.send(message.clone()).ok();
+        let turn = self.running.as_mut().and_then(|running| running.turn.as_ref());
+        match turn.map(|turn| turn.send(message.clone())) {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) | None => self.shared.counting.unread_messages.one(),
+            Some(Err(_)) => {
+                let bound = self.shared.options().limits.unread_bytes;
+                let text = format!("the messages of the turn were not read, and {bound} bytes of them were waiting");
+                let error = Error::new(ErrorKind::Overflow, text).with_help("read them, drop the turn, or raise `limits.unread_bytes`");
+                self.end_turn_for_reader(Outcome::Failed { error, result: None });
+            }
+        }
+    }
+
+    /// Whether a result belongs to the running turn: a background task may have had a turn of its own.
+    fn ends_turn(&self, message: &Message) -> bool {
+        let Some(running) = &self.running else { return false };
+        let uuids = message.user_message_uuids();
+        let another = matches!(message, Message::Result(result) if result.origin.as_ref().is_some_and(|origin| origin["kind"] != "human"));
+        if uuids.is_empty() { !another } else { uuids.contains(&running.uuid) }
+    }
+
+    fn result(&mut self, result: Arc<ResultMessage>) {
+        let Some(running) = &self.running else { return };
+        if let Some(usage) = &result.usage {
+            running._span.record("gen_ai.usage.input_tokens", usage.input_tokens);
+            running._span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+        }
+        let aborted = result.terminal_reason.as_deref().is_some_and(|reason| reason.starts_with("aborted"));
+        let outcome = if result.is_success() {
+            Outcome::Completed { result }
+        } else if aborted || running.interrupting {
+            Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) }
+        } else {
+            let text = result.error_text().unwrap_or_else(|| result.subtype.clone());
+            Outcome::Failed { error: Error::new(ErrorKind::TurnFailed, text), result: Some(result) }
+        };
+        self.end_turn(outcome);
+        self.next();
+    }
+
+    fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
+        if self.lane.as_ref().is_some_and(|lane| lane.epoch() <= epoch) {
+            self.lane = None;
+        }
+        self.run.restarted();
+        let by = match cause {
+            Some(cause) => InterruptedBy::CliExit { cause },
+            None => InterruptedBy::Stop,
+        };
+        self.end_turn(Outcome::Interrupted { by, result: None });
+        self.run_changed();
+    }
+
+    /// Ends the running turn, if there is one.
+    fn end_turn(&mut self, outcome: Outcome) {
+        self.end_turn_for_reader(outcome);
+        self.running = None;
+        self.shared.turn_span.send_replace(self.shared.span.clone());
+        self.tell_drained();
+    }
+
+    /// Ends the running turn for the application only.
+    fn end_turn_for_reader(&mut self, outcome: Outcome) {
+        let Some(running) = &mut self.running else { return };
+        if let Some(turn) = running.turn.take() {
+            running._span.record("outcome", match &outcome {
+                Outcome::Completed { .. } => "completed",
+                Outcome::Interrupted { .. } => "interrupted",
+                Outcome::Failed { .. } => "failed",
+                Outcome::NotStarted { .. } => "not_started",
+            });
+            turn.end(outcome);
+        }
+    }
+
+    fn give_back_queue(&mut self) {
+        for queued in self.queue.drain(..) {
+            queued.turn.end(Outcome::NotStarted { prompt: queued.prompt });
+        }
+    }
+
+    fn give_up(&mut self, failed: Option<Error>) {
+        self.draining = true;
+        let outcome = match failed {
+            Some(error) => Outcome::Failed { error, result: None },
+            None => Outcome::Interrupted { by: InterruptedBy::Stop, result: None },
+        };
+        self.end_turn(outcome);
+        self.give_back_queue();
+    }
+
+    fn tell_drained(&self) {
+        if self.draining && self.running.is_none() {
+            // A supervisor that has ended takes the conversation with it.
+            self.session.cast(SessionMessage::Internal(Internal::Drained)).ok();
+        }
+    }
+
+    /// Tells the state of the run, and arranges for its ceiling.
+    fn run_changed(&mut self) {
+        let ended = self.run.ended() && self.running.is_none() && self.queue.is_empty();
+        self.shared.vitals.send_if_modified(|vitals| std::mem::replace(&mut vitals.run_ended, ended) != ended);
+        match self.run.ceiling_at() {
+            None => self.ceiling = None,
+            Some(_) if self.ceiling.as_ref().is_some_and(|task| !task.is_finished()) => {}
+            Some(at) => {
+                let myself = self.myself.clone();
+                self.ceiling = Some(Task::spawn(async move {
+                    tokio::time::sleep_until(at).await;
+                    // A conversation that has ended has no run.
+                    myself.cast(ConversationMessage::Tick).ok();
+                }));
+            }
+        }
+    }
+
+    fn snapshot(&self) -> ConversationSnapshot {
+        let turn = self.running.as_ref().and_then(|running| running.turn.as_ref());
+        ConversationSnapshot {
+            turn_running: self.running.is_some(),
+            queued: self.queue.len(),
+            unread_bytes: turn.map_or(0, TurnSender::unread),
+            run_ended: self.shared.vitals.borrow().run_ended,
+            background_tasks: self.run.tasks(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The way to one incarnation's stdin: a queue, and the task that writes from it.
+//!
+//! A lane belongs to one incarnation and ends with it: what was made for one can reach no other. Lines are
+//! written whole: the writer is a task that nobody cancels except by giving the incarnation up.
+//!
+//! What bounds the queue: answers, by the requests in flight (`Limits::calls_in_flight`); prompts, by one at a
+//! time; requests of ours, by their callers, who wait; notifications of tools, by `Limits::notifications_queued`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::wire::line::into_line;
+
+/// The sending end. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    epoch: u64,
+    queue: mpsc::UnboundedSender<Item>,
+    queued: Arc<AtomicUsize>,
+    room: Arc<Semaphore>,
+}
+
+/// The receiving end, for the writer.
+#[derive(Debug)]
+pub(crate) struct LaneEnd {
+    queue: mpsc::UnboundedReceiver<Item>,
+    queued: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Line { bytes: Vec<u8>, _room: Option<OwnedSemaphorePermit> },
+    /// Nothing more will come: close stdin.
+    Close,
+}
+
+/// The incarnation of the lane has ended; the line was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended;
+
+impl Lane {
+    pub(crate) fn new(epoch: u64, notifications_queued: usize) -> (Self, LaneEnd) {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let room = Arc::new(Semaphore::new(notifications_queued.min(Semaphore::MAX_PERMITS)));
+        (Self { epoch, queue: sender, queued: queued.clone(), room }, LaneEnd { queue, queued })
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Lines that wait to be written.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Queues a JSON text as a line.
+    pub(crate) fn send(&self, json: Vec<u8>) -> Result<(), Ended> {
+        self.push(json, None)
+    }
+
+    /// Queues a JSON text as a line once there is room for it.
+    pub(crate) async fn send_with_room(&self, json: Vec<u8>) -> Result<(), Ended> {
+        tokio::select! {
+            room = self.room.clone().acquire_owned() => self.push(json, room.ok()),
+            () = self.queue.closed() => Err(Ended),
+        }
+    }
+
+    /// Closes stdin after what is queued.
+    pub(crate) fn close(&self) {
+        // A lane that has ended is closed already.
+        self.queue.send(Item::Close).ok();
+    }
+
+    fn push(&self, json: Vec<u8>, room: Option<OwnedSemaphorePermit>) -> Result<(), Ended> {
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        self.queue.send(Item::Line { bytes: into_line(json), _room: room }).map_err(|_| {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+            Ended
+        })
+    }
+}
+
+/// How many lines are written at once.
+const BATCH: usize = 256;
+
+/// Writes lines until the lane is closed or writing fails; then closes `writer`.
+///
+/// # Errors
+/// What writing said, or that nothing could be written for `stall`.
+pub(crate) async fn write_lines(
+    mut lane: LaneEnd,
+    mut writer: impl AsyncWrite + Unpin,
+    stall: Duration,
+) -> Result<(), String> {
+    let mut items = Vec::with_capacity(BATCH);
+    let mut bytes = Vec::new();
+    let mut closing = false;
+    while !closing && lane.queue.recv_many(&mut items, BATCH).await > 0 {
+        bytes.clear();
+        let mut lines = 0;
+        for item in &items {
+            match item {
+                // What was queued after the close has no one to read it.
+                Item::Line { bytes: line, .. } if !closing => {
+                    bytes.extend_from_slice(line);
+                    lines += 1;
+                }
+                Item::Line { .. } => lines += 1,
+                Item::Close => closing = true,
+            }
+        }
+        write_all(&mut writer, &bytes, stall).await?;
+        // Gives the room for notifications back, now that they are written.
+        items.clear();
+        lane.queued.fetch_sub(lines, Ordering::Relaxed);
+        if bytes.capacity() > 1 << 20 {
+            bytes = Vec::new();
+        }
+    }
+    match tokio::time::timeout(stall, writer.shutdown()).await {
+        Ok(closed) => closed.map_err(|error| error.to_string()),
+        Err(_) => Err(stalled(stall)),
+    }
+}
+
+async fn write_all(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], stall: Duration) -> Result<(), String> {
+    while !bytes.is_empty() {
+        // The limit is for progress, not for the whole: a slow reader is no dead one.
+        match tokio::time::timeout(stall, writer.write(bytes)).await {
+            Ok(Ok(0)) => return Err("it takes no more bytes".into()),
+            Ok(Ok(written)) => bytes = &bytes[written..],
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(stalled(stall)),
+        }
+    }
+    match tokio::time::timeout(stall, writer.flush()).await {
+        Ok(flushed) => flushed.map_err(|error| error.to_string()),
+        Err(_) => Err(stalled(stall)),
+    }
+}
+
+fn stalled(stall: Duration) -> String {
+    format!("nothing could be written for {stall:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_are_written_in_order_and_then_stdin_is_closed() {
+        let (lane, end) = Lane::new(1, 4);
+        for n in 0..1000 {
+            lane.send(n.to_string().into_bytes()).unwrap();
+        }
+        lane.close();
+        assert_eq!(lane.queued(), 1000);
+        let (writer, mut reader) = tokio::io::duplex(16);
+        let mut text = String::new();
+        let (written, read) =
+            tokio::join!(write_lines(end, writer, Duration::from_secs(1)), reader.read_to_string(&mut text));
+        assert_eq!((written, read.unwrap()), (Ok(()), text.len()));
+        assert_eq!(text.lines().collect::<Vec<_>>(), (0..1000).map(|n| n.to_string()).collect::<Vec<_>>());
+        assert_eq!(lane.queued(), 0);
+        assert_eq!(lane.send(b"late".to_vec()), Err(Ended));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stops_is_noticed_and_a_slow_one_is_not_given_up() {
+        let (lane, end) = Lane::new(1, 4);
+        lane.send(vec![b'1'; 100]).unwrap();
+        let (writer, mut reader) = tokio::io::duplex(10);
+        let slow = async {
+            let mut byte = [0; 1];
+            for _ in 0..60 {
+                tokio::time::sleep(Duration::from_millis(900)).await;
+                reader.read_exact(&mut byte).await.unwrap();
+            }
+            std::future::pending::<()>().await;
+        };
+        let started = tokio::time::Instant::now();
+        let result = tokio::select! {
+            result = write_lines(end, writer, Duration::from_secs(1)) => result,
+            () = slow => unreachable!(),
+        };
+        assert_eq!(result, Err("nothing could be written for 1s".into()));
+        assert!(started.elapsed() >= Duration::from_secs(54));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn notifications_wait_for_room_and_answers_do_not() {
+        let (lane, end) = Lane::new(1, 2);
+        for _ in 0..2 {
+            lane.send_with_room(b"{}".to_vec()).await.unwrap();
+        }
+        let third = lane.send_with_room(b"{}".to_vec());
+        tokio::pin!(third);
+        assert!(tokio::time::timeout(Duration::from_secs(9), &mut third).await.is_err());
+        lane.send(b"{}".to_vec()).unwrap();
+        drop(end);
+        assert_eq!(third.await, Err(Ended));
+    }
+}

@@ -1,0 +1,361 @@
+//! Who owes whom an answer.
+//!
+//! Every control request of the CLI is one [`Owed`]. It is settled exactly once, by whoever comes first:
+//!
+//! ```text
+//!                            ┌─ Answered   the one who was asked answered
+//!            ┌──── settle ───┼─ Cancelled  answered with "cancelled": the CLI cancelled it, or a limit passed
+//!   Open ────┤  first wins   ├─ Refused    answered with an error: nobody can or may answer
+//!            │               └─ Orphaned   not answered: withdrawn, or its incarnation ended
+//!            └─ later settles: counted as late, nothing is written
+//! ```
+//!
+//! The duty to answer is an [`Answer`]: made with the request, consumed by the first outcome, and an error to the
+//! CLI when it is dropped. So a request that is lost (in the mailbox of an actor that died, in a task that was
+//! aborted) is answered all the same. An answer goes to the lane of the request's own incarnation and can go
+//! nowhere else.
+//!
+//! The [`Ledger`] lists what is open by `request_id`, for cancelling, for the snapshot, and for the end of an
+//! incarnation. JSON-RPC ids are no keys here: they repeat.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use ractor::ActorRef;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::lane::Lane;
+use super::router::RouterMessage;
+use crate::report::counters::Counting;
+use crate::wire::envelope::{self, McpResponse};
+use crate::wire::rpc::{Response, RpcError};
+
+/// How a request was settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Settled {
+    Answered = 1,
+    Cancelled = 2,
+    Refused = 3,
+    Orphaned = 4,
+}
+
+/// The life of a request, as one atomic step from open to settled.
+#[derive(Debug, Default)]
+pub(crate) struct Life(AtomicU8);
+
+impl Life {
+    const OPEN: u8 = 0;
+
+    /// Settles it; false if somebody else was first.
+    pub(crate) fn settle(&self, how: Settled) -> bool {
+        self.0.compare_exchange(Self::OPEN, how as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::OPEN
+    }
+}
+
+/// A request of the CLI, and everything that is needed to answer it.
+pub(crate) struct Owed {
+    pub(crate) request_id: String,
+    /// What it is: `mcp_message`, `can_use_tool`, …
+    pub(crate) kind: &'static str,
+    pub(crate) received: Instant,
+    /// Cancelled when nobody waits for the answer any more.
+    pub(crate) cancel: CancellationToken,
+    pub(crate) span: tracing::Span,
+    /// For a JSON-RPC request: its id, echoed as it came.
+    rpc_id: Option<Box<RawValue>>,
+    /// Whether it is an `mcp_message`, whose errors are JSON-RPC errors inside a successful answer.
+    mcp: bool,
+    life: Life,
+    lane: Lane,
+    router: ActorRef<RouterMessage>,
+    counting: Arc<Counting>,
+    in_flight: Arc<AtomicUsize>,
+}
+
+/// What an [`Owed`] is made from.
+pub(crate) struct NewOwed<'a> {
+    pub(crate) request_id: String,
+    pub(crate) kind: &'static str,
+    pub(crate) mcp: bool,
+    pub(crate) rpc_id: Option<Box<RawValue>>,
+    pub(crate) lane: &'a Lane,
+    pub(crate) router: &'a ActorRef<RouterMessage>,
+    pub(crate) counting: &'a Arc<Counting>,
+    pub(crate) in_flight: &'a Arc<AtomicUsize>,
+    pub(crate) span: tracing::Span,
+}
+
+impl Owed {
+    pub(crate) fn epoch(&self) -> u64 {
+        self.lane.epoch()
+    }
+
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.life.is_open()
+    }
+
+    /// Answers a JSON-RPC request with a result, as the one who was asked.
+    pub(crate) fn mcp_result(&self, result: impl Serialize) {
+        if self.settle(Settled::Answered) {
+            self.write_mcp(Response::result(self.rpc_id.as_deref(), result));
+        }
+    }
+
+    /// Answers a JSON-RPC request with a result in place of the one who was asked, because it took too long.
+    pub(crate) fn mcp_timed_out(&self, result: impl Serialize) {
+        if self.settle(Settled::Cancelled) {
+            self.write_mcp(Response::result(self.rpc_id.as_deref(), result));
+        }
+    }
+
+    /// Acknowledges a JSON-RPC notification or response.
+    pub(crate) fn mcp_ack(&self) {
+        if self.settle(Settled::Answered) {
+            // No JSON-RPC answer exists for it; this is what the official TypeScript SDK sends.
+            self.write_mcp(serde_json::json!({ "jsonrpc": "2.0", "result": {}, "id": 0 }));
+        }
+    }
+
+    /// Answers a request that is no JSON-RPC one.
+    pub(crate) fn success(&self, body: impl Serialize) {
+        if self.settle(Settled::Answered) {
+            self.write(envelope::success(&self.request_id, body));
+        }
+    }
+
+    /// The same in place of the one who was asked, because it took too long.
+    pub(crate) fn timed_out(&self, body: impl Serialize) {
+        if self.settle(Settled::Cancelled) {
+            self.write(envelope::success(&self.request_id, body));
+        }
+    }
+
+    /// Answers with an error for one who cannot or may not answer.
+    pub(crate) fn refuse(&self, error: &RpcError) {
+        if self.settle(Settled::Refused) {
+            self.write_error(error, None);
+        }
+    }
+
+    /// Answers a request whose subtype is not known.
+    pub(crate) fn refuse_unsupported(&self, message: &str) {
+        if self.settle(Settled::Refused) {
+            self.write_error(&RpcError::internal(message), Some("unsupported_request"));
+        }
+    }
+
+    /// Answers that it is cancelled, and tells the one who was asked.
+    pub(crate) fn cancel(&self) -> bool {
+        let first = self.settle(Settled::Cancelled);
+        if first {
+            self.write_error(&RpcError::cancelled(), None);
+        }
+        self.cancel.cancel();
+        first
+    }
+
+    /// Gives the request up without an answer, and tells the one who was asked.
+    pub(crate) fn orphan(&self) -> bool {
+        let first = self.settle(Settled::Orphaned);
+        self.cancel.cancel();
+        first
+    }
+
+    fn settle(&self, how: Settled) -> bool {
+        if !self.life.settle(how) {
+            self.counting.late_answers.one();
+            return false;
+        }
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let (counter, outcome) = match how {
+            Settled::Answered => (&self.counting.answered, "answered"),
+            Settled::Cancelled => (&self.counting.cancelled, "cancelled"),
+            Settled::Refused => (&self.counting.refused, "refused"),
+            Settled::Orphaned => (&self.counting.orphaned, "orphaned"),
+        };
+        counter.one();
+        self.span.record("outcome", outcome);
+        // A router that is gone has no list to take it from.
+        self.router.cast(RouterMessage::Settled(Closed { request_id: self.request_id.clone(), owed: self.key() })).ok();
+        true
+    }
+
+    /// Tells this request from another one with the same id.
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn write_error(&self, error: &RpcError, code: Option<&str>) {
+        if self.mcp {
+            self.write_mcp(Response::<()>::error(self.rpc_id.as_deref(), error));
+        } else {
+            self.write(Ok(envelope::error(&self.request_id, &error.message, code)));
+        }
+    }
+
+    fn write_mcp(&self, message: impl Serialize) {
+        self.write(envelope::success(&self.request_id, McpResponse { mcp_response: message }));
+    }
+
+    fn write(&self, json: serde_json::Result<Vec<u8>>) {
+        let json = json.unwrap_or_else(|error| {
+            let message = format!("the answer does not serialise: {error}");
+            if self.mcp {
+                let error = RpcError::internal(message);
+                let response = Response::<()>::error(self.rpc_id.as_deref(), &error);
+                envelope::success(&self.request_id, McpResponse { mcp_response: response }).unwrap_or_default()
+            } else {
+                envelope::error(&self.request_id, &message, None)
+            }
+        });
+        // A lane that has ended belongs to an incarnation that nobody can answer any more.
+        if self.lane.send(json).is_err() {
+            tracing::debug!(request_id = self.request_id, epoch = self.epoch(), "answered an incarnation that has ended");
+        }
+    }
+}
+
+impl fmt::Debug for Owed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owed").field("request_id", &self.request_id).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// The duty to answer one request. Dropped without an outcome, it answers with an error.
+#[derive(Debug)]
+pub(crate) struct Answer(Option<Arc<Owed>>);
+
+impl Answer {
+    /// Begins to owe an answer.
+    pub(crate) fn new(new: NewOwed<'_>) -> Self {
+        new.counting.requests.one();
+        new.in_flight.fetch_add(1, Ordering::Relaxed);
+        Self(Some(Arc::new(Owed {
+            request_id: new.request_id,
+            kind: new.kind,
+            received: Instant::now(),
+            cancel: CancellationToken::new(),
+            span: new.span,
+            rpc_id: new.rpc_id,
+            mcp: new.mcp,
+            life: Life::default(),
+            lane: new.lane.clone(),
+            router: new.router.clone(),
+            counting: new.counting.clone(),
+            in_flight: new.in_flight.clone(),
+        })))
+    }
+
+    /// What it is that is owed.
+    pub(crate) fn owed(&self) -> &Arc<Owed> {
+        match &self.0 {
+            Some(owed) => owed,
+            // `give_up` consumes `self`, and nothing else takes the value.
+            None => unreachable!("an answer that was taken is still in use"),
+        }
+    }
+
+    /// Gives the duty back without an outcome: someone else has it (a second request with the same id), or
+    /// there must be no answer.
+    pub(crate) fn without_answer(mut self) {
+        if let Some(owed) = self.0.take() {
+            owed.orphan();
+        }
+    }
+
+    /// Hands the duty over to a holder of the [`Owed`], who has to settle it.
+    pub(crate) fn hand_over(mut self) -> Arc<Owed> {
+        match self.0.take() {
+            Some(owed) => owed,
+            None => unreachable!("an answer is handed over once"),
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(owed) = &self.0
+            && owed.is_open()
+        {
+            owed.refuse(&RpcError::internal("the request was lost before it was answered: what should have answered it has ended"));
+            owed.cancel.cancel();
+        }
+    }
+}
+
+/// Says that a request was settled.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    request_id: String,
+    owed: usize,
+}
+
+/// The open requests of the CLI, by `request_id`.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    open: HashMap<String, Arc<Owed>>,
+}
+
+/// A request with this id is in flight already.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Duplicate;
+
+impl Ledger {
+    pub(crate) fn register(&mut self, owed: &Arc<Owed>) -> Result<(), Duplicate> {
+        if self.open.get(&owed.request_id).is_some_and(|other| other.is_open()) {
+            return Err(Duplicate);
+        }
+        self.open.insert(owed.request_id.clone(), owed.clone());
+        Ok(())
+    }
+
+    /// Takes a settled request off the list. One that has since been registered under the same id stays.
+    pub(crate) fn close(&mut self, closed: &Closed) {
+        if self.open.get(&closed.request_id).is_some_and(|owed| owed.key() == closed.owed) {
+            self.open.remove(&closed.request_id);
+        }
+    }
+
+    pub(crate) fn get(&self, request_id: &str) -> Option<&Arc<Owed>> {
+        self.open.get(request_id).filter(|owed| owed.is_open())
+    }
+
+    pub(crate) fn open(&self) -> impl Iterator<Item = &Arc<Owed>> {
+        self.open.values().filter(|owed| owed.is_open())
+    }
+
+    /// Gives up what an incarnation asked, and all before it.
+    pub(crate) fn end_epoch(&mut self, epoch: u64) {
+        self.open.retain(|_, owed| {
+            let ended = owed.epoch() <= epoch;
+            if ended && owed.is_open() {
+                owed.orphan();
+            }
+            !ended
+        });
+    }
+}
+
+impl Drop for Ledger {
+    /// A router that ends owes nothing: what is open is answered with an error.
+    fn drop(&mut self) {
+        for owed in self.open.values().filter(|owed| owed.is_open()) {
+            owed.refuse(&RpcError::internal("the control router of the host has ended"));
+            owed.cancel.cancel();
+        }
+    }
+}

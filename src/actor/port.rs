@@ -1,0 +1,435 @@
+//! The port: one incarnation of the CLI, from its start to its last process.
+//!
+//! The actor is a shell around one task, which does the waiting. When the actor ends, however that is, the task is
+//! aborted, and with it go the process and everything that it started.
+//!
+//! ```text
+//!   open ──► initialize ──► ready ───────────────────────────────┐
+//!     │          │            │ stdout or stdin breaks,          │ asked to shut down
+//!     │          │            │ process exits                    ▼
+//!     │          │            │                 EOF ─wait─ SIGTERM ─wait─ SIGKILL
+//!     ▼          ▼            ▼                                  │
+//!   ended: NotStarted, StartTimeout, …, Exited, StdoutClosed     ▼
+//!          (always: group killed, process reaped)             ended: Asked
+//! ```
+//!
+//! Restart policy: permanent, with the limits of `Restarts::cli`. A restart is a new incarnation with the next
+//! epoch; router and servers are told of it and go on.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::actor_message;
+use super::conversation::ConversationMessage;
+use super::initialize::{self, Answered, Route};
+use super::lane::{Lane, write_lines};
+use super::message::{Internal, SessionMessage};
+use super::reader::{Reader, Seen};
+use super::router::{self, RouterMessage};
+use super::shared::Shared;
+use super::work::Task;
+use crate::error::{Error, ErrorKind};
+use crate::options::McpRegistration;
+use crate::report::{CliSnapshot, Event, ExitCause};
+use crate::transport::{Exit, LaunchSpec, Process, StderrSink, launch_for};
+
+/// What the port understands.
+pub(crate) enum PortMessage {
+    /// The CLI was started.
+    Opened { lane: Lane, pid: Option<u32> },
+    /// It answered `initialize`.
+    Ready { version: Option<String> },
+    /// The incarnation has ended; nothing of it is left.
+    Ended(PortEnd),
+    /// End it in order.
+    Shutdown,
+    Snapshot(oneshot::Sender<CliSnapshot>),
+    #[cfg(feature = "testkit")]
+    Panic,
+}
+
+actor_message!(PortMessage);
+
+/// How an incarnation ended. The reason why the port's actor fails, too.
+#[derive(Clone, Debug)]
+pub(crate) enum PortEnd {
+    /// It was asked to.
+    Asked,
+    /// It ended by itself.
+    Died(ExitCause),
+    /// It ended with a failure code right after the error result that announced it: on purpose, and no crash.
+    AfterErrorResult(ExitCause),
+    /// It takes no in-process servers from `initialize`, and was ended to be started with `--mcp-config`.
+    Reregister,
+}
+
+impl fmt::Display for PortEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortEnd::Asked => f.write_str("the CLI was asked to end"),
+            PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => cause.fmt(f),
+            PortEnd::Reregister => f.write_str("the CLI takes no servers from `initialize`"),
+        }
+    }
+}
+
+impl std::error::Error for PortEnd {}
+
+pub(crate) struct CliPort;
+
+pub(crate) struct PortArguments {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) session: ActorRef<SessionMessage>,
+    pub(crate) router: ActorRef<RouterMessage>,
+    pub(crate) conversation: ActorRef<ConversationMessage>,
+    pub(crate) epoch: u64,
+    pub(crate) resume: Option<String>,
+    pub(crate) route: Route,
+}
+
+pub(crate) struct PortState {
+    epoch: u64,
+    lane: Option<Lane>,
+    pid: Option<u32>,
+    ready: bool,
+    version: Option<String>,
+    shutdown: watch::Sender<bool>,
+    _life: Task,
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for CliPort {
+    type Msg = PortMessage;
+    type State = PortState;
+    type Arguments = PortArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<PortMessage>,
+        arguments: PortArguments,
+    ) -> Result<PortState, ActorProcessingErr> {
+        let epoch = arguments.epoch;
+        let (shutdown, asked) = watch::channel(false);
+        let life = Incarnation { arguments, port: myself, asked, stderr: StderrTail::default() };
+        let life = Task::spawn(Box::pin(life.live()));
+        Ok(PortState { epoch, lane: None, pid: None, ready: false, version: None, shutdown, _life: life })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<PortMessage>,
+        message: PortMessage,
+        state: &mut PortState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            PortMessage::Opened { lane, pid } => {
+                state.lane = Some(lane);
+                state.pid = pid;
+            }
+            PortMessage::Ready { version } => {
+                state.ready = true;
+                state.version = version;
+            }
+            PortMessage::Shutdown => {
+                state.shutdown.send_replace(true);
+            }
+            PortMessage::Ended(PortEnd::Asked) => myself.stop(None),
+            PortMessage::Ended(end) => return Err(Box::new(end)),
+            PortMessage::Snapshot(reply) => {
+                let snapshot = CliSnapshot {
+                    epoch: state.epoch,
+                    pid: state.pid,
+                    ready: state.ready,
+                    version: state.version.clone(),
+                    lines_queued: state.lane.as_ref().map_or(0, Lane::queued),
+                };
+                // Whoever asked may have stopped waiting.
+                reply.send(snapshot).ok();
+            }
+            #[cfg(feature = "testkit")]
+            PortMessage::Panic => panic!("a fault was injected into the CLI port"),
+        }
+        Ok(())
+    }
+}
+
+/// The end of what the CLI wrote to its stderr.
+#[derive(Clone, Debug, Default)]
+struct StderrTail(Arc<Mutex<(VecDeque<String>, usize)>>);
+
+impl StderrTail {
+    fn push(&self, line: &str, bound: usize) {
+        let mut tail = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (lines, bytes) = &mut *tail;
+        *bytes += line.len() + 1;
+        lines.push_back(line.to_owned());
+        while *bytes > bound && lines.len() > 1 {
+            *bytes -= lines.pop_front().map_or(0, |line| line.len() + 1);
+        }
+    }
+
+    fn text(&self) -> String {
+        let tail = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        tail.0.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The life of one incarnation.
+struct Incarnation {
+    arguments: PortArguments,
+    port: ActorRef<PortMessage>,
+    asked: watch::Receiver<bool>,
+    stderr: StderrTail,
+}
+
+/// What runs while an incarnation does.
+struct Running {
+    process: Box<dyn Process>,
+    lane: Lane,
+    reader: Task<Result<(), String>>,
+    writer: Task<Result<(), String>>,
+    seen: Arc<Seen>,
+}
+
+/// What may happen to one that runs.
+enum Happened {
+    Asked,
+    Exited(Exit),
+    StdoutEnded,
+    StdinBroke(String),
+}
+
+impl Incarnation {
+    async fn live(mut self) {
+        let end = self.run().await;
+        // A port that has ended was killed, and knows.
+        self.port.cast(PortMessage::Ended(end)).ok();
+    }
+
+    async fn run(&mut self) -> PortEnd {
+        let started = Instant::now();
+        let limit = self.arguments.shared.options().timeouts.start;
+        let mut running = tokio::select! {
+            opened = tokio::time::timeout(limit, self.open()) => match opened {
+                Ok(Ok(running)) => running,
+                Ok(Err(error)) => return PortEnd::Died(ExitCause::NotStarted { error }),
+                Err(_) => return PortEnd::Died(self.start_timeout(0)),
+            },
+            // Giving up the attempt leaves nothing behind.
+            () = asked(&mut self.asked.clone()) => return PortEnd::Asked,
+        };
+        let left = limit.saturating_sub(started.elapsed());
+        match self.initialize(&mut running, left).await {
+            Ok(()) => {}
+            Err(end) => {
+                self.kill(&mut running).await;
+                return end;
+            }
+        }
+        match running.happens(&mut self.asked).await {
+            Happened::Asked => self.shut_down(&mut running).await,
+            happened => {
+                let cause = self.died(&mut running, happened).await;
+                let on_purpose = matches!(cause, ExitCause::Exited { exit: Exit::Code(1..), .. });
+                if on_purpose && running.seen.last_error().is_some() {
+                    PortEnd::AfterErrorResult(cause)
+                } else {
+                    PortEnd::Died(cause)
+                }
+            }
+        }
+    }
+
+    /// Starts the process, its reader and its writer.
+    async fn open(&self) -> Result<Running, Error> {
+        let PortArguments { shared, session, router, conversation, epoch, resume, route } = &self.arguments;
+        let options = shared.options();
+        let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
+        let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
+        let by_config = |server: &Arc<crate::tool::server::ServerSpec>| server.name.clone();
+        let launch = launch_for(options, &LaunchSpec {
+            epoch: *epoch,
+            resume: resume.clone(),
+            sdk_servers_by_config: match route {
+                Route::Initialize => Vec::new(),
+                Route::McpConfig => shared.spec.servers.iter().map(by_config).collect(),
+            },
+            permission_prompt: shared.spec.handlers.permission.is_some(),
+            replay_user_messages: false,
+            stderr: StderrSink::new(move |line| {
+                tracing::debug!(parent: &span, line, "stderr of the CLI");
+                tail.push(line, bound);
+                if let Some(user) = &user {
+                    user.line(line);
+                }
+            }),
+        })?;
+        let connection = shared.spec.transport.open(launch).await?;
+        let (lane, lane_end) = Lane::new(*epoch, options.limits.notifications_queued);
+        let pid = connection.process.pid();
+        shared.emit(Event::CliStarted { epoch: *epoch, pid, resumes: resume.clone() });
+        // In this order: whoever replaces the router must know the lane before the router does. None of the three
+        // can have ended without ending this task.
+        session.cast(SessionMessage::Internal(Internal::LaneOpened(lane.clone()))).ok();
+        router.cast(RouterMessage::Opened(lane.clone())).ok();
+        self.port.cast(PortMessage::Opened { lane: lane.clone(), pid }).ok();
+        let seen = Arc::new(Seen::default());
+        let reader =
+            Reader::new(shared.clone(), lane.clone(), conversation.clone(), router.clone(), seen.clone());
+        Ok(Running {
+            process: connection.process,
+            reader: Task::spawn(reader.run(connection.reader)),
+            writer: Task::spawn(write_lines(lane_end, connection.writer, options.timeouts.stdin_stall)),
+            lane,
+            seen,
+        })
+    }
+
+    /// The handshake. Requests of the CLI are served all the while: it may want to know the servers first.
+    async fn initialize(&mut self, running: &mut Running, limit: Duration) -> Result<(), PortEnd> {
+        let shared = self.arguments.shared.clone();
+        let (epoch, route) = (self.arguments.epoch, self.arguments.route);
+        let body = initialize::body(&shared.spec, route);
+        let asking = router::ask(&shared, body, limit);
+        let reply = tokio::select! {
+            reply = asking => reply,
+            happened = running.happens(&mut self.asked) => return Err(match happened {
+                Happened::Asked => PortEnd::Asked,
+                happened => PortEnd::Died(self.died_at_start(running, happened).await),
+            }),
+        };
+        let raw = match reply {
+            Ok(raw) => raw,
+            Err(error) if error.kind() == ErrorKind::Timeout => {
+                return Err(PortEnd::Died(self.start_timeout(running.seen.noise.load(Ordering::Relaxed))));
+            }
+            Err(error) => return Err(PortEnd::Died(ExitCause::InitializeRefused { message: error.to_string() })),
+        };
+        let answered = Answered::parse(&raw);
+        if let Some(message) = answered.unfit(&shared.spec) {
+            return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
+        }
+        if !self.registered(&answered, limit).await {
+            return Err(PortEnd::Reregister);
+        }
+        let version = answered.claude_code_version;
+        shared.emit(Event::CliReady { epoch, version: version.clone() });
+        self.port.cast(PortMessage::Ready { version }).ok();
+        let ready = Internal::CliReady { lane: running.lane.clone() };
+        self.arguments.session.cast(SessionMessage::Internal(ready)).ok();
+        Ok(())
+    }
+
+    /// Whether the CLI has taken the in-process servers: by its answer, or by what it says when asked.
+    async fn registered(&self, answered: &Answered, limit: Duration) -> bool {
+        let shared = &self.arguments.shared;
+        let sure = shared.spec.servers.is_empty()
+            || self.arguments.route == Route::McpConfig
+            || shared.options().mcp_registration == McpRegistration::Initialize
+            || answered.shows_registration();
+        if sure {
+            return true;
+        }
+        match router::ask(shared, serde_json::json!({ "subtype": "mcp_status" }), limit).await {
+            Ok(status) => initialize::lists_servers(&status, &shared.spec),
+            // A CLI that cannot be asked is older than the question.
+            Err(_) => false,
+        }
+    }
+
+    fn start_timeout(&self, noise: u64) -> ExitCause {
+        let after = self.arguments.shared.options().timeouts.start;
+        ExitCause::StartTimeout { after, noise, stderr: self.stderr.text() }
+    }
+
+    /// Ends an incarnation in order: end of input, SIGTERM, SIGKILL.
+    async fn shut_down(&self, running: &mut Running) -> PortEnd {
+        let timeouts = &self.arguments.shared.options().timeouts;
+        running.lane.close();
+        if tokio::time::timeout(timeouts.exit_after_eof, running.process.wait()).await.is_err() {
+            running.process.terminate();
+            // Whether it went or not, the next step is the same.
+            tokio::time::timeout(timeouts.exit_after_term, running.process.wait()).await.ok();
+        }
+        self.read_rest(running).await;
+        self.kill(running).await;
+        PortEnd::Asked
+    }
+
+    /// Ends what is left, at once.
+    async fn kill(&self, running: &mut Running) {
+        running.process.kill();
+        let reap = self.arguments.shared.options().timeouts.reap;
+        if tokio::time::timeout(reap, running.process.wait()).await.is_err() {
+            tracing::warn!(parent: &self.arguments.shared.span, pid = running.process.pid(), "a killed process was not handed over in time");
+        }
+    }
+
+    /// Reads what an ended process has left in the pipe. What it started may hold the pipe open for ever.
+    async fn read_rest(&self, running: &mut Running) {
+        if !running.reader.is_joined() {
+            let limit = self.arguments.shared.options().timeouts.child_stop;
+            tokio::time::timeout(limit, running.reader.join()).await.ok();
+        }
+    }
+
+    /// Why it died; nothing of it is left afterwards.
+    async fn died(&self, running: &mut Running, happened: Happened) -> ExitCause {
+        let timeouts = &self.arguments.shared.options().timeouts;
+        let exit = match &happened {
+            Happened::Exited(exit) => Some(*exit),
+            // One that closed its pipes is most likely exiting.
+            Happened::StdoutEnded | Happened::StdinBroke(_) => {
+                tokio::time::timeout(timeouts.exit_after_eof, running.process.wait()).await.ok()
+            }
+            Happened::Asked => None,
+        };
+        self.read_rest(running).await;
+        self.kill(running).await;
+        let stderr = self.stderr.text();
+        match (exit, happened) {
+            (Some(exit), _) => ExitCause::Exited { exit, stderr },
+            (None, Happened::StdinBroke(reason)) => ExitCause::StdinBroken { reason, stderr },
+            (None, _) => ExitCause::StdoutClosed { stderr },
+        }
+    }
+
+    async fn died_at_start(&self, running: &mut Running, happened: Happened) -> ExitCause {
+        match self.died(running, happened).await {
+            ExitCause::Exited { exit, stderr } => {
+                ExitCause::ExitedAtStart { exit, said: running.seen.last_error(), stderr }
+            }
+            cause => cause,
+        }
+    }
+}
+
+impl Running {
+    /// The next thing that ends it. Safe to cancel.
+    async fn happens(&mut self, asked_to: &mut watch::Receiver<bool>) -> Happened {
+        tokio::select! {
+            biased;
+            () = asked(asked_to) => Happened::Asked,
+            exit = self.process.wait() => Happened::Exited(exit),
+            _ = self.reader.join() => Happened::StdoutEnded,
+            written = self.writer.join() => match written {
+                Some(Err(reason)) => Happened::StdinBroke(reason),
+                _ => Happened::StdinBroke("its writer ended".into()),
+            },
+        }
+    }
+}
+
+async fn asked(asked: &mut watch::Receiver<bool>) {
+    // The sender is the actor's own state: when it is gone, this task is too.
+    if asked.wait_for(|asked| *asked).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads one incarnation's stdout: control frames go to the router, messages to the conversation.
+//!
+//! The reader never waits for whoever reads messages. It waits for two actors only, which wait for nobody: for the
+//! conversation, when more than `Limits::message_lane_bytes` are on their way to it, and for the next router, when
+//! the last one has just ended.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ractor::{ActorRef, MessagingErr};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::conversation::ConversationMessage;
+use super::lane::Lane;
+use super::ledger::{Answer, NewOwed};
+use super::router::RouterMessage;
+use super::shared::Shared;
+use crate::report::Event;
+use crate::wire::Message;
+use crate::wire::envelope::{Frame, Request, Unreadable};
+use crate::wire::line::{Lines, Step};
+use crate::wire::rpc::{Rpc, RpcError};
+
+/// What the reader has seen that explains an end.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Lines that were no frames.
+    pub(crate) noise: AtomicU64,
+    /// The text of an error result with which the CLI may be about to exit on purpose.
+    pub(crate) last_error: Mutex<Option<String>>,
+}
+
+impl Seen {
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    fn note(&self, message: &Message) {
+        let mut last = self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match message {
+            Message::Result(result) if !result.is_success() => *last = result.error_text(),
+            // These may come between an error result and the exit that it announces.
+            Message::System(system)
+                if matches!(&*system.subtype, "session_state_changed" | "session_writes_lost" | "plugin_install") => {}
+            Message::Other(other) if other.kind() == "command_lifecycle" => {}
+            _ => *last = None,
+        }
+    }
+}
+
+/// Messages on their way to the conversation, in bytes.
+pub(crate) struct Weight {
+    _bytes: Option<OwnedSemaphorePermit>,
+}
+
+pub(crate) struct Reader {
+    shared: Arc<Shared>,
+    lane: Lane,
+    conversation: ActorRef<ConversationMessage>,
+    routers: watch::Receiver<Option<ActorRef<RouterMessage>>>,
+    router: ActorRef<RouterMessage>,
+    seen: Arc<Seen>,
+    on_the_way: Arc<Semaphore>,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        lane: Lane,
+        conversation: ActorRef<ConversationMessage>,
+        router: ActorRef<RouterMessage>,
+        seen: Arc<Seen>,
+    ) -> Self {
+        let bytes = shared.options().limits.message_lane_bytes.min(Semaphore::MAX_PERMITS);
+        let routers = shared.router.subscribe();
+        Self { shared, lane, conversation, routers, router, seen, on_the_way: Arc::new(Semaphore::new(bytes)) }
+    }
+
+    /// Reads until the stream ends. `Err` is what reading said.
+    pub(crate) async fn run(mut self, mut stdout: impl AsyncRead + Unpin) -> Result<(), String> {
+        let mut lines = Lines::new(self.shared.options().limits.line_bytes);
+        loop {
+            match stdout.read_buf(lines.room()).await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            loop {
+                match lines.next() {
+                    Step::Line(range) => self.line(lines.bytes(range)).await,
+                    Step::TooLong(bytes) => self.too_long(bytes),
+                    Step::More => break,
+                }
+            }
+        }
+        match lines.rest() {
+            // The CLI died in mid-line; or it wrote its last line without an end, which counts.
+            Step::Line(range) => self.line(lines.bytes(range)).await,
+            Step::TooLong(bytes) => self.too_long(bytes),
+            Step::More => {}
+        }
+        Ok(())
+    }
+
+    fn too_long(&self, bytes: usize) {
+        self.shared.counting.overlong_lines.one();
+        let reason = format!("longer than `limits.line_bytes` ({})", self.shared.options().limits.line_bytes);
+        self.shared.emit(Event::LineSkipped { epoch: self.lane.epoch(), reason, bytes });
+    }
+
+    async fn line(&mut self, line: &[u8]) {
+        match Frame::parse(line) {
+            Ok(Frame::Request { request_id, body }) => {
+                let request_id = request_id.into_owned();
+                self.request(request_id, body).await;
+            }
+            Ok(Frame::Response(reply)) => self.to_router(RouterMessage::Reply(reply)).await,
+            Ok(Frame::Cancel { request_id }) => {
+                let request_id = request_id.into_owned();
+                self.to_router(RouterMessage::Withdrawn { request_id }).await;
+            }
+            Ok(Frame::Message) => self.message(line).await,
+            Ok(Frame::KeepAlive) => {}
+            Err(Unreadable::Blank | Unreadable::Noise) => {
+                self.shared.counting.noise_lines.one();
+                self.seen.noise.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(parent: &self.shared.span, line = %String::from_utf8_lossy(&line[..line.len().min(200)]), "not a frame");
+            }
+            Err(Unreadable::Malformed(reason)) => {
+                self.shared.counting.malformed_lines.one();
+                self.seen.noise.fetch_add(1, Ordering::Relaxed);
+                self.shared.emit(Event::LineSkipped { epoch: self.lane.epoch(), reason, bytes: line.len() });
+            }
+        }
+    }
+
+    async fn request(&mut self, request_id: String, body: Request) {
+        let (kind, mcp, rpc_id) = match &body {
+            Request::Mcp { rpc: Rpc::Request { id, .. }, .. } => ("mcp_message", true, Some(id.clone())),
+            Request::Mcp { .. } => ("mcp_message", true, None),
+            Request::CanUseTool(_) => ("can_use_tool", false, None),
+            Request::Hook { .. } => ("hook_callback", false, None),
+            Request::Elicitation(_) => ("elicitation", false, None),
+            Request::Dialog(_) => ("request_user_dialog", false, None),
+            Request::Silent { .. } => ("silent", false, None),
+            Request::Unknown { .. } | Request::Incomplete { .. } => ("unknown", false, None),
+        };
+        let full = self.shared.in_flight.load(Ordering::Relaxed) >= self.shared.options().limits.calls_in_flight;
+        let answer = Answer::new(NewOwed {
+            span: self.shared.request_span(&request_id, kind, self.lane.epoch()),
+            request_id,
+            kind,
+            mcp,
+            rpc_id,
+            lane: &self.lane,
+            router: &self.router,
+            counting: &self.shared.counting,
+            in_flight: &self.shared.in_flight,
+        });
+        // What ends a call must come through when there are too many; it holds no place for long.
+        let ends_a_call = matches!(&body, Request::Mcp { rpc: Rpc::Notification { .. }, .. });
+        if full && !ends_a_call {
+            self.shared.counting.at_capacity.one();
+            let limit = self.shared.options().limits.calls_in_flight;
+            return answer.owed().refuse(&RpcError::internal(format!("at capacity: {limit} requests are in flight")));
+        }
+        self.to_router(RouterMessage::Request { answer, body }).await;
+    }
+
+    async fn message(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let message = match Message::parse(&text) {
+            Ok(message) => message,
+            Err(error) => {
+                self.shared.counting.malformed_lines.one();
+                let reason = error.to_string();
+                return self.shared.emit(Event::LineSkipped { epoch: self.lane.epoch(), reason, bytes: line.len() });
+            }
+        };
+        self.shared.counting.messages.one();
+        self.seen.note(&message);
+        // A message larger than the whole lane waits until the lane is empty.
+        let most = self.shared.options().limits.message_lane_bytes.min(Semaphore::MAX_PERMITS);
+        let bytes = u32::try_from(line.len().min(most)).unwrap_or(u32::MAX);
+        let weight = Weight { _bytes: self.on_the_way.clone().acquire_many_owned(bytes).await.ok() };
+        let epoch = self.lane.epoch();
+        // A conversation that has ended takes the session with it.
+        self.conversation.cast(ConversationMessage::Message { epoch, message, weight }).ok();
+    }
+
+    /// Hands something to the router; when that one has just ended, to the next.
+    async fn to_router(&mut self, mut message: RouterMessage) {
+        while let Err(error) = self.router.cast(message) {
+            let MessagingErr::SendErr(back) = error else { return };
+            message = back;
+            let limit = self.shared.options().timeouts.child_stop;
+            let changed = tokio::time::timeout(limit, self.routers.changed()).await;
+            let next = self.routers.borrow_and_update().clone();
+            match (changed, next) {
+                (Ok(Ok(())), Some(router)) => self.router = router,
+                // There will be no next one: the session is going down. A request is answered by its drop.
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The control router: takes every control frame, knows who owes whom an answer, and sends each request to the
+//! actor that serves it. It runs no user code and waits for nothing.
+//!
+//! A tool server that is restarting has its calls *parked* until it is back, up to `Timeouts::server_restart`.
+//!
+//! Restart policy: permanent. A router that ends leaves nothing open: what it owed is answered with an error, what
+//! it awaited fails, and the next one starts with an empty ledger.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::actor_message;
+use super::callbacks::CallbacksMessage;
+use super::lane::Lane;
+use super::ledger::{Answer, Closed, Ledger};
+use super::mcp_server::ServerMessage;
+use super::shared::Shared;
+use super::work::Task;
+use crate::error::{Error, ErrorKind, Result};
+use crate::report::{RequestSnapshot, RouterSnapshot};
+use crate::wire::envelope::{self, OutRequest, Reply, Request};
+use crate::wire::rpc::{Rpc, RpcError};
+
+/// What the id of a pushed notification starts with: the CLI's acknowledgement of it means nothing.
+pub(crate) const PUSH_PREFIX: &str = "push_";
+
+/// What the router understands.
+pub(crate) enum RouterMessage {
+    /// An incarnation can be written to.
+    Opened(Lane),
+    /// An incarnation has ended; nothing of it or before it can be answered any more.
+    Ended { epoch: u64 },
+    /// The CLI asks.
+    Request { answer: Answer, body: Request },
+    /// The CLI answers.
+    Reply(Reply),
+    /// The CLI withdraws what it asked.
+    Withdrawn { request_id: String },
+    /// A request was settled.
+    Settled(Closed),
+    /// The application asks.
+    Ask(Ask),
+    /// A deadline may have passed.
+    Tick,
+    /// A tool server can be reached.
+    ServerUp { server: String, actor: ActorRef<ServerMessage> },
+    /// A tool server has ended and will be back.
+    ServerDown { server: String },
+    /// A tool server has ended for good.
+    ServerFailed { server: String, cause: String },
+    /// The callbacks can be reached.
+    CallbacksUp(ActorRef<CallbacksMessage>),
+    /// Every handler is to come to an end.
+    CancelAll,
+    Snapshot(oneshot::Sender<RouterSnapshot>),
+    #[cfg(feature = "testkit")]
+    Panic,
+}
+
+actor_message!(RouterMessage);
+
+/// A request to the CLI.
+pub(crate) struct Ask {
+    /// Its body, with `subtype`.
+    pub(crate) body: Value,
+    pub(crate) limit: Duration,
+    pub(crate) reply: oneshot::Sender<Result<Box<RawValue>>>,
+}
+
+/// Asks the CLI through the router of the moment.
+pub(crate) async fn ask(shared: &Shared, body: Value, limit: Duration) -> Result<Box<RawValue>> {
+    let (reply, answer) = oneshot::channel();
+    let router = shared.router.borrow().clone();
+    let not_ready = || Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment");
+    let router = router.ok_or_else(not_ready)?;
+    router.cast(RouterMessage::Ask(Ask { body, limit, reply })).map_err(|_| not_ready())?;
+    answer.await.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::NotReady, "the control router ended before the CLI answered"))
+    })
+}
+
+pub(crate) struct ControlRouter;
+
+pub(crate) struct RouterArguments {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lane: Option<Lane>,
+    pub(crate) servers: HashMap<String, Route>,
+    pub(crate) callbacks: ActorRef<CallbacksMessage>,
+    /// Counts the ids of our requests over all routers of the session.
+    pub(crate) ids: Arc<AtomicU64>,
+    /// The newest incarnation that has ended.
+    pub(crate) ended_epoch: u64,
+}
+
+/// The way to a tool server.
+#[derive(Clone)]
+pub(crate) enum Route {
+    Up(ActorRef<ServerMessage>),
+    Down,
+    Failed(String),
+}
+
+pub(crate) struct RouterState {
+    shared: Arc<Shared>,
+    myself: ActorRef<RouterMessage>,
+    lane: Option<Lane>,
+    ended_epoch: u64,
+    ledger: Ledger,
+    awaited: HashMap<String, Awaited>,
+    servers: HashMap<String, Route>,
+    parked: HashMap<String, VecDeque<Parked>>,
+    callbacks: ActorRef<CallbacksMessage>,
+    ids: Arc<AtomicU64>,
+    deadlines: BTreeSet<(Instant, String)>,
+    timer: Option<(Instant, Task)>,
+}
+
+struct Awaited {
+    reply: oneshot::Sender<Result<Box<RawValue>>>,
+    subtype: String,
+    limit: Duration,
+    deadline: Instant,
+    span: tracing::Span,
+}
+
+struct Parked {
+    answer: Answer,
+    rpc: Rpc,
+    until: Instant,
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for ControlRouter {
+    type Msg = RouterMessage;
+    type State = RouterState;
+    type Arguments = RouterArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<RouterMessage>,
+        arguments: RouterArguments,
+    ) -> Result<RouterState, ActorProcessingErr> {
+        let RouterArguments { shared, lane, servers, callbacks, ids, ended_epoch } = arguments;
+        Ok(RouterState {
+            shared,
+            myself,
+            lane,
+            ended_epoch,
+            ledger: Ledger::default(),
+            awaited: HashMap::new(),
+            servers,
+            parked: HashMap::new(),
+            callbacks,
+            ids,
+            deadlines: BTreeSet::new(),
+            timer: None,
+        })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<RouterMessage>,
+        message: RouterMessage,
+        state: &mut RouterState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            RouterMessage::Request { answer, body } => state.request(answer, body),
+            RouterMessage::Settled(closed) => state.ledger.close(&closed),
+            RouterMessage::Reply(reply) => state.reply(reply),
+            RouterMessage::Withdrawn { request_id } => state.withdrawn(&request_id),
+            RouterMessage::Ask(ask) => state.ask(ask),
+            RouterMessage::Tick => state.tick(Instant::now()),
+            RouterMessage::Opened(lane) => state.lane = Some(lane),
+            RouterMessage::Ended { epoch } => state.ended(epoch),
+            RouterMessage::ServerUp { server, actor } => state.server_up(server, actor),
+            RouterMessage::ServerDown { server } => {
+                state.servers.insert(server, Route::Down);
+            }
+            RouterMessage::ServerFailed { server, cause } => state.server_failed(server, cause),
+            RouterMessage::CallbacksUp(actor) => state.callbacks = actor,
+            RouterMessage::CancelAll => {
+                for owed in state.ledger.open() {
+                    owed.cancel();
+                }
+            }
+            RouterMessage::Snapshot(reply) => {
+                // Whoever asked may have stopped waiting.
+                reply.send(state.snapshot()).ok();
+            }
+            #[cfg(feature = "testkit")]
+            RouterMessage::Panic => panic!("a fault was injected into the control router"),
+        }
+        Ok(())
+    }
+}
+
+impl RouterState {
+    fn request(&mut self, answer: Answer, body: Request) {
+        if answer.owed().epoch() <= self.ended_epoch {
+            return answer.without_answer();
+        }
+        let counting = &self.shared.counting;
+        if self.ledger.register(answer.owed()).is_err() {
+            counting.duplicate_requests.one();
+            tracing::warn!(request_id = answer.owed().request_id, "the CLI used a request id again while it was in flight");
+            return answer.without_answer();
+        }
+        match body {
+            Request::Mcp { server, rpc } => self.mcp(server, answer, rpc),
+            Request::CanUseTool(_) | Request::Hook { .. } | Request::Elicitation(_) | Request::Dialog(_) => {
+                // Callbacks that have just ended leave the request to be answered by its drop.
+                self.callbacks.cast(CallbacksMessage::Request { answer, body }).ok();
+            }
+            Request::Silent { subtype } => {
+                counting.silent_requests.one();
+                tracing::debug!(subtype, "a request that is meant for another machine");
+                answer.without_answer();
+            }
+            Request::Unknown { subtype } => {
+                counting.unknown_requests.one();
+                answer.owed().refuse_unsupported(&format!("Unsupported control request subtype: {subtype}"));
+            }
+            Request::Incomplete { subtype, missing } => {
+                answer.owed().refuse(&RpcError::internal(format!("a {subtype} request without `{missing}`")));
+            }
+        }
+    }
+
+    fn mcp(&mut self, server: String, answer: Answer, rpc: Rpc) {
+        match self.servers.get(&server) {
+            Some(Route::Up(actor)) => {
+                if let Err(MessagingErr::SendErr(ServerMessage::Rpc { answer, rpc })) =
+                    actor.cast(ServerMessage::Rpc { answer, rpc })
+                {
+                    // It has ended, and the supervisor will soon say what comes next.
+                    self.park(server, answer, rpc);
+                }
+            }
+            Some(Route::Down) => self.park(server, answer, rpc),
+            Some(Route::Failed(cause)) => {
+                answer.owed().refuse(&RpcError::internal(format!("MCP server '{server}' has failed: {cause}")));
+            }
+            None => {
+                self.shared.counting.not_found.one();
+                answer.owed().refuse(&RpcError::unknown_server(&server));
+            }
+        }
+    }
+
+    fn park(&mut self, server: String, answer: Answer, rpc: Rpc) {
+        let until = Instant::now() + self.shared.options().timeouts.server_restart;
+        self.deadlines.insert((until, answer.owed().request_id.clone()));
+        self.parked.entry(server).or_default().push_back(Parked { answer, rpc, until });
+        self.arm();
+    }
+
+    fn server_up(&mut self, server: String, actor: ActorRef<ServerMessage>) {
+        self.servers.insert(server.clone(), Route::Up(actor));
+        for Parked { answer, rpc, until } in self.parked.remove(&server).unwrap_or_default() {
+            self.deadlines.remove(&(until, answer.owed().request_id.clone()));
+            if answer.owed().is_open() {
+                self.mcp(server.clone(), answer, rpc);
+            }
+        }
+    }
+
+    fn server_failed(&mut self, server: String, cause: String) {
+        self.servers.insert(server.clone(), Route::Failed(cause));
+        for Parked { answer, rpc, until } in self.parked.remove(&server).unwrap_or_default() {
+            self.deadlines.remove(&(until, answer.owed().request_id.clone()));
+            self.mcp(server.clone(), answer, rpc);
+        }
+    }
+
+    fn withdrawn(&mut self, request_id: &str) {
+        match self.ledger.get(request_id) {
+            Some(owed) => {
+                tracing::debug!(parent: &owed.span, "withdrawn by the CLI");
+                owed.orphan();
+            }
+            None => self.shared.counting.unmatched_cancels.one(),
+        }
+    }
+
+    fn ended(&mut self, epoch: u64) {
+        self.ended_epoch = self.ended_epoch.max(epoch);
+        self.ledger.end_epoch(epoch);
+        self.parked.clear();
+        if self.lane.as_ref().is_some_and(|lane| lane.epoch() <= epoch) {
+            self.lane = None;
+            self.deadlines.clear();
+            for (_, awaited) in self.awaited.drain() {
+                let error = Error::new(ErrorKind::CliExited, format!("the CLI ended before it answered '{}'", awaited.subtype));
+                // The one who asked may have stopped waiting.
+                awaited.reply.send(Err(error)).ok();
+            }
+        }
+    }
+
+    fn ask(&mut self, Ask { body, limit, reply }: Ask) {
+        let subtype = body.get("subtype").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let request_id = format!("req_{}", self.ids.fetch_add(1, Ordering::Relaxed));
+        let json = serde_json::to_vec(&OutRequest::new(&request_id, body));
+        let written = match (&self.lane, json) {
+            (_, Err(error)) => Err(Error::invalid_option(format!("the request does not serialise: {error}"))),
+            (None, _) => Err(Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment")),
+            (Some(lane), Ok(json)) => {
+                lane.send(json).map_err(|_| Error::new(ErrorKind::CliExited, "the CLI has just ended")).map(|()| lane.epoch())
+            }
+        };
+        match written {
+            Ok(epoch) => {
+                let span = tracing::info_span!(
+                    parent: &self.shared.span, "control_request", request_id, kind = subtype, epoch,
+                    outcome = tracing::field::Empty,
+                );
+                let deadline = Instant::now() + limit;
+                self.deadlines.insert((deadline, request_id.clone()));
+                self.awaited.insert(request_id, Awaited { reply, subtype, limit, deadline, span });
+                self.arm();
+            }
+            Err(error) => {
+                reply.send(Err(error)).ok();
+            }
+        }
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        let Some(awaited) = self.awaited.remove(&reply.request_id) else {
+            if !reply.request_id.starts_with(PUSH_PREFIX) {
+                self.shared.counting.unmatched_responses.one();
+            } else if let Err(error) = reply.outcome {
+                tracing::debug!(message = error.message, "the CLI refused a notification of a tool server");
+            }
+            return;
+        };
+        self.deadlines.remove(&(awaited.deadline, reply.request_id));
+        awaited.span.record("outcome", if reply.outcome.is_ok() { "answered" } else { "refused" });
+        let outcome = reply.outcome.map_err(|error| {
+            let code = error.code.map(|code| format!(" ({code})")).unwrap_or_default();
+            Error::new(ErrorKind::Refused, format!("the CLI refused '{}': {}{code}", awaited.subtype, error.message))
+        });
+        awaited.reply.send(outcome).ok();
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.timer = None;
+        while self.deadlines.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, request_id)) = self.deadlines.pop_first() {
+                self.expired(&request_id, now);
+            }
+        }
+        self.arm();
+    }
+
+    fn expired(&mut self, request_id: &str, now: Instant) {
+        if let Some(awaited) = self.awaited.remove(request_id) {
+            if let Some(lane) = &self.lane {
+                // If the incarnation has just ended there is nothing to withdraw.
+                lane.send(envelope::cancel(request_id)).ok();
+            }
+            awaited.span.record("outcome", "timed_out");
+            let message = format!("the CLI did not answer '{}' within {:?}", awaited.subtype, awaited.limit);
+            let error = Error::new(ErrorKind::Timeout, message).with_help("raise `timeouts.control_request` if it needs longer");
+            awaited.reply.send(Err(error)).ok();
+        }
+        let limit = self.shared.options().timeouts.server_restart;
+        for (server, parked) in &mut self.parked {
+            parked.retain(|parked| {
+                let late = parked.until <= now;
+                if late {
+                    let message = format!("MCP server '{server}' was restarting and did not come back within {limit:?}");
+                    parked.answer.owed().refuse(&RpcError::internal(message));
+                }
+                !late
+            });
+        }
+    }
+
+    fn arm(&mut self) {
+        let Some((next, _)) = self.deadlines.first() else { return };
+        let next = *next;
+        if self.timer.as_ref().is_some_and(|(at, task)| *at <= next && !task.is_finished()) {
+            return;
+        }
+        let myself = self.myself.clone();
+        let task = Task::spawn(async move {
+            tokio::time::sleep_until(next).await;
+            // A router that has ended has no deadlines.
+            myself.cast(RouterMessage::Tick).ok();
+        });
+        self.timer = Some((next, task));
+    }
+
+    fn snapshot(&self) -> RouterSnapshot {
+        let now = Instant::now();
+        RouterSnapshot {
+            owed: self
+                .ledger
+                .open()
+                .map(|owed| RequestSnapshot {
+                    request_id: owed.request_id.clone(),
+                    kind: owed.kind,
+                    epoch: owed.epoch(),
+                    age_ms: millis(now.duration_since(owed.received)),
+                })
+                .collect(),
+            awaited: self.awaited.len(),
+            parked: self.parked.values().map(VecDeque::len).sum(),
+        }
+    }
+}
+
+/// A duration in whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

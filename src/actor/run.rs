@@ -1,0 +1,147 @@
+//! When a run is over: nothing runs in the CLI any more, in the foreground or the background.
+//!
+//! A `result` ends a turn, not the run: a background agent that finishes may begin another turn. Closing stdin
+//! before the run is over would take the application's tools away from it. The signs are the CLI's session
+//! state, its results, and the tasks it has announced; for a CLI that says too little there is a ceiling.
+//!
+//! ```text
+//!                 prompt written
+//!   Ended ───────────────────────────► Open, no result
+//!     ▲                                     │ result
+//!     │  idle, or state unknown,            ▼
+//!     └─ and no background task ◄──── Open, result seen ──── ceiling passes ───► Ended
+//!     │                                     ▲
+//!     └──── running / requires_action / a message of the main thread: open again
+//! ```
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::wire::{Message, SessionState, TaskEvent};
+
+/// Kinds of background tasks that end by themselves. Shells and monitors may never end, so they do not count.
+const ENDING_TASKS: [&str; 2] = ["local_agent", "local_workflow"];
+
+/// Watches a run.
+#[derive(Debug)]
+pub(crate) struct RunTracker {
+    ended: bool,
+    result_seen: bool,
+    state: Option<SessionState>,
+    tasks: HashSet<String>,
+    ceiling: Option<Duration>,
+    ceiling_at: Option<Instant>,
+}
+
+impl RunTracker {
+    pub(crate) fn new(ceiling: Option<Duration>) -> Self {
+        Self { ended: true, result_seen: false, state: None, tasks: HashSet::new(), ceiling, ceiling_at: None }
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Background tasks that keep the run going.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// When to call [`ceiling`](RunTracker::ceiling), if nothing else happens.
+    pub(crate) fn ceiling_at(&self) -> Option<Instant> {
+        self.ceiling_at
+    }
+
+    /// A prompt is written.
+    pub(crate) fn prompted(&mut self) {
+        self.ended = false;
+        self.result_seen = false;
+        self.ceiling_at = None;
+    }
+
+    /// A new CLI: what the old one said of itself does not count.
+    pub(crate) fn restarted(&mut self) {
+        *self = Self::new(self.ceiling);
+    }
+
+    /// The time is up: a run that has seen a result is over, unless tasks keep it going.
+    pub(crate) fn ceiling(&mut self, now: Instant) {
+        if self.ceiling_at.is_some_and(|at| at <= now) {
+            self.ceiling_at = None;
+            if self.result_seen && self.tasks.is_empty() {
+                self.ended = true;
+            }
+        }
+    }
+
+    /// A message of the CLI.
+    pub(crate) fn message(&mut self, message: &Message, now: Instant) {
+        match message {
+            Message::Result(_) => {
+                self.result_seen = true;
+                self.settle(now);
+            }
+            Message::System(system) => {
+                if let Some(state) = system.session_state() {
+                    self.state(state, now);
+                }
+                match system.task() {
+                    Some(TaskEvent::Started { task_id, task_type }) if task_type.as_deref().is_some_and(|kind| ENDING_TASKS.contains(&kind)) => {
+                        self.tasks.insert(task_id);
+                    }
+                    Some(TaskEvent::Ended { task_id, .. }) if self.tasks.remove(&task_id) && self.result_seen => {
+                        self.settle(now);
+                    }
+                    _ => {}
+                }
+            }
+            Message::Assistant(_) | Message::StreamEvent(_) if message.parent_tool_use_id().is_none() => self.reopen(),
+            _ => {}
+        }
+    }
+
+    fn state(&mut self, state: SessionState, now: Instant) {
+        match &state {
+            SessionState::Idle => {
+                self.state = Some(state);
+                if self.result_seen {
+                    self.settle(now);
+                }
+            }
+            SessionState::Running => {
+                self.reopen();
+                if self.result_seen {
+                    self.arm(now);
+                }
+                self.state = Some(state);
+            }
+            SessionState::RequiresAction => {
+                self.reopen();
+                self.state = Some(state);
+            }
+            _ => {}
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.ended = false;
+        self.ceiling_at = None;
+    }
+
+    fn arm(&mut self, now: Instant) {
+        self.ceiling_at = self.ceiling.map(|ceiling| now + ceiling);
+    }
+
+    /// A result was seen: over, or waiting for a sign.
+    fn settle(&mut self, now: Instant) {
+        let idle = !matches!(self.state, Some(SessionState::Running | SessionState::RequiresAction));
+        if idle && self.tasks.is_empty() {
+            self.ended = true;
+            self.ceiling_at = None;
+        } else {
+            self.arm(now);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Agent sessions in the `claude` CLI, as supervision trees.
+//!
+//! An application defines tools and starts a session. The session runs the `claude` CLI as a child process, and
+//! the CLI calls the tools back over the same pipe. Handlers may panic, hang or be cancelled, and the CLI may
+//! crash: the session stays up, every request is answered exactly once, and nothing is left behind.
+//!
+//! ```no_run
+//! use greenroom::{Session, ToolServer};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add { a: f64, b: f64 }
+//!
+//! # async fn example() -> greenroom::Result<()> {
+//! let calc = ToolServer::new("calc", "1.0.0").tool("add", "Add two numbers", async |args: Add| args.a + args.b);
+//!
+//! let session = Session::builder().mcp_server(calc).allow_server_tools("calc").start().await?;
+//! let mut turn = session.prompt("What is 5 + 3?").await?;
+//! while let Some(message) = turn.next().await {
+//!     if let Some(text) = message.text() {
+//!         println!("{text}");
+//!     }
+//! }
+//! println!("{:?}", turn.outcome().await?);
+//! session.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is left to you
+//!
+//! The CLI itself (`npm install -g @anthropic-ai/claude-code`), its login, and a tokio runtime. Panics can only be
+//! caught in programs that unwind: with `panic = "abort"` a panicking tool ends the program.
+//!
+//! # The map
+//!
+//! - [`Session`], [`SessionBuilder`], [`Turn`], [`query()`]: the face
+//! - [`Options`], [`Timeouts`], [`Limits`], [`Restarts`]: every setting, as plain data
+//! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
+//! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
+//! - [`PermissionRequest`], [`Hook`]: what the CLI asks
+//! - [`transport`]: how the CLI is reached
+//! - [`actor`]: for programs that are made of `ractor` actors
+//! - [`telemetry`]: the names of spans and their fields
+//! - [`testkit`] (feature `testkit`): stand-ins for the CLI and the model
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod actor;
+mod control;
+mod error;
+mod options;
+mod report;
+mod session;
+pub mod telemetry;
+#[cfg(feature = "testkit")]
+pub mod testkit;
+mod tool;
+pub mod transport;
+mod wire;
+
+pub use actor::turn::Turn;
+pub use control::{
+    CallbackContext, DialogAnswer, ElicitationAnswer, Hook, HookInput, HookOutput, OnFailure, PermissionDecision,
+    PermissionRequest,
+};
+pub use error::{Error, ErrorKind, Result};
+pub use options::{
+    EnvPolicy, ExternalServer, Limits, McpRegistration, Options, PermissionMode, Restart, Restarts, SystemPrompt,
+    Timeouts,
+};
+pub use report::*;
+pub use session::{Messages, Prompt, Received, Session, SessionBuilder, query};
+pub use tool::{
+    IntoToolResult, Json, LogLevel, NoArgs, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler, ToolServer,
+};
+pub use wire::*;

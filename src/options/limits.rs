@@ -1,0 +1,92 @@
+//! Every bound on memory and on work in flight.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Every bound that a session applies. There is no other; what happens when one is reached stands beside it.
+///
+/// ```
+/// use greenroom::Limits;
+///
+/// let limits = Limits { prompts_queued: 4, ..Limits::default() };
+/// assert_eq!(limits.calls_in_flight, Limits::default().calls_in_flight);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The longest line read from the CLI, in bytes. A longer one is skipped up to its end, with an event.
+    /// Default: 64 MiB.
+    pub line_bytes: usize,
+    /// Prompts that wait for their turn. One more is refused with
+    /// [`AtCapacity`](crate::ErrorKind::AtCapacity). Default: 256.
+    pub prompts_queued: usize,
+    /// Requests of the CLI in flight at once, tool calls for the most part. One more is answered with an error
+    /// that says "at capacity". Default: 16,384.
+    pub calls_in_flight: usize,
+    /// Handlers on the blocking lane at once, for each tool server; further ones wait. A handler that was
+    /// abandoned there holds its place until it returns. Default: 64.
+    pub blocking_calls: usize,
+    /// Messages of one turn that the application has not read, in bytes of JSON. Past it the turn ends with
+    /// [`Overflow`](crate::ErrorKind::Overflow). Default: 256 MiB.
+    pub unread_bytes: usize,
+    /// Messages between the reader of the pipe and the conversation, in bytes of JSON. Past it the reader waits
+    /// for the conversation, which never waits for anyone. Default: 16 MiB.
+    pub message_lane_bytes: usize,
+    /// Progress and log notifications of tools that wait to be written, in number. Past it the tool that sends
+    /// the next one waits. Default: 1,024.
+    pub notifications_queued: usize,
+    /// Supervision events kept for a subscriber that is slow, in number. Past it the subscriber is told how many
+    /// it missed. Default: 1,024.
+    pub events_kept: usize,
+    /// Messages kept for a slow subscriber of [`Session::messages`](crate::Session::messages), in number. Past
+    /// it the subscriber is told how many it missed. Default: 1,024.
+    pub messages_kept: usize,
+    /// How much of the CLI's stderr is kept for errors, in bytes, from the end. Default: 16 KiB.
+    pub stderr_tail_bytes: usize,
+    /// The longest stderr line that is kept whole, in bytes; the rest of a longer one is dropped.
+    /// Default: 8 KiB.
+    pub stderr_line_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            line_bytes: 64 << 20,
+            prompts_queued: 256,
+            calls_in_flight: 16_384,
+            blocking_calls: 64,
+            unread_bytes: 256 << 20,
+            message_lane_bytes: 16 << 20,
+            notifications_queued: 1024,
+            events_kept: 1024,
+            messages_kept: 1024,
+            stderr_tail_bytes: 16 << 10,
+            stderr_line_bytes: 8 << 10,
+        }
+    }
+}
+
+impl Limits {
+    pub(super) fn validate(&self) -> Result<()> {
+        let all = [
+            ("line_bytes", self.line_bytes),
+            ("prompts_queued", self.prompts_queued),
+            ("calls_in_flight", self.calls_in_flight),
+            ("blocking_calls", self.blocking_calls),
+            ("unread_bytes", self.unread_bytes),
+            ("message_lane_bytes", self.message_lane_bytes),
+            ("notifications_queued", self.notifications_queued),
+            ("events_kept", self.events_kept),
+            ("messages_kept", self.messages_kept),
+            ("stderr_tail_bytes", self.stderr_tail_bytes),
+            ("stderr_line_bytes", self.stderr_line_bytes),
+        ];
+        match all.iter().find(|(_, value)| *value == 0) {
+            Some((name, _)) => {
+                Err(Error::invalid_option(format!("option `limits.{name}` must be at least 1")))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Every time limit of the library.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Every time limit that a session applies. There is no other.
+///
+/// In a config file each is a number of milliseconds, and `null` stands for "no limit" where there may be none.
+///
+/// ```
+/// use std::time::Duration;
+/// use greenroom::Timeouts;
+///
+/// let timeouts = Timeouts { tool: Some(Duration::from_secs(30)), ..Timeouts::default() };
+/// assert!(timeouts.shutdown_bound() >= timeouts.drain);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// From starting the CLI to its answer to `initialize`. Default: 60 s.
+    #[serde(with = "millis")]
+    pub start: Duration,
+    /// For each request to the CLI; when it passes, the request is withdrawn. Default: 60 s.
+    #[serde(with = "millis")]
+    pub control_request: Duration,
+    /// For a tool call, counted from its arrival; a tool's own limit goes before it. Default: none.
+    #[serde(with = "optional_millis")]
+    pub tool: Option<Duration>,
+    /// For a hook handler; its request is then answered with an error. Default: 60 s, the CLI's own limit.
+    #[serde(with = "optional_millis")]
+    pub hook: Option<Duration>,
+    /// For a permission, elicitation or dialog handler; a permission is then denied, an elicitation or dialog
+    /// cancelled. Default: none (a person may be thinking).
+    #[serde(with = "optional_millis")]
+    pub permission: Option<Duration>,
+    /// How long a cancelled handler may go on before its task is aborted. Default: 5 s.
+    #[serde(with = "millis")]
+    pub cancel_grace: Duration,
+    /// How long calls wait for a tool server that is restarting, before they are answered with an error.
+    /// Default: 10 s.
+    #[serde(with = "millis")]
+    pub server_restart: Duration,
+    /// How long the CLI may leave our writes unread before it is given up. Default: 60 s.
+    #[serde(with = "millis")]
+    pub stdin_stall: Duration,
+    /// How long `stop` lets the turn in flight go on. Default: 5 s.
+    #[serde(with = "millis")]
+    pub drain: Duration,
+    /// How long the CLI may take to exit after its stdin was closed. It writes the end of the transcript then.
+    /// Default: 5 s.
+    #[serde(with = "millis")]
+    pub exit_after_eof: Duration,
+    /// How long the CLI may take to exit after SIGTERM. Default: 5 s.
+    #[serde(with = "millis")]
+    pub exit_after_term: Duration,
+    /// How long the system may take to hand over a killed process. Default: 2 s.
+    #[serde(with = "millis")]
+    pub reap: Duration,
+    /// How long a part of the tree may take to stop, on top of [`cancel_grace`](Timeouts::cancel_grace) where it
+    /// runs handlers. Default: 1 s.
+    #[serde(with = "millis")]
+    pub child_stop: Duration,
+    /// How long a one-shot [`query`](crate::query) keeps stdin open after a result while the CLI has not said
+    /// that it is idle. `None`: for ever. Default: 600 s, as in the official SDKs.
+    #[serde(with = "optional_millis")]
+    pub run_ceiling: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let secs = Duration::from_secs;
+        Self {
+            start: secs(60),
+            control_request: secs(60),
+            tool: None,
+            hook: Some(secs(60)),
+            permission: None,
+            cancel_grace: secs(5),
+            server_restart: secs(10),
+            stdin_stall: secs(60),
+            drain: secs(5),
+            exit_after_eof: secs(5),
+            exit_after_term: secs(5),
+            reap: secs(2),
+            child_stop: secs(1),
+            run_ceiling: Some(secs(600)),
+        }
+    }
+}
+
+impl Timeouts {
+    /// The longest that [`Session::stop`](crate::Session::stop) can take, whatever handlers and the CLI do:
+    /// drain, end of input, SIGTERM, SIGKILL and reaping, then the rest of the tree. With the defaults: 28 s.
+    pub fn shutdown_bound(&self) -> Duration {
+        self.drain
+            + self.exit_after_eof
+            + self.exit_after_term
+            + self.reap
+            + self.cancel_grace
+            // Tool servers and callbacks stop together; then the router, then the conversation, and at the end
+            // whoever did not stop in its time is killed.
+            + self.child_stop * 6
+    }
+}
+
+/// A duration as a number of milliseconds.
+pub(crate) mod millis {
+    use super::{Deserialize, Duration};
+    use serde::{Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// A duration as a number of milliseconds, or `null`.
+mod optional_millis {
+    use super::{Deserialize, Duration, Serialize};
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(|value| u64::try_from(value.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,209 @@
+//! What happened, as it happens.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+use super::cause::ExitCause;
+
+/// A supervision event of a session.
+///
+/// ```
+/// use greenroom::Event;
+///
+/// async fn watch(mut events: greenroom::Events) {
+///     while let Some(event) = events.next().await {
+///         match event {
+///             Event::CliExited { epoch, cause } => eprintln!("incarnation {epoch} died: {cause}"),
+///             Event::CallPanicked { server, tool, .. } => eprintln!("{server}/{tool} panicked"),
+///             other => println!("{}", serde_json::to_string(&other).unwrap()),
+///         }
+///     }
+/// }
+/// # let _ = watch;
+/// ```
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// An incarnation of the CLI was started.
+    CliStarted {
+        /// Which incarnation, counted from 1.
+        epoch: u64,
+        /// Its process id, where there is a process.
+        pid: Option<u32>,
+        /// The conversation it resumes.
+        resumes: Option<String>,
+    },
+    /// It answered `initialize`.
+    CliReady {
+        /// Which incarnation.
+        epoch: u64,
+        /// The version it says it is.
+        version: Option<String>,
+    },
+    /// It does not know in-process servers by `initialize`, and is started once more with `--mcp-config`.
+    CliReregistered {
+        /// Which incarnation was given up for that.
+        epoch: u64,
+    },
+    /// The CLI named the conversation, or named it anew (after a fork or `/clear`).
+    SessionCaptured {
+        /// The id by which it is resumed.
+        session_id: String,
+    },
+    /// An incarnation ended unasked.
+    CliExited {
+        /// Which incarnation.
+        epoch: u64,
+        /// Why.
+        cause: ExitCause,
+    },
+    /// The CLI will be started again.
+    CliRestarting {
+        /// Which incarnation it will be.
+        epoch: u64,
+        /// Which restart it is within the period.
+        attempt: u32,
+        /// After this wait.
+        #[serde(serialize_with = "crate::options::millis_serialize")]
+        delay: Duration,
+    },
+    /// It was started again and is ready.
+    CliRestarted {
+        /// Which incarnation.
+        epoch: u64,
+        /// The conversation it resumed; `None` if there was none yet.
+        session_id: Option<String>,
+    },
+    /// The control router or the callbacks ended and were restarted; what they owed was answered with an error.
+    ControlRestarted {
+        /// Which of the two: `router` or `callbacks`.
+        child: &'static str,
+        /// Why it ended.
+        cause: String,
+    },
+    /// A handler panicked. The call was answered.
+    CallPanicked {
+        /// The server, or `callbacks`.
+        server: String,
+        /// The tool, or the kind of callback.
+        tool: String,
+        /// The control request.
+        request_id: String,
+        /// The text of the panic.
+        message: String,
+    },
+    /// A call outlived its limit. It was answered.
+    CallTimedOut {
+        /// The server, or `callbacks`.
+        server: String,
+        /// The tool, or the kind of callback.
+        tool: String,
+        /// The control request.
+        request_id: String,
+        /// The limit.
+        #[serde(serialize_with = "crate::options::millis_serialize")]
+        limit: Duration,
+    },
+    /// A call was cancelled.
+    CallCancelled {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// The control request.
+        request_id: String,
+        /// Why, if the CLI said so.
+        reason: Option<String>,
+    },
+    /// A tool server was restarted with a fresh state.
+    ServerRestarted {
+        /// The server.
+        server: String,
+        /// Why it ended.
+        cause: String,
+        /// How often it has been started now.
+        generation: u32,
+    },
+    /// A tool server was given up: its calls are answered with the cause.
+    ServerFailed {
+        /// The server.
+        server: String,
+        /// Why.
+        cause: String,
+    },
+    /// A line of the CLI could not be read and was skipped.
+    LineSkipped {
+        /// Which incarnation.
+        epoch: u64,
+        /// Why.
+        reason: String,
+        /// How long it was.
+        bytes: usize,
+    },
+    /// The session began to stop.
+    Stopping,
+    /// The session has stopped; nothing of it is left.
+    Stopped,
+    /// The session has failed for good; nothing of it is left.
+    Failed {
+        /// Why.
+        cause: String,
+    },
+    /// This subscriber was too slow: so many events before the next one are lost to it.
+    Missed {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// The events of a session from the moment of subscribing on. A [`Stream`] that ends when the session is gone.
+///
+/// A slow subscriber holds nobody up: it is told with [`Event::Missed`] how many events it lost.
+///
+/// ```
+/// async fn first(session: &greenroom::Session) -> Option<greenroom::Event> {
+///     session.events().next().await
+/// }
+/// # let _ = first;
+/// ```
+pub struct Events {
+    receiver: Pin<Box<dyn Stream<Item = Event> + Send + Sync>>,
+}
+
+impl Events {
+    pub(crate) fn new(receiver: broadcast::Receiver<Event>) -> Self {
+        let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
+            match receiver.recv().await {
+                Ok(event) => Some((event, receiver)),
+                Err(broadcast::error::RecvError::Lagged(count)) => Some((Event::Missed { count }, receiver)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        });
+        Self { receiver: Box::pin(stream) }
+    }
+
+    /// The next event; `None` when the session is gone and all were read.
+    pub async fn next(&mut self) -> Option<Event> {
+        std::future::poll_fn(|cx| self.receiver.as_mut().poll_next(cx)).await
+    }
+}
+
+impl Stream for Events {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.receiver.as_mut().poll_next(cx)
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Events")
+    }
+}

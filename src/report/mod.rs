@@ -1,0 +1,21 @@
+//! What a session tells about itself, as plain data that serialises.
+//!
+//! - [`event`]: what happened, as it happens
+//! - [`snapshot`]: how things stand
+//! - [`outcome`]: how a turn ended
+//! - [`cause`]: why a CLI is gone
+
+pub(crate) mod cause;
+pub(crate) mod counters;
+pub(crate) mod event;
+pub(crate) mod outcome;
+pub(crate) mod snapshot;
+
+pub use cause::ExitCause;
+pub use counters::Counters;
+pub use event::{Event, Events};
+pub use outcome::{InterruptedBy, Outcome};
+pub use snapshot::{
+    CallSnapshot, CallbacksSnapshot, CliSnapshot, ConversationSnapshot, Phase, RequestSnapshot, RouterSnapshot,
+    ServerSnapshot, ServerStatus, Snapshot,
+};

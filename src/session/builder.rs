@@ -1,0 +1,298 @@
+//! What a session is made from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorCell};
+use serde_json::Value;
+
+use super::Session;
+use crate::actor::shared::{SessionSpec, Shared};
+use crate::actor::supervisor::SessionSupervisor;
+use crate::control::{
+    CallbackContext, DialogAnswer, ElicitationAnswer, Handlers, Hook, PermissionDecision, PermissionRequest, erase,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{ExternalServer, Options, PermissionMode, SystemPrompt};
+use crate::tool::ToolServer;
+use crate::tool::server::ServerSpec;
+use crate::transport::{ChildProcess, StderrSink, Transport};
+
+/// Defines a session: its [`Options`], its tool servers, its handlers.
+///
+/// The methods here are those that are needed often; everything else is a field of [`Options`], given whole with
+/// [`options`](SessionBuilder::options) or changed in place with [`configure`](SessionBuilder::configure).
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use greenroom::{NoArgs, Session, ToolServer};
+///
+/// # async fn example() -> greenroom::Result<()> {
+/// let clock = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
+/// let session = Session::builder()
+///     .model("haiku")
+///     .mcp_server(clock)
+///     .allow_server_tools("clock")
+///     .configure(|options| options.timeouts.tool = Some(Duration::from_secs(30)))
+///     .start()
+///     .await?;
+/// # session.stop().await
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct SessionBuilder {
+    options: Options,
+    servers: Vec<Arc<ServerSpec>>,
+    allowed_servers: Vec<String>,
+    handlers: Handlers,
+    transport: Option<Arc<dyn Transport>>,
+    stderr: Option<StderrSink>,
+}
+
+impl SessionBuilder {
+    /// All options at once. Those that were set before are gone; servers and handlers stay.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Changes options in place.
+    pub fn configure(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// With an in-process tool server.
+    pub fn mcp_server(mut self, server: ToolServer) -> Self {
+        self.servers.push(Arc::new(server.spec().clone()));
+        self
+    }
+
+    /// With an MCP server that the CLI dials itself.
+    pub fn external_mcp_server(mut self, name: impl Into<String>, server: ExternalServer) -> Self {
+        self.options.mcp_servers.insert(name.into(), server);
+        self
+    }
+
+    /// With a file that names further MCP servers, in the CLI's own format.
+    pub fn mcp_config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.options.mcp_config_files.push(path.into());
+        self
+    }
+
+    /// Lets all tools of this server run without asking. Hooks still see their calls.
+    pub fn allow_server_tools(mut self, server: impl Into<String>) -> Self {
+        self.allowed_servers.push(server.into());
+        self
+    }
+
+    /// Lets what this rule names run without asking, such as `Bash(ls:*)`.
+    pub fn allow_tool(mut self, rule: impl Into<String>) -> Self {
+        self.options.allowed_tools.push(rule.into());
+        self
+    }
+
+    /// Keeps what this rule names from running.
+    pub fn disallow_tool(mut self, rule: impl Into<String>) -> Self {
+        self.options.disallowed_tools.push(rule.into());
+        self
+    }
+
+    /// Decides on tools that no rule allows. Without a handler the CLI's permission mode decides, which denies
+    /// where it would have asked.
+    ///
+    /// ```
+    /// use greenroom::{PermissionDecision, Session};
+    ///
+    /// let builder = Session::builder().can_use_tool(|request, _cx| async move {
+    ///     if request.tool_name == "Read" { PermissionDecision::allow() } else { PermissionDecision::deny("read only") }
+    /// });
+    /// # let _ = builder;
+    /// ```
+    pub fn can_use_tool<Fut>(
+        mut self,
+        handler: impl Fn(PermissionRequest, CallbackContext) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = PermissionDecision> + Send + 'static,
+    {
+        self.handlers.permission = Some(erase(handler));
+        self
+    }
+
+    /// With a hook.
+    pub fn hook(mut self, hook: Hook) -> Self {
+        self.handlers.hooks.push(hook);
+        self
+    }
+
+    /// Answers elicitations of MCP servers that the CLI dials. The handler gets the request as it comes
+    /// (`mcp_server_name`, `message`, `requested_schema` and so on). Without one they are declined.
+    pub fn on_elicitation<Fut>(
+        mut self,
+        handler: impl Fn(Value, CallbackContext) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = ElicitationAnswer> + Send + 'static,
+    {
+        self.handlers.elicitation = Some(erase(handler));
+        self
+    }
+
+    /// Answers dialogs of the CLI, of these kinds only. The handler gets the request as it comes (`dialog_kind`,
+    /// `payload`).
+    pub fn on_dialog<K: Into<String>, Fut>(
+        mut self,
+        kinds: impl IntoIterator<Item = K>,
+        handler: impl Fn(Value, CallbackContext) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = DialogAnswer> + Send + 'static,
+    {
+        self.handlers.dialog = Some(erase(handler));
+        self.handlers.dialog_kinds = kinds.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Takes each line of the CLI's stderr. Called on the task that reads it: it must not block.
+    pub fn on_stderr(mut self, take: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.stderr = Some(StderrSink::new(take));
+        self
+    }
+
+    /// How the CLI is reached. Default: [`ChildProcess`].
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Some(Arc::new(transport));
+        self
+    }
+
+    /// The `claude` executable. Default: looked for.
+    pub fn cli_path(self, path: impl Into<PathBuf>) -> Self {
+        self.configure(|options| options.cli_path = Some(path.into()))
+    }
+
+    /// The CLI's working directory. Default: the host's.
+    pub fn cwd(self, path: impl Into<PathBuf>) -> Self {
+        self.configure(|options| options.cwd = Some(path.into()))
+    }
+
+    /// Sets a variable for the CLI.
+    pub fn env(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.configure(|options| drop(options.env.insert(name.into(), value.into())))
+    }
+
+    /// Sets variables for the CLI.
+    pub fn envs(self, variables: BTreeMap<String, String>) -> Self {
+        self.configure(|options| options.env.extend(variables))
+    }
+
+    /// The model, by name or alias.
+    pub fn model(self, model: impl Into<String>) -> Self {
+        self.configure(|options| options.model = Some(model.into()))
+    }
+
+    /// The system prompt, instead of an empty one.
+    pub fn system_prompt(self, prompt: SystemPrompt) -> Self {
+        self.configure(|options| options.system_prompt = prompt)
+    }
+
+    /// How the CLI decides on tools that no rule allows.
+    pub fn permission_mode(self, mode: PermissionMode) -> Self {
+        self.configure(|options| options.permission_mode = Some(mode))
+    }
+
+    /// Continues this conversation.
+    pub fn resume(self, session_id: impl Into<String>) -> Self {
+        self.configure(|options| options.resume = Some(session_id.into()))
+    }
+
+    /// How long a tool call may take, unless the tool says otherwise.
+    pub fn tool_timeout(self, timeout: Duration) -> Self {
+        self.configure(|options| options.timeouts.tool = Some(timeout))
+    }
+
+    /// Starts the session and waits until the CLI has answered `initialize`. Must be called on a tokio runtime
+    /// with its time and IO enabled. Dropping the future gives the session up.
+    ///
+    /// # Errors
+    /// Within [`Timeouts::start`](crate::Timeouts::start), and what it takes to end the CLI:
+    ///
+    /// | kind | what happened |
+    /// |---|---|
+    /// | [`InvalidOption`](ErrorKind::InvalidOption) | options, servers or tools contradict; no process was started |
+    /// | [`CliNotFound`](ErrorKind::CliNotFound), [`Spawn`](ErrorKind::Spawn) | there is no CLI, or it does not run |
+    /// | [`CliExited`](ErrorKind::CliExited) | it ended at once; its stderr is in the error |
+    /// | [`StartTimeout`](ErrorKind::StartTimeout) | it did not answer |
+    /// | [`NotTheProtocol`](ErrorKind::NotTheProtocol) | it wrote something, but no protocol |
+    /// | [`InitializeRefused`](ErrorKind::InitializeRefused) | it answered with an error, or cannot do what was asked |
+    pub async fn start(self) -> Result<Session> {
+        self.spawn(None).await
+    }
+
+    /// The same as a child of an actor, which sees it stop and fail: see [`greenroom::actor`](crate::actor).
+    ///
+    /// # Errors
+    /// Those of [`start`](SessionBuilder::start).
+    pub async fn spawn_linked(self, supervisor: ActorCell) -> Result<Session> {
+        self.spawn(Some(supervisor)).await
+    }
+
+    async fn spawn(self, parent: Option<ActorCell>) -> Result<Session> {
+        let shared = Shared::new(self.into_spec()?);
+        let spawned = match parent {
+            Some(parent) => Actor::spawn_linked(None, SessionSupervisor, shared.clone(), parent).await,
+            None => Actor::spawn(None, SessionSupervisor, shared.clone()).await,
+        };
+        let (actor, _) = spawned.map_err(|error| {
+            Error::new(ErrorKind::SessionFailed, "the session's actor did not start").with_source(error)
+        })?;
+        let session = Session::new(shared, actor);
+        session.started().await?;
+        Ok(session)
+    }
+
+    fn into_spec(mut self) -> Result<SessionSpec> {
+        self.options.validate()?;
+        for (index, server) in self.servers.iter().enumerate() {
+            server.validate()?;
+            let prefix = ServerSpec::prefix(&server.name);
+            let earlier = self.servers[..index].iter().map(|server| &server.name);
+            if let Some(other) = earlier.chain(self.options.mcp_servers.keys()).find(|other| ServerSpec::prefix(other) == prefix) {
+                let text = format!("two MCP servers have the names '{}' and '{other}', which are '{prefix}' to the CLI", server.name);
+                return Err(Error::invalid_option(text).with_help("give one of them another name"));
+            }
+        }
+        for server in &self.allowed_servers {
+            let known = self.servers.iter().any(|known| known.name == *server) || self.options.mcp_servers.contains_key(server);
+            if !known && self.options.mcp_config_files.is_empty() {
+                let text = format!("`allow_server_tools` names the server '{server}', which this session does not have");
+                return Err(Error::invalid_option(text));
+            }
+            self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
+        }
+        let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
+        Ok(SessionSpec {
+            options: self.options,
+            servers: self.servers,
+            handlers: self.handlers,
+            transport,
+            stderr: self.stderr,
+        })
+    }
+}
+
+impl From<Options> for SessionBuilder {
+    fn from(options: Options) -> Self {
+        Self::default().options(options)
+    }
+}
+
+impl fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers: Vec<_> = self.servers.iter().map(|server| &server.name).collect();
+        f.debug_struct("SessionBuilder").field("servers", &servers).finish_non_exhaustive()
+    }
+}

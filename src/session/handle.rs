@@ -1,0 +1,234 @@
+//! The session, in methods.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{ActorRef, RpcReplyPort};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::{Messages, Prompt, SessionBuilder};
+use crate::actor::message::{Internal, SessionMessage};
+use crate::actor::router;
+use crate::actor::shared::Shared;
+use crate::actor::turn::Turn;
+use crate::error::{Error, ErrorKind, Result};
+use crate::report::{Events, Snapshot};
+
+/// A running session. Cheap to clone; every clone is the same session.
+///
+/// A session ends by [`stop`](Session::stop), which returns when nothing of it is left. When the last clone is
+/// dropped it ends as well, in the background: the CLI's stdin is closed, and what does not go by itself is
+/// killed. When the runtime goes away, or the process, the CLI goes with it.
+///
+/// ```
+/// use greenroom::{Session, ToolServer};
+/// use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: f64, b: f64 }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let calc = ToolServer::new("calc", "1.0.0").tool("add", "Add two numbers", async |args: Add| args.a + args.b);
+///
+/// // A scripted stand-in for the CLI and the model; leave `transport` out to use the real ones.
+/// let script = Script::new()
+///     .turn(ModelTurn::new().call("mcp__calc__add", serde_json::json!({ "a": 5, "b": 3 })))
+///     .turn(ModelTurn::new().text("5 + 3 is 8."));
+/// let cli = ScriptedCli::play(script);
+///
+/// let session = Session::builder()
+///     .mcp_server(calc)
+///     .allow_server_tools("calc")
+///     .transport(cli.transport())
+///     .start()
+///     .await?;
+/// let mut turn = session.prompt("What is 5 + 3?").await?;
+/// while let Some(message) = turn.next().await {
+///     println!("{}", message.kind());
+/// }
+/// assert_eq!(turn.outcome().await?.text(), Some("5 + 3 is 8."));
+/// session.stop().await?;
+/// # greenroom::Result::Ok(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    actor: ActorRef<SessionMessage>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // A session that has ended already needs no telling.
+        self.actor.cast(SessionMessage::Internal(Internal::Abandoned)).ok();
+    }
+}
+
+impl Session {
+    /// Begins to define a session.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    pub(crate) fn new(shared: Arc<Shared>, actor: ActorRef<SessionMessage>) -> Self {
+        Self { inner: Arc::new(Handle { shared, actor }) }
+    }
+
+    /// Queues a prompt. Returns at once with its turn; prompts are answered one after another, in order.
+    ///
+    /// # Errors
+    /// [`AtCapacity`](ErrorKind::AtCapacity) when too many wait already; [`Stopped`](ErrorKind::Stopped) or
+    /// [`SessionFailed`](ErrorKind::SessionFailed) when the session is no more. The prompt was not sent then.
+    pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn> {
+        let prompt = prompt.into();
+        self.call(|reply| SessionMessage::Prompt(prompt, reply)).await?
+    }
+
+    /// Ends the running turn, as with the escape key. Returns when the CLI has taken note; the turn ends with
+    /// [`Outcome::Interrupted`](crate::Outcome::Interrupted) soon after, and handlers of its calls are cancelled.
+    /// Without a running turn it does nothing.
+    ///
+    /// # Errors
+    /// [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout) or
+    /// [`Refused`](ErrorKind::Refused) by the CLI.
+    pub async fn interrupt(&self) -> Result<()> {
+        self.call(SessionMessage::Interrupt).await?
+    }
+
+    /// Sends any control request to the CLI and returns its answer: `body` with a `subtype`. For what has no
+    /// method of its own. Limited by [`Timeouts::control_request`](crate::Timeouts::control_request).
+    ///
+    /// ```
+    /// async fn model(session: &greenroom::Session) -> greenroom::Result<()> {
+    ///     session.control(serde_json::json!({ "subtype": "set_model", "model": "haiku" })).await?;
+    ///     Ok(())
+    /// }
+    /// # let _ = model;
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, or for `initialize`, which is the
+    /// session's own; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout) or
+    /// [`Refused`](ErrorKind::Refused) by the CLI.
+    pub async fn control(&self, body: Value) -> Result<Value> {
+        match body.get("subtype").and_then(Value::as_str) {
+            None => return Err(Error::invalid_option("a control request needs a `subtype` that is a string")),
+            Some("initialize") => return Err(Error::invalid_option("`initialize` is sent by the session itself")),
+            Some(_) => {}
+        }
+        let limit = self.inner.shared.options().timeouts.control_request;
+        let raw = router::ask(&self.inner.shared, body, limit).await?;
+        serde_json::from_str(raw.get())
+            .map_err(|error| Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error))
+    }
+
+    /// The supervision events from now on.
+    pub fn events(&self) -> Events {
+        Events::new(self.inner.shared.events.subscribe())
+    }
+
+    /// All messages from now on, also those that belong to no turn.
+    pub fn messages(&self) -> Messages {
+        Messages::new(self.inner.shared.messages.subscribe())
+    }
+
+    /// How things stand: the tree, the calls in flight, queues, counters. Takes at most
+    /// [`Timeouts::child_stop`](crate::Timeouts::child_stop); a part that does not answer until then is left out.
+    ///
+    /// # Errors
+    /// [`Stopped`](ErrorKind::Stopped) or [`SessionFailed`](ErrorKind::SessionFailed) when the session is no more.
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        self.call(SessionMessage::Snapshot).await?
+    }
+
+    /// The id of the conversation, once the CLI has named it: with its first turn. It is what
+    /// [`Options::resume`](crate::Options::resume) takes.
+    pub fn session_id(&self) -> Option<String> {
+        self.inner.shared.vitals.borrow().session_id.clone()
+    }
+
+    /// Waits until the run is over: no turn, no queued prompt, and nothing that the CLI does in the background.
+    pub async fn run_ended(&self) {
+        // The sender is part of what this handle holds.
+        self.inner.shared.vitals.subscribe().wait_for(|vitals| vitals.run_ended).await.ok();
+    }
+
+    /// Stops the session: no new prompts; the turn in flight may end within
+    /// [`Timeouts::drain`](crate::Timeouts::drain); then the CLI's stdin is closed, and what does not go by itself
+    /// is asked, and then killed. Returns when nothing is left: no process, no task. Takes at most
+    /// [`Timeouts::shutdown_bound`](crate::Timeouts::shutdown_bound). Safe to call more than once, and to cancel:
+    /// the stopping goes on.
+    ///
+    /// # Errors
+    /// The reason why the session failed, if it had.
+    pub async fn stop(&self) -> Result<()> {
+        let (reply, stopped) = oneshot::channel();
+        if self.inner.actor.cast(SessionMessage::Internal(Internal::Stop(reply))).is_ok()
+            && let Ok(outcome) = stopped.await
+        {
+            self.wait().await;
+            return outcome;
+        }
+        self.wait().await;
+        match self.inner.shared.failed.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the session is no more, for whatever reason.
+    pub async fn wait(&self) {
+        // Without a limit it cannot time out.
+        self.inner.actor.wait(None).await.ok();
+    }
+
+    /// Why the session has failed, once it has.
+    pub fn failure(&self) -> Option<Error> {
+        self.inner.shared.failed.get().cloned()
+    }
+
+    /// The session's actor, for programs that are made of actors: see [`greenroom::actor`](crate::actor).
+    pub fn actor(&self) -> &ActorRef<SessionMessage> {
+        &self.inner.actor
+    }
+
+    /// Breaks a part of the session on purpose, to see the rest survive it.
+    #[cfg(feature = "testkit")]
+    pub fn inject(&self, fault: crate::testkit::Fault) {
+        // A session that has ended is broken enough.
+        self.inner.actor.cast(SessionMessage::Internal(Internal::Inject(fault))).ok();
+    }
+
+    pub(crate) async fn started(&self) -> Result<()> {
+        let (reply, started) = oneshot::channel();
+        self.inner.actor.cast(SessionMessage::Internal(Internal::AwaitStart(reply))).map_err(|_| self.gone())?;
+        started.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    async fn call<T: Send + 'static>(&self, message: impl FnOnce(RpcReplyPort<T>) -> SessionMessage) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.inner.actor.cast(message(reply.into())).map_err(|_| self.gone())?;
+        answer.await.map_err(|_| self.gone())
+    }
+
+    fn gone(&self) -> Error {
+        self.inner.shared.gone()
+    }
+
+    /// How long [`stop`](Session::stop) takes at most.
+    pub fn shutdown_bound(&self) -> Duration {
+        self.inner.shared.options().timeouts.shutdown_bound()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("session_id", &self.session_id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,19 @@
+//! The face: build a session, prompt it, watch it, stop it.
+//!
+//! - [`builder`]: what a session is made from
+//! - [`handle`]: the session, in methods
+//! - [`prompt`]: what is said to it
+//! - [`messages`]: all messages, also those outside of turns
+//! - [`query`](mod@query): one prompt and nothing else
+
+mod builder;
+mod handle;
+mod messages;
+mod prompt;
+mod query;
+
+pub use builder::SessionBuilder;
+pub use handle::Session;
+pub use messages::{Messages, Received};
+pub use prompt::Prompt;
+pub use query::query;

@@ -1,0 +1,24 @@
+//! The names of spans and of their fields. They are stable: dashboards may rely on them.
+//!
+//! Spans are made with [`tracing`]; install a subscriber to see them. Where OpenTelemetry has a semantic name for
+//! something (MCP, GenAI), the field has that name; the short names beside them are easier to read in a log.
+//! Without a subscriber that wants them, no span is made.
+//!
+//! | span | level | parent | fields |
+//! |---|---|---|---|
+//! | `session` | info | none | `session_id`, `gen_ai.conversation.id`, `gen_ai.system` |
+//! | `turn` | info | `session` | `prompt_uuid`, `epoch`, `outcome`, `gen_ai.operation.name` (`invoke_agent`), `gen_ai.conversation.id`, `gen_ai.usage.input_tokens`, `gen_ai.usage.output_tokens` |
+//! | `control_request` | info | the running `turn`; `session` outside of turns and for requests to the CLI | `request_id`, `kind`, `epoch`, `outcome` |
+//! | `tool_call` | info | its `control_request` | `request_id`, `tool_use_id`, `server`, `tool`, `epoch`, `outcome`, `gen_ai.operation.name` (`execute_tool`), `gen_ai.tool.name`, `gen_ai.tool.call.id`, `mcp.method.name`, `jsonrpc.request.id`, `error.type` |
+//!
+//! | `outcome` of | values |
+//! |---|---|
+//! | `turn` | `completed`, `interrupted`, `failed`, `not_started` |
+//! | `control_request` | `answered`, `cancelled`, `refused`, `orphaned`; for requests to the CLI also `timed_out` |
+//! | `tool_call` | `ok`, `error` (the handler said so), `bad_arguments`, `panic`; empty if it was cancelled or aborted |
+//!
+//! Arguments and results of tools may hold secrets. They are recorded only with
+//! [`Options::trace_payloads`](crate::Options::trace_payloads), as `gen_ai.tool.call.arguments` and
+//! `gen_ai.tool.call.result`.
+//!
+//! A handler runs inside its `tool_call` span, so that what it logs and the spans that it makes belong to it.

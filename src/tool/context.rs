@@ -1,0 +1,240 @@
+//! What a handler gets beside its arguments.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What a handler gets beside its arguments: the server's state, who asks, how long it may take, and ways to speak
+/// while it works. Cheap to clone.
+///
+/// ```
+/// use greenroom::{NoArgs, ToolContext, ToolServer};
+///
+/// struct App { user: String }
+///
+/// let server = ToolServer::new("account", "1.0.0")
+///     .tool("whoami", "Who is asking", |_: NoArgs, cx: ToolContext<App>| async move { cx.state().user.clone() })
+///     .state(|| App { user: "ada".into() });
+/// # let _ = server;
+/// ```
+pub struct ToolContext<S = ()> {
+    state: Arc<S>,
+    call: Arc<Call>,
+}
+
+impl<S> Clone for ToolContext<S> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone(), call: self.call.clone() }
+    }
+}
+
+/// One call, as everything but its state.
+pub(crate) struct Call {
+    pub(crate) server: Arc<str>,
+    pub(crate) tool: String,
+    pub(crate) request_id: String,
+    pub(crate) tool_use_id: Option<String>,
+    pub(crate) progress_token: Option<Box<RawValue>>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) generation: u32,
+    pub(crate) log_level: Arc<LevelFilter>,
+    pub(crate) sink: Arc<dyn NotificationSink>,
+}
+
+/// Where notifications of a handler go.
+pub(crate) trait NotificationSink: Send + Sync {
+    /// Sends a notification, waiting for room. It is dropped when nobody is there to read it any more.
+    fn notify<'a>(&'a self, server: &'a str, method: &'static str, params: Value) -> BoxFuture<'a, ()>;
+}
+
+/// Takes notifications and keeps none.
+pub(crate) struct NoSink;
+
+impl NotificationSink for NoSink {
+    fn notify<'a>(&'a self, _: &'a str, _: &'static str, _: Value) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl<S> ToolContext<S> {
+    pub(crate) fn new(state: Arc<S>, call: Arc<Call>) -> Self {
+        Self { state, call }
+    }
+
+    /// A context without a session, to call a handler directly in a unit test. Progress and log go nowhere.
+    ///
+    /// ```
+    /// use greenroom::ToolContext;
+    ///
+    /// async fn greet(cx: ToolContext<String>) -> String {
+    ///     format!("hello {}", cx.state())
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// assert_eq!(greet(ToolContext::detached("ada".to_string())).await, "hello ada");
+    /// # });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn detached(state: S) -> Self {
+        let call = Call {
+            server: "detached".into(),
+            tool: "detached".into(),
+            request_id: "detached".into(),
+            tool_use_id: None,
+            progress_token: None,
+            deadline: None,
+            cancel: CancellationToken::new(),
+            generation: 1,
+            log_level: Arc::default(),
+            sink: Arc::new(NoSink),
+        };
+        Self::new(Arc::new(state), Arc::new(call))
+    }
+
+    /// The server's state. It lives as long as the server's actor: a restart makes a new one.
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// The same, shared.
+    pub fn shared_state(&self) -> Arc<S> {
+        self.state.clone()
+    }
+
+    /// The name of the server.
+    pub fn server(&self) -> &str {
+        &self.call.server
+    }
+
+    /// The name of the tool.
+    pub fn tool(&self) -> &str {
+        &self.call.tool
+    }
+
+    /// The id of the control request that this call came in: unique among those in flight.
+    pub fn request_id(&self) -> &str {
+        &self.call.request_id
+    }
+
+    /// The id of the model's tool use, which is also in the messages. The CLI sends it with every call that the
+    /// model makes.
+    pub fn tool_use_id(&self) -> Option<&str> {
+        self.call.tool_use_id.as_deref()
+    }
+
+    /// When the call times out, if it does. It is then answered for, and
+    /// [`cancelled`](ToolContext::cancelled) fires.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.call.deadline
+    }
+
+    /// How often this server has been started in this session, counted from 1: above that, the state is not the
+    /// one of the session's start.
+    pub fn generation(&self) -> u32 {
+        self.call.generation
+    }
+
+    /// The token that is cancelled when nobody waits for the answer any more: the call was cancelled or timed out,
+    /// the turn was interrupted, or the CLI died. The handler may then clean up for
+    /// [`Timeouts::cancel_grace`](crate::Timeouts::cancel_grace) before it is dropped at its next `await`.
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.call.cancel
+    }
+
+    /// Resolves when the call is cancelled. The short form of [`cancellation`](ToolContext::cancellation).
+    pub async fn cancelled(&self) {
+        self.call.cancel.cancelled().await;
+    }
+
+    /// Whether the call is cancelled. For handlers on the blocking lane, which cannot await.
+    pub fn is_cancelled(&self) -> bool {
+        self.call.cancel.is_cancelled()
+    }
+
+    /// Reports progress: how far, of how much if that is known, and in words. Waits when many notifications are
+    /// queued ([`Limits::notifications_queued`](crate::Limits::notifications_queued)); does nothing if the CLI
+    /// did not ask for progress.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(token) = &self.call.progress_token else { return };
+        let mut params = json!({ "progressToken": token, "progress": progress });
+        if let Some(total) = total {
+            params["total"] = json!(total);
+        }
+        if let Some(message) = message {
+            params["message"] = json!(message);
+        }
+        self.call.sink.notify(&self.call.server, "notifications/progress", params).await;
+    }
+
+    /// Sends a log message to the CLI, unless it asked for more severe ones only. Waits like
+    /// [`progress`](ToolContext::progress).
+    pub async fn log(&self, level: LogLevel, data: impl Into<Value> + Send) {
+        if !self.call.log_level.lets(level) {
+            return;
+        }
+        let params = json!({ "level": level, "logger": &*self.call.tool, "data": data.into() });
+        self.call.sink.notify(&self.call.server, "notifications/message", params).await;
+    }
+}
+
+impl<S> Deref for ToolContext<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.state
+    }
+}
+
+impl<S> fmt::Debug for ToolContext<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("server", &self.call.server)
+            .field("tool", &self.call.tool)
+            .field("request_id", &self.call.request_id)
+            .field("tool_use_id", &self.call.tool_use_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How severe a log message is, in MCP's words (those of syslog).
+///
+/// ```
+/// assert!(greenroom::LogLevel::Error > greenroom::LogLevel::Info);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+/// The least severe level that the client wants (`logging/setLevel`). Default: all.
+#[derive(Debug, Default)]
+pub(crate) struct LevelFilter(AtomicU8);
+
+impl LevelFilter {
+    pub(crate) fn set(&self, level: LogLevel) {
+        self.0.store(level as u8, Ordering::Relaxed);
+    }
+
+    fn lets(&self, level: LogLevel) -> bool {
+        level as u8 >= self.0.load(Ordering::Relaxed)
+    }
+}

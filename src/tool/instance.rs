@@ -1,0 +1,185 @@
+//! A server's definition together with one state, on which calls can be run.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use futures_util::FutureExt;
+use tokio::sync::Semaphore;
+
+use super::context::Call;
+use super::def::{AnyState, Arguments, Definition, Lane, Ran};
+use super::server::ServerSpec;
+use crate::wire::CallToolResult;
+
+/// A server that can run calls.
+pub(crate) struct Instance {
+    tools: HashMap<String, Runnable>,
+    blocking: Arc<BlockingLane>,
+}
+
+struct Runnable {
+    definition: Definition,
+    state: AnyState,
+    limit: Option<Arc<Semaphore>>,
+}
+
+/// The lane of the handlers that block their thread.
+#[derive(Debug)]
+pub(crate) struct BlockingLane {
+    places: Arc<Semaphore>,
+    running: AtomicUsize,
+    abandoned: AtomicU64,
+}
+
+impl BlockingLane {
+    pub(crate) fn new(places: usize) -> Arc<Self> {
+        Arc::new(Self {
+            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
+            running: AtomicUsize::new(0),
+            abandoned: AtomicU64::new(0),
+        })
+    }
+
+    /// Handlers that occupy a thread now, abandoned ones among them.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Handlers that were left behind on their thread since the start.
+    pub(crate) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+/// How a call ended on the tool's side.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It returned; an error that it returned is a result too.
+    Returned(CallToolResult),
+    /// Its arguments did not fit; the handler was not called.
+    BadArguments(CallToolResult),
+    /// It panicked with this text.
+    Panicked(String),
+}
+
+impl Ended {
+    /// What the model reads.
+    pub(crate) fn result(self, tool: &str) -> CallToolResult {
+        match self {
+            Ended::Returned(result) | Ended::BadArguments(result) => result,
+            Ended::Panicked(text) => CallToolResult::error(format!("tool '{tool}' panicked: {text}")),
+        }
+    }
+}
+
+impl Instance {
+    pub(crate) fn new(spec: &ServerSpec, states: &[AnyState], blocking: Arc<BlockingLane>) -> Self {
+        let unit: AnyState = Arc::new(());
+        let tools = spec
+            .tools
+            .iter()
+            .map(|definition| {
+                let state = definition.state.and_then(|index| states.get(index)).unwrap_or(&unit).clone();
+                let limit = definition.max_concurrency.map(|calls| Arc::new(Semaphore::new(calls)));
+                (definition.name.clone(), Runnable { definition: definition.clone(), state, limit })
+            })
+            .collect();
+        Self { tools, blocking }
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Option<&Definition> {
+        self.tools.get(name).map(|tool| &tool.definition)
+    }
+
+    /// The future that runs a call to its end, whatever the handler does; `None` if there is no such tool.
+    /// Dropping it abandons a handler on the blocking lane and ends any other.
+    pub(crate) fn run(
+        &self,
+        name: &str,
+        call: Arc<Call>,
+        arguments: Arguments,
+    ) -> Option<impl Future<Output = Ended> + Send + 'static> {
+        let tool = self.tools.get(name)?;
+        let (lane, state, limit) = (tool.definition.lane.clone(), tool.state.clone(), tool.limit.clone());
+        let blocking = self.blocking.clone();
+        Some(async move {
+            let _place = match &limit {
+                // A semaphore that is never closed always gives a permit.
+                Some(limit) => limit.acquire().await.ok(),
+                None => None,
+            };
+            let ended = match lane {
+                Lane::Async(run) => AssertUnwindSafe(async move { run(state, call, arguments).await }).catch_unwind().await,
+                Lane::Blocking(run) => run_blocking(blocking, move || run(state, call, arguments)).await,
+            };
+            match ended {
+                Ok(Ran::Returned(result)) => Ended::Returned(result),
+                Ok(Ran::BadArguments(error)) => Ended::BadArguments(CallToolResult::error(error)),
+                Err(panic) => Ended::Panicked(panic_text(&*panic)),
+            }
+        })
+    }
+}
+
+/// Runs a handler on the blocking pool. The place on the lane is given back when the handler returns, not when the
+/// caller stops waiting: that is what bounds the number of abandoned ones.
+async fn run_blocking(
+    lane: Arc<BlockingLane>,
+    run: impl FnOnce() -> Ran + Send + 'static,
+) -> Result<Ran, Box<dyn Any + Send>> {
+    let place = lane.places.clone().acquire_owned().await;
+    let running = Running::enter(lane.clone());
+    let handler = tokio::task::spawn_blocking(move || {
+        let _held = (place, running);
+        run()
+    });
+    let mut waiting = Waiting { lane: Some(lane) };
+    let ended = handler.await;
+    waiting.lane = None;
+    match ended {
+        Ok(ran) => Ok(ran),
+        Err(error) if error.is_panic() => Err(error.into_panic()),
+        // The runtime shuts down and took the handler before it ran.
+        Err(_) => Err(Box::new("the runtime is shutting down")),
+    }
+}
+
+struct Running(Arc<BlockingLane>);
+
+impl Running {
+    fn enter(lane: Arc<BlockingLane>) -> Self {
+        lane.running.fetch_add(1, Ordering::Relaxed);
+        Self(lane)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a handler as abandoned when it is dropped before the handler has returned.
+struct Waiting {
+    lane: Option<Arc<BlockingLane>>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(lane) = &self.lane {
+            lane.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a text".to_owned())
+}

@@ -1,0 +1,30 @@
+//! Tools, and the in-process MCP servers that offer them.
+//!
+//! A [`ToolServer`] is a definition: a name, tools, and how to make the state that its handlers share. It runs
+//! nothing by itself. A session makes an actor of it; [`ToolServer::handle`] and [`ToolServer::call`] drive it
+//! alone, in a unit test.
+//!
+//! - [`server`]: the definition
+//! - [`def`], [`handler`]: one tool, and what can be its handler
+//! - [`context`]: what a handler gets beside its arguments
+//! - [`result`]: what a handler may return
+//! - [`schema`]: the JSON Schema of a type
+//! - [`instance`]: a definition with its state, on which a call can be run
+//! - [`dispatch`]: which JSON-RPC message asks for what
+//! - [`isolated`]: a server without a session
+
+pub(crate) mod context;
+pub(crate) mod def;
+pub(crate) mod dispatch;
+pub(crate) mod handler;
+pub(crate) mod instance;
+mod isolated;
+pub(crate) mod result;
+mod schema;
+pub(crate) mod server;
+
+pub use context::{LogLevel, ToolContext};
+pub use def::{Tool, ToolAnnotations, ToolDef};
+pub use handler::{NoArgs, ToolHandler};
+pub use result::{IntoToolResult, Json};
+pub use server::ToolServer;

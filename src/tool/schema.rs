@@ -1,0 +1,78 @@
+//! The JSON Schema of a type, as MCP clients expect it.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+/// The schema of `T` in draft 2020-12 (MCP's own), without `$schema`, without the type's Rust name as a title,
+/// and with subschemas in place, so that only a recursive type has `$defs`.
+pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    match schema.to_value() {
+        Value::Object(mut object) => {
+            object.remove("title");
+            if is_object(&object) && !object.contains_key("properties") {
+                object.insert("properties".into(), Value::Object(Map::new()));
+            }
+            object
+        }
+        // `true` and `false` are schemas too.
+        _ => Map::new(),
+    }
+}
+
+/// Whether a schema describes objects.
+pub(crate) fn is_object(schema: &Map<String, Value>) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("object")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code)]
+    struct Search {
+        /// What to look for.
+        query: String,
+        #[serde(default = "ten")]
+        limit: u32,
+        sort: Option<Order>,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    #[allow(dead_code)]
+    enum Order {
+        Newest,
+        Best,
+    }
+
+    fn ten() -> u32 {
+        10
+    }
+
+    #[test]
+    fn required_and_default_fields_are_told_apart_without_noise() {
+        let schema = Value::Object(of::<Search>());
+        assert_eq!(schema["type"], "object");
+        assert_eq!(schema["required"], json!(["query"]));
+        assert_eq!(schema["properties"]["query"], json!({"type": "string", "description": "What to look for."}));
+        assert_eq!(schema["properties"]["limit"]["default"], 10);
+        for noise in ["$schema", "title", "$defs"] {
+            assert!(schema.get(noise).is_none(), "{noise} in {schema}");
+        }
+        assert!(schema["properties"]["sort"].to_string().contains("newest"), "{schema}");
+    }
+
+    #[test]
+    fn a_type_without_fields_is_an_object_without_properties() {
+        assert_eq!(Value::Object(of::<crate::NoArgs>()), json!({"type": "object", "properties": {}}));
+    }
+}

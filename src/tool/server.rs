@@ -1,0 +1,298 @@
+//! The definition of an in-process MCP server.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+use serde_json::{Map, Value, json};
+use tokio::sync::OnceCell;
+
+use super::def::{AnyState, Definition, Tool, ToolDef};
+use super::handler::ToolHandler;
+use super::isolated::Isolated;
+use crate::error::{Error, Result};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Factory = Arc<dyn Fn() -> BoxFuture<'static, Result<AnyState, BoxError>> + Send + Sync>;
+
+/// An in-process MCP server: a name, its tools, and how to make the state that their handlers share.
+///
+/// It is a definition, cheap to clone; one may serve many sessions at once, each with a state of its own.
+///
+/// `S` is the type of state that is still missing, as in a web framework's router: handlers that take a
+/// `ToolContext<App>` make it a `ToolServer<App>`, and [`state`](ToolServer::state) makes that a `ToolServer`
+/// that a session accepts. Forgetting it does not compile.
+///
+/// ```
+/// use greenroom::{NoArgs, ToolContext, ToolServer};
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// let server: ToolServer = ToolServer::new("counter", "1.0.0")
+///     .tool("next", "The next number", |_: NoArgs, cx: ToolContext<AtomicU64>| async move {
+///         cx.state().fetch_add(1, Ordering::Relaxed)
+///     })
+///     .state(|| AtomicU64::new(1));
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// assert_eq!(server.call("next", serde_json::json!({})).await.text(), "1");
+/// assert_eq!(server.call("next", serde_json::json!({})).await.text(), "2");
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct ToolServer<S = ()> {
+    spec: ServerSpec,
+    isolated: Arc<OnceCell<Isolated>>,
+    state: PhantomData<fn(S)>,
+}
+
+/// A server, without the type of its state.
+#[derive(Clone)]
+pub(crate) struct ServerSpec {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) title: Option<String>,
+    pub(crate) instructions: Option<String>,
+    pub(crate) tools: Vec<Definition>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) significant: bool,
+    factories: Vec<Factory>,
+}
+
+impl<S> Clone for ToolServer<S> {
+    /// The clone is the same definition; what [`call`](ToolServer::call) and [`handle`](ToolServer::handle) have
+    /// made of it is not shared.
+    fn clone(&self) -> Self {
+        Self::with(self.spec.clone())
+    }
+}
+
+impl<S: Send + Sync + 'static> ToolServer<S> {
+    /// A server without tools. The name is what the model's names for its tools are made of: `mcp__NAME__TOOL`.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self::with(ServerSpec {
+            name: name.into(),
+            version: version.into(),
+            title: None,
+            instructions: None,
+            tools: Vec::new(),
+            timeout: None,
+            significant: false,
+            factories: Vec::new(),
+        })
+    }
+
+    /// With a tool that is a closure or a function.
+    pub fn tool<M>(
+        self,
+        name: impl Into<String>,
+        description: impl Into<String>,
+        handler: impl ToolHandler<S, M>,
+    ) -> Self {
+        self.add(ToolDef::new(name, description, handler))
+    }
+
+    /// With a tool that is defined in full.
+    pub fn add(mut self, tool: ToolDef<S>) -> Self {
+        self.spec.tools.push(tool.inner);
+        self
+    }
+
+    /// With a tool that is a type.
+    pub fn add_tool(self, tool: impl Tool<S>) -> Self {
+        self.add(ToolDef::from_type(tool))
+    }
+
+    /// How to make the state of all tools so far. Called when the server starts, and again at each restart, on a
+    /// task of its own; a factory that panics is a failed start.
+    pub fn state<N: Send + Sync + 'static>(self, factory: impl Fn() -> S + Send + Sync + 'static) -> ToolServer<N> {
+        self.bind(Arc::new(move || {
+            let state: AnyState = Arc::new(factory());
+            std::future::ready(Ok(state)).boxed()
+        }))
+    }
+
+    /// The same with a factory that may wait and may fail.
+    ///
+    /// ```
+    /// use greenroom::{NoArgs, ToolContext, ToolServer};
+    ///
+    /// struct Db(tokio::net::TcpStream);
+    ///
+    /// let server: ToolServer = ToolServer::new("db", "1.0.0")
+    ///     .tool("peer", "Where the database is", |_: NoArgs, cx: ToolContext<Db>| async move {
+    ///         cx.state().0.peer_addr().map(|address| address.to_string())
+    ///     })
+    ///     .async_state(|| async { tokio::net::TcpStream::connect("127.0.0.1:5432").await.map(Db) });
+    /// # let _ = server;
+    /// ```
+    pub fn async_state<N, F, Fut, E>(self, factory: F) -> ToolServer<N>
+    where
+        N: Send + Sync + 'static,
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<S, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.bind(Arc::new(move || {
+            let made = factory();
+            async move { made.await.map(|state| Arc::new(state) as AnyState).map_err(Into::into) }.boxed()
+        }))
+    }
+
+    fn bind<N: Send + Sync + 'static>(mut self, factory: Factory) -> ToolServer<N> {
+        let index = self.spec.factories.len();
+        self.spec.factories.push(factory);
+        for tool in self.spec.tools.iter_mut().filter(|tool| tool.state.is_none()) {
+            tool.state = Some(index);
+        }
+        ToolServer::with(self.spec)
+    }
+}
+
+impl<S> ToolServer<S> {
+    fn with(spec: ServerSpec) -> Self {
+        Self { spec, isolated: Arc::default(), state: PhantomData }
+    }
+
+    /// A name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.spec.title = Some(title.into());
+        self
+    }
+
+    /// What the model is told about the server as a whole.
+    pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.spec.instructions = Some(instructions.into());
+        self
+    }
+
+    /// The CLI's own limit for a call of this server: a hard wall-clock limit after which the CLI stops waiting
+    /// and cancels. It ignores values under 1 s. Default: the CLI's.
+    pub fn cli_timeout(mut self, timeout: Duration) -> Self {
+        self.spec.timeout = Some(timeout);
+        self
+    }
+
+    /// Whether the session fails when this server is given up, instead of living on without it. Default: false.
+    pub fn significant(mut self, significant: bool) -> Self {
+        self.spec.significant = significant;
+        self
+    }
+
+    /// The server's name.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+}
+
+impl ToolServer {
+    pub(crate) fn spec(&self) -> &ServerSpec {
+        &self.spec
+    }
+
+    /// Calls a tool without a session, for unit tests. The state is made at the first call and kept by this value.
+    /// A panic of the handler is caught and becomes an error result, as in a session.
+    pub async fn call(&self, tool: &str, arguments: Value) -> crate::CallToolResult {
+        self.isolated().await.call(tool, arguments).await
+    }
+
+    /// Drives the server's JSON-RPC dispatch without a session: one message in, its answer out; `None` for
+    /// notifications and responses, which have none. The state is that of [`call`](ToolServer::call).
+    ///
+    /// ```
+    /// use greenroom::ToolServer;
+    /// use serde_json::json;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let server = ToolServer::new("empty", "1.0.0");
+    /// let answer = server.handle(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await;
+    /// assert_eq!(answer, Some(json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}})));
+    /// # });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn handle(&self, message: Value) -> Option<Value> {
+        self.isolated().await.handle(message).await
+    }
+
+    async fn isolated(&self) -> &Isolated {
+        self.isolated.get_or_init(|| Isolated::start(self.spec.clone())).await
+    }
+}
+
+impl<S> fmt::Debug for ToolServer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tools: Vec<_> = self.spec.tools.iter().map(|tool| &tool.name).collect();
+        f.debug_struct("ToolServer").field("name", &self.spec.name).field("tools", &tools).finish_non_exhaustive()
+    }
+}
+
+impl ServerSpec {
+    /// Makes the states, one after another. A panic of a factory is an error.
+    pub(crate) async fn make_states(&self) -> Result<Vec<AnyState>, String> {
+        let mut states = Vec::with_capacity(self.factories.len());
+        for factory in &self.factories {
+            let factory = factory.clone();
+            let made = std::panic::AssertUnwindSafe(async move { factory().await }).catch_unwind().await;
+            states.push(match made {
+                Ok(Ok(state)) => state,
+                Ok(Err(error)) => return Err(format!("its state could not be made: {error}")),
+                Err(panic) => {
+                    return Err(format!("the factory of its state panicked: {}", super::instance::panic_text(&*panic)));
+                }
+            });
+        }
+        Ok(states)
+    }
+
+    /// The result of MCP `initialize` for this version of the protocol.
+    pub(crate) fn initialize_result(&self, version: &str) -> Value {
+        let mut info = json!({ "name": self.name, "version": self.version });
+        if let Some(title) = &self.title {
+            info["title"] = json!(title);
+        }
+        let mut result = json!({
+            "protocolVersion": version,
+            "capabilities": { "tools": { "listChanged": true }, "logging": {} },
+            "serverInfo": info,
+        });
+        if let Some(instructions) = &self.instructions {
+            result["instructions"] = json!(instructions);
+        }
+        result
+    }
+
+    /// The result of `tools/list`.
+    pub(crate) fn tools_list_result(&self) -> Value {
+        json!({ "tools": self.tools.iter().map(Definition::listed).collect::<Vec<_>>() })
+    }
+
+    /// The server's settings in `initialize.sdkMcpServerConfigs`.
+    pub(crate) fn settings(&self) -> Map<String, Value> {
+        let mut settings = Map::new();
+        if let Some(timeout) = self.timeout {
+            settings.insert("timeout".into(), json!(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)));
+        }
+        settings
+    }
+
+    /// The prefix of its tools' names as the model sees them.
+    pub(crate) fn prefix(name: &str) -> String {
+        let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        format!("mcp__{safe}__")
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.name.trim().is_empty() {
+            return Err(Error::invalid_option("a tool server has no name"));
+        }
+        for (index, tool) in self.tools.iter().enumerate() {
+            tool.validate(&self.name)?;
+            if self.tools[..index].iter().any(|other| other.name == tool.name) {
+                return Err(Error::invalid_option(format!("server '{}' has two tools '{}'", self.name, tool.name)));
+            }
+        }
+        Ok(())
+    }
+}

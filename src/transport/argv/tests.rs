@@ -1,0 +1,253 @@
+use super::*;
+use crate::ErrorKind;
+use crate::options::{ExternalServer, PermissionMode};
+
+const BASE: [&str; 3] = ["--output-format=stream-json", "--verbose", "--input-format=stream-json"];
+
+fn spec() -> LaunchSpec {
+    LaunchSpec {
+        epoch: 1,
+        resume: None,
+        sdk_servers_by_config: Vec::new(),
+        permission_prompt: false,
+        replay_user_messages: false,
+        stderr: StderrSink::new(|_| {}),
+    }
+}
+
+fn options(change: impl FnOnce(&mut Options)) -> Options {
+    let mut options = Options::default();
+    change(&mut options);
+    options
+}
+
+/// What is passed beyond the base arguments.
+fn beyond_base(options: &Options, spec: &LaunchSpec) -> Vec<String> {
+    let args = launch_for(options, spec).unwrap().args;
+    assert_eq!(args[..3], BASE);
+    args[3..].to_vec()
+}
+
+fn strings(values: &[&str]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
+}
+
+type Change = fn(&mut Options);
+
+#[test]
+fn each_option_becomes_its_flag() {
+    let table: &[(Change, &[&str])] = &[
+        (|_| {}, &[]),
+        (|o| o.model = Some("opus".into()), &["--model=opus"]),
+        (|o| o.fallback_model = Some("haiku,sonnet".into()), &["--fallback-model=haiku,sonnet"]),
+        (|o| o.permission_mode = Some(PermissionMode::AcceptEdits), &["--permission-mode=acceptEdits"]),
+        (|o| o.tools = Some(vec![]), &["--tools="]),
+        (|o| o.tools = Some(strings(&["Bash", "Read"])), &["--tools=Bash,Read"]),
+        (
+            |o| o.allowed_tools = strings(&["mcp__calc__*", "Bash(ls:*)"]),
+            &["--allowedTools=mcp__calc__*,Bash(ls:*)"],
+        ),
+        (|o| o.disallowed_tools = strings(&["Write"]), &["--disallowedTools=Write"]),
+        (
+            |o| o.additional_directories = vec!["/a b".into(), "-c".into()],
+            &["--add-dir=/a b", "--add-dir=-c"],
+        ),
+        (|o| o.max_turns = Some(3), &["--max-turns=3"]),
+        (|o| o.max_budget_usd = Some(0.000_000_5), &["--max-budget-usd=0.0000005"]),
+        (|o| o.effort = Some("high".into()), &["--effort=high"]),
+        (|o| o.betas = strings(&["a", "b"]), &["--betas=a,b"]),
+        (|o| o.setting_sources = Some(vec![]), &["--setting-sources="]),
+        (|o| o.setting_sources = Some(strings(&["user", "project"])), &["--setting-sources=user,project"]),
+        (|o| o.settings = Some("/etc/s.json".into()), &["--settings=/etc/s.json"]),
+        (|o| o.settings = Some(json!({ "env": {} })), &[r#"--settings={"env":{}}"#]),
+        (|o| o.include_partial_messages = true, &["--include-partial-messages"]),
+        (|o| o.resume = Some("id".into()), &["--resume=id"]),
+        (
+            |o| (o.resume, o.fork_session, o.session_id) = (Some("id".into()), true, Some("new".into())),
+            &["--resume=id", "--fork-session", "--session-id=new"],
+        ),
+        (|o| o.continue_conversation = true, &["--continue"]),
+        (|o| (o.continue_conversation, o.fork_session) = (true, true), &["--continue", "--fork-session"]),
+        (|o| o.session_id = Some("new".into()), &["--session-id=new"]),
+        (
+            |o| o.mcp_config_files = vec!["/a.json".into(), "/b c.json".into()],
+            &["--mcp-config=/a.json", "--mcp-config=/b c.json"],
+        ),
+        (|o| o.strict_mcp_config = true, &["--strict-mcp-config"]),
+        (
+            |o| o.extra_args = [("bare".into(), None), ("debug-file".into(), Some("-x".into()))].into(),
+            &["--bare", "--debug-file=-x"],
+        ),
+    ];
+    for (change, expected) in table {
+        let options = options(change);
+        assert_eq!(beyond_base(&options, &spec()), strings(expected), "{options:?}");
+    }
+}
+
+#[test]
+fn what_begins_with_a_dash_stays_a_value() {
+    let options = options(|o| {
+        o.model = Some("--dangerously-skip-permissions".into());
+        o.effort = Some("-e".into());
+        o.resume = Some("--fork-session".into());
+        o.tools = Some(strings(&["-t"]));
+    });
+    assert_eq!(
+        beyond_base(&options, &spec()),
+        ["--model=--dangerously-skip-permissions", "--tools=-t", "--effort=-e", "--resume=--fork-session"],
+    );
+}
+
+#[test]
+fn the_spec_adds_its_flags() {
+    let spec = LaunchSpec { permission_prompt: true, replay_user_messages: true, ..spec() };
+    assert_eq!(
+        beyond_base(&Options::default(), &spec),
+        ["--replay-user-messages", "--permission-prompt-tool=stdio"]
+    );
+}
+
+#[test]
+fn a_captured_session_overrides_every_choice_of_conversation() {
+    let captured = LaunchSpec { epoch: 2, resume: Some("captured".into()), ..spec() };
+    let changes: [Change; 4] = [
+        |o| o.resume = Some("first".into()),
+        |o| (o.resume, o.fork_session, o.session_id) = (Some("first".into()), true, Some("new".into())),
+        |o| o.continue_conversation = true,
+        |o| {
+            o.extra_args = ["resume-session-at", "resume-drops-turn", "from-pr", "resume", "session-id"]
+                .map(|name| (name.to_owned(), Some("x".to_owned())))
+                .into()
+        },
+    ];
+    for change in changes {
+        assert_eq!(beyond_base(&options(change), &captured), ["--resume=captured"]);
+    }
+    let kept = options(|o| o.extra_args = [("resume-session-at".into(), Some("x".into()))].into());
+    assert_eq!(beyond_base(&kept, &spec()), ["--resume-session-at=x"]);
+}
+
+#[test]
+fn servers_share_one_mcp_config() {
+    let options = options(|o| {
+        let mut web = ExternalServer::http("https://example.com/mcp");
+        if let ExternalServer::Http { headers, extra, .. } = &mut web {
+            headers.insert("Authorization".into(), "Bearer x".into());
+            extra.insert("alwaysLoad".into(), true.into());
+        }
+        o.mcp_servers =
+            [("files".to_owned(), ExternalServer::stdio("npx", ["-y", "server"])), ("web".to_owned(), web)]
+                .into();
+        o.mcp_config_files = vec!["/more.json".into()];
+    });
+    let spec = LaunchSpec { sdk_servers_by_config: strings(&["calc"]), ..spec() };
+    let args = beyond_base(&options, &spec);
+    assert_eq!(args.len(), 2);
+    assert_eq!(args[1], "--mcp-config=/more.json");
+    let config: Value = serde_json::from_str(args[0].strip_prefix("--mcp-config=").unwrap()).unwrap();
+    assert_eq!(
+        config,
+        json!({ "mcpServers": {
+            "calc": { "type": "sdk", "name": "calc" },
+            "files": { "type": "stdio", "command": "npx", "args": ["-y", "server"] },
+            "web": {
+                "type": "http",
+                "url": "https://example.com/mcp",
+                "headers": { "Authorization": "Bearer x" },
+                "alwaysLoad": true,
+            },
+        }})
+    );
+}
+
+#[test]
+fn two_servers_of_one_name_are_refused() {
+    let options = options(|o| o.mcp_servers = [("calc".to_owned(), ExternalServer::sse("https://x"))].into());
+    let spec = LaunchSpec { sdk_servers_by_config: strings(&["calc"]), ..spec() };
+    let error = launch_for(&options, &spec).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    assert!(error.to_string().contains("'calc'"), "{error}");
+}
+
+#[test]
+fn a_zero_byte_is_refused_without_repeating_the_value() {
+    let options = options(|o| o.model = Some("se\0cret".into()));
+    let error = launch_for(&options, &spec()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    assert_eq!(error.to_string(), "the value of --model has a zero byte in it");
+}
+
+#[test]
+fn a_path_that_is_not_utf8_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let options = options(|o| o.mcp_config_files = vec![OsString::from_vec(vec![b'/', 0xff]).into()]);
+    let error = launch_for(&options, &spec()).unwrap_err();
+    assert!(error.to_string().contains("`mcp_config_files`"), "{error}");
+}
+
+#[test]
+fn the_environment_names_the_host() {
+    let env = env(&Options::default(), &[]);
+    let expected = [
+        ("CLAUDE_AGENT_SDK_VERSION", env!("CARGO_PKG_VERSION")),
+        ("CLAUDE_CODE_ENTRYPOINT", "sdk-rust"),
+        (READS_SESSION_STATE, "1"),
+    ];
+    assert_eq!(env, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+}
+
+#[test]
+fn the_environment_of_the_options_wins() {
+    let given = [("CLAUDE_CODE_ENTRYPOINT", "mine"), ("CLAUDE_AGENT_SDK_VERSION", "9"), ("A", "b")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = options(|o| o.env = given.clone().into());
+    let mut expected: BTreeMap<_, _> = given.into();
+    expected.insert(READS_SESSION_STATE.into(), "1".into());
+    assert_eq!(env(&options, &[]), expected);
+}
+
+#[test]
+fn a_say_on_session_state_in_any_letter_case_is_left_alone() {
+    let lower = READS_SESSION_STATE.to_lowercase();
+    let by_options = options(|o| o.env = [(lower.clone(), "0".to_owned())].into());
+    assert!(!env(&by_options, &[]).contains_key(READS_SESSION_STATE));
+    assert!(!env(&Options::default(), &[lower.into()]).contains_key(READS_SESSION_STATE));
+}
+
+#[test]
+fn what_is_inherited_loses_the_traces_of_another_cli() {
+    let launch = launch_for(&Options::default(), &spec()).unwrap();
+    assert!(launch.inherit_env);
+    assert_eq!(launch.unset_env, NOT_INHERITED);
+
+    let kept = options(|o| o.env = [("NODE_OPTIONS".to_owned(), "--x".to_owned())].into());
+    assert_eq!(launch_for(&kept, &spec()).unwrap().unset_env, ["CLAUDECODE"]);
+
+    let clean = launch_for(&options(|o| o.env_policy = EnvPolicy::Clean), &spec()).unwrap();
+    assert!(!clean.inherit_env && clean.unset_env.is_empty());
+}
+
+#[test]
+fn the_working_directory_goes_into_the_environment() {
+    let absolute = launch_for(&options(|o| o.cwd = Some("/srv".into())), &spec()).unwrap();
+    assert_eq!(absolute.env.get("PWD").map(String::as_str), Some("/srv"));
+    assert!(!absolute.unset_env.contains(&"PWD".to_owned()));
+
+    let relative = launch_for(&options(|o| o.cwd = Some("srv".into())), &spec()).unwrap();
+    assert!(!relative.env.contains_key("PWD"));
+    assert!(relative.unset_env.contains(&"PWD".to_owned()));
+}
+
+#[test]
+fn the_rest_is_handed_through() {
+    let options = options(|o| {
+        o.cli_path = Some("/opt/claude".into());
+        o.cwd = Some("/srv".into());
+        o.limits.stderr_line_bytes = 7;
+    });
+    let launch = launch_for(&options, &LaunchSpec { epoch: 4, ..spec() }).unwrap();
+    assert_eq!(launch.program.as_deref(), Some(Path::new("/opt/claude")));
+    assert_eq!(launch.cwd.as_deref(), Some(Path::new("/srv")));
+    assert_eq!((launch.epoch, launch.stderr_line_bytes), (4, 7));
+}

@@ -1,0 +1,342 @@
+//! Where the `claude` executable is.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+
+const INSTALL: &str = "install it with `npm install -g @anthropic-ai/claude-code`, or name the executable in the option `cli_path`";
+
+/// Where installers put it, beside `PATH`. A leading `~` is the host's home directory.
+const USUAL_PLACES: [&str; 7] = [
+    "~/.npm-global/bin",
+    "/usr/local/bin",
+    "~/.local/bin",
+    "~/node_modules/.bin",
+    "~/.yarn/bin",
+    "~/.claude/local",
+    "/opt/homebrew/bin",
+];
+
+/// What a look at a path finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// Something else than a file, such as a directory.
+    NotAFile,
+    NotExecutable,
+    Executable,
+}
+
+/// The parts of the machine that the search depends on.
+pub(super) trait Machine {
+    /// A variable of the host's own environment.
+    fn var(&self, name: &str) -> Option<OsString>;
+    fn look(&self, path: &Path) -> Found;
+}
+
+/// The machine that this process runs on.
+pub(super) struct ThisMachine;
+
+impl Machine for ThisMachine {
+    fn var(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
+    fn look(&self, path: &Path) -> Found {
+        use std::os::unix::fs::PermissionsExt;
+        match std::fs::metadata(path) {
+            Err(_) => Found::Nothing,
+            Ok(data) if !data.is_file() => Found::NotAFile,
+            Ok(data) if data.permissions().mode() & 0o111 == 0 => Found::NotExecutable,
+            Ok(_) => Found::Executable,
+        }
+    }
+}
+
+/// What to start.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Located {
+    /// The executable: the CLI itself, or the runtime of a script.
+    pub(super) program: PathBuf,
+    /// The script that the runtime is given, before all other arguments.
+    pub(super) script: Option<PathBuf>,
+}
+
+/// Finds the CLI: the one that `named` names, or else `claude` on `PATH`, or else in the usual places.
+///
+/// - A name without a slash is looked for on `PATH`, as a shell does; any other must be an executable file, and
+///   is taken from the host's working directory when it is relative.
+/// - `PATH` is `child_path` if given (the `PATH` that the CLI will see), or else the host's. Entries that are not
+///   absolute are passed over: what they mean depends on where the host happens to stand.
+/// - A `.js`, `.mjs`, `.cjs` or `.ts` file runs under the `node` that is found on the same `PATH`.
+///
+/// # Errors
+/// [`ErrorKind::CliNotFound`], which says where it looked.
+pub(super) fn locate(
+    named: Option<&Path>,
+    child_path: Option<&OsStr>,
+    machine: &impl Machine,
+) -> Result<Located> {
+    let path = child_path.map(OsStr::to_owned).or_else(|| machine.var("PATH"));
+    let mut search = Search { machine, path: path.unwrap_or_default(), looked_at: Vec::new() };
+    let program = match named {
+        None => search.on_path("claude").or_else(|| search.in_usual_places("claude")).ok_or_else(|| {
+            Error::new(ErrorKind::CliNotFound, format!("no `claude` executable found; {}", search.report()))
+                .with_help(INSTALL)
+        })?,
+        Some(name) if is_bare(name) => search.on_path(name).ok_or_else(|| {
+            let message = format!("no '{}' (option `cli_path`) on PATH; {}", name.display(), search.report());
+            Error::new(ErrorKind::CliNotFound, message)
+                .with_help("give `cli_path` the whole path of the executable, or leave it out")
+        })?,
+        Some(path) => search.exactly(path)?,
+    };
+    if !is_script(&program) {
+        return Ok(Located { program, script: None });
+    }
+    let node = search.on_path("node").ok_or_else(|| {
+        let message =
+            format!("'{}' needs `node`, which is not on PATH; {}", program.display(), search.report());
+        Error::new(ErrorKind::CliNotFound, message).with_help("install Node.js, or put it on PATH")
+    })?;
+    Ok(Located { program: node, script: Some(program) })
+}
+
+struct Search<'a, M> {
+    machine: &'a M,
+    path: OsString,
+    looked_at: Vec<String>,
+}
+
+impl<M: Machine> Search<'_, M> {
+    fn on_path(&mut self, name: impl AsRef<Path>) -> Option<PathBuf> {
+        let directories: Vec<_> = std::env::split_paths(&self.path).collect();
+        self.in_any(directories, name.as_ref())
+    }
+
+    fn in_usual_places(&mut self, name: &str) -> Option<PathBuf> {
+        let home = self.machine.var("HOME").map(PathBuf::from);
+        let directories = USUAL_PLACES.iter().filter_map(|place| match place.strip_prefix("~/") {
+            Some(below) => home.as_ref().map(|home| home.join(below)),
+            None => Some(PathBuf::from(place)),
+        });
+        self.in_any(directories, Path::new(name))
+    }
+
+    fn in_any(&mut self, directories: impl IntoIterator<Item = PathBuf>, name: &Path) -> Option<PathBuf> {
+        directories.into_iter().filter(|directory| directory.is_absolute()).map(|it| it.join(name)).find(
+            |path| {
+                let found = self.look(path);
+                found == Found::Executable || (found == Found::NotExecutable && is_script(path))
+            },
+        )
+    }
+
+    fn exactly(&mut self, path: &Path) -> Result<PathBuf> {
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let trouble = match self.look(&whole) {
+            Found::Executable => return Ok(whole),
+            Found::NotExecutable if is_script(&whole) => return Ok(whole),
+            Found::NotExecutable => "is not executable",
+            Found::NotAFile => "is not a file",
+            Found::Nothing => "does not exist",
+        };
+        let message = format!("'{}' (option `cli_path`) {trouble}", whole.display());
+        Err(Error::new(ErrorKind::CliNotFound, message).with_help("correct `cli_path`, or leave it out"))
+    }
+
+    fn look(&mut self, path: &Path) -> Found {
+        let found = self.machine.look(path);
+        let remark = match found {
+            Found::Nothing | Found::Executable => "",
+            Found::NotAFile => " (not a file)",
+            Found::NotExecutable => " (not executable)",
+        };
+        self.looked_at.push(format!("{}{remark}", path.display()));
+        found
+    }
+
+    fn report(&self) -> String {
+        if self.looked_at.is_empty() {
+            return "PATH names no directory to look in".to_owned();
+        }
+        format!("looked at: {}", self.looked_at.join(", "))
+    }
+}
+
+/// True for a name without a slash.
+fn is_bare(name: &Path) -> bool {
+    !name.as_os_str().as_encoded_bytes().contains(&b'/')
+}
+
+/// True for what a runtime has to be started for.
+fn is_script(path: &Path) -> bool {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    ["js", "mjs", "cjs", "ts"].contains(&extension)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A machine that has these files and variables.
+    #[derive(Default)]
+    struct Fake {
+        files: BTreeMap<String, Found>,
+        vars: BTreeMap<&'static str, &'static str>,
+    }
+
+    impl Fake {
+        fn new<const N: usize>(path: &'static str, files: [&str; N]) -> Self {
+            Self {
+                files: files.map(|file| (file.to_owned(), Found::Executable)).into(),
+                vars: [("PATH", path), ("HOME", "/home/me")].into(),
+            }
+        }
+
+        fn with(mut self, file: &str, found: Found) -> Self {
+            self.files.insert(file.to_owned(), found);
+            self
+        }
+    }
+
+    impl Machine for Fake {
+        fn var(&self, name: &str) -> Option<OsString> {
+            self.vars.get(name).map(OsString::from)
+        }
+
+        fn look(&self, path: &Path) -> Found {
+            path.to_str().and_then(|path| self.files.get(path)).copied().unwrap_or(Found::Nothing)
+        }
+    }
+
+    fn program(path: &str) -> Located {
+        Located { program: path.into(), script: None }
+    }
+
+    #[test]
+    fn path_goes_before_the_usual_places() {
+        let fake = Fake::new("/a:/b", ["/b/claude", "/usr/local/bin/claude"]);
+        assert_eq!(locate(None, None, &fake).unwrap(), program("/b/claude"));
+    }
+
+    #[test]
+    fn each_usual_place_is_looked_at() {
+        for place in USUAL_PLACES {
+            let file = format!("{}/claude", place.replace('~', "/home/me"));
+            let fake = Fake::new("/a", [file.as_str()]);
+            assert_eq!(locate(None, None, &fake).unwrap(), program(&file));
+        }
+    }
+
+    #[test]
+    fn the_path_of_the_child_goes_before_the_hosts() {
+        let fake = Fake::new("/host", ["/host/claude", "/child/claude"]);
+        assert_eq!(locate(None, Some("/child".as_ref()), &fake).unwrap(), program("/child/claude"));
+    }
+
+    #[test]
+    fn what_cannot_run_is_passed_over() {
+        let fake = Fake::new("/a:/b:/c", ["/c/claude"])
+            .with("/a/claude", Found::NotExecutable)
+            .with("/b/claude", Found::NotAFile);
+        assert_eq!(locate(None, None, &fake).unwrap(), program("/c/claude"));
+    }
+
+    #[test]
+    fn relative_entries_of_path_are_passed_over() {
+        let fake = Fake::new(":.:bin:/a", ["/a/claude"]).with("bin/claude", Found::Executable);
+        assert_eq!(locate(None, None, &fake).unwrap(), program("/a/claude"));
+    }
+
+    #[test]
+    fn the_error_lists_each_place_and_how_to_install() {
+        let fake = Fake::new("/a:/b", []).with("/b/claude", Found::NotExecutable);
+        let error = locate(None, None, &fake).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CliNotFound);
+        assert_eq!(
+            error.to_string(),
+            "no `claude` executable found; looked at: /a/claude, /b/claude (not executable), \
+             /home/me/.npm-global/bin/claude, /usr/local/bin/claude, /home/me/.local/bin/claude, \
+             /home/me/node_modules/.bin/claude, /home/me/.yarn/bin/claude, /home/me/.claude/local/claude, \
+             /opt/homebrew/bin/claude; install it with `npm install -g @anthropic-ai/claude-code`, or name the \
+             executable in the option `cli_path`"
+        );
+    }
+
+    #[test]
+    fn no_variables_at_all_are_no_trouble() {
+        let error = locate(None, None, &Fake::default()).unwrap_err();
+        assert!(error.to_string().contains("looked at: /usr/local/bin/claude, /opt/"), "{error}");
+        let error = locate(Some("claude".as_ref()), None, &Fake::default()).unwrap_err();
+        assert!(error.to_string().contains("PATH names no directory"), "{error}");
+    }
+
+    #[test]
+    fn a_named_path_is_taken_as_it_is_or_refused_with_the_reason() {
+        let fake = Fake::new("/a", ["/a/claude", "/opt/cli"])
+            .with("/opt", Found::NotAFile)
+            .with("/opt/text", Found::NotExecutable);
+        assert_eq!(locate(Some("/opt/cli".as_ref()), None, &fake).unwrap(), program("/opt/cli"));
+        for (path, reason) in [
+            ("/opt/none", "'/opt/none' (option `cli_path`) does not exist"),
+            ("/opt/text", "'/opt/text' (option `cli_path`) is not executable"),
+            ("/opt", "'/opt' (option `cli_path`) is not a file"),
+        ] {
+            let error = locate(Some(path.as_ref()), None, &fake).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CliNotFound);
+            assert!(error.to_string().starts_with(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_named_path_that_is_relative_starts_at_the_hosts_directory() {
+        let error = locate(Some("./no/claude".as_ref()), None, &Fake::default()).unwrap_err();
+        let whole = std::env::current_dir().unwrap().join("no/claude");
+        assert!(error.to_string().contains(whole.to_str().unwrap()), "{error}");
+    }
+
+    #[test]
+    fn a_named_bare_name_is_looked_for_on_path() {
+        let fake = Fake::new("/a:/b", ["/b/claude-next"]);
+        assert_eq!(locate(Some("claude-next".as_ref()), None, &fake).unwrap(), program("/b/claude-next"));
+        let error = locate(Some("other".as_ref()), None, &fake).unwrap_err();
+        assert!(error.to_string().contains("looked at: /a/other, /b/other"), "{error}");
+    }
+
+    #[test]
+    fn a_script_runs_under_node() {
+        for extension in ["js", "mjs", "cjs", "ts"] {
+            let script = format!("/opt/cli.{extension}");
+            let fake = Fake::new("/bin", ["/bin/node"]).with(&script, Found::NotExecutable);
+            let located = locate(Some(script.as_ref()), None, &fake).unwrap();
+            assert_eq!(located, Located { program: "/bin/node".into(), script: Some(script.into()) });
+        }
+    }
+
+    #[test]
+    fn a_script_without_node_is_refused() {
+        let fake = Fake::new("/bin", ["/opt/cli.js"]);
+        let error = locate(Some("/opt/cli.js".as_ref()), None, &fake).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CliNotFound);
+        assert!(error.to_string().starts_with("'/opt/cli.js' needs `node`"), "{error}");
+    }
+
+    #[test]
+    fn this_machine_tells_what_it_finds() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        assert_eq!(ThisMachine.look(&file), Found::Nothing);
+        assert_eq!(ThisMachine.look(directory.path()), Found::NotAFile);
+        for (mode, found) in [(0o644, Found::NotExecutable), (0o755, Found::Executable)] {
+            std::fs::write(&file, "").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(ThisMachine.look(&file), found);
+        }
+        assert_eq!(ThisMachine.var("PATH"), std::env::var_os("PATH"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The real thing: the CLI as a child process.
+//!
+//! - `keeper.rs`: one thread per child, which starts it and waits for it
+//! - `spawn.rs`: the command, and what a failure to start it means
+//! - `group.rs`: signals to the process group, never to a group that is not ours any more
+//! - `stderr.rs`: stderr as lines
+
+mod group;
+mod keeper;
+mod spawn;
+mod stderr;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use futures_util::future::BoxFuture;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::watch;
+
+use self::group::GroupGuard;
+use self::keeper::Started;
+use self::stderr::StderrTask;
+use super::{Connection, Exit, Launch, Process, Transport};
+use crate::error::{Error, ErrorKind, Result};
+
+#[cfg(not(unix))]
+compile_error!("greenroom starts the CLI in a Unix process group: Windows is not supported yet");
+
+/// The CLI as a child process, in a process group of its own. Unix only.
+///
+/// The executable is [`Launch::program`]. Without one, `claude` is looked for on `PATH` (the one in
+/// [`Launch::env`], or else the host's) and then where installers put it. A `.js`, `.mjs`, `.cjs` or `.ts` file is
+/// started with `node`.
+///
+/// # What ends it
+///
+/// - [`Process::kill`], and dropping the [`Process`]: SIGKILL to the whole group, so to everything that the CLI
+///   started, unless it left the group (`setsid`). This does not need the runtime to be alive.
+/// - On Linux and FreeBSD, the death of the host, by whatever cause: the system then kills the CLI. It does so
+///   for the CLI alone; what the CLI started is left to notice that its pipes are closed.
+///
+/// A CLI that has exited stays a zombie until it is killed or dropped as well. Its number is also that of its
+/// group, and a number that is not given back cannot be given to a stranger: no signal ever goes astray.
+///
+/// # What it needs
+///
+/// A Tokio runtime with IO enabled, and one thread for each running CLI. The thread starts the process and then
+/// sleeps until it has ended. It has to be there: the system's promise to kill a child when its parent dies is in
+/// truth about the *thread* that started the child, and threads of a runtime come and go.
+///
+/// ```
+/// use greenroom::transport::{ChildProcess, Transport};
+///
+/// let transport: Box<dyn Transport> = Box::new(ChildProcess::new());
+/// # let _ = transport;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ChildProcess {
+    _room_to_grow: (),
+}
+
+impl ChildProcess {
+    /// The transport. All that there is to choose is in the [`Launch`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Transport for ChildProcess {
+    /// Fails with [`ErrorKind::CliNotFound`] when there is no executable, and with [`ErrorKind::Spawn`] when
+    /// there is one and it cannot be started.
+    fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
+        Box::pin(async move {
+            let (sink, line_bytes) = (launch.stderr.clone(), launch.stderr_line_bytes);
+            let Started { stdin, stdout, stderr, group, exit } = keeper::start(launch).await?;
+            tracing::debug!(pid = group.pid(), "started the CLI");
+            let stdin = ChildStdin::from_std(stdin).map_err(pipe_failed)?;
+            let stdout = ChildStdout::from_std(stdout).map_err(pipe_failed)?;
+            let stderr = ChildStderr::from_std(stderr).map_err(pipe_failed)?;
+            let stderr = StderrTask::start(stderr, sink, line_bytes, exit.clone());
+            Ok(Connection {
+                reader: Box::new(stdout),
+                writer: Box::new(stdin),
+                process: Box::new(Child { group, exit, stderr }),
+            })
+        })
+    }
+}
+
+fn pipe_failed(error: io::Error) -> Error {
+    Error::new(ErrorKind::Spawn, format!("the pipes to the CLI cannot be used: {error}")).with_source(error)
+}
+
+/// One child. Dropped in the order of the fields: the group is killed first.
+struct Child {
+    group: GroupGuard,
+    exit: watch::Receiver<Option<Exit>>,
+    stderr: StderrTask,
+}
+
+impl Process for Child {
+    fn pid(&self) -> Option<u32> {
+        Some(self.group.pid())
+    }
+
+    /// Resolves once the process has ended, and once the stderr that it had written by then has gone to the sink.
+    /// Stderr is not read to its end, for what the CLI started may hold it open.
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
+        Box::pin(async {
+            let exit = match self.exit.wait_for(Option::is_some).await {
+                Ok(exit) => exit.unwrap_or(Exit::Unknown),
+                Err(_keeper_is_gone) => Exit::Unknown,
+            };
+            self.stderr.drained().await;
+            exit
+        })
+    }
+
+    fn terminate(&mut self) {
+        self.group.terminate();
+    }
+
+    fn kill(&mut self) {
+        self.group.kill();
+    }
+}

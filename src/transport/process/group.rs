@@ -1,0 +1,137 @@
+//! A process group, and the one rule about it: a signal goes out only while the group's number is surely ours.
+//!
+//! The number of a group is that of its leader, and it stays taken as long as the leader has not been reaped. So
+//! the leader is reaped last, after the group got its SIGKILL:
+//!
+//! ```text
+//! Running ──kill──► Killed ──leader exits, reaped──► Gone
+//!    └──leader exits──► Exited (a zombie) ──kill, reaped──► Gone
+//! ```
+//!
+//! One SIGKILL is enough. The system gives it to all members in one step that no fork can slip through.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+
+use crate::transport::Exit;
+
+/// Where the leader, the CLI itself, stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leader {
+    Running,
+    /// It runs still, but its group has been sent SIGKILL.
+    Killed,
+    /// It has exited and is not reaped. Other members may run.
+    Exited,
+    /// Reaped: the number may belong to someone else.
+    Gone,
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    id: Pid,
+    leader: Mutex<Leader>,
+}
+
+impl Group {
+    /// The group whose leader is a running child of this process.
+    pub(super) fn new(leader: Pid) -> Arc<Self> {
+        Arc::new(Self { id: leader, leader: Mutex::new(Leader::Running) })
+    }
+
+    /// Blocks until the leader has exited.
+    pub(super) fn wait_for_leader(&self) -> Exit {
+        // NOWAIT: look at the exit without reaping.
+        let look = || waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        match rustix::io::retry_on_intr(look) {
+            Ok(status) => {
+                let mut leader = self.leader();
+                *leader = match *leader {
+                    Leader::Running => Leader::Exited,
+                    Leader::Killed => self.reap(),
+                    settled @ (Leader::Exited | Leader::Gone) => settled,
+                };
+                status.map_or(Exit::Unknown, exit_of)
+            }
+            // Someone else in this process reaps children that are not theirs. What is left of the group is ended
+            // now or never.
+            Err(_) => {
+                let mut leader = self.leader();
+                self.signal(Signal::KILL);
+                *leader = Leader::Gone;
+                Exit::Unknown
+            }
+        }
+    }
+
+    fn terminate(&self) {
+        let leader = self.leader();
+        if *leader != Leader::Gone {
+            self.signal(Signal::TERM);
+        }
+    }
+
+    fn kill(&self) {
+        let mut leader = self.leader();
+        if *leader != Leader::Gone {
+            self.signal(Signal::KILL);
+        }
+        *leader = match *leader {
+            Leader::Running | Leader::Killed => Leader::Killed,
+            Leader::Exited => self.reap(),
+            Leader::Gone => Leader::Gone,
+        };
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It fails when nobody is left, or when all who are left run as another user; neither can be helped.
+        let _ = kill_process_group(self.id, signal);
+    }
+
+    /// Only for a leader that has exited: then it does not block.
+    fn reap(&self) -> Leader {
+        let _ = waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        Leader::Gone
+    }
+
+    fn leader(&self) -> MutexGuard<'_, Leader> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn exit_of(status: WaitIdStatus) -> Exit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Unknown,
+    }
+}
+
+/// Kills the group when it is dropped.
+#[derive(Debug)]
+pub(super) struct GroupGuard(Arc<Group>);
+
+impl GroupGuard {
+    pub(super) fn new(group: Arc<Group>) -> Self {
+        Self(group)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    pub(super) fn terminate(&self) {
+        self.0.terminate();
+    }
+
+    pub(super) fn kill(&self) {
+        self.0.kill();
+    }
+}
+
+impl Drop for GroupGuard {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}

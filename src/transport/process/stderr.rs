@@ -1,0 +1,183 @@
+//! The child's stderr, read for as long as anyone holds it open, and handed on in lines.
+
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::io::AsyncReadExt;
+use tokio::process::ChildStderr;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::transport::{Exit, StderrSink};
+
+const READ_BYTES: usize = 8 << 10;
+
+/// The task that reads stderr; aborted when this is dropped.
+pub(super) struct StderrTask {
+    drained: watch::Receiver<bool>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl StderrTask {
+    pub(super) fn start(
+        stderr: ChildStderr,
+        sink: StderrSink,
+        line_bytes: usize,
+        exit: watch::Receiver<Option<Exit>>,
+    ) -> Self {
+        let (drained, drained_seen) = watch::channel(false);
+        let task = tokio::spawn(read(stderr, Lines::new(sink, line_bytes), exit, drained));
+        Self { drained: drained_seen, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Resolves when everything that was in the pipe at the child's exit has gone to the sink. Waits for nothing
+    /// that is written later.
+    pub(super) async fn drained(&mut self) {
+        // An error means that the task is over, and with it the stream.
+        let _ = self.drained.wait_for(|drained| *drained).await;
+    }
+}
+
+async fn read(
+    mut stderr: ChildStderr,
+    mut lines: Lines,
+    mut exit: watch::Receiver<Option<Exit>>,
+    drained: watch::Sender<bool>,
+) {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let exited = async { exit.wait_for(Option::is_some).await.is_ok() };
+        tokio::select! {
+            biased;
+            _ = exited, if !*drained.borrow() => {
+                drain(&stderr, &mut lines, &mut buffer);
+                drained.send_replace(true);
+            }
+            read = stderr.read(&mut buffer) => match read {
+                Ok(0) | Err(_) => break,
+                Ok(count) => lines.push(&buffer[..count]),
+            },
+        }
+    }
+    lines.finish();
+}
+
+/// Takes what is in the pipe now. Tokio would not do here: it may not have heard yet that there is something.
+fn drain(stderr: impl AsFd, lines: &mut Lines, buffer: &mut [u8]) {
+    let mut there = rustix::io::ioctl_fionread(&stderr).unwrap_or(0);
+    while there > 0 {
+        // The descriptor is non-blocking; an error is "nothing there" or the end.
+        match rustix::io::read(&stderr, &mut *buffer) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => {
+                lines.push(&buffer[..count]);
+                there = there.saturating_sub(count as u64);
+            }
+        }
+    }
+    lines.finish();
+}
+
+/// Cuts bytes into lines, and lines to a length.
+struct Lines {
+    sink: StderrSink,
+    limit: usize,
+    line: Vec<u8>,
+    /// The line went past the limit: what is left of it is dropped.
+    cut: bool,
+}
+
+impl Lines {
+    fn new(sink: StderrSink, limit: usize) -> Self {
+        Self { sink, limit, line: Vec::new(), cut: false }
+    }
+
+    fn push(&mut self, mut bytes: &[u8]) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            self.extend(&bytes[..end]);
+            self.emit();
+            bytes = &bytes[end + 1..];
+        }
+        self.extend(bytes);
+    }
+
+    /// Hands on a line that has no end.
+    fn finish(&mut self) {
+        if !self.line.is_empty() {
+            self.emit();
+        }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = self.limit - self.line.len();
+        self.cut |= bytes.len() > room;
+        self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn emit(&mut self) {
+        if self.cut
+            && let Err(error) = std::str::from_utf8(&self.line)
+            && error.error_len().is_none()
+        {
+            // The limit fell into the middle of a character.
+            self.line.truncate(error.valid_up_to());
+        }
+        let text = String::from_utf8_lossy(&self.line);
+        let text = text.trim_end_matches('\r');
+        // A sink that panics loses its line, not the stream: the CLI would otherwise stall on a full pipe.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.sink.line(text)));
+        self.line.clear();
+        self.cut = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    fn lines(limit: usize, chunks: &[&[u8]]) -> Vec<String> {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = StderrSink::new({
+            let seen = Arc::clone(&seen);
+            move |line| seen.lock().unwrap().push(line.to_owned())
+        });
+        let mut lines = Lines::new(sink, limit);
+        chunks.iter().for_each(|chunk| lines.push(chunk));
+        lines.finish();
+        drop(lines);
+        Arc::into_inner(seen).unwrap().into_inner().unwrap()
+    }
+
+    #[test]
+    fn lines_are_cut_wherever_the_chunks_are() {
+        let expected = ["one", "", "two", "three"];
+        assert_eq!(lines(99, &[b"one\n\ntwo\r\nthree"]), expected);
+        assert_eq!(lines(99, &[b"o", b"ne", b"\n", b"\ntwo\r", b"\nthr", b"ee"]), expected);
+    }
+
+    #[test]
+    fn the_rest_of_a_long_line_is_dropped() {
+        assert_eq!(
+            lines(4, &[b"12345678\n1234\n", b"12", b"3456", b"78", b"\nnext\n"]),
+            ["1234", "1234", "1234", "next"]
+        );
+    }
+
+    #[test]
+    fn a_character_is_not_cut_in_two() {
+        assert_eq!(lines(4, &["aéüx\n".as_bytes()]), ["aé"]);
+        assert_eq!(lines(5, &["aéüx\n".as_bytes()]), ["aéü"]);
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_replaced() {
+        assert_eq!(lines(99, &[b"a\xffb\n"]), ["a\u{fffd}b"]);
+    }
+
+    #[test]
+    fn a_limit_of_zero_harms_nothing() {
+        assert_eq!(lines(0, &[b"a\nb"]), [""]);
+    }
+}

@@ -1,0 +1,221 @@
+//! Bytes into lines.
+//!
+//! A line ends at `\n` and nowhere else (an editor's idea of a line end, such as U+2028, is data here). A line
+//! that is longer than the bound is dropped up to its end, and reading goes on after it. What is left without a
+//! line end when the stream closes is handed out as a last line: a CLI that dies in mid-line leaves half of one.
+//!
+//! ```text
+//!            ┌──────────── push(bytes) ────────────┐
+//!   Keeping ─┤ no '\n' and pending > bound ────────┼─► Skipping (pending is freed)
+//!      ▲     └ '\n' found: a line                  │       │
+//!      └───────────────────────── '\n' found: TooLong(n) ──┘
+//! ```
+
+use std::ops::Range;
+
+/// One step of [`Lines::next`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A line stands at this range of [`Lines::bytes`], without its end and without a trailing `\r`.
+    Line(Range<usize>),
+    /// A line of this many bytes was over the bound and is gone.
+    TooLong(usize),
+    /// More bytes are needed.
+    More,
+}
+
+/// Splits a stream of bytes into lines of at most `bound` bytes.
+///
+/// Memory: the longest pending line plus one read; a buffer that a long line has made large is given back.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    buffer: Vec<u8>,
+    /// Where the next line starts.
+    start: usize,
+    /// Up to where a line end has been looked for.
+    scanned: usize,
+    /// Bytes of an overlong line that were dropped so far; the state `Skipping` when `Some`.
+    skipped: Option<usize>,
+    bound: usize,
+}
+
+/// A buffer larger than this is given back once it is empty.
+const KEEP: usize = 1 << 20;
+
+impl Lines {
+    pub(crate) fn new(bound: usize) -> Self {
+        Self { buffer: Vec::with_capacity(64 << 10), start: 0, scanned: 0, skipped: None, bound }
+    }
+
+    /// The buffer to read into, at its end. What was handed out before is gone afterwards.
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.scanned -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
+            self.buffer = Vec::with_capacity(64 << 10);
+        }
+        if self.buffer.capacity() - self.buffer.len() < 16 << 10 {
+            // Grows by doubling, so that a long line costs a constant number of copies a byte.
+            self.buffer.reserve(64 << 10);
+        }
+        &mut self.buffer
+    }
+
+    /// The bytes behind the ranges of [`Step::Line`].
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
+    }
+
+    /// The next line among the bytes that are there.
+    pub(crate) fn next(&mut self) -> Step {
+        match memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
+            Some(at) => {
+                let end = self.scanned + at;
+                let start = std::mem::replace(&mut self.start, end + 1);
+                self.scanned = end + 1;
+                let length = end - start;
+                if let Some(skipped) = self.skipped.take() {
+                    return Step::TooLong(skipped + length);
+                }
+                if length > self.bound {
+                    return Step::TooLong(length);
+                }
+                Step::Line(self.trimmed(start, end))
+            }
+            None => {
+                self.scanned = self.buffer.len();
+                let pending = self.buffer.len() - self.start;
+                if self.skipped.is_some() || pending > self.bound {
+                    *self.skipped.get_or_insert(0) += pending;
+                    self.buffer.clear();
+                    self.start = 0;
+                    self.scanned = 0;
+                }
+                Step::More
+            }
+        }
+    }
+
+    /// What is left when the stream has ended: half a line, or nothing.
+    pub(crate) fn rest(&mut self) -> Step {
+        let (start, end) = (self.start, self.buffer.len());
+        self.start = end;
+        self.scanned = end;
+        match self.skipped.take() {
+            Some(skipped) => Step::TooLong(skipped + (end - start)),
+            None if start == end => Step::More,
+            None => Step::Line(self.trimmed(start, end)),
+        }
+    }
+
+    fn trimmed(&self, start: usize, end: usize) -> Range<usize> {
+        let cr = end > start && self.buffer[end - 1] == b'\r';
+        start..if cr { end - 1 } else { end }
+    }
+}
+
+/// Makes one line of a serialised JSON value: no raw line end inside, one at its end.
+///
+/// JSON text from `serde_json` holds no raw `\n` or `\r`. U+2028 and U+2029 are line ends to the CLI's own line
+/// reader, so they are written as escapes; they can only stand inside strings, where the escape means the same.
+pub(crate) fn into_line(mut json: Vec<u8>) -> Vec<u8> {
+    debug_assert!(memchr::memchr2(b'\n', b'\r', &json).is_none(), "a line holds a line end");
+    let separators = |json: &[u8]| memchr::memmem::find(json, b"\xE2\x80\xA8").or(memchr::memmem::find(json, b"\xE2\x80\xA9"));
+    if separators(&json).is_some() {
+        let mut escaped = Vec::with_capacity(json.len() + 16);
+        let mut rest = json.as_slice();
+        while let Some(at) = memchr::memmem::find_iter(rest, b"\xE2\x80").find(|at| matches!(rest.get(at + 2), Some(0xA8 | 0xA9))) {
+            escaped.extend_from_slice(&rest[..at]);
+            escaped.extend_from_slice(if rest[at + 2] == 0xA8 { b"\\u2028" } else { b"\\u2029" });
+            rest = &rest[at + 3..];
+        }
+        escaped.extend_from_slice(rest);
+        json = escaped;
+    }
+    json.push(b'\n');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(chunks: &[&[u8]], bound: usize) -> Vec<Result<String, usize>> {
+        let mut lines = Lines::new(bound);
+        let mut out = Vec::new();
+        let mut take = |lines: &mut Lines, step| match step {
+            Step::Line(range) => {
+                out.push(Ok(String::from_utf8_lossy(lines.bytes(range)).into_owned()));
+                true
+            }
+            Step::TooLong(bytes) => {
+                out.push(Err(bytes));
+                true
+            }
+            Step::More => false,
+        };
+        for chunk in chunks {
+            lines.room().extend_from_slice(chunk);
+            loop {
+                let step = lines.next();
+                if !take(&mut lines, step) {
+                    break;
+                }
+            }
+        }
+        let step = lines.rest();
+        take(&mut lines, step);
+        out
+    }
+
+    #[test]
+    fn lines_end_at_newline_only() {
+        let text = "a\r\n\u{2028}b\rc\n\nlast".as_bytes();
+        assert_eq!(all(&[text], 100), [Ok("a".into()), Ok("\u{2028}b\rc".into()), Ok("".into()), Ok("last".into())]);
+    }
+
+    #[test]
+    fn a_line_over_the_bound_is_skipped_and_reading_goes_on() {
+        assert_eq!(all(&[b"12345", b"678", b"9\nok\n"], 4), [Err(9), Ok("ok".into())]);
+        assert_eq!(all(&[b"123456789\nok\n"], 4), [Err(9), Ok("ok".into())]);
+        assert_eq!(all(&[b"123456", b"789"], 4), [Err(9)]);
+    }
+
+    #[test]
+    fn an_endless_line_holds_no_more_than_the_bound_and_a_read() {
+        let mut lines = Lines::new(1 << 10);
+        for _ in 0..10_000 {
+            lines.room().extend_from_slice(&[b'x'; 4096]);
+            assert_eq!(lines.next(), Step::More);
+            assert!(lines.buffer.len() <= (1 << 10) + 4096);
+        }
+    }
+
+    #[test]
+    fn line_separators_are_escaped() {
+        let line = into_line(r#"{"a":"x y é"}"#.replace(' ', "\u{2028}\u{2029}").into_bytes());
+        assert_eq!(line, b"{\"a\":\"x\\u2028\\u2029y\\u2028\\u2029\xC3\xA9\"}\n");
+        assert_eq!(into_line(b"{}".to_vec()), b"{}\n");
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter(text in "[a-c\r\n]{0,60}", cuts in proptest::collection::vec(0usize..60, 0..6), bound in 1usize..20) {
+            let bytes = text.as_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.sort_unstable();
+            let mut chunks = Vec::new();
+            let mut from = 0;
+            for cut in cuts {
+                chunks.push(&bytes[from..cut]);
+                from = cut;
+            }
+            chunks.push(&bytes[from..]);
+            prop_assert_eq!(all(&chunks, bound), all(&[bytes], bound));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! How a message is read: leniently, so that a field that changed its shape costs that field and no more.
+//!
+//! `RawValue` works only in plain structs (not in tagged, untagged or flattened enums), so every optional
+//! field is taken raw first and then read as what it should be.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// What every message may carry, read in one pass that skips the rest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Head {
+    pub(super) kind: String,
+    pub(super) subtype: Option<String>,
+    pub(super) session_id: Option<String>,
+    pub(super) uuid: Option<String>,
+    pub(super) parent_tool_use_id: Option<String>,
+    pub(super) user_message_uuids: Vec<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Key {
+    Type,
+    Subtype,
+    SessionId,
+    Uuid,
+    ParentToolUseId,
+    UserMessageUuid,
+    UserMessageUuids,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Head {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(HeadVisitor)
+    }
+}
+
+struct HeadVisitor;
+
+impl<'de> Visitor<'de> for HeadVisitor {
+    type Value = Head;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object with a string `type`")
+    }
+
+    // Written by hand because a derived struct refuses a key that stands twice; here the last one counts, as
+    // in JavaScript.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+        let mut head = Head::default();
+        let mut kind = None;
+        let mut newest = None;
+        while let Some(key) = map.next_key()? {
+            match key {
+                Key::Type => kind = Some(map.next_value::<String>()?),
+                Key::Other => drop(map.next_value::<de::IgnoredAny>()?),
+                key => {
+                    let raw: &'de RawValue = map.next_value()?;
+                    match key {
+                        Key::Subtype => head.subtype = fits(raw),
+                        Key::SessionId => head.session_id = fits(raw),
+                        Key::Uuid => head.uuid = fits(raw),
+                        Key::ParentToolUseId => head.parent_tool_use_id = fits(raw),
+                        Key::UserMessageUuid => newest = fits(raw),
+                        Key::UserMessageUuids => head.user_message_uuids = fitting(raw),
+                        Key::Type | Key::Other => {}
+                    }
+                }
+            }
+        }
+        head.kind = kind.ok_or_else(|| de::Error::missing_field("type"))?;
+        head.user_message_uuids.extend(newest);
+        if let Some((last, others)) = head.user_message_uuids.split_last()
+            && others.contains(last)
+        {
+            head.user_message_uuids.pop();
+        }
+        Ok(head)
+    }
+}
+
+/// The value as a `T`; `None` if it is null or something else.
+pub(super) fn fits<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Option<T> {
+    serde_json::from_str::<Option<T>>(raw.get()).ok().flatten()
+}
+
+/// Those elements of a list that are a `T`; none if it is no list.
+pub(super) fn fitting<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Vec<T> {
+    fits::<Vec<&RawValue>>(raw).unwrap_or_default().into_iter().filter_map(fits).collect()
+}
+
+/// For `deserialize_with`: [`fits`].
+pub(super) fn maybe<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(fits(<&'de RawValue>::deserialize(from)?))
+}
+
+/// For `deserialize_with`: [`fits`], or the default.
+pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(maybe(from)?.unwrap_or_default())
+}
+
+/// For `deserialize_with`: [`fitting`].
+pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(fitting(<&'de RawValue>::deserialize(from)?))
+}
+
+/// For `deserialize_with`: those entries of an object whose value is a `T`.
+pub(super) fn map<'de, D, T>(from: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let raw: BTreeMap<String, &'de RawValue> = or_default(from)?;
+    Ok(raw.into_iter().filter_map(|(key, value)| Some((key, fits(value)?))).collect())
+}
+
+/// For `deserialize_with`: a count or a number of milliseconds. JavaScript has only floats, so a fraction is
+/// rounded; what is negative or no number is `None`.
+pub(super) fn maybe_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let raw = <&'de RawValue>::deserialize(from)?;
+    // Casting a float saturates, so a number out of range becomes the nearest that fits.
+    Ok(fits(raw)
+        .or_else(|| fits::<f64>(raw).filter(|number| *number >= 0.0).map(|number| number.round() as u64)))
+}
+
+/// For `deserialize_with`: [`maybe_count`], or 0.
+pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Ok(maybe_count(from)?.unwrap_or(0))
+}
+
+/// One field of an object, parsed; what stands beside it is skipped.
+pub(super) fn field(raw: &RawValue, name: &str) -> Option<serde_json::Value> {
+    let text = mend(raw.get());
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
+    serde_json::from_str(fields.get(name)?.get()).ok()
+}
+
+/// The JSON text with every lone surrogate escape replaced by that of U+FFFD.
+///
+/// JavaScript writes a string that was cut inside a surrogate pair as `"\ud83d"`. That is valid JSON and no
+/// valid Unicode; serde_json refuses it, which would cost the whole typed view of a message. `text` is valid
+/// JSON.
+pub(super) fn mend(text: &str) -> Cow<'_, str> {
+    if !text.contains("\\ud") && !text.contains("\\uD") {
+        return Cow::Borrowed(text);
+    }
+    let mut mended = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(offset) = text[at..].find('\\') {
+        at += offset;
+        at += match (unit(text, at), unit(text, at + 6)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (Some(0xD800..=0xDFFF), _) => {
+                mended.push_str(&text[copied..at]);
+                mended.push_str("\\ufffd");
+                copied = at + 6;
+                6
+            }
+            (Some(_), _) => 6,
+            // A backslash and an ASCII character, so the next index is the start of a character.
+            (None, _) => 2,
+        };
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    mended.push_str(&text[copied..]);
+    Cow::Owned(mended)
+}
+
+/// The UTF-16 unit of the escape `\uXXXX` at `at`, if there is one.
+fn unit(text: &str, at: usize) -> Option<u32> {
+    let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn lone_surrogates_are_replaced_and_pairs_kept() {
+        for (given, mended) in [
+            (r#""plain""#, r#""plain""#),
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""a\uD83Db\ude00c""#, r#""a\ufffdb\ufffdc""#),
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\\ud83d""#, r#""\\ud83d""#),
+            (r#""\\\ud83d""#, r#""\\\ufffd""#),
+            (r#""\ud83d\n\u00e9é""#, r#""\ufffd\n\u00e9é""#),
+        ] {
+            assert_eq!(mend(given), mended);
+        }
+    }
+
+    #[test]
+    fn the_head_is_found_wherever_it_stands_and_the_last_of_two_counts() {
+        let text = r#"{"a":{"type":"no"},"uuid":7,"type":"x","subtype":"s\"1","type":"y","session_id":null}"#;
+        let head: Head = serde_json::from_str(text).unwrap();
+        assert_eq!((head.kind.as_str(), head.subtype.as_deref()), ("y", Some("s\"1")));
+        assert_eq!((head.uuid, head.session_id), (None, None));
+    }
+
+    #[test]
+    fn prompt_ids_are_joined_without_repeats() {
+        let ids = |text: &str| serde_json::from_str::<Head>(text).unwrap().user_message_uuids;
+        assert_eq!(ids(r#"{"type":"t","user_message_uuid":"a"}"#), ["a"]);
+        assert_eq!(ids(r#"{"user_message_uuid":"b","type":"t","user_message_uuids":["a","b"]}"#), ["a", "b"]);
+        assert_eq!(
+            ids(r#"{"type":"t","user_message_uuids":["a",3,"b"],"user_message_uuid":"c"}"#),
+            ["a", "b", "c"]
+        );
+        assert_eq!(ids(r#"{"type":"t","user_message_uuids":"a"}"#), Vec::<String>::new());
+    }
+
+    #[test]
+    fn counts_are_read_from_any_number_that_makes_sense() {
+        #[derive(serde::Deserialize)]
+        struct Counts(
+            #[serde(deserialize_with = "maybe_count")] Option<u64>,
+            #[serde(deserialize_with = "maybe_count")] Option<u64>,
+            #[serde(deserialize_with = "maybe_count")] Option<u64>,
+            #[serde(deserialize_with = "count")] u64,
+        );
+        let counts: Counts = serde_json::from_str(r#"[3, 2.6, -1, "4"]"#).unwrap();
+        assert_eq!((counts.0, counts.1, counts.2, counts.3), (Some(3), Some(3), None, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_cut_anywhere_can_be_read_once_mended(
+            units in proptest::collection::vec(prop_oneof![any::<u16>(), 0xD7F0u16..0xE010], 0..12),
+            escape_all in any::<bool>(),
+        ) {
+            let mut text = String::from("\"");
+            for part in char::decode_utf16(units.iter().copied()) {
+                match part {
+                    Ok(c) if escape_all => {
+                        c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text += &format!("\\u{unit:04x}"));
+                    }
+                    Ok(c) => {
+                        let quoted = serde_json::to_string(&c).unwrap();
+                        text += &quoted[1..quoted.len() - 1];
+                    }
+                    Err(lone) => text += &format!("\\u{:04X}", lone.unpaired_surrogate()),
+                }
+            }
+            text.push('"');
+            let value: Value = serde_json::from_str(&mend(&text)).unwrap();
+            let wanted = String::from_utf16_lossy(&units);
+            prop_assert_eq!(value.as_str().unwrap(), wanted.as_str());
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The JSON-RPC messages that travel inside `mcp_message`.
+//!
+//! A message is told by its `method` first, never by its id alone: ids of both sides are small integers counted
+//! from 0, so a response of one side may carry the id of an open request of the other. Ids are echoed as the raw
+//! text they came in, so that any number survives.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The protocol versions this library speaks, newest first.
+pub(crate) const PROTOCOL_VERSIONS: [&str; 5] =
+    ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+
+pub(crate) const INVALID_REQUEST: i64 = -32600;
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+pub(crate) const INVALID_PARAMS: i64 = -32602;
+pub(crate) const INTERNAL_ERROR: i64 = -32603;
+/// What a cancelled request is answered with.
+pub(crate) const REQUEST_CANCELLED: i64 = -32800;
+
+/// A JSON-RPC message, told apart.
+#[derive(Debug)]
+pub(crate) enum Rpc {
+    Request { id: Box<RawValue>, method: String, params: Option<Box<RawValue>> },
+    Notification { method: String, params: Option<Box<RawValue>> },
+    /// An answer to a request of ours.
+    Response { id: Option<Box<RawValue>>, error: Option<Box<RawValue>> },
+    /// An object that is none of these.
+    Malformed,
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Rpc {
+    /// Tells a message apart. Never fails: what is no JSON-RPC message is [`Rpc::Malformed`].
+    pub(crate) fn parse(message: &RawValue) -> Self {
+        let Ok(fields) = serde_json::from_str::<Fields<'_>>(message.get()) else {
+            return Rpc::Malformed;
+        };
+        // A JSON null is the same as no id.
+        let id = fields.id.filter(|id| id.get() != "null").map(ToOwned::to_owned);
+        let params = fields.params.map(ToOwned::to_owned);
+        match (fields.method, id) {
+            (Some(method), Some(id)) => Rpc::Request { id, method, params },
+            (Some(method), None) => Rpc::Notification { method, params },
+            (None, id) if fields.result.is_some() || fields.error.is_some() => {
+                Rpc::Response { id, error: fields.error.map(ToOwned::to_owned) }
+            }
+            _ => Rpc::Malformed,
+        }
+    }
+}
+
+/// A JSON-RPC error object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RpcError {
+    pub(crate) code: i64,
+    pub(crate) message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Value>,
+}
+
+impl RpcError {
+    pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(INTERNAL_ERROR, message)
+    }
+
+    pub(crate) fn unknown_method(method: &str) -> Self {
+        Self::new(METHOD_NOT_FOUND, format!("Method '{method}' not supported"))
+    }
+
+    pub(crate) fn unknown_server(server: &str) -> Self {
+        Self::new(METHOD_NOT_FOUND, format!("Server '{server}' not found"))
+    }
+
+    pub(crate) fn unknown_tool(tool: &str) -> Self {
+        Self::new(METHOD_NOT_FOUND, format!("Tool '{tool}' not found"))
+    }
+
+    pub(crate) fn cancelled() -> Self {
+        Self::new(REQUEST_CANCELLED, "Request cancelled")
+    }
+}
+
+/// A JSON-RPC response, ready to be written.
+#[derive(Debug, Serialize)]
+pub(crate) struct Response<'a, R: Serialize> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<R>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RpcError>,
+}
+
+impl<'a, R: Serialize> Response<'a, R> {
+    pub(crate) fn result(id: Option<&'a RawValue>, result: R) -> Self {
+        Self { jsonrpc: "2.0", id, result: Some(result), error: None }
+    }
+
+    pub(crate) fn error(id: Option<&'a RawValue>, error: &'a RpcError) -> Self {
+        Self { jsonrpc: "2.0", id, result: None, error: Some(error) }
+    }
+}
+
+/// A JSON-RPC notification, ready to be written.
+#[derive(Debug, Serialize)]
+pub(crate) struct Notification<'a, P: Serialize> {
+    jsonrpc: &'static str,
+    method: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<P>,
+}
+
+impl<'a, P: Serialize> Notification<'a, P> {
+    pub(crate) fn new(method: &'a str, params: Option<P>) -> Self {
+        Self { jsonrpc: "2.0", method, params }
+    }
+}
+
+/// The parameters of `tools/call`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CallParams {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) arguments: Option<Box<RawValue>>,
+    #[serde(default, rename = "_meta")]
+    pub(crate) meta: Option<CallMeta>,
+}
+
+/// What the CLI says of a call beside its arguments.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct CallMeta {
+    #[serde(default, rename = "claudecode/toolUseId")]
+    pub(crate) tool_use_id: Option<String>,
+    /// A string or a number, echoed as it came.
+    #[serde(default, rename = "progressToken")]
+    pub(crate) progress_token: Option<Box<RawValue>>,
+}
+
+/// The parameters of `notifications/cancelled`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CancelledParams {
+    #[serde(rename = "requestId")]
+    pub(crate) request_id: Box<RawValue>,
+    #[serde(default)]
+    pub(crate) reason: Option<String>,
+}
+
+/// The parameters of MCP `initialize` that matter here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct InitializeParams {
+    #[serde(rename = "protocolVersion")]
+    pub(crate) protocol_version: String,
+}
+
+/// The version to answer with: the one asked for, if we speak it, else our newest.
+pub(crate) fn negotiate(asked: &str) -> &'static str {
+    PROTOCOL_VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(PROTOCOL_VERSIONS[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Rpc {
+        Rpc::parse(&RawValue::from_string(json.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn messages_are_told_by_method_first() {
+        assert!(matches!(parse(r#"{"id":0,"method":"ping"}"#), Rpc::Request { .. }));
+        assert!(matches!(parse(r#"{"id":null,"method":"x"}"#), Rpc::Notification { .. }));
+        assert!(matches!(parse(r#"{"method":"notifications/initialized"}"#), Rpc::Notification { .. }));
+        assert!(matches!(parse(r#"{"id":1,"result":{}}"#), Rpc::Response { error: None, .. }));
+        assert!(matches!(parse(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#), Rpc::Response { error: Some(_), .. }));
+        assert!(matches!(parse(r#"{"id":1}"#), Rpc::Malformed));
+        assert!(matches!(parse(r#"[1]"#), Rpc::Malformed));
+        assert!(matches!(parse(r#"{"method":7,"id":1}"#), Rpc::Malformed));
+    }
+
+    #[test]
+    fn ids_survive_as_they_came() {
+        for id in ["18446744073709551615", "\"a\\u0041\"", "-1", "1.5"] {
+            let Rpc::Request { id: parsed, .. } = parse(&format!(r#"{{"method":"ping","id":{id}}}"#)) else { panic!() };
+            assert_eq!(parsed.get(), id);
+        }
+    }
+
+    #[test]
+    fn versions_are_negotiated() {
+        assert_eq!(negotiate("2024-11-05"), "2024-11-05");
+        assert_eq!(negotiate("2031-01-01"), "2025-11-25");
+    }
+}

@@ -1,0 +1,57 @@
+//! What the stand-in does as a process.
+
+use std::io::{self, Write};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Writes one line to stderr. That nobody reads it is no error.
+pub(crate) fn say(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Stays without doing anything.
+pub(crate) fn linger() -> ! {
+    let end = Instant::now() + Duration::from_secs(600);
+    while let Some(rest) = end.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(rest);
+    }
+    std::process::exit(0)
+}
+
+/// Starts a process that outlives this one unless someone kills it.
+pub(crate) fn fork() -> io::Result<()> {
+    // What is ignored here is ignored by the child from its first moment on.
+    ignore_sigterm(true);
+    #[expect(clippy::disallowed_methods, reason = "this program stands for one that greenroom did not write")]
+    let child = Command::new(std::env::current_exe()?).env("FAKE_CLI", "sleep").spawn()?;
+    ignore_sigterm(false);
+    say(&format!("grandchild {}", child.id()));
+    Ok(())
+}
+
+#[cfg(unix)]
+pub(crate) fn ignore_sigterm(ignore: bool) {
+    use std::ffi::c_int;
+    unsafe extern "C" {
+        fn signal(number: c_int, action: usize) -> usize;
+    }
+    const SIG_DFL: usize = 0;
+    const SIG_IGN: usize = 1;
+    // SAFETY: both actions are constants of the C library; no handler of ours is installed.
+    unsafe { signal(rustix::process::Signal::TERM.as_raw(), if ignore { SIG_IGN } else { SIG_DFL }) };
+}
+
+/// Dies as if the machine had killed it: nothing is flushed, nothing is cleaned up.
+#[cfg(unix)]
+pub(crate) fn kill_self() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    linger()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn ignore_sigterm(_: bool) {}
+
+#[cfg(not(unix))]
+pub(crate) fn kill_self() -> ! {
+    std::process::abort()
+}
