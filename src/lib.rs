@@ -60,17 +60,18 @@ mod wire;
 
 pub use actor::turn::Turn;
 pub use control::{
-    CallbackContext, DialogAnswer, ElicitationAnswer, Hook, HookInput, HookOutput, OnFailure, PermissionDecision,
-    PermissionRequest,
+    CallbackContext, DialogAnswer, ElicitationAnswer, Hook, HookInput, HookOutput, OnFailure,
+    PermissionDecision, PermissionRequest,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use options::{
-    EnvPolicy, ExternalServer, Limits, McpRegistration, Options, PermissionMode, Restart, Restarts, SystemPrompt,
-    Timeouts,
+    EnvPolicy, ExternalServer, Limits, McpRegistration, Options, PermissionMode, Restart, Restarts,
+    SystemPrompt, Timeouts,
 };
 pub use report::*;
 pub use session::{Messages, Prompt, Received, Session, SessionBuilder, query};
 pub use tool::{
-    IntoToolResult, Json, LogLevel, NoArgs, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler, ToolServer,
+    IntoToolResult, Json, LogLevel, NoArgs, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler,
+    ToolServer,
 };
 pub use wire::*;

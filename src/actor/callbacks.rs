@@ -34,9 +34,16 @@ use crate::wire::rpc::RpcError;
 
 /// What the callbacks understand.
 pub(crate) enum CallbacksMessage {
-    Request { answer: Answer, body: Request },
+    Request {
+        answer: Answer,
+        body: Request,
+    },
     /// A handler's task has ended; with the text of its panic, if it panicked.
-    Finished { request_id: String, panic: Option<String>, aborted: bool },
+    Finished {
+        request_id: String,
+        panic: Option<String>,
+        aborted: bool,
+    },
     Tick,
     Stop,
     Snapshot(oneshot::Sender<CallbacksSnapshot>),
@@ -65,7 +72,8 @@ impl Actor for Callbacks {
         myself: ActorRef<CallbacksMessage>,
         shared: Arc<Shared>,
     ) -> Result<CallbacksState, ActorProcessingErr> {
-        let work = Work::new(shared.options().timeouts.cancel_grace, "the host's callbacks have ended".into());
+        let work =
+            Work::new(shared.options().timeouts.cancel_grace, "the host's callbacks have ended".into());
         Ok(CallbacksState { shared, myself, work })
     }
 
@@ -77,7 +85,9 @@ impl Actor for Callbacks {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             CallbacksMessage::Request { answer, body } => state.request(answer, body),
-            CallbacksMessage::Finished { request_id, panic, aborted } => state.finished(&request_id, panic, aborted),
+            CallbacksMessage::Finished { request_id, panic, aborted } => {
+                state.finished(&request_id, panic, aborted)
+            }
             CallbacksMessage::Tick => state.tick(),
             CallbacksMessage::Stop => {
                 state.work.stop().await;
@@ -109,13 +119,23 @@ impl CallbacksState {
                     Err(error) => return owed.refuse(&unreadable(&error)),
                 };
                 let asked = request.clone();
-                self.start(answer, "permission", timeouts.permission, move |cx| handler(request, cx), move |decided| {
-                    let decision = decided.unwrap_or_else(|fault| PermissionDecision::deny(format!("the permission handler {fault}")));
-                    Ok(decision.to_wire(&asked))
-                });
+                self.start(
+                    answer,
+                    "permission",
+                    timeouts.permission,
+                    move |cx| handler(request, cx),
+                    move |decided| {
+                        let decision = decided.unwrap_or_else(|fault| {
+                            PermissionDecision::deny(format!("the permission handler {fault}"))
+                        });
+                        Ok(decision.to_wire(&asked))
+                    },
+                );
             }
-            Request::Hook { callback_id, input, .. } => {
-                let Some(hook) = Hook::index(&callback_id).and_then(|index| handlers.hooks.get(index)).cloned() else {
+            Request::Hook { callback_id, input } => {
+                let Some(hook) =
+                    Hook::index(&callback_id).and_then(|index| handlers.hooks.get(index)).cloned()
+                else {
                     return owed.refuse(&RpcError::internal(format!("the host has no hook '{callback_id}'")));
                 };
                 let input = match serde_json::from_str::<Value>(input.get()) {
@@ -124,34 +144,54 @@ impl CallbacksState {
                 };
                 let (event, run) = (hook.event.clone(), hook.run.clone());
                 let limit = hook.timeout.or(timeouts.hook);
-                self.start(answer, "hook", limit, move |cx| run(input, cx), move |output| match output {
-                    Ok(output) => Ok(output.to_wire(&event)),
-                    Err(fault) => Err(format!("the {event} hook {fault}")),
-                });
+                self.start(
+                    answer,
+                    "hook",
+                    limit,
+                    move |cx| run(input, cx),
+                    move |output| match output {
+                        Ok(output) => Ok(output.to_wire(&event)),
+                        Err(fault) => Err(format!("the {event} hook {fault}")),
+                    },
+                );
             }
             Request::Elicitation(raw) => {
                 let Some(handler) = handlers.elicitation.clone() else {
                     return owed.success(ElicitationAnswer::Decline.to_wire());
                 };
                 let Some(request) = self.value(&answer, &raw) else { return };
-                self.start(answer, "elicitation", timeouts.permission, move |cx| handler(request, cx), |said| {
-                    Ok(said.unwrap_or(ElicitationAnswer::Cancel).to_wire())
-                });
+                self.start(
+                    answer,
+                    "elicitation",
+                    timeouts.permission,
+                    move |cx| handler(request, cx),
+                    |said| Ok(said.unwrap_or(ElicitationAnswer::Cancel).to_wire()),
+                );
             }
             Request::Dialog(raw) => {
                 let Some(request) = self.value(&answer, &raw) else { return };
                 let kind = request.get("dialog_kind").and_then(Value::as_str).unwrap_or_default();
-                let handler = handlers.dialog.clone().filter(|_| handlers.dialog_kinds.iter().any(|known| known == kind));
+                let handler = handlers
+                    .dialog
+                    .clone()
+                    .filter(|_| handlers.dialog_kinds.iter().any(|known| known == kind));
                 let Some(handler) = handler else {
                     // An answer would count as the person's; the CLI settles it at its own deadline.
                     return answer.without_answer();
                 };
-                self.start(answer, "dialog", timeouts.permission, move |cx| handler(request, cx), |said| {
-                    Ok(said.unwrap_or(DialogAnswer::Cancelled).to_wire())
-                });
+                self.start(
+                    answer,
+                    "dialog",
+                    timeouts.permission,
+                    move |cx| handler(request, cx),
+                    |said| Ok(said.unwrap_or(DialogAnswer::Cancelled).to_wire()),
+                );
             }
             // The router sends nothing else here.
-            Request::Mcp { .. } | Request::Silent { .. } | Request::Unknown { .. } | Request::Incomplete { .. } => {}
+            Request::Mcp { .. }
+            | Request::Silent { .. }
+            | Request::Unknown { .. }
+            | Request::Incomplete { .. } => {}
         }
     }
 

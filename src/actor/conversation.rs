@@ -38,19 +38,30 @@ use crate::wire::{Message, ResultMessage};
 
 /// What the conversation understands.
 pub(crate) enum ConversationMessage {
-    Prompt { prompt: Prompt, reply: RpcReplyPort<Result<Turn>> },
+    Prompt {
+        prompt: Prompt,
+        reply: RpcReplyPort<Result<Turn>>,
+    },
     /// A message of the CLI.
-    Message { epoch: u64, message: Message, weight: Weight },
+    Message {
+        message: Message,
+        weight: Weight,
+    },
     /// An incarnation is ready for prompts.
     CliReady(Lane),
     /// An incarnation has ended; with the cause if it was unasked.
-    CliEnded { epoch: u64, cause: Option<ExitCause> },
+    CliEnded {
+        epoch: u64,
+        cause: Option<ExitCause>,
+    },
     /// The user wants the running turn to end.
     Interrupting,
     /// Nothing new is accepted; say when the turn in flight has ended.
     Drain,
     /// Give everything up, and end.
-    Stop { failed: Option<Error> },
+    Stop {
+        failed: Option<Error>,
+    },
     /// The ceiling of the run may have been reached.
     Tick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),
@@ -125,7 +136,7 @@ impl Actor for Conversation {
         state: &mut ConversationState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ConversationMessage::Message { message, weight, .. } => {
+            ConversationMessage::Message { message, weight } => {
                 state.message(message);
                 drop(weight);
             }
@@ -172,11 +183,15 @@ impl Actor for Conversation {
 impl ConversationState {
     fn prompt(&mut self, prompt: Prompt) -> Result<Turn> {
         if self.draining {
-            return Err(Error::new(ErrorKind::Stopped, "the session is stopping and accepts no more prompts"));
+            return Err(Error::new(
+                ErrorKind::Stopped,
+                "the session is stopping and accepts no more prompts",
+            ));
         }
         let limits = &self.shared.options().limits;
         if self.queue.len() >= limits.prompts_queued {
-            let message = format!("{} prompts are waiting already (`limits.prompts_queued`)", self.queue.len());
+            let message =
+                format!("{} prompts are waiting already (`limits.prompts_queued`)", self.queue.len());
             return Err(Error::new(ErrorKind::AtCapacity, message).with_help("wait for a turn to end"));
         }
         let uuid = uuid::Uuid::new_v4().to_string();
@@ -219,7 +234,8 @@ impl ConversationState {
             "gen_ai.usage.output_tokens" = tracing::field::Empty,
         );
         self.shared.turn_span.send_replace(span.clone());
-        self.running = Some(Running { uuid: queued.uuid, turn: Some(queued.turn), interrupting: false, _span: span });
+        self.running =
+            Some(Running { uuid: queued.uuid, turn: Some(queued.turn), interrupting: false, _span: span });
         self.run.prompted();
         self.run_changed();
     }
@@ -238,7 +254,10 @@ impl ConversationState {
             Message::Other(other) if other.kind() == "result" => {
                 // It cannot be read, but it ends the turn.
                 let problem = other.problem().unwrap_or("it cannot be read");
-                let error = Error::new(ErrorKind::Malformed, format!("the turn ended with a result that is not one: {problem}"));
+                let error = Error::new(
+                    ErrorKind::Malformed,
+                    format!("the turn ended with a result that is not one: {problem}"),
+                );
                 self.end_turn(Outcome::Failed { error, result: None });
                 self.next();
             }
@@ -251,7 +270,11 @@ impl ConversationState {
     fn capture(&mut self, message: &Message) {
         let Message::System(system) = message else { return };
         let Some(init) = system.init() else { return };
-        let Some(session_id) = init.session_id.as_deref().or(message.session_id()).filter(|id| !id.is_empty()) else { return };
+        let Some(session_id) =
+            init.session_id.as_deref().or(message.session_id()).filter(|id| !id.is_empty())
+        else {
+            return;
+        };
         let changed = self.shared.vitals.send_if_modified(|vitals| {
             let changed = vitals.session_id.as_deref() != Some(session_id);
             if changed {
@@ -275,8 +298,10 @@ impl ConversationState {
             Some(Ok(false)) | None => self.shared.counting.unread_messages.one(),
             Some(Err(_)) => {
                 let bound = self.shared.options().limits.unread_bytes;
-                let text = format!("the messages of the turn were not read, and {bound} bytes of them were waiting");
-                let error = Error::new(ErrorKind::Overflow, text).with_help("read them, drop the turn, or raise `limits.unread_bytes`");
+                let text =
+                    format!("the messages of the turn were not read, and {bound} bytes of them were waiting");
+                let error = Error::new(ErrorKind::Overflow, text)
+                    .with_help("read them, drop the turn, or raise `limits.unread_bytes`");
                 self.end_turn_for_reader(Outcome::Failed { error, result: None });
             }
         }
@@ -334,12 +359,15 @@ impl ConversationState {
     fn end_turn_for_reader(&mut self, outcome: Outcome) {
         let Some(running) = &mut self.running else { return };
         if let Some(turn) = running.turn.take() {
-            running._span.record("outcome", match &outcome {
-                Outcome::Completed { .. } => "completed",
-                Outcome::Interrupted { .. } => "interrupted",
-                Outcome::Failed { .. } => "failed",
-                Outcome::NotStarted { .. } => "not_started",
-            });
+            running._span.record(
+                "outcome",
+                match &outcome {
+                    Outcome::Completed { .. } => "completed",
+                    Outcome::Interrupted { .. } => "interrupted",
+                    Outcome::Failed { .. } => "failed",
+                    Outcome::NotStarted { .. } => "not_started",
+                },
+            );
             turn.end(outcome);
         }
     }
@@ -370,7 +398,9 @@ impl ConversationState {
     /// Tells the state of the run, and arranges for its ceiling.
     fn run_changed(&mut self) {
         let ended = self.run.ended() && self.running.is_none() && self.queue.is_empty();
-        self.shared.vitals.send_if_modified(|vitals| std::mem::replace(&mut vitals.run_ended, ended) != ended);
+        self.shared
+            .vitals
+            .send_if_modified(|vitals| std::mem::replace(&mut vitals.run_ended, ended) != ended);
         match self.run.ceiling_at() {
             None => self.ceiling = None,
             Some(_) if self.ceiling.as_ref().is_some_and(|task| !task.is_finished()) => {}

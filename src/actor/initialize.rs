@@ -22,7 +22,10 @@ pub(crate) enum Route {
 pub(crate) fn body(spec: &SessionSpec, route: Route) -> Value {
     let mut body = Map::new();
     body.insert("subtype".into(), json!("initialize"));
-    body.insert("hooks".into(), if spec.handlers.hooks.is_empty() { Value::Null } else { Hook::to_wire(&spec.handlers.hooks) });
+    body.insert(
+        "hooks".into(),
+        if spec.handlers.hooks.is_empty() { Value::Null } else { Hook::to_wire(&spec.handlers.hooks) },
+    );
     match &spec.options.system_prompt {
         SystemPrompt::Empty => drop(body.insert("systemPrompt".into(), json!([""]))),
         SystemPrompt::Text(text) => drop(body.insert("systemPrompt".into(), json!([text]))),
@@ -93,14 +96,18 @@ impl Answered {
 
     /// Whether the answer itself shows that the CLI took in-process servers from `initialize`.
     pub(crate) fn shows_registration(&self) -> bool {
-        self.sdk_mcp_manifests_parked.is_some() || self.capabilities.iter().any(|known| known == "sdk_mcp_manifests")
+        self.sdk_mcp_manifests_parked.is_some()
+            || self.capabilities.iter().any(|known| known == "sdk_mcp_manifests")
     }
 
     /// Why the session must not go on, if it must not: a hook that is there to block would not.
     pub(crate) fn unfit(&self, spec: &SessionSpec) -> Option<String> {
         let blocks = spec.handlers.hooks.iter().any(|hook| hook.on_failure == OnFailure::Block);
         if blocks && self.hook_on_failure_supported != Some(true) {
-            return Some("it does not know `onFailure` of hooks, and a hook of this session must block when it fails".into());
+            return Some(
+                "it does not know `onFailure` of hooks, and a hook of this session must block when it fails"
+                    .into(),
+            );
         }
         if blocks && self.hooks_applied == Some(false) {
             return Some("it did not take the hooks, and one of them must block when it fails".into());

@@ -33,7 +33,10 @@ pub(crate) struct LaneEnd {
 
 #[derive(Debug)]
 enum Item {
-    Line { bytes: Vec<u8>, _room: Option<OwnedSemaphorePermit> },
+    Line {
+        bytes: Vec<u8>,
+        _room: Option<OwnedSemaphorePermit>,
+    },
     /// Nothing more will come: close stdin.
     Close,
 }
@@ -130,7 +133,11 @@ pub(crate) async fn write_lines(
     }
 }
 
-async fn write_all(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], stall: Duration) -> Result<(), String> {
+async fn write_all(
+    writer: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    stall: Duration,
+) -> Result<(), String> {
     while !bytes.is_empty() {
         // The limit is for progress, not for the whole: a slow reader is no dead one.
         match tokio::time::timeout(stall, writer.write(bytes)).await {

@@ -190,7 +190,9 @@ impl Owed {
         counter.one();
         self.span.record("outcome", outcome);
         // A router that is gone has no list to take it from.
-        self.router.cast(RouterMessage::Settled(Closed { request_id: self.request_id.clone(), owed: self.key() })).ok();
+        self.router
+            .cast(RouterMessage::Settled(Closed { request_id: self.request_id.clone(), owed: self.key() }))
+            .ok();
         true
     }
 
@@ -217,21 +219,29 @@ impl Owed {
             if self.mcp {
                 let error = RpcError::internal(message);
                 let response = Response::<()>::error(self.rpc_id.as_deref(), &error);
-                envelope::success(&self.request_id, McpResponse { mcp_response: response }).unwrap_or_default()
+                envelope::success(&self.request_id, McpResponse { mcp_response: response })
+                    .unwrap_or_default()
             } else {
                 envelope::error(&self.request_id, &message, None)
             }
         });
         // A lane that has ended belongs to an incarnation that nobody can answer any more.
         if self.lane.send(json).is_err() {
-            tracing::debug!(request_id = self.request_id, epoch = self.epoch(), "answered an incarnation that has ended");
+            tracing::debug!(
+                request_id = self.request_id,
+                epoch = self.epoch(),
+                "answered an incarnation that has ended"
+            );
         }
     }
 }
 
 impl fmt::Debug for Owed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owed").field("request_id", &self.request_id).field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Owed")
+            .field("request_id", &self.request_id)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 
@@ -291,7 +301,9 @@ impl Drop for Answer {
         if let Some(owed) = &self.0
             && owed.is_open()
         {
-            owed.refuse(&RpcError::internal("the request was lost before it was answered: what should have answered it has ended"));
+            owed.refuse(&RpcError::internal(
+                "the request was lost before it was answered: what should have answered it has ended",
+            ));
             owed.cancel.cancel();
         }
     }

@@ -42,11 +42,17 @@ use crate::wire::rpc::{CallParams, Notification, Rpc, RpcError};
 /// What a tool server understands.
 pub(crate) enum ServerMessage {
     /// A message of the CLI.
-    Rpc { answer: Answer, rpc: Rpc },
+    Rpc {
+        answer: Answer,
+        rpc: Rpc,
+    },
     /// The state was made.
     StateMade(Result<Vec<AnyState>, String>),
     /// A handler's task has ended; with the text of its panic, if it panicked.
-    Finished { request_id: String, ending: Finish },
+    Finished {
+        request_id: String,
+        ending: Finish,
+    },
     /// A limit may have passed.
     Tick,
     /// Call no more than what is asked, then end.
@@ -94,7 +100,10 @@ pub(crate) struct ServerState {
 
 enum Serving {
     /// The task that makes the state, and the calls that wait for it.
-    Making { _task: Task, waiting: VecDeque<(Answer, Box<serde_json::value::RawValue>, CallParams)> },
+    Making {
+        _task: Task,
+        waiting: VecDeque<(Answer, Box<serde_json::value::RawValue>, CallParams)>,
+    },
     Ready(Instance),
 }
 
@@ -226,7 +235,10 @@ impl ServerState {
             "error.type" = tracing::field::Empty,
         );
         if trace_payloads {
-            span.record("gen_ai.tool.call.arguments", params.arguments.as_deref().map_or("{}", |arguments| arguments.get()));
+            span.record(
+                "gen_ai.tool.call.arguments",
+                params.arguments.as_deref().map_or("{}", |arguments| arguments.get()),
+            );
         }
         let call = Arc::new(Call {
             server: self.name.clone(),
@@ -265,7 +277,10 @@ impl ServerState {
                 }
                 let result = ended.result(&tool);
                 if trace_payloads {
-                    recorded.record("gen_ai.tool.call.result", serde_json::to_string(&result).unwrap_or_default());
+                    recorded.record(
+                        "gen_ai.tool.call.result",
+                        serde_json::to_string(&result).unwrap_or_default(),
+                    );
                 }
                 answer.hand_over().mcp_result(result);
                 panic
@@ -322,7 +337,9 @@ impl ServerState {
             Err(cause) => return Err(self.end(cause)),
         };
         let instance = Instance::new(&self.spec, &states, self.blocking.clone());
-        if let Serving::Making { waiting, .. } = std::mem::replace(&mut self.serving, Serving::Ready(instance)) {
+        if let Serving::Making { waiting, .. } =
+            std::mem::replace(&mut self.serving, Serving::Ready(instance))
+        {
             for (answer, id, params) in waiting {
                 self.call(answer, &id, params);
             }
@@ -352,7 +369,10 @@ impl ServerState {
                 });
                 if self.panics.record(Instant::now()) == Verdict::GiveUp {
                     let limits = &self.shared.options().restarts.panics;
-                    let cause = format!("more than {} of its calls panicked within {:?}", limits.intensity, limits.period);
+                    let cause = format!(
+                        "more than {} of its calls panicked within {:?}",
+                        limits.intensity, limits.period
+                    );
                     return Err(self.end(cause));
                 }
             }
@@ -365,7 +385,10 @@ impl ServerState {
         let said = format!("MCP server '{}' was restarted: {cause}", self.name);
         if let Serving::Making { waiting, .. } = &mut self.serving {
             for (answer, ..) in waiting.drain(..) {
-                answer.owed().refuse(&RpcError::internal(format!("MCP server '{}' did not start: {cause}", self.name)));
+                answer.owed().refuse(&RpcError::internal(format!(
+                    "MCP server '{}' did not start: {cause}",
+                    self.name
+                )));
             }
         }
         self.work.set_ending(said);

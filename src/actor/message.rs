@@ -53,7 +53,9 @@ pub enum Internal {
     /// An incarnation can be written to.
     LaneOpened(Lane),
     /// It has answered `initialize`.
-    CliReady { lane: Lane },
+    CliReady {
+        lane: Lane,
+    },
     /// Somebody waits for the first incarnation.
     AwaitStart(oneshot::Sender<Result<()>>),
     /// The wait before a restart is over.

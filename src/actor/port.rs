@@ -43,9 +43,14 @@ use crate::transport::{Exit, LaunchSpec, Process, StderrSink, launch_for};
 /// What the port understands.
 pub(crate) enum PortMessage {
     /// The CLI was started.
-    Opened { lane: Lane, pid: Option<u32> },
+    Opened {
+        lane: Lane,
+        pid: Option<u32>,
+    },
     /// It answered `initialize`.
-    Ready { version: Option<String> },
+    Ready {
+        version: Option<String>,
+    },
     /// The incarnation has ended; nothing of it is left.
     Ended(PortEnd),
     /// End it in order.
@@ -216,6 +221,7 @@ impl Incarnation {
     async fn run(&mut self) -> PortEnd {
         let started = Instant::now();
         let limit = self.arguments.shared.options().timeouts.start;
+        let mut given_up = self.asked.clone();
         let mut running = tokio::select! {
             opened = tokio::time::timeout(limit, self.open()) => match opened {
                 Ok(Ok(running)) => running,
@@ -223,7 +229,7 @@ impl Incarnation {
                 Err(_) => return PortEnd::Died(self.start_timeout(0)),
             },
             // Giving up the attempt leaves nothing behind.
-            () = asked(&mut self.asked.clone()) => return PortEnd::Asked,
+            () = asked(&mut given_up) => return PortEnd::Asked,
         };
         let left = limit.saturating_sub(started.elapsed());
         match self.initialize(&mut running, left).await {
@@ -254,23 +260,26 @@ impl Incarnation {
         let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
         let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
         let by_config = |server: &Arc<crate::tool::server::ServerSpec>| server.name.clone();
-        let launch = launch_for(options, &LaunchSpec {
-            epoch: *epoch,
-            resume: resume.clone(),
-            sdk_servers_by_config: match route {
-                Route::Initialize => Vec::new(),
-                Route::McpConfig => shared.spec.servers.iter().map(by_config).collect(),
+        let launch = launch_for(
+            options,
+            &LaunchSpec {
+                epoch: *epoch,
+                resume: resume.clone(),
+                sdk_servers_by_config: match route {
+                    Route::Initialize => Vec::new(),
+                    Route::McpConfig => shared.spec.servers.iter().map(by_config).collect(),
+                },
+                permission_prompt: shared.spec.handlers.permission.is_some(),
+                replay_user_messages: false,
+                stderr: StderrSink::new(move |line| {
+                    tracing::debug!(parent: &span, line, "stderr of the CLI");
+                    tail.push(line, bound);
+                    if let Some(user) = &user {
+                        user.line(line);
+                    }
+                }),
             },
-            permission_prompt: shared.spec.handlers.permission.is_some(),
-            replay_user_messages: false,
-            stderr: StderrSink::new(move |line| {
-                tracing::debug!(parent: &span, line, "stderr of the CLI");
-                tail.push(line, bound);
-                if let Some(user) = &user {
-                    user.line(line);
-                }
-            }),
-        })?;
+        )?;
         let connection = shared.spec.transport.open(launch).await?;
         let (lane, lane_end) = Lane::new(*epoch, options.limits.notifications_queued);
         let pid = connection.process.pid();
@@ -310,7 +319,9 @@ impl Incarnation {
             Err(error) if error.kind() == ErrorKind::Timeout => {
                 return Err(PortEnd::Died(self.start_timeout(running.seen.noise.load(Ordering::Relaxed))));
             }
-            Err(error) => return Err(PortEnd::Died(ExitCause::InitializeRefused { message: error.to_string() })),
+            Err(error) => {
+                return Err(PortEnd::Died(ExitCause::InitializeRefused { message: error.to_string() }));
+            }
         };
         let answered = Answered::parse(&raw);
         if let Some(message) = answered.unfit(&shared.spec) {

@@ -42,7 +42,10 @@ impl Seen {
             Message::Result(result) if !result.is_success() => *last = result.error_text(),
             // These may come between an error result and the exit that it announces.
             Message::System(system)
-                if matches!(&*system.subtype, "session_state_changed" | "session_writes_lost" | "plugin_install") => {}
+                if matches!(
+                    &*system.subtype,
+                    "session_state_changed" | "session_writes_lost" | "plugin_install"
+                ) => {}
             Message::Other(other) if other.kind() == "command_lifecycle" => {}
             _ => *last = None,
         }
@@ -74,7 +77,15 @@ impl Reader {
     ) -> Self {
         let bytes = shared.options().limits.message_lane_bytes.min(Semaphore::MAX_PERMITS);
         let routers = shared.router.subscribe();
-        Self { shared, lane, conversation, routers, router, seen, on_the_way: Arc::new(Semaphore::new(bytes)) }
+        Self {
+            shared,
+            lane,
+            conversation,
+            routers,
+            router,
+            seen,
+            on_the_way: Arc::new(Semaphore::new(bytes)),
+        }
     }
 
     /// Reads until the stream ends. `Err` is what reading said.
@@ -146,7 +157,8 @@ impl Reader {
             Request::Silent { .. } => ("silent", false, None),
             Request::Unknown { .. } | Request::Incomplete { .. } => ("unknown", false, None),
         };
-        let full = self.shared.in_flight.load(Ordering::Relaxed) >= self.shared.options().limits.calls_in_flight;
+        let full =
+            self.shared.in_flight.load(Ordering::Relaxed) >= self.shared.options().limits.calls_in_flight;
         let answer = Answer::new(NewOwed {
             span: self.shared.request_span(&request_id, kind, self.lane.epoch()),
             request_id,
@@ -163,7 +175,9 @@ impl Reader {
         if full && !ends_a_call {
             self.shared.counting.at_capacity.one();
             let limit = self.shared.options().limits.calls_in_flight;
-            return answer.owed().refuse(&RpcError::internal(format!("at capacity: {limit} requests are in flight")));
+            return answer
+                .owed()
+                .refuse(&RpcError::internal(format!("at capacity: {limit} requests are in flight")));
         }
         self.to_router(RouterMessage::Request { answer, body }).await;
     }
@@ -175,7 +189,11 @@ impl Reader {
             Err(error) => {
                 self.shared.counting.malformed_lines.one();
                 let reason = error.to_string();
-                return self.shared.emit(Event::LineSkipped { epoch: self.lane.epoch(), reason, bytes: line.len() });
+                return self.shared.emit(Event::LineSkipped {
+                    epoch: self.lane.epoch(),
+                    reason,
+                    bytes: line.len(),
+                });
             }
         };
         self.shared.counting.messages.one();
@@ -184,9 +202,8 @@ impl Reader {
         let most = self.shared.options().limits.message_lane_bytes.min(Semaphore::MAX_PERMITS);
         let bytes = u32::try_from(line.len().min(most)).unwrap_or(u32::MAX);
         let weight = Weight { _bytes: self.on_the_way.clone().acquire_many_owned(bytes).await.ok() };
-        let epoch = self.lane.epoch();
         // A conversation that has ended takes the session with it.
-        self.conversation.cast(ConversationMessage::Message { epoch, message, weight }).ok();
+        self.conversation.cast(ConversationMessage::Message { message, weight }).ok();
     }
 
     /// Hands something to the router; when that one has just ended, to the next.

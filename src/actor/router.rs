@@ -37,13 +37,20 @@ pub(crate) enum RouterMessage {
     /// An incarnation can be written to.
     Opened(Lane),
     /// An incarnation has ended; nothing of it or before it can be answered any more.
-    Ended { epoch: u64 },
+    Ended {
+        epoch: u64,
+    },
     /// The CLI asks.
-    Request { answer: Answer, body: Request },
+    Request {
+        answer: Answer,
+        body: Request,
+    },
     /// The CLI answers.
     Reply(Reply),
     /// The CLI withdraws what it asked.
-    Withdrawn { request_id: String },
+    Withdrawn {
+        request_id: String,
+    },
     /// A request was settled.
     Settled(Closed),
     /// The application asks.
@@ -51,11 +58,19 @@ pub(crate) enum RouterMessage {
     /// A deadline may have passed.
     Tick,
     /// A tool server can be reached.
-    ServerUp { server: String, actor: ActorRef<ServerMessage> },
+    ServerUp {
+        server: String,
+        actor: ActorRef<ServerMessage>,
+    },
     /// A tool server has ended and will be back.
-    ServerDown { server: String },
+    ServerDown {
+        server: String,
+    },
     /// A tool server has ended for good.
-    ServerFailed { server: String, cause: String },
+    ServerFailed {
+        server: String,
+        cause: String,
+    },
     /// The callbacks can be reached.
     CallbacksUp(ActorRef<CallbacksMessage>),
     /// Every handler is to come to an end.
@@ -210,7 +225,10 @@ impl RouterState {
         let counting = &self.shared.counting;
         if self.ledger.register(answer.owed()).is_err() {
             counting.duplicate_requests.one();
-            tracing::warn!(request_id = answer.owed().request_id, "the CLI used a request id again while it was in flight");
+            tracing::warn!(
+                request_id = answer.owed().request_id,
+                "the CLI used a request id again while it was in flight"
+            );
             return answer.without_answer();
         }
         match body {
@@ -246,7 +264,9 @@ impl RouterState {
             }
             Some(Route::Down) => self.park(server, answer, rpc),
             Some(Route::Failed(cause)) => {
-                answer.owed().refuse(&RpcError::internal(format!("MCP server '{server}' has failed: {cause}")));
+                answer
+                    .owed()
+                    .refuse(&RpcError::internal(format!("MCP server '{server}' has failed: {cause}")));
             }
             None => {
                 self.shared.counting.not_found.one();
@@ -298,7 +318,10 @@ impl RouterState {
             self.lane = None;
             self.deadlines.clear();
             for (_, awaited) in self.awaited.drain() {
-                let error = Error::new(ErrorKind::CliExited, format!("the CLI ended before it answered '{}'", awaited.subtype));
+                let error = Error::new(
+                    ErrorKind::CliExited,
+                    format!("the CLI ended before it answered '{}'", awaited.subtype),
+                );
                 // The one who asked may have stopped waiting.
                 awaited.reply.send(Err(error)).ok();
             }
@@ -311,10 +334,13 @@ impl RouterState {
         let json = serde_json::to_vec(&OutRequest::new(&request_id, body));
         let written = match (&self.lane, json) {
             (_, Err(error)) => Err(Error::invalid_option(format!("the request does not serialise: {error}"))),
-            (None, _) => Err(Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment")),
-            (Some(lane), Ok(json)) => {
-                lane.send(json).map_err(|_| Error::new(ErrorKind::CliExited, "the CLI has just ended")).map(|()| lane.epoch())
+            (None, _) => {
+                Err(Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment"))
             }
+            (Some(lane), Ok(json)) => lane
+                .send(json)
+                .map_err(|_| Error::new(ErrorKind::CliExited, "the CLI has just ended"))
+                .map(|()| lane.epoch()),
         };
         match written {
             Ok(epoch) => {
@@ -346,7 +372,10 @@ impl RouterState {
         awaited.span.record("outcome", if reply.outcome.is_ok() { "answered" } else { "refused" });
         let outcome = reply.outcome.map_err(|error| {
             let code = error.code.map(|code| format!(" ({code})")).unwrap_or_default();
-            Error::new(ErrorKind::Refused, format!("the CLI refused '{}': {}{code}", awaited.subtype, error.message))
+            Error::new(
+                ErrorKind::Refused,
+                format!("the CLI refused '{}': {}{code}", awaited.subtype, error.message),
+            )
         });
         awaited.reply.send(outcome).ok();
     }
@@ -369,7 +398,8 @@ impl RouterState {
             }
             awaited.span.record("outcome", "timed_out");
             let message = format!("the CLI did not answer '{}' within {:?}", awaited.subtype, awaited.limit);
-            let error = Error::new(ErrorKind::Timeout, message).with_help("raise `timeouts.control_request` if it needs longer");
+            let error = Error::new(ErrorKind::Timeout, message)
+                .with_help("raise `timeouts.control_request` if it needs longer");
             awaited.reply.send(Err(error)).ok();
         }
         let limit = self.shared.options().timeouts.server_restart;
@@ -377,7 +407,9 @@ impl RouterState {
             parked.retain(|parked| {
                 let late = parked.until <= now;
                 if late {
-                    let message = format!("MCP server '{server}' was restarting and did not come back within {limit:?}");
+                    let message = format!(
+                        "MCP server '{server}' was restarting and did not come back within {limit:?}"
+                    );
                     parked.answer.owed().refuse(&RpcError::internal(message));
                 }
                 !late

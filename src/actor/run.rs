@@ -37,7 +37,14 @@ pub(crate) struct RunTracker {
 
 impl RunTracker {
     pub(crate) fn new(ceiling: Option<Duration>) -> Self {
-        Self { ended: true, result_seen: false, state: None, tasks: HashSet::new(), ceiling, ceiling_at: None }
+        Self {
+            ended: true,
+            result_seen: false,
+            state: None,
+            tasks: HashSet::new(),
+            ceiling,
+            ceiling_at: None,
+        }
     }
 
     pub(crate) fn ended(&self) -> bool {
@@ -88,16 +95,22 @@ impl RunTracker {
                     self.state(state, now);
                 }
                 match system.task() {
-                    Some(TaskEvent::Started { task_id, task_type }) if task_type.as_deref().is_some_and(|kind| ENDING_TASKS.contains(&kind)) => {
+                    Some(TaskEvent::Started { task_id, task_type })
+                        if task_type.as_deref().is_some_and(|kind| ENDING_TASKS.contains(&kind)) =>
+                    {
                         self.tasks.insert(task_id);
                     }
-                    Some(TaskEvent::Ended { task_id, .. }) if self.tasks.remove(&task_id) && self.result_seen => {
+                    Some(TaskEvent::Ended { task_id, .. })
+                        if self.tasks.remove(&task_id) && self.result_seen =>
+                    {
                         self.settle(now);
                     }
                     _ => {}
                 }
             }
-            Message::Assistant(_) | Message::StreamEvent(_) if message.parent_tool_use_id().is_none() => self.reopen(),
+            Message::Assistant(_) | Message::StreamEvent(_) if message.parent_tool_use_id().is_none() => {
+                self.reopen()
+            }
             _ => {}
         }
     }

@@ -1,19 +1,20 @@
 //! What all actors of one session share: its specification, its counters, and where its events go.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 use ractor::ActorRef;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::router::RouterMessage;
 use crate::control::Handlers;
 use crate::error::{Error, ErrorKind};
 use crate::options::Options;
-use crate::report::Event;
 use crate::report::counters::Counting;
+use crate::report::{Event, Events};
 use crate::tool::server::ServerSpec;
 use crate::transport::{StderrSink, Transport};
 use crate::wire::Message;
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     /// The span of the running turn.
     pub(crate) turn_span: watch::Sender<tracing::Span>,
     pub(crate) started: Instant,
+    /// Cancelled when the supervisor's state is no more: nothing happens in this session after that.
+    pub(crate) gone: CancellationToken,
     /// Why the session has failed, once it has.
     pub(crate) failed: OnceLock<Error>,
 }
@@ -73,6 +76,7 @@ impl Shared {
             turn_span: watch::channel(span.clone()).0,
             span,
             started: Instant::now(),
+            gone: CancellationToken::new(),
             failed: OnceLock::new(),
             spec,
         })
@@ -88,6 +92,11 @@ impl Shared {
             Some(error) => Error::new(ErrorKind::SessionFailed, format!("the session has failed: {error}")),
             None => Error::new(ErrorKind::Stopped, "the session has stopped"),
         }
+    }
+
+    /// The events from now on.
+    pub(crate) fn subscribe(&self) -> Events {
+        Events::new(self.events.subscribe(), self.gone.clone())
     }
 
     /// Tells the subscribers. Without any, nobody is told.

@@ -33,6 +33,7 @@ use rand::rngs::SmallRng;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
 
 use super::callbacks::{Callbacks, CallbacksMessage};
 use super::conversation::{Conversation, ConversationArguments, ConversationMessage};
@@ -47,13 +48,15 @@ use super::shared::Shared;
 use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::McpRegistration;
-use crate::report::{Event, Events, ExitCause, Phase, ServerSnapshot, ServerStatus, Snapshot};
+use crate::report::{Event, ExitCause, Phase, ServerSnapshot, ServerStatus, Snapshot};
 use crate::tool::instance::BlockingLane;
 use crate::tool::server::ServerSpec;
 
 pub(crate) struct SessionSupervisor;
 
 pub(crate) struct SupervisorState {
+    /// Tells everyone who waits for this session that it is no more, however it ended.
+    _gone: DropGuard,
     shared: Arc<Shared>,
     myself: ActorRef<SessionMessage>,
     phase: State,
@@ -76,7 +79,7 @@ pub(crate) struct SupervisorState {
     await_stop: Vec<StopReply>,
 }
 
-type StopReply = Box<dyn FnOnce(Result<()>) + Send>;
+type StopReply = Box<dyn FnOnce(Result<()>) + Send + Sync>;
 
 struct Windows {
     port: RestartWindow,
@@ -157,7 +160,9 @@ impl Actor for SessionSupervisor {
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let mut random = SmallRng::from_os_rng();
         let restarts = &shared.options().restarts;
-        let mut window = |limits: &crate::options::Restart| RestartWindow::new(limits.clone(), SmallRng::from_rng(&mut random));
+        let mut window = |limits: &crate::options::Restart| {
+            RestartWindow::new(limits.clone(), SmallRng::from_rng(&mut random))
+        };
         let servers = shared
             .spec
             .servers
@@ -182,6 +187,7 @@ impl Actor for SessionSupervisor {
             _ => initialize::Route::Initialize,
         };
         Ok(SupervisorState {
+            _gone: shared.gone.clone().drop_guard(),
             shared,
             myself,
             phase: State::Starting,
@@ -240,10 +246,12 @@ impl Actor for SessionSupervisor {
             }
             SessionMessage::Snapshot(reply) => state.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
             SessionMessage::Events(reply) => {
-                reply.send(Events::new(state.shared.events.subscribe())).ok();
+                reply.send(state.shared.subscribe()).ok();
             }
             // Whoever asked may have stopped waiting.
-            SessionMessage::Stop(reply) => return state.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await,
+            SessionMessage::Stop(reply) => {
+                return state.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
+            }
             SessionMessage::Internal(internal) => return state.internal(internal).await,
         }
         Ok(())
@@ -260,14 +268,19 @@ impl Actor for SessionSupervisor {
                 drop(last_state);
                 state.child_ended(cell.get_id(), End::Stopped(reason)).await
             }
-            SupervisionEvent::ActorFailed(cell, error) => state.child_ended(cell.get_id(), End::Failed(error)).await,
+            SupervisionEvent::ActorFailed(cell, error) => {
+                state.child_ended(cell.get_id(), End::Failed(error)).await
+            }
             _ => Ok(()),
         }
     }
 }
 
 /// Interrupts the running turn.
-pub(crate) async fn interrupt(shared: &Shared, conversation: Option<&ActorRef<ConversationMessage>>) -> Result<()> {
+pub(crate) async fn interrupt(
+    shared: &Shared,
+    conversation: Option<&ActorRef<ConversationMessage>>,
+) -> Result<()> {
     if let Some(conversation) = conversation {
         conversation.cast(ConversationMessage::Interrupting).map_err(|_| shared.gone())?;
     }
@@ -278,7 +291,11 @@ pub(crate) async fn interrupt(shared: &Shared, conversation: Option<&ActorRef<Co
 type Handled = Result<(), ActorProcessingErr>;
 
 impl SupervisorState {
-    async fn spawn<A: Actor>(&self, actor: A, arguments: A::Arguments) -> Result<ActorRef<A::Msg>, ActorProcessingErr> {
+    async fn spawn<A: Actor>(
+        &self,
+        actor: A,
+        arguments: A::Arguments,
+    ) -> Result<ActorRef<A::Msg>, ActorProcessingErr> {
         let (child, _) = Actor::spawn_linked(None, actor, arguments, self.myself.get_cell()).await?;
         Ok(child)
     }
@@ -321,15 +338,21 @@ impl SupervisorState {
 
     async fn internal(&mut self, message: Internal) -> Handled {
         match message {
-            Internal::LaneOpened(lane) if lane.epoch() == self.epoch && self.port.is_some() => self.lane = Some(lane),
-            Internal::CliReady { lane } if lane.epoch() == self.epoch && self.port.is_some() => self.cli_ready(lane),
+            Internal::LaneOpened(lane) if lane.epoch() == self.epoch && self.port.is_some() => {
+                self.lane = Some(lane)
+            }
+            Internal::CliReady { lane } if lane.epoch() == self.epoch && self.port.is_some() => {
+                self.cli_ready(lane)
+            }
             // Of an incarnation that has ended since.
             Internal::LaneOpened(_) | Internal::CliReady { .. } => {}
             Internal::AwaitStart(reply) => match &self.phase {
                 State::Starting => self.await_start.push(reply),
                 State::Stopping { failed: Some(_), .. } => self.await_start.push(reply),
                 // Whoever asked may have stopped waiting.
-                State::Stopping { .. } => drop(reply.send(Err(Error::new(ErrorKind::Stopped, "the session was stopped")))),
+                State::Stopping { .. } => {
+                    drop(reply.send(Err(Error::new(ErrorKind::Stopped, "the session was stopped"))))
+                }
                 State::Ready | State::Recovering => drop(reply.send(Ok(()))),
             },
             Internal::RestartCli if matches!(self.phase, State::Recovering) && self.port.is_none() => {
@@ -351,7 +374,10 @@ impl SupervisorState {
                     self.tell_router(RouterMessage::CallbacksUp(callbacks));
                 }
             }
-            Internal::RestartCli | Internal::RestartServer(_) | Internal::RestartRouter | Internal::RestartCallbacks => {}
+            Internal::RestartCli
+            | Internal::RestartServer(_)
+            | Internal::RestartRouter
+            | Internal::RestartCallbacks => {}
             Internal::Drained => {
                 if matches!(self.phase, State::Stopping { step: Step::Drain, .. }) {
                     return self.next_step().await;
@@ -360,7 +386,9 @@ impl SupervisorState {
             Internal::StopLimit(number) => return self.step_limit(number).await,
             Internal::Abandoned if !self.stopping() => return self.begin_stop(Step::Cli, None).await,
             Internal::Abandoned => {}
-            Internal::Stop(reply) => return self.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await,
+            Internal::Stop(reply) => {
+                return self.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
+            }
             Internal::Snapshot(reply) => self.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
             #[cfg(feature = "testkit")]
             Internal::Inject(fault) => self.inject(fault),
@@ -379,7 +407,11 @@ impl SupervisorState {
 
     async fn start_router(&mut self) -> Handled {
         let Some(callbacks) = self.callbacks.clone() else { return Ok(()) };
-        let servers = self.servers.iter().map(|server| (server.spec.name.clone(), server.route())).collect::<HashMap<_, _>>();
+        let servers = self
+            .servers
+            .iter()
+            .map(|server| (server.spec.name.clone(), server.route()))
+            .collect::<HashMap<_, _>>();
         let arguments = RouterArguments {
             shared: self.shared.clone(),
             lane: self.lane.clone(),
@@ -414,7 +446,9 @@ impl SupervisorState {
     }
 
     async fn restart_server(&mut self, index: usize) -> Handled {
-        if self.servers[index].actor.is_some() || !matches!(self.servers[index].status, ServerStatus::Restarting) {
+        if self.servers[index].actor.is_some()
+            || !matches!(self.servers[index].status, ServerStatus::Restarting)
+        {
             return Ok(());
         }
         self.start_server(index).await?;
@@ -482,7 +516,9 @@ impl SupervisorState {
             if self.stopping() {
                 return self.check_step().await;
             }
-            return self.fail(Error::new(ErrorKind::SessionFailed, format!("the conversation's actor ended: {end}"))).await;
+            return self
+                .fail(Error::new(ErrorKind::SessionFailed, format!("the conversation's actor ended: {end}")))
+                .await;
         }
         let server = self.servers.iter().position(|server| is(server.actor.as_ref().map(ActorRef::get_cell)));
         match server {
@@ -564,7 +600,10 @@ impl SupervisorState {
         };
         let epoch = self.epoch;
         self.tell_router(RouterMessage::Ended { epoch });
-        self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone().filter(|_| !self.stopping()) });
+        self.tell_conversation(ConversationMessage::CliEnded {
+            epoch,
+            cause: cause.clone().filter(|_| !self.stopping()),
+        });
         if self.stopping() {
             return self.check_step().await;
         }
@@ -591,7 +630,8 @@ impl SupervisorState {
                         "the CLI died more than {} times within {:?}, the last time because: {cause}",
                         limits.intensity, limits.period
                     );
-                    let failed = Error::new(ErrorKind::SessionFailed, text).with_stderr(error.stderr().unwrap_or_default());
+                    let failed = Error::new(ErrorKind::SessionFailed, text)
+                        .with_stderr(error.stderr().unwrap_or_default());
                     return self.fail(failed.with_source(error)).await;
                 }
             }
@@ -695,7 +735,9 @@ impl SupervisorState {
             // Ends with a message of the conversation, or when there is none to drain.
             Step::Drain => self.conversation.is_none(),
             Step::Cli => self.port.is_none(),
-            Step::Handlers => self.callbacks.is_none() && self.servers.iter().all(|server| server.actor.is_none()),
+            Step::Handlers => {
+                self.callbacks.is_none() && self.servers.iter().all(|server| server.actor.is_none())
+            }
             Step::Router => self.router.is_none(),
             Step::Conversation => self.conversation.is_none(),
             Step::Gone => false,
@@ -717,7 +759,8 @@ impl SupervisorState {
         let cells: Vec<ActorCell> = match step {
             Step::Cli => self.port.iter().map(ActorRef::get_cell).collect(),
             Step::Handlers => {
-                let servers = self.servers.iter().filter_map(|server| server.actor.as_ref()).map(ActorRef::get_cell);
+                let servers =
+                    self.servers.iter().filter_map(|server| server.actor.as_ref()).map(ActorRef::get_cell);
                 servers.chain(self.callbacks.iter().map(ActorRef::get_cell)).collect()
             }
             Step::Router => self.router.iter().map(ActorRef::get_cell).collect(),
@@ -772,8 +815,10 @@ impl SupervisorState {
         let shared = self.shared.clone();
         let limit = shared.options().timeouts.child_stop;
         let port = self.port.clone();
-        let (conversation, router, callbacks) = (self.conversation.clone(), self.router.clone(), self.callbacks.clone());
-        let servers: Vec<_> = self.servers.iter().map(|server| (server.actor.clone(), server.absent())).collect();
+        let (conversation, router, callbacks) =
+            (self.conversation.clone(), self.router.clone(), self.callbacks.clone());
+        let servers: Vec<_> =
+            self.servers.iter().map(|server| (server.actor.clone(), server.absent())).collect();
         self.errand(async move {
             let servers = servers.into_iter().map(|(actor, absent)| async move {
                 inspect(limit, actor, ServerMessage::Snapshot).await.unwrap_or(absent)
@@ -807,10 +852,14 @@ impl SupervisorState {
         match fault {
             Fault::PanicRouter => self.tell_router(RouterMessage::Panic),
             Fault::PanicConversation => self.tell_conversation(ConversationMessage::Panic),
-            Fault::PanicCallbacks => drop(self.callbacks.as_ref().map(|actor| actor.cast(CallbacksMessage::Panic))),
+            Fault::PanicCallbacks => {
+                drop(self.callbacks.as_ref().map(|actor| actor.cast(CallbacksMessage::Panic)))
+            }
             Fault::PanicPort => drop(self.port.as_ref().map(|actor| actor.cast(PortMessage::Panic))),
-            Fault::KillPort => drop(self.port.as_ref().map(|actor| actor.kill())),
-            Fault::PanicServer(name) | Fault::KillServer(name) if !self.servers.iter().any(|server| server.spec.name == name) => {
+            Fault::KillPort => self.port.iter().for_each(|actor| actor.kill()),
+            Fault::PanicServer(name) | Fault::KillServer(name)
+                if !self.servers.iter().any(|server| server.spec.name == name) =>
+            {
                 tracing::warn!(name, "there is no such server to break");
             }
             Fault::PanicServer(name) => {
@@ -820,7 +869,7 @@ impl SupervisorState {
             }
             Fault::KillServer(name) => {
                 for server in self.servers.iter().filter(|server| server.spec.name == name) {
-                    drop(server.actor.as_ref().map(|actor| actor.kill()));
+                    server.actor.iter().for_each(|actor| actor.kill());
                 }
             }
             Fault::KillSupervisor => self.myself.kill(),

@@ -144,6 +144,9 @@ impl Stream for Turn {
 
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("prompt_uuid", &self.uuid).field("outcome", &self.outcome).finish_non_exhaustive()
+        f.debug_struct("Turn")
+            .field("prompt_uuid", &self.uuid)
+            .field("outcome", &self.outcome)
+            .finish_non_exhaustive()
     }
 }

@@ -56,7 +56,13 @@ impl Hook {
     where
         Fut: Future<Output = HookOutput> + Send + 'static,
     {
-        Self { event: event.into(), matcher: None, timeout: None, on_failure: OnFailure::Continue, run: erase(handler) }
+        Self {
+            event: event.into(),
+            matcher: None,
+            timeout: None,
+            on_failure: OnFailure::Continue,
+            run: erase(handler),
+        }
     }
 
     /// For what it runs: a pattern over tool names for the events of tools. Default: everything.
@@ -111,7 +117,10 @@ impl Hook {
 
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hook").field("event", &self.event).field("matcher", &self.matcher).finish_non_exhaustive()
+        f.debug_struct("Hook")
+            .field("event", &self.event)
+            .field("matcher", &self.matcher)
+            .finish_non_exhaustive()
     }
 }
 
@@ -207,7 +216,10 @@ mod tests {
     fn hooks_are_announced_by_event() {
         let pass = |_: HookInput, _: CallbackContext| async { HookOutput::pass() };
         let hooks = [
-            Hook::new("PreToolUse", pass).matcher("Bash").timeout(Duration::from_secs(5)).on_failure(OnFailure::Block),
+            Hook::new("PreToolUse", pass)
+                .matcher("Bash")
+                .timeout(Duration::from_secs(5))
+                .on_failure(OnFailure::Block),
             Hook::new("Stop", pass),
             Hook::new("PreToolUse", pass),
         ];

@@ -79,7 +79,9 @@ impl fmt::Debug for Handlers {
 }
 
 /// Forgets the types of a handler.
-pub(crate) fn erase<I, O, Fut>(handler: impl Fn(I, CallbackContext) -> Fut + Send + Sync + 'static) -> Handler<I, O>
+pub(crate) fn erase<I, O, Fut>(
+    handler: impl Fn(I, CallbackContext) -> Fut + Send + Sync + 'static,
+) -> Handler<I, O>
 where
     I: Send + 'static,
     Fut: Future<Output = O> + Send + 'static,

@@ -113,9 +113,13 @@ mod tests {
     #[test]
     fn answers_have_the_shape_of_the_protocol() {
         let request: PermissionRequest =
-            serde_json::from_value(json!({"tool_name": "Bash", "input": {"a": 1}, "tool_use_id": "t"})).unwrap();
+            serde_json::from_value(json!({"tool_name": "Bash", "input": {"a": 1}, "tool_use_id": "t"}))
+                .unwrap();
         let wire = |decision: PermissionDecision| decision.to_wire(&request);
-        assert_eq!(wire(PermissionDecision::allow()), json!({"behavior": "allow", "updatedInput": {"a": 1}, "toolUseID": "t"}));
+        assert_eq!(
+            wire(PermissionDecision::allow()),
+            json!({"behavior": "allow", "updatedInput": {"a": 1}, "toolUseID": "t"})
+        );
         assert_eq!(
             wire(PermissionDecision::allow_with(json!({"a": 2})).update(json!({"type": "setMode"}))),
             json!({"behavior": "allow", "updatedInput": {"a": 2}, "updatedPermissions": [{"type": "setMode"}], "toolUseID": "t"})

@@ -102,9 +102,10 @@ impl ExitCause {
                 ErrorKind::NotTheProtocol,
                 "check that `cli_path` names the claude CLI, and that no wrapper prints to its stdout",
             ),
-            ExitCause::StartTimeout { .. } => {
-                (ErrorKind::StartTimeout, "check that `cli_path` names the claude CLI, or raise `timeouts.start`")
-            }
+            ExitCause::StartTimeout { .. } => (
+                ErrorKind::StartTimeout,
+                "check that `cli_path` names the claude CLI, or raise `timeouts.start`",
+            ),
             ExitCause::InitializeRefused { .. } => {
                 (ErrorKind::InitializeRefused, "check the options, or update the CLI")
             }

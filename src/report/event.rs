@@ -7,8 +7,10 @@ use std::time::Duration;
 use futures_core::Stream;
 use serde::Serialize;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
 use super::cause::ExitCause;
+use super::subscription::{Subscription, subscription};
 
 /// A supervision event of a session.
 ///
@@ -173,19 +175,12 @@ pub enum Event {
 /// # let _ = first;
 /// ```
 pub struct Events {
-    receiver: Pin<Box<dyn Stream<Item = Event> + Send + Sync>>,
+    receiver: Subscription<Event>,
 }
 
 impl Events {
-    pub(crate) fn new(receiver: broadcast::Receiver<Event>) -> Self {
-        let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
-            match receiver.recv().await {
-                Ok(event) => Some((event, receiver)),
-                Err(broadcast::error::RecvError::Lagged(count)) => Some((Event::Missed { count }, receiver)),
-                Err(broadcast::error::RecvError::Closed) => None,
-            }
-        });
-        Self { receiver: Box::pin(stream) }
+    pub(crate) fn new(receiver: broadcast::Receiver<Event>, gone: CancellationToken) -> Self {
+        Self { receiver: subscription(receiver, gone, |event| event, |count| Event::Missed { count }) }
     }
 
     /// The next event; `None` when the session is gone and all were read.

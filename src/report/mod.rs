@@ -10,12 +10,13 @@ pub(crate) mod counters;
 pub(crate) mod event;
 pub(crate) mod outcome;
 pub(crate) mod snapshot;
+pub(crate) mod subscription;
 
 pub use cause::ExitCause;
 pub use counters::Counters;
 pub use event::{Event, Events};
 pub use outcome::{InterruptedBy, Outcome};
 pub use snapshot::{
-    CallSnapshot, CallbacksSnapshot, CliSnapshot, ConversationSnapshot, Phase, RequestSnapshot, RouterSnapshot,
-    ServerSnapshot, ServerStatus, Snapshot,
+    CallSnapshot, CallbacksSnapshot, CliSnapshot, ConversationSnapshot, Phase, RequestSnapshot,
+    RouterSnapshot, ServerSnapshot, ServerStatus, Snapshot,
 };

@@ -13,7 +13,8 @@ use super::Session;
 use crate::actor::shared::{SessionSpec, Shared};
 use crate::actor::supervisor::SessionSupervisor;
 use crate::control::{
-    CallbackContext, DialogAnswer, ElicitationAnswer, Handlers, Hook, PermissionDecision, PermissionRequest, erase,
+    CallbackContext, DialogAnswer, ElicitationAnswer, Handlers, Hook, PermissionDecision, PermissionRequest,
+    erase,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{ExternalServer, Options, PermissionMode, SystemPrompt};
@@ -260,15 +261,24 @@ impl SessionBuilder {
             server.validate()?;
             let prefix = ServerSpec::prefix(&server.name);
             let earlier = self.servers[..index].iter().map(|server| &server.name);
-            if let Some(other) = earlier.chain(self.options.mcp_servers.keys()).find(|other| ServerSpec::prefix(other) == prefix) {
-                let text = format!("two MCP servers have the names '{}' and '{other}', which are '{prefix}' to the CLI", server.name);
+            if let Some(other) = earlier
+                .chain(self.options.mcp_servers.keys())
+                .find(|other| ServerSpec::prefix(other) == prefix)
+            {
+                let text = format!(
+                    "two MCP servers have the names '{}' and '{other}', which are '{prefix}' to the CLI",
+                    server.name
+                );
                 return Err(Error::invalid_option(text).with_help("give one of them another name"));
             }
         }
         for server in &self.allowed_servers {
-            let known = self.servers.iter().any(|known| known.name == *server) || self.options.mcp_servers.contains_key(server);
+            let known = self.servers.iter().any(|known| known.name == *server)
+                || self.options.mcp_servers.contains_key(server);
             if !known && self.options.mcp_config_files.is_empty() {
-                let text = format!("`allow_server_tools` names the server '{server}', which this session does not have");
+                let text = format!(
+                    "`allow_server_tools` names the server '{server}', which this session does not have"
+                );
                 return Err(Error::invalid_option(text));
             }
             self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));

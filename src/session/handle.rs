@@ -118,24 +118,29 @@ impl Session {
     /// [`Refused`](ErrorKind::Refused) by the CLI.
     pub async fn control(&self, body: Value) -> Result<Value> {
         match body.get("subtype").and_then(Value::as_str) {
-            None => return Err(Error::invalid_option("a control request needs a `subtype` that is a string")),
-            Some("initialize") => return Err(Error::invalid_option("`initialize` is sent by the session itself")),
+            None => {
+                return Err(Error::invalid_option("a control request needs a `subtype` that is a string"));
+            }
+            Some("initialize") => {
+                return Err(Error::invalid_option("`initialize` is sent by the session itself"));
+            }
             Some(_) => {}
         }
         let limit = self.inner.shared.options().timeouts.control_request;
         let raw = router::ask(&self.inner.shared, body, limit).await?;
-        serde_json::from_str(raw.get())
-            .map_err(|error| Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error))
+        serde_json::from_str(raw.get()).map_err(|error| {
+            Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
+        })
     }
 
     /// The supervision events from now on.
     pub fn events(&self) -> Events {
-        Events::new(self.inner.shared.events.subscribe())
+        self.inner.shared.subscribe()
     }
 
     /// All messages from now on, also those that belong to no turn.
     pub fn messages(&self) -> Messages {
-        Messages::new(self.inner.shared.messages.subscribe())
+        Messages::new(self.inner.shared.messages.subscribe(), self.inner.shared.gone.clone())
     }
 
     /// How things stand: the tree, the calls in flight, queues, counters. Takes at most
@@ -153,10 +158,15 @@ impl Session {
         self.inner.shared.vitals.borrow().session_id.clone()
     }
 
-    /// Waits until the run is over: no turn, no queued prompt, and nothing that the CLI does in the background.
+    /// Waits until the run is over: no turn, no queued prompt, and nothing that the CLI does in the background; or
+    /// until the session is.
     pub async fn run_ended(&self) {
-        // The sender is part of what this handle holds.
-        self.inner.shared.vitals.subscribe().wait_for(|vitals| vitals.run_ended).await.ok();
+        let mut vitals = self.inner.shared.vitals.subscribe();
+        tokio::select! {
+            // The sender is part of what this handle holds, so there is no error.
+            _ = vitals.wait_for(|vitals| vitals.run_ended) => {}
+            () = self.inner.shared.gone.cancelled() => {}
+        }
     }
 
     /// Stops the session: no new prompts; the turn in flight may end within
@@ -207,11 +217,17 @@ impl Session {
 
     pub(crate) async fn started(&self) -> Result<()> {
         let (reply, started) = oneshot::channel();
-        self.inner.actor.cast(SessionMessage::Internal(Internal::AwaitStart(reply))).map_err(|_| self.gone())?;
+        self.inner
+            .actor
+            .cast(SessionMessage::Internal(Internal::AwaitStart(reply)))
+            .map_err(|_| self.gone())?;
         started.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    async fn call<T: Send + 'static>(&self, message: impl FnOnce(RpcReplyPort<T>) -> SessionMessage) -> Result<T> {
+    async fn call<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(RpcReplyPort<T>) -> SessionMessage,
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         self.inner.actor.cast(message(reply.into())).map_err(|_| self.gone())?;
         answer.await.map_err(|_| self.gone())

@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
+use crate::report::subscription::{Subscription, subscription};
 use crate::wire::Message;
 
 /// All messages of a session from the moment of subscribing on, also those that belong to no turn of the
@@ -30,7 +32,7 @@ use crate::wire::Message;
 /// # let _ = log;
 /// ```
 pub struct Messages {
-    stream: Pin<Box<dyn Stream<Item = Received> + Send + Sync>>,
+    stream: Subscription<Received>,
 }
 
 /// What a subscriber to all messages gets.
@@ -47,15 +49,8 @@ pub enum Received {
 }
 
 impl Messages {
-    pub(crate) fn new(receiver: broadcast::Receiver<Message>) -> Self {
-        let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
-            match receiver.recv().await {
-                Ok(message) => Some((Received::Message(message), receiver)),
-                Err(broadcast::error::RecvError::Lagged(count)) => Some((Received::Missed(count), receiver)),
-                Err(broadcast::error::RecvError::Closed) => None,
-            }
-        });
-        Self { stream: Box::pin(stream) }
+    pub(crate) fn new(receiver: broadcast::Receiver<Message>, gone: CancellationToken) -> Self {
+        Self { stream: subscription(receiver, gone, Received::Message, Received::Missed) }
     }
 
     /// The next one; `None` when the session is gone.

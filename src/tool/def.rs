@@ -168,9 +168,9 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             let handler = handler.clone();
             Box::pin(async move {
                 match (typed_state::<S>(state), parse::<H::Args>(arguments)) {
-                    (Some(state), Ok(args)) => {
-                        Ran::Returned(handler.call(args, ToolContext::new(state, call)).await.into_tool_result())
-                    }
+                    (Some(state), Ok(args)) => Ran::Returned(
+                        handler.call(args, ToolContext::new(state, call)).await.into_tool_result(),
+                    ),
                     (None, _) => Ran::Returned(wrong_state()),
                     (_, Err(error)) => Ran::BadArguments(error),
                 }
@@ -193,16 +193,21 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: IntoToolResult,
     {
-        let run: BlockingRun = Arc::new(move |state, call, arguments| {
-            match (typed_state::<S>(state), parse::<A>(arguments)) {
+        let run: BlockingRun =
+            Arc::new(move |state, call, arguments| match (typed_state::<S>(state), parse::<A>(arguments)) {
                 (Some(state), Ok(args)) => {
                     Ran::Returned(handler(args, ToolContext::new(state, call)).into_tool_result())
                 }
                 (None, _) => Ran::Returned(wrong_state()),
                 (_, Err(error)) => Ran::BadArguments(error),
-            }
-        });
-        Self::build(name.into(), description.into(), schema::of::<A>(), R::output_schema(), Lane::Blocking(run))
+            });
+        Self::build(
+            name.into(),
+            description.into(),
+            schema::of::<A>(),
+            R::output_schema(),
+            Lane::Blocking(run),
+        )
     }
 
     /// A tool with a schema written by hand. The handler gets the arguments as they come; they are not checked
@@ -378,7 +383,9 @@ impl Definition {
     }
 
     pub(crate) fn validate(&self, server: &str) -> Result<()> {
-        let fault = |what: String| Err(Error::invalid_option(format!("tool '{}' of server '{server}': {what}", self.name)));
+        let fault = |what: String| {
+            Err(Error::invalid_option(format!("tool '{}' of server '{server}': {what}", self.name)))
+        };
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         if self.name.is_empty() || self.name.len() > 128 || !self.name.chars().all(allowed) {
             return fault("a name is 1 to 128 characters of A-Z a-z 0-9 _ . -".into());
@@ -414,6 +421,10 @@ fn parse<A: DeserializeOwned>(arguments: Arguments) -> Result<A, String> {
         let error = error.inner().to_string();
         // The position in a line that the model does not see helps nobody.
         let error = error.split(" at line ").next().unwrap_or_default();
-        if path == "." { format!("Input validation error: {error}") } else { format!("Input validation error: `{path}`: {error}") }
+        if path == "." {
+            format!("Input validation error: {error}")
+        } else {
+            format!("Input validation error: `{path}`: {error}")
+        }
     })
 }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::context::{LevelFilter, LogLevel};
 use super::server::ServerSpec;
-use crate::wire::rpc::{CallParams, CancelledParams, INVALID_PARAMS, INVALID_REQUEST, InitializeParams, Rpc, RpcError, negotiate};
+use crate::wire::rpc::{
+    CallParams, CancelledParams, INVALID_PARAMS, INVALID_REQUEST, InitializeParams, Rpc, RpcError, negotiate,
+};
 
 /// What a message asks for.
 #[derive(Debug)]
@@ -59,7 +61,11 @@ impl McpSession {
             Rpc::Notification { method, params } => self.notification(&method, params),
             Rpc::Response { error, .. } => {
                 if let Some(error) = error {
-                    tracing::debug!(server = self.spec.name, error = error.get(), "the CLI refused a request of a server");
+                    tracing::debug!(
+                        server = self.spec.name,
+                        error = error.get(),
+                        "the CLI refused a request of a server"
+                    );
                 }
                 Step::Ack
             }
@@ -98,7 +104,11 @@ impl McpSession {
         match parse::<CancelledParams>(params.as_deref(), method) {
             Ok(params) => Step::Cancelled(params),
             Err(error) => {
-                tracing::debug!(server = self.spec.name, error = error.message, "a cancellation that names no request");
+                tracing::debug!(
+                    server = self.spec.name,
+                    error = error.message,
+                    "a cancellation that names no request"
+                );
                 Step::Ack
             }
         }
@@ -111,6 +121,7 @@ struct SetLevel {
 }
 
 fn parse<P: DeserializeOwned>(params: Option<&RawValue>, method: &str) -> Result<P, RpcError> {
-    serde_json::from_str(params.map_or("{}", RawValue::get))
-        .map_err(|error| RpcError::new(INVALID_PARAMS, format!("the parameters of '{method}' do not fit: {error}")))
+    serde_json::from_str(params.map_or("{}", RawValue::get)).map_err(|error| {
+        RpcError::new(INVALID_PARAMS, format!("the parameters of '{method}' do not fit: {error}"))
+    })
 }

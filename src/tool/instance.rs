@@ -112,7 +112,9 @@ impl Instance {
                 None => None,
             };
             let ended = match lane {
-                Lane::Async(run) => AssertUnwindSafe(async move { run(state, call, arguments).await }).catch_unwind().await,
+                Lane::Async(run) => {
+                    AssertUnwindSafe(async move { run(state, call, arguments).await }).catch_unwind().await
+                }
                 Lane::Blocking(run) => run_blocking(blocking, move || run(state, call, arguments)).await,
             };
             match ended {

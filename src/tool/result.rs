@@ -75,7 +75,26 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(&'static str, Cow<'static, str>, bool, char, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64);
+as_text!(
+    &'static str,
+    Cow<'static, str>,
+    bool,
+    char,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    f32,
+    f64
+);
 
 impl IntoToolResult for String {
     fn into_tool_result(self) -> CallToolResult {

@@ -63,7 +63,10 @@ mod tests {
         let schema = Value::Object(of::<Search>());
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["required"], json!(["query"]));
-        assert_eq!(schema["properties"]["query"], json!({"type": "string", "description": "What to look for."}));
+        assert_eq!(
+            schema["properties"]["query"],
+            json!({"type": "string", "description": "What to look for."})
+        );
         assert_eq!(schema["properties"]["limit"]["default"], 10);
         for noise in ["$schema", "title", "$defs"] {
             assert!(schema.get(noise).is_none(), "{noise} in {schema}");

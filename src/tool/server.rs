@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
@@ -107,7 +107,10 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
 
     /// How to make the state of all tools so far. Called when the server starts, and again at each restart, on a
     /// task of its own; a factory that panics is a failed start.
-    pub fn state<N: Send + Sync + 'static>(self, factory: impl Fn() -> S + Send + Sync + 'static) -> ToolServer<N> {
+    pub fn state<N: Send + Sync + 'static>(
+        self,
+        factory: impl Fn() -> S + Send + Sync + 'static,
+    ) -> ToolServer<N> {
         self.bind(Arc::new(move || {
             let state: AnyState = Arc::new(factory());
             std::future::ready(Ok(state)).boxed()
@@ -224,7 +227,10 @@ impl ToolServer {
 impl<S> fmt::Debug for ToolServer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools: Vec<_> = self.spec.tools.iter().map(|tool| &tool.name).collect();
-        f.debug_struct("ToolServer").field("name", &self.spec.name).field("tools", &tools).finish_non_exhaustive()
+        f.debug_struct("ToolServer")
+            .field("name", &self.spec.name)
+            .field("tools", &tools)
+            .finish_non_exhaustive()
     }
 }
 
@@ -239,7 +245,10 @@ impl ServerSpec {
                 Ok(Ok(state)) => state,
                 Ok(Err(error)) => return Err(format!("its state could not be made: {error}")),
                 Err(panic) => {
-                    return Err(format!("the factory of its state panicked: {}", super::instance::panic_text(&*panic)));
+                    return Err(format!(
+                        "the factory of its state panicked: {}",
+                        super::instance::panic_text(&*panic)
+                    ));
                 }
             });
         }
@@ -279,7 +288,8 @@ impl ServerSpec {
 
     /// The prefix of its tools' names as the model sees them.
     pub(crate) fn prefix(name: &str) -> String {
-        let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        let safe: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
         format!("mcp__{safe}__")
     }
 
@@ -290,7 +300,10 @@ impl ServerSpec {
         for (index, tool) in self.tools.iter().enumerate() {
             tool.validate(&self.name)?;
             if self.tools[..index].iter().any(|other| other.name == tool.name) {
-                return Err(Error::invalid_option(format!("server '{}' has two tools '{}'", self.name, tool.name)));
+                return Err(Error::invalid_option(format!(
+                    "server '{}' has two tools '{}'",
+                    self.name, tool.name
+                )));
             }
         }
         Ok(())

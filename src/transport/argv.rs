@@ -5,10 +5,10 @@
 //!
 //! Arguments can be read by every user of the machine. What may hold a secret and still goes there:
 //! [`Options::mcp_servers`] (the headers and variables in it), an inline [`Options::settings`], and
-//! [`Options::extra_args`]. A file named in [`Options::mcp_config_files`] keeps the first out of sight, a settings
-//! file the second. (The CLI also takes MCP servers in `initialize` when it is started with `--await-initialize`;
-//! that way is not used yet.) The environment is private to the user, and the system prompt travels in
-//! `initialize`.
+//! [`Options::extra_args`]. A file named in [`Options::mcp_config_files`] keeps the first out of sight, a
+//! settings file the second. (The CLI also takes MCP servers in `initialize` when it is started with
+//! `--await-initialize`; that way is not used yet.) The environment is private to the user, and the system
+//! prompt travels in `initialize`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,7 +25,8 @@ use crate::options::{EnvPolicy, Options};
 pub(crate) struct LaunchSpec {
     /// Which incarnation it is, counted from 1.
     pub(crate) epoch: u64,
-    /// The captured session id. It overrides everything that the options say about which conversation to open.
+    /// The captured session id. It overrides everything that the options say about which conversation to
+    /// open.
     pub(crate) resume: Option<String>,
     /// In-process servers to announce by `--mcp-config`. Empty when `initialize` announces them.
     pub(crate) sdk_servers_by_config: Vec<String>,
@@ -51,8 +52,8 @@ const CHOOSES_CONVERSATION: [&str; 7] =
 /// What `options` and `spec` mean to the CLI.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) for a value that cannot be an argument, and for
-/// an in-process server that has the name of another server.
+/// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) for a value that cannot be an argument, and
+/// for an in-process server that has the name of another server.
 pub(crate) fn launch_for(options: &Options, spec: &LaunchSpec) -> Result<Launch> {
     let inherited: Vec<OsString> = match options.env_policy {
         EnvPolicy::Inherit => std::env::vars_os().map(|(name, _)| name).collect(),

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 
-const INSTALL: &str = "install it with `npm install -g @anthropic-ai/claude-code`, or name the executable in the option `cli_path`";
+const INSTALL: &str = "install it with `npm install -g @anthropic-ai/claude-code`, or name the executable in \
+                       the option `cli_path`";
 
 /// Where installers put it, beside `PATH`. A leading `~` is the host's home directory.
 const USUAL_PLACES: [&str; 7] = [
@@ -65,10 +66,10 @@ pub(super) struct Located {
 
 /// Finds the CLI: the one that `named` names, or else `claude` on `PATH`, or else in the usual places.
 ///
-/// - A name without a slash is looked for on `PATH`, as a shell does; any other must be an executable file, and
-///   is taken from the host's working directory when it is relative.
-/// - `PATH` is `child_path` if given (the `PATH` that the CLI will see), or else the host's. Entries that are not
-///   absolute are passed over: what they mean depends on where the host happens to stand.
+/// - A name without a slash is looked for on `PATH`, as a shell does; any other must be an executable file,
+///   and is taken from the host's working directory when it is relative.
+/// - `PATH` is `child_path` if given (the `PATH` that the CLI will see), or else the host's. Entries that are
+///   not absolute are passed over: what they mean depends on where the host happens to stand.
 /// - A `.js`, `.mjs`, `.cjs` or `.ts` file runs under the `node` that is found on the same `PATH`.
 ///
 /// # Errors
@@ -262,8 +263,8 @@ mod tests {
             "no `claude` executable found; looked at: /a/claude, /b/claude (not executable), \
              /home/me/.npm-global/bin/claude, /usr/local/bin/claude, /home/me/.local/bin/claude, \
              /home/me/node_modules/.bin/claude, /home/me/.yarn/bin/claude, /home/me/.claude/local/claude, \
-             /opt/homebrew/bin/claude; install it with `npm install -g @anthropic-ai/claude-code`, or name the \
-             executable in the option `cli_path`"
+             /opt/homebrew/bin/claude; install it with `npm install -g @anthropic-ai/claude-code`, or name \
+             the executable in the option `cli_path`"
         );
     }
 

@@ -25,8 +25,10 @@ const UNACCEPTED: usize = 64;
 /// How many bytes each direction holds unless the transport says otherwise.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The signals that stand for [`Process::kill`] and for a panic of the script.
+/// The signal that a killed process ends by.
 const SIGKILL: i32 = 9;
+
+/// The exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
 
 /// A connected pair in memory: each [`open`](Transport::open) of the transport arrives at the listener as a
@@ -139,9 +141,9 @@ impl fmt::Debug for MemoryListener {
 
 /// One connection from the CLI's side: a process that is played by a script.
 ///
-/// It ends once, by whatever comes first: [`exit`](MemoryCli::exit); a kill by the host, as by signal 9; being
-/// dropped, with code 0, or with code 101 when a panic drops it, as a Rust program does. Its pipes close when it
-/// ends, whoever holds them; what it wrote before can still be read.
+/// It ends once, by whatever comes first: [`exit`](MemoryCli::exit); a kill by the host, as by signal 9;
+/// being dropped, with code 0, or with code 101 when a panic drops it, as a Rust program does. Its pipes
+/// close when it ends, whoever holds them; what it wrote before can still be read.
 ///
 /// ```
 /// use greenroom::transport::{Exit, MemoryCli};
@@ -165,7 +167,8 @@ impl MemoryCli {
         &self.launch
     }
 
-    /// The pipes: what the host writes (its stdin), and what the host reads (its stdout). Dropping one closes it.
+    /// The pipes: what the host writes (its stdin), and what the host reads (its stdout). Dropping one closes
+    /// it.
     ///
     /// They are there to be taken once. Taken again, both are closed.
     pub fn take_pipes(
@@ -180,14 +183,14 @@ impl MemoryCli {
         self.life.end(exit);
     }
 
-    /// Resolves when the host has asked the process to end ([`Process::terminate`]). Nothing else comes of that:
-    /// a script that does not listen stands for a process that ignores SIGTERM.
+    /// Resolves when the host has asked the process to end ([`Process::terminate`]). Nothing else comes of
+    /// that: a script that does not listen stands for a process that ignores SIGTERM.
     pub async fn terminated(&self) {
         self.life.terminated.cancelled().await;
     }
 
-    /// Resolves when the host has killed the process, or has dropped its [`Process`]. The process has ended by
-    /// then, unless it [survives](MemoryCli::survive_kill).
+    /// Resolves when the host has killed the process, or has dropped its [`Process`]. The process has ended
+    /// by then, unless it [survives](MemoryCli::survive_kill).
     pub async fn killed(&self) {
         self.life.killed.cancelled().await;
     }

@@ -3,12 +3,14 @@
 //! - `keeper.rs`: one thread per child, which starts it and waits for it
 //! - `spawn.rs`: the command, and what a failure to start it means
 //! - `group.rs`: signals to the process group, never to a group that is not ours any more
+//! - `stdin.rs`: a stdin that closes when it is shut down
 //! - `stderr.rs`: stderr as lines
 
 mod group;
 mod keeper;
 mod spawn;
 mod stderr;
+mod stdin;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,7 @@ use tokio::sync::watch;
 use self::group::GroupGuard;
 use self::keeper::Started;
 use self::stderr::StderrTask;
+use self::stdin::Stdin;
 use super::{Connection, Exit, Launch, Process, Transport};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -30,24 +33,24 @@ compile_error!("greenroom starts the CLI in a Unix process group: Windows is not
 /// The CLI as a child process, in a process group of its own. Unix only.
 ///
 /// The executable is [`Launch::program`]. Without one, `claude` is looked for on `PATH` (the one in
-/// [`Launch::env`], or else the host's) and then where installers put it. A `.js`, `.mjs`, `.cjs` or `.ts` file is
-/// started with `node`.
+/// [`Launch::env`], or else the host's) and then where installers put it. A `.js`, `.mjs`, `.cjs` or `.ts`
+/// file is started with `node`.
 ///
 /// # What ends it
 ///
-/// - [`Process::kill`], and dropping the [`Process`]: SIGKILL to the whole group, so to everything that the CLI
-///   started, unless it left the group (`setsid`). This does not need the runtime to be alive.
-/// - On Linux and FreeBSD, the death of the host, by whatever cause: the system then kills the CLI. It does so
-///   for the CLI alone; what the CLI started is left to notice that its pipes are closed.
+/// - [`Process::kill`], and dropping the [`Process`]: SIGKILL to the whole group, so to everything that the
+///   CLI started, unless it left the group (`setsid`). This does not need the runtime to be alive.
+/// - On Linux and FreeBSD, the death of the host, by whatever cause: the system then kills the CLI. It does
+///   so for the CLI alone; what the CLI started is left to notice that its pipes are closed.
 ///
 /// A CLI that has exited stays a zombie until it is killed or dropped as well. Its number is also that of its
 /// group, and a number that is not given back cannot be given to a stranger: no signal ever goes astray.
 ///
 /// # What it needs
 ///
-/// A Tokio runtime with IO enabled, and one thread for each running CLI. The thread starts the process and then
-/// sleeps until it has ended. It has to be there: the system's promise to kill a child when its parent dies is in
-/// truth about the *thread* that started the child, and threads of a runtime come and go.
+/// A Tokio runtime with IO enabled, and one thread for each running CLI. The thread starts the process and
+/// then sleeps until it has ended. It has to be there: the system's promise to kill a child when its parent
+/// dies is in truth about the *thread* that started the child, and threads of a runtime come and go.
 ///
 /// ```
 /// use greenroom::transport::{ChildProcess, Transport};
@@ -81,7 +84,7 @@ impl Transport for ChildProcess {
             let stderr = StderrTask::start(stderr, sink, line_bytes, exit.clone());
             Ok(Connection {
                 reader: Box::new(stdout),
-                writer: Box::new(stdin),
+                writer: Box::new(Stdin::new(stdin)),
                 process: Box::new(Child { group, exit, stderr }),
             })
         })
@@ -104,8 +107,8 @@ impl Process for Child {
         Some(self.group.pid())
     }
 
-    /// Resolves once the process has ended, and once the stderr that it had written by then has gone to the sink.
-    /// Stderr is not read to its end, for what the CLI started may hold it open.
+    /// Resolves once the process has ended, and once the stderr that it had written by then has gone to the
+    /// sink. Stderr is not read to its end, for what the CLI started may hold it open.
     fn wait(&mut self) -> BoxFuture<'_, Exit> {
         Box::pin(async {
             let exit = match self.exit.wait_for(Option::is_some).await {

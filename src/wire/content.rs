@@ -220,8 +220,14 @@ mod tests {
     fn every_block_has_the_shape_of_mcp_and_comes_back() {
         let blocks = [
             (Content::text("hi"), json!({"type": "text", "text": "hi"})),
-            (Content::image("aGk=", "image/png"), json!({"type": "image", "data": "aGk=", "mimeType": "image/png"})),
-            (Content::audio("aGk=", "audio/wav"), json!({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"})),
+            (
+                Content::image("aGk=", "image/png"),
+                json!({"type": "image", "data": "aGk=", "mimeType": "image/png"}),
+            ),
+            (
+                Content::audio("aGk=", "audio/wav"),
+                json!({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
+            ),
             (
                 Content::resource(Resource::text("file:///a", "x").mime_type("text/plain")),
                 json!({"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "x"}}),

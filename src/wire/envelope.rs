@@ -45,7 +45,7 @@ pub(crate) enum Request {
     /// May this tool run?
     CanUseTool(Box<RawValue>),
     /// A hook of ours.
-    Hook { callback_id: String, input: Box<RawValue>, tool_use_id: Option<String> },
+    Hook { callback_id: String, input: Box<RawValue> },
     /// An MCP server asks the person something.
     Elicitation(Box<RawValue>),
     /// The CLI asks the person something.
@@ -96,8 +96,6 @@ struct RequestFields<'a> {
     callback_id: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    tool_use_id: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -164,11 +162,9 @@ impl Request {
             },
             "can_use_tool" => Request::CanUseTool(raw.to_owned()),
             "hook_callback" => match (fields.callback_id, fields.input) {
-                (Some(callback_id), Some(input)) => Request::Hook {
-                    callback_id: callback_id.into_owned(),
-                    input: input.to_owned(),
-                    tool_use_id: fields.tool_use_id.map(Cow::into_owned),
-                },
+                (Some(callback_id), Some(input)) => {
+                    Request::Hook { callback_id: callback_id.into_owned(), input: input.to_owned() }
+                }
                 (None, _) => Request::Incomplete { subtype, missing: "callback_id" },
                 (_, None) => Request::Incomplete { subtype, missing: "input" },
             },
@@ -285,8 +281,11 @@ mod tests {
 
     #[test]
     fn requests_are_told_apart_wherever_the_type_stands() {
-        let mcp = json!({"subtype": "mcp_message", "server_name": "calc", "message": {"method": "ping", "id": 1}});
-        assert!(matches!(request(mcp), Request::Mcp { server, rpc: Rpc::Request { .. } } if server == "calc"));
+        let mcp =
+            json!({"subtype": "mcp_message", "server_name": "calc", "message": {"method": "ping", "id": 1}});
+        assert!(
+            matches!(request(mcp), Request::Mcp { server, rpc: Rpc::Request { .. } } if server == "calc")
+        );
         assert!(matches!(request(json!({"subtype": "can_use_tool"})), Request::CanUseTool(_)));
         assert!(matches!(request(json!({"subtype": "elicitation"})), Request::Elicitation(_)));
         assert!(matches!(request(json!({"subtype": "request_user_dialog"})), Request::Dialog(_)));
@@ -318,7 +317,12 @@ mod tests {
     fn lines_that_are_no_frames() {
         assert_eq!(Frame::parse(b"  \t").unwrap_err(), Unreadable::Blank);
         assert_eq!(Frame::parse(b"[SandboxDebug] hello").unwrap_err(), Unreadable::Noise);
-        for line in ["{\"type\":", "{}", r#"{"type":"control_request"}"#, r#"{"type":"control_request","request":{"subtype":"x"}}"#] {
+        for line in [
+            "{\"type\":",
+            "{}",
+            r#"{"type":"control_request"}"#,
+            r#"{"type":"control_request","request":{"subtype":"x"}}"#,
+        ] {
             assert!(matches!(Frame::parse(line.as_bytes()), Err(Unreadable::Malformed(_))), "{line}");
         }
         assert!(matches!(Frame::parse(b"{\"type\":\"a\xff\"}"), Err(Unreadable::Malformed(_))));
@@ -336,8 +340,12 @@ mod tests {
         let fine = parse(json!({"subtype": "success", "request_id": "1", "response": {"a": 1}}));
         assert_eq!(fine.outcome.unwrap().get(), r#"{"a":1}"#);
         assert_eq!(parse(json!({"subtype": "success", "request_id": "1"})).outcome.unwrap().get(), "{}");
-        let error = parse(json!({"subtype": "error", "request_id": "1", "error": "no", "error_code": "busy"}));
-        assert_eq!(error.outcome.unwrap_err(), ReplyError { message: "no".into(), code: Some("busy".into()) });
+        let error =
+            parse(json!({"subtype": "error", "request_id": "1", "error": "no", "error_code": "busy"}));
+        assert_eq!(
+            error.outcome.unwrap_err(),
+            ReplyError { message: "no".into(), code: Some("busy".into()) }
+        );
     }
 
     #[test]

@@ -123,11 +123,15 @@ impl Lines {
 /// reader, so they are written as escapes; they can only stand inside strings, where the escape means the same.
 pub(crate) fn into_line(mut json: Vec<u8>) -> Vec<u8> {
     debug_assert!(memchr::memchr2(b'\n', b'\r', &json).is_none(), "a line holds a line end");
-    let separators = |json: &[u8]| memchr::memmem::find(json, b"\xE2\x80\xA8").or(memchr::memmem::find(json, b"\xE2\x80\xA9"));
+    let separators = |json: &[u8]| {
+        memchr::memmem::find(json, b"\xE2\x80\xA8").or(memchr::memmem::find(json, b"\xE2\x80\xA9"))
+    };
     if separators(&json).is_some() {
         let mut escaped = Vec::with_capacity(json.len() + 16);
         let mut rest = json.as_slice();
-        while let Some(at) = memchr::memmem::find_iter(rest, b"\xE2\x80").find(|at| matches!(rest.get(at + 2), Some(0xA8 | 0xA9))) {
+        while let Some(at) = memchr::memmem::find_iter(rest, b"\xE2\x80")
+            .find(|at| matches!(rest.get(at + 2), Some(0xA8 | 0xA9)))
+        {
             escaped.extend_from_slice(&rest[..at]);
             escaped.extend_from_slice(if rest[at + 2] == 0xA8 { b"\\u2028" } else { b"\\u2029" });
             rest = &rest[at + 3..];
@@ -175,7 +179,10 @@ mod tests {
     #[test]
     fn lines_end_at_newline_only() {
         let text = "a\r\n\u{2028}b\rc\n\nlast".as_bytes();
-        assert_eq!(all(&[text], 100), [Ok("a".into()), Ok("\u{2028}b\rc".into()), Ok("".into()), Ok("last".into())]);
+        assert_eq!(
+            all(&[text], 100),
+            [Ok("a".into()), Ok("\u{2028}b\rc".into()), Ok("".into()), Ok("last".into())]
+        );
     }
 
     #[test]

@@ -22,10 +22,19 @@ pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 /// A JSON-RPC message, told apart.
 #[derive(Debug)]
 pub(crate) enum Rpc {
-    Request { id: Box<RawValue>, method: String, params: Option<Box<RawValue>> },
-    Notification { method: String, params: Option<Box<RawValue>> },
+    Request {
+        id: Box<RawValue>,
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
+    Notification {
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
     /// An answer to a request of ours.
-    Response { id: Option<Box<RawValue>>, error: Option<Box<RawValue>> },
+    Response {
+        error: Option<Box<RawValue>>,
+    },
     /// An object that is none of these.
     Malformed,
 }
@@ -56,8 +65,8 @@ impl Rpc {
         match (fields.method, id) {
             (Some(method), Some(id)) => Rpc::Request { id, method, params },
             (Some(method), None) => Rpc::Notification { method, params },
-            (None, id) if fields.result.is_some() || fields.error.is_some() => {
-                Rpc::Response { id, error: fields.error.map(ToOwned::to_owned) }
+            (None, _) if fields.result.is_some() || fields.error.is_some() => {
+                Rpc::Response { error: fields.error.map(ToOwned::to_owned) }
             }
             _ => Rpc::Malformed,
         }
@@ -191,7 +200,10 @@ mod tests {
         assert!(matches!(parse(r#"{"id":null,"method":"x"}"#), Rpc::Notification { .. }));
         assert!(matches!(parse(r#"{"method":"notifications/initialized"}"#), Rpc::Notification { .. }));
         assert!(matches!(parse(r#"{"id":1,"result":{}}"#), Rpc::Response { error: None, .. }));
-        assert!(matches!(parse(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#), Rpc::Response { error: Some(_), .. }));
+        assert!(matches!(
+            parse(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#),
+            Rpc::Response { error: Some(_), .. }
+        ));
         assert!(matches!(parse(r#"{"id":1}"#), Rpc::Malformed));
         assert!(matches!(parse(r#"[1]"#), Rpc::Malformed));
         assert!(matches!(parse(r#"{"method":7,"id":1}"#), Rpc::Malformed));
@@ -200,7 +212,9 @@ mod tests {
     #[test]
     fn ids_survive_as_they_came() {
         for id in ["18446744073709551615", "\"a\\u0041\"", "-1", "1.5"] {
-            let Rpc::Request { id: parsed, .. } = parse(&format!(r#"{{"method":"ping","id":{id}}}"#)) else { panic!() };
+            let Rpc::Request { id: parsed, .. } = parse(&format!(r#"{{"method":"ping","id":{id}}}"#)) else {
+                panic!()
+            };
             assert_eq!(parsed.get(), id);
         }
     }

@@ -2,6 +2,7 @@ use std::task::Poll;
 
 use futures_util::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::transport::{Launch, StderrSink};
@@ -85,12 +86,13 @@ async fn exit_closes_the_pipes_of_whoever_holds_them() {
     let (mut host, mut cli) = connected().await;
     let (mut stdin, mut stdout) = cli.take_pipes();
     stdout.write_all(b"last words").await.unwrap();
-    let reads = tokio::spawn(async move { read_all(&mut stdin).await });
+    let mut reads = JoinSet::new();
+    reads.spawn(async move { read_all(&mut stdin).await });
     // Runs the task up to where it waits for input.
     tokio::task::yield_now().await;
     cli.exit(Exit::Code(1));
 
-    assert_eq!(reads.await.unwrap(), "");
+    assert_eq!(reads.join_next().await.unwrap().unwrap(), "");
     assert_eq!(stdout.write_all(b"x").await.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
     assert_eq!(read_all(&mut host.reader).await, "last words");
     assert_eq!(host.writer.write_all(b"x").await.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
@@ -167,12 +169,13 @@ async fn a_dropped_script_has_exited() {
 #[tokio::test(start_paused = true)]
 async fn a_script_that_panics_exits_with_101() {
     let (mut host, cli) = connected().await;
-    let script = tokio::spawn(async move {
+    let mut script = JoinSet::new();
+    script.spawn(async move {
         let _cli = cli;
         panic!("on purpose");
     });
     assert_eq!(host.process.wait().await, Exit::Code(101));
-    assert!(script.await.unwrap_err().is_panic());
+    assert!(script.join_next().await.unwrap().unwrap_err().is_panic());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
-//! A process group, and the one rule about it: a signal goes out only while the group's number is surely ours.
+//! A process group, and the one rule about it: a signal goes out only while the group's number is surely
+//! ours.
 //!
-//! The number of a group is that of its leader, and it stays taken as long as the leader has not been reaped. So
-//! the leader is reaped last, after the group got its SIGKILL:
+//! The number of a group is that of its leader, and it stays taken as long as the leader has not been reaped.
+//! So the leader is reaped last, after the group got its SIGKILL:
 //!
 //! ```text
 //! Running ──kill──► Killed ──leader exits, reaped──► Gone
@@ -54,8 +55,8 @@ impl Group {
                 };
                 status.map_or(Exit::Unknown, exit_of)
             }
-            // Someone else in this process reaps children that are not theirs. What is left of the group is ended
-            // now or never.
+            // Someone else in this process reaps children that are not theirs. What is left of the group is
+            // ended now or never.
             Err(_) => {
                 let mut leader = self.leader();
                 self.signal(Signal::KILL);

@@ -2,12 +2,12 @@
 //!
 //! Why a thread of its own, and not a task:
 //!
-//! - The parent-death signal comes when the *thread* that forked ends, even if its process lives on. Worker and
-//!   blocking threads of a runtime end with the runtime, or when idle: the CLI would be killed for no reason. The
-//!   keeper ends after the child.
+//! - The parent-death signal comes when the *thread* that forked ends, even if its process lives on. Worker
+//!   and blocking threads of a runtime end with the runtime, or when idle: the CLI would be killed for no
+//!   reason. The keeper ends after the child.
 //! - Looking for the executable and forking block.
-//! - The child must not be reaped before its group is killed (see `group.rs`), and must be reaped even when no
-//!   runtime is left to do it.
+//! - The child must not be reaped before its group is killed (see `group.rs`), and must be reaped even when
+//!   no runtime is left to do it.
 
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;

@@ -33,6 +33,7 @@ pub(super) fn spawn(launch: &Launch) -> Result<Spawned> {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is the place where processes are started")]
 fn command(launch: &Launch, located: &Located) -> Command {
     let mut command = Command::new(&located.program);
     command.args(&located.script).args(&launch.args);
@@ -62,9 +63,9 @@ fn die_with_parent(command: &mut Command) {
         // A parent that died before the request was made is not noticed by it.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
-    // SAFETY: between fork and exec only what is async-signal-safe may run. The closure makes two plain system
-    // calls and builds an error from a number; it allocates nothing and takes no lock. There is no other way: the
-    // request has to be made by the child itself.
+    // SAFETY: between fork and exec only what is async-signal-safe may run. The closure makes two plain
+    // system calls and builds an error from a number; it allocates nothing and takes no lock. There is no
+    // other way: the request has to be made by the child itself.
     unsafe {
         command.pre_exec(ask);
     }
@@ -81,7 +82,8 @@ fn without_pipes(mut child: Child) -> Error {
     Error::new(ErrorKind::Spawn, "the CLI was started without pipes")
 }
 
-/// The system has one code for many causes ("not found": the directory, the program, its interpreter). Says which.
+/// The system has one code for many causes ("not found": the directory, the program, its interpreter). Says
+/// which.
 fn explain(error: io::Error, launch: &Launch, located: &Located) -> Error {
     if let Some(cwd) = launch.cwd.as_deref()
         && let Some(trouble) = trouble_with_directory(cwd)
@@ -133,5 +135,45 @@ fn trouble_with_directory(path: &Path) -> Option<String> {
         Ok(_) => Some("is not a directory".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Some("does not exist".to_owned()),
         Err(error) => Some(format!("cannot be used: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::StderrSink;
+
+    fn sample() -> Launch {
+        Launch {
+            epoch: 1,
+            program: None,
+            args: Vec::new(),
+            env: Default::default(),
+            inherit_env: true,
+            unset_env: Vec::new(),
+            cwd: None,
+            stderr: StderrSink::new(|_| {}),
+            stderr_line_bytes: 1024,
+        }
+    }
+
+    /// What cannot be brought about everywhere: some C libraries hand such a file to a shell.
+    #[test]
+    fn a_file_in_another_format_is_named() {
+        let launch = sample();
+        let located = Located { program: "/bin/sh".into(), script: None };
+        let error = explain(Errno::NOEXEC.into(), &launch, &located);
+        assert_eq!(error.kind(), ErrorKind::Spawn);
+        assert!(error.to_string().starts_with("'/bin/sh' is not a program of this system"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_vanished_is_named() {
+        let launch = sample();
+        let located = Located { program: "/no/such/claude".into(), script: None };
+        let error = explain(Errno::NOENT.into(), &launch, &located);
+        assert_eq!(error.kind(), ErrorKind::CliNotFound);
+        let error = explain(Errno::NFILE.into(), &launch, &located);
+        assert!(error.to_string().contains("'/no/such/claude' could not be started"), "{error}");
     }
 }

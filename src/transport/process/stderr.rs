@@ -19,6 +19,7 @@ pub(super) struct StderrTask {
 }
 
 impl StderrTask {
+    #[expect(clippy::disallowed_methods, reason = "the handle below owns the task")]
     pub(super) fn start(
         stderr: ChildStderr,
         sink: StderrSink,
@@ -30,8 +31,8 @@ impl StderrTask {
         Self { drained: drained_seen, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Resolves when everything that was in the pipe at the child's exit has gone to the sink. Waits for nothing
-    /// that is written later.
+    /// Resolves when everything that was in the pipe at the child's exit has gone to the sink. Waits for
+    /// nothing that is written later.
     pub(super) async fn drained(&mut self) {
         // An error means that the task is over, and with it the stream.
         let _ = self.drained.wait_for(|drained| *drained).await;

@@ -1,0 +1,130 @@
+//! A first session: three tools, one conversation.
+//!
+//! ```text
+//! cargo run --example quickstart                        # needs nothing but Rust
+//! cargo run --example quickstart -- --cli claude        # the same on the real CLI, with a scripted model
+//! cargo run --example quickstart -- --cli claude --live # the real CLI and the real model, on your account
+//! ```
+//!
+//! The model is asked for a sum, for a quotient that a tool refuses, and for something that makes a tool panic.
+//! Watch the third: the panic is answered for, the model reads it, and the session goes on.
+
+use std::time::Duration;
+
+use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
+use greenroom::{ContentBlock, Message, Session, SessionBuilder, ToolServer};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+// The arguments of a tool are a type. Its fields and doc comments are what the model is told.
+#[derive(Deserialize, JsonSchema)]
+struct Numbers {
+    /// The first number
+    a: f64,
+    /// The second number
+    b: f64,
+}
+
+// A tool is an async closure. It returns anything that can become a result; an `Err` is one that the model reads
+// as a failure.
+fn calculator() -> ToolServer {
+    ToolServer::new("calc", "1.0.0")
+        .tool("add", "Add two numbers", async |n: Numbers| n.a + n.b)
+        .tool("divide", "Divide a by b", async |n: Numbers| match n.b {
+            0.0 => Err("cannot divide by zero"),
+            b => Ok(n.a / b),
+        })
+        .tool("boom", "A tool with a bug in it", async |n: Numbers| -> f64 {
+            panic!("index {} out of bounds", n.a)
+        })
+}
+
+// What the model does, written down. The same script plays on the embedded CLI and, through a Messages API on
+// loopback, on the real one.
+fn script() -> Script {
+    Script::new()
+        .turn(ModelTurn::new().text("Let me add.").call("mcp__calc__add", json!({ "a": 5, "b": 3 })))
+        .turn(
+            ModelTurn::new().text("Now let me divide.").call("mcp__calc__divide", json!({ "a": 1, "b": 0 })),
+        )
+        .turn(ModelTurn::new().text("And the last one.").call("mcp__calc__boom", json!({ "a": 7, "b": 0 })))
+        .turn(ModelTurn::new().text("5 + 3 is 8; one cannot divide by zero; and the third tool has a bug."))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // The library reports what it does with `tracing`: try RUST_LOG=greenroom=debug.
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    // The panic of this lesson is part of it; the default hook would print it in the middle of the conversation.
+    std::panic::set_hook(Box::new(|_| {}));
+
+    let builder = Session::builder()
+        .mcp_server(calculator())
+        // Without this the CLI asks before each call.
+        .allow_server_tools("calc")
+        .tool_timeout(Duration::from_secs(30));
+
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {
+            let cli = ScriptedCli::play(script());
+            converse(builder.transport(cli.transport())).await
+        }
+        ["--cli", path] => {
+            let model = ScriptedModel::start(script()).await?;
+            let home = tempfile::tempdir()?;
+            let builder = builder
+                .cli_path(path)
+                .cwd(home.path())
+                .envs(model.env())
+                .env("HOME", home.path().to_string_lossy())
+                .env("PATH", std::env::var("PATH").unwrap_or_default())
+                .configure(|options| options.env_policy = greenroom::EnvPolicy::Clean);
+            converse(builder).await
+        }
+        ["--cli", path, "--live"] => converse(builder.cli_path(path)).await,
+        _ => Err("usage: quickstart [--cli PATH [--live]]".into()),
+    }
+}
+
+async fn converse(builder: SessionBuilder) -> Result<(), Box<dyn std::error::Error>> {
+    let session = builder.start().await?;
+    let mut events = session.events();
+
+    let question = "What is 5 + 3? And 1 / 0? Then call boom.";
+    println!("you    > {question}");
+    let mut turn = session.prompt(question).await?;
+    while let Some(message) = turn.next().await {
+        show(&message);
+    }
+    println!("outcome: {:?}", turn.outcome().await?.text());
+
+    // What happened in the tree meanwhile.
+    let snapshot = session.snapshot().await?;
+    println!(
+        "{} requests, {} answered, {} panic",
+        snapshot.counters.requests, snapshot.counters.answered, snapshot.counters.panics
+    );
+    session.stop().await?;
+    while let Some(event) = events.next().await {
+        println!("event  : {}", serde_json::to_string(&event)?);
+    }
+    Ok(())
+}
+
+fn show(message: &Message) {
+    for block in message.content() {
+        match block {
+            ContentBlock::Text { text, .. } => println!("model  > {text}"),
+            ContentBlock::ToolUse { name, input, .. } => println!("  call   {name} {input}"),
+            ContentBlock::ToolResult { content, is_error, .. } => {
+                println!("  {} {}", if *is_error { "error " } else { "result" }, content.text());
+            }
+            _ => {}
+        }
+    }
+}

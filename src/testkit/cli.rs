@@ -1,0 +1,111 @@
+//! A CLI that plays a script in memory.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use super::hand::ScriptedListener;
+use super::play::{Player, Position};
+use super::script::Script;
+use crate::actor::work::Task;
+use crate::transport::{Exit, MemoryTransport, memory};
+
+/// A CLI together with its model, played from a [`Script`] over an in-memory transport: no process, no network, and
+/// no time of its own, so that it works with tokio's paused clock.
+///
+/// It does what the real CLI does as far as a host can see it: the handshake, permissions by
+/// `--allowedTools` and `can_use_tool`, calls one after another unless their tools are read-only, `interrupt`,
+/// `--resume`. The script goes on where it was when a CLI is restarted.
+///
+/// ```
+/// use greenroom::{NoArgs, Session, ToolServer};
+/// use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let clock = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
+/// let cli = ScriptedCli::play(
+///     Script::new()
+///         .turn(ModelTurn::new().call("mcp__clock__now", serde_json::json!({})))
+///         .turn(ModelTurn::new().text("It is noon.")),
+/// );
+/// let session = Session::builder()
+///     .mcp_server(clock)
+///     .allow_server_tools("clock")
+///     .transport(cli.transport())
+///     .start()
+///     .await?;
+/// let mut turn = session.prompt("What time is it?").await?;
+/// assert_eq!(turn.outcome().await?.text(), Some("It is noon."));
+/// assert_eq!(cli.tool_results(), ["noon"]);
+/// session.stop().await?;
+/// # greenroom::Result::Ok(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ScriptedCli {
+    transport: MemoryTransport,
+    position: Arc<Mutex<Position>>,
+    crash: watch::Sender<(u64, Exit)>,
+    _accepting: Task,
+}
+
+impl ScriptedCli {
+    /// Plays a script. Must be called on a tokio runtime.
+    pub fn play(script: Script) -> Self {
+        Self::start(script, true)
+    }
+
+    /// The same as an older CLI, which knows in-process servers by `--mcp-config` only.
+    pub fn play_old(script: Script) -> Self {
+        Self::start(script, false)
+    }
+
+    fn start(script: Script, knows_sdk_servers: bool) -> Self {
+        let (transport, mut listener) = Self::by_hand();
+        let position = Arc::new(Mutex::new(Position::default()));
+        let (crash, crashes) = watch::channel((0, Exit::Unknown));
+        let shared = position.clone();
+        let script = Arc::new(script);
+        let accepting = Task::spawn(async move {
+            while let Some(end) = listener.try_accept().await {
+                // One incarnation at a time: the host starts the next when this one has ended.
+                Player::new(end, script.clone(), shared.clone(), knows_sdk_servers)
+                    .run(crashes.clone())
+                    .await;
+            }
+        });
+        Self { transport, position, crash, _accepting: accepting }
+    }
+
+    /// A transport, and the CLI's end of it for the test itself to play.
+    pub fn by_hand() -> (MemoryTransport, ScriptedListener) {
+        let (transport, listener) = memory();
+        (transport, ScriptedListener::new(listener))
+    }
+
+    /// The transport to give to a session.
+    pub fn transport(&self) -> MemoryTransport {
+        self.transport.clone()
+    }
+
+    /// Ends the CLI that is running, as a crash does.
+    pub fn crash(&self, exit: Exit) {
+        self.crash.send_modify(|crash| *crash = (crash.0 + 1, exit));
+    }
+
+    /// The texts of all tool results that the model has seen, in order; errors with `error: ` before them.
+    pub fn tool_results(&self) -> Vec<String> {
+        self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).results.clone()
+    }
+
+    /// How many of the script's turns were played.
+    pub fn turns_played(&self) -> usize {
+        self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next
+    }
+}
+
+impl fmt::Debug for ScriptedCli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedCli").field("turns_played", &self.turns_played()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! How a child ends, alone and with what it started.
+
+use super::*;
+
+#[tokio::test]
+async fn code_and_signal_are_told() {
+    for (script, exit) in [
+        ("exit 0", Exit::Code(0)),
+        ("exit 7", Exit::Code(7)),
+        ("exit 255", Exit::Code(255)),
+        ("kill -TERM $$", Exit::Signal(15)),
+        ("kill -KILL $$", Exit::Signal(9)),
+    ] {
+        assert_eq!(wait(&mut open(sh(script)).await).await, exit, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn wait_may_be_given_up_and_called_again() {
+    let mut connection = open(sh("read line; exit 3")).await;
+    assert!(futures_util::poll!(connection.process.wait()).is_pending());
+    connection.writer.write_all(b"\n").await.unwrap();
+    assert_eq!(wait(&mut connection).await, Exit::Code(3));
+    assert_eq!(wait(&mut connection).await, Exit::Code(3));
+}
+
+#[tokio::test]
+async fn many_at_once_keep_their_exits_apart() {
+    let children = (0..20).map(|code| async move {
+        let mut connection = open(sh(&format!("exit {code}"))).await;
+        assert_eq!(wait(&mut connection).await, Exit::Code(code));
+    });
+    futures_util::future::join_all(children).await;
+}
+
+/// Starts a grandchild that holds stdout open, and says so.
+const WITH_GRANDCHILD: &str = "sleep 1000 & echo ready; ";
+
+#[tokio::test]
+async fn kill_reaches_what_the_child_started() {
+    let Connection { reader, mut process, .. } = open(sh(&format!("{WITH_GRANDCHILD} wait"))).await;
+    let mut reader = BufReader::new(reader);
+    expect_line(&mut reader, "ready").await;
+    process.kill();
+    assert_eq!(to_the_end(reader).await, "");
+    assert_eq!(in_time(process.wait()).await, Exit::Signal(9));
+    assert!(!exists(process.pid().unwrap()), "reaped");
+}
+
+#[tokio::test]
+async fn kill_reaches_it_after_the_child_has_exited() {
+    let Connection { reader, mut process, .. } = open(sh(&format!("{WITH_GRANDCHILD} exit 3"))).await;
+    let mut reader = BufReader::new(reader);
+    expect_line(&mut reader, "ready").await;
+    assert_eq!(in_time(process.wait()).await, Exit::Code(3));
+    assert!(exists(process.pid().unwrap()), "its number is kept, as that of its group");
+    process.kill();
+    assert_eq!(to_the_end(reader).await, "");
+    assert!(!exists(process.pid().unwrap()), "reaped");
+    process.kill();
+    process.terminate();
+    assert_eq!(in_time(process.wait()).await, Exit::Code(3));
+}
+
+#[tokio::test]
+async fn drop_kills_and_reaps() {
+    let Started { stdout, group, mut exit, .. } =
+        in_time(keeper::start(sh(&format!("{WITH_GRANDCHILD} wait")))).await.unwrap();
+    let mut reader = BufReader::new(ChildStdout::from_std(stdout).unwrap());
+    expect_line(&mut reader, "ready").await;
+    let pid = group.pid();
+    drop(group);
+    assert_eq!(to_the_end(reader).await, "");
+    assert_eq!(*in_time(exit.wait_for(Option::is_some)).await.unwrap(), Some(Exit::Signal(9)));
+    assert!(!exists(pid), "reaped");
+}
+
+#[tokio::test]
+async fn drop_after_the_exit_kills_and_reaps() {
+    let Connection { reader, mut process, .. } = open(sh(&format!("{WITH_GRANDCHILD} exit 3"))).await;
+    in_time(process.wait()).await;
+    let pid = process.pid().unwrap();
+    drop(process);
+    assert_eq!(to_the_end(reader).await, "ready\n");
+    assert!(!exists(pid), "reaped");
+}
+
+#[tokio::test]
+async fn dropping_the_whole_connection_kills() {
+    let fifo = Fifo::new();
+    let connection = open(sh(&fifo.held_by("exec sleep 1000"))).await;
+    let held = fifo.opened().await;
+    drop(connection);
+    held.closed().await;
+}
+
+#[tokio::test]
+async fn terminate_asks_the_whole_group() {
+    // A fork of the script would not yet die of the signal: it is sent once a program of its own runs there.
+    let script = "trap 'echo asked; exit 5' TERM; sh -c 'echo ready; exec sleep 1000' & wait";
+    let Connection { reader, mut process, .. } = open(sh(script)).await;
+    let mut reader = BufReader::new(reader);
+    expect_line(&mut reader, "ready").await;
+    process.terminate();
+    // The end comes only if the grandchild is gone as well.
+    assert_eq!(to_the_end(reader).await, "asked\n");
+    assert_eq!(in_time(process.wait()).await, Exit::Code(5));
+}
+
+#[tokio::test]
+async fn a_child_that_ignores_terminate_is_killed() {
+    let Connection { reader, mut process, .. } =
+        open(sh("trap '' TERM; echo ready; while :; do sleep 1000; done")).await;
+    let mut reader = BufReader::new(reader);
+    expect_line(&mut reader, "ready").await;
+    process.terminate();
+    process.kill();
+    assert_eq!(in_time(process.wait()).await, Exit::Signal(9));
+}
+
+#[tokio::test]
+async fn a_child_that_someone_else_reaped_takes_its_group_along() {
+    use std::os::unix::process::CommandExt;
+    // The grandchild lives for as long as its stdin is open, which is until the end of this test at most.
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "exec 3<&0; cat <&3 & echo ready; exit 3"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let group = group::Group::new(Pid::from_child(&child));
+    let _stdin = child.stdin.take();
+    child.wait().unwrap();
+    assert_eq!(group.wait_for_leader(), Exit::Unknown);
+    let stdout = ChildStdout::from_std(child.stdout.take().unwrap()).unwrap();
+    assert_eq!(to_the_end(stdout).await, "ready\n");
+}

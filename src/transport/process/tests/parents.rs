@@ -1,0 +1,63 @@
+//! Who may go before the child, and who may not.
+
+use super::*;
+
+/// Exits with code 5 when asked to.
+const POLITE: &str = "trap 'exit 5' TERM; echo ready; sleep 1000 & wait";
+
+fn on_a_runtime_of_its_own<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let run =
+        move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+    // The runtime and its thread are gone when this returns.
+    std::thread::spawn(run).join().unwrap()
+}
+
+#[tokio::test]
+async fn the_child_outlives_the_runtime_that_started_it() {
+    let mut process = on_a_runtime_of_its_own(async {
+        let Connection { reader, process, .. } = open(sh(POLITE)).await;
+        expect_line(&mut BufReader::new(reader), "ready").await;
+        process
+    });
+    process.terminate();
+    // A parent-death signal would have been signal 9.
+    assert_eq!(in_time(process.wait()).await, Exit::Code(5));
+}
+
+#[tokio::test]
+async fn a_process_can_be_killed_without_the_runtime_that_started_it() {
+    let fifo = Fifo::new();
+    let script = fifo.held_by("sleep 1000 & wait");
+    let process = on_a_runtime_of_its_own(async move { open(sh(&script)).await.process });
+    let held = fifo.opened().await;
+    drop(process);
+    held.closed().await;
+}
+
+const HOST_OF: &str = "GREENROOM_TEST_HOST_OF";
+
+/// Not a test by itself: the host that dies in the next one.
+#[tokio::test]
+async fn host() {
+    if let Ok(script) = std::env::var(HOST_OF) {
+        let mut connection = open(sh(&script)).await;
+        connection.process.wait().await;
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+#[tokio::test]
+async fn the_child_dies_with_its_host() {
+    let fifo = Fifo::new();
+    let mut host = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", concat!(module_path!(), "::host").split_once("::").unwrap().1])
+        .env(HOST_OF, fifo.held_by("exec sleep 1000"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let held = fifo.opened().await;
+    host.kill().unwrap();
+    host.wait().unwrap();
+    held.closed().await;
+}

@@ -1,0 +1,91 @@
+//! Stdin, stdout and stderr.
+
+use super::*;
+
+#[tokio::test]
+async fn bytes_go_through_and_the_end_of_input_is_seen() {
+    let mut connection = open(sh("cat")).await;
+    connection.writer.write_all(b"one\ntwo").await.unwrap();
+    connection.writer.shutdown().await.unwrap();
+    assert_eq!(to_the_end(&mut connection.reader).await, "one\ntwo");
+    connection.writer.shutdown().await.unwrap();
+    assert_eq!(connection.writer.write(b"x").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    assert_eq!(wait(&mut connection).await, Exit::Code(0));
+}
+
+#[tokio::test]
+async fn dropping_the_writer_is_the_end_of_input() {
+    let Connection { reader, writer, mut process } = open(sh("cat; echo end")).await;
+    drop(writer);
+    assert_eq!(to_the_end(reader).await, "end\n");
+    assert_eq!(in_time(process.wait()).await, Exit::Code(0));
+}
+
+#[tokio::test]
+async fn stderr_is_read_while_nobody_listens_to_stdout() {
+    let mut connection = open(sh("yes | head -c 1000000 >&2; echo done")).await;
+    assert_eq!(to_the_end(&mut connection.reader).await, "done\n");
+}
+
+#[tokio::test]
+async fn lines_written_before_the_exit_are_there_when_wait_returns() {
+    for _ in 0..20 {
+        let seen = Seen::default();
+        let script = "printf 'one\\r\\ntwo\\n123456789\\nno end' >&2; exit 1";
+        let launch = Launch { stderr: seen.sink(), stderr_line_bytes: 6, ..sh(script) };
+        let mut connection = open(launch).await;
+        assert_eq!(wait(&mut connection).await, Exit::Code(1));
+        assert_eq!(seen.lines(), ["one", "two", "123456", "no end"]);
+    }
+}
+
+#[tokio::test]
+async fn a_grandchild_that_holds_stderr_open_delays_nothing() {
+    let seen = Seen::default();
+    let launch = Launch { stderr: seen.sink(), ..sh("sleep 1000 & echo last >&2; exit 1") };
+    let mut connection = open(launch).await;
+    assert_eq!(wait(&mut connection).await, Exit::Code(1));
+    assert_eq!(seen.lines(), ["last"]);
+}
+
+#[tokio::test]
+async fn what_a_grandchild_writes_later_arrives_as_well() {
+    let (lines, mut seen) = mpsc::unbounded_channel();
+    let sink = StderrSink::new(move |line| lines.send(line.to_owned()).unwrap());
+    // A background job's stdin is not the script's: it is handed over as descriptor 3.
+    let script = "exec 3<&0; { read line <&3; echo \"late $line\" >&2; } & exit 0";
+    let mut connection = open(Launch { stderr: sink, ..sh(script) }).await;
+    assert_eq!(wait(&mut connection).await, Exit::Code(0));
+    connection.writer.write_all(b"word\n").await.unwrap();
+    assert_eq!(in_time(seen.recv()).await.unwrap(), "late word");
+}
+
+#[tokio::test]
+async fn a_sink_that_panics_loses_only_its_line() {
+    let seen = Seen::default();
+    let inner = seen.sink();
+    let sink = StderrSink::new(move |line| {
+        assert_ne!(line, "bad", "on purpose");
+        inner.line(line);
+    });
+    let mut connection = open(Launch { stderr: sink, ..sh("printf 'one\\nbad\\ntwo\\n' >&2") }).await;
+    assert_eq!(wait(&mut connection).await, Exit::Code(0));
+    assert_eq!(seen.lines(), ["one", "two"]);
+}
+
+#[tokio::test]
+async fn dropping_the_process_lets_go_of_the_sink() {
+    let (sent, mut dropped) = mpsc::channel::<()>(1);
+    let sink = StderrSink::new(move |_| {
+        let _ = &sent;
+    });
+    // Leaves the group, so that it outlives the kill and holds stderr open until its stdin ends.
+    let launch = Launch { stderr: sink, ..sh("exec 3<&0; setsid cat <&3 & echo ready; wait") };
+    let Connection { reader, writer, process } = open(launch).await;
+    let mut reader = BufReader::new(reader);
+    expect_line(&mut reader, "ready").await;
+    drop(process);
+    assert_eq!(in_time(dropped.recv()).await, None);
+    drop(writer);
+    assert_eq!(to_the_end(reader).await, "");
+}
