@@ -1,0 +1,275 @@
+//! How children start, and what follows when one ends.
+
+use std::collections::HashMap;
+
+use ractor::{ActorCell, ActorId, ActorRef};
+use tokio::time::Instant;
+
+use super::{End, Handled, Server, State, SupervisorState};
+use crate::actor::callbacks::Callbacks;
+use crate::actor::conversation::ConversationMessage;
+use crate::actor::initialize;
+use crate::actor::lane::Lane;
+use crate::actor::mcp_server::{McpServer, ServerArguments};
+use crate::actor::message::Internal;
+use crate::actor::port::{CliPort, PortArguments, PortEnd};
+use crate::actor::restart::Verdict;
+use crate::actor::router::{ControlRouter, Route, RouterArguments, RouterMessage};
+use crate::error::{Error, ErrorKind};
+use crate::report::{Event, ExitCause, ServerStatus};
+
+impl SupervisorState {
+
+    pub(super) async fn start_callbacks(&mut self) -> Handled {
+        self.callbacks = Some(self.spawn(Callbacks, self.shared.clone()).await?);
+        Ok(())
+    }
+
+    pub(super) async fn start_router(&mut self) -> Handled {
+        let Some(callbacks) = self.callbacks.clone() else { return Ok(()) };
+        let servers = self
+            .servers
+            .iter()
+            .map(|server| (server.spec.name.clone(), server.route()))
+            .collect::<HashMap<_, _>>();
+        let arguments = RouterArguments {
+            shared: self.shared.clone(),
+            lane: self.lane.clone(),
+            servers,
+            callbacks,
+            ids: self.ids.clone(),
+            ended_epoch: if self.port.is_some() { self.epoch.saturating_sub(1) } else { self.epoch },
+        };
+        let router = self.spawn(ControlRouter, arguments).await?;
+        self.shared.router.send_replace(Some(router.clone()));
+        self.router = Some(router);
+        Ok(())
+    }
+
+    pub(super) async fn start_server(&mut self, index: usize) -> Handled {
+        let server = &self.servers[index];
+        let generation = server.generation + 1;
+        let arguments = ServerArguments {
+            shared: self.shared.clone(),
+            spec: server.spec.clone(),
+            blocking: server.blocking.clone(),
+            generation,
+        };
+        let actor = self.spawn(McpServer, arguments).await?;
+        let server = &mut self.servers[index];
+        server.generation = generation;
+        server.actor = Some(actor.clone());
+        server.status = ServerStatus::Up;
+        let name = server.spec.name.clone();
+        self.tell_router(RouterMessage::ServerUp { server: name, actor });
+        Ok(())
+    }
+
+    pub(super) async fn restart_server(&mut self, index: usize) -> Handled {
+        if self.servers[index].actor.is_some()
+            || !matches!(self.servers[index].status, ServerStatus::Restarting)
+        {
+            return Ok(());
+        }
+        self.start_server(index).await?;
+        self.shared.counting.server_restarts.one();
+        let server = &mut self.servers[index];
+        self.shared.emit(Event::ServerRestarted {
+            server: server.spec.name.clone(),
+            cause: std::mem::take(&mut server.cause),
+            generation: server.generation,
+        });
+        Ok(())
+    }
+
+    pub(super) async fn start_port(&mut self) -> Handled {
+        let (Some(router), Some(conversation)) = (self.router.clone(), self.conversation.clone()) else {
+            return Ok(());
+        };
+        self.epoch += 1;
+        let arguments = PortArguments {
+            shared: self.shared.clone(),
+            session: self.myself.clone(),
+            router,
+            conversation,
+            epoch: self.epoch,
+            resume: self.shared.vitals.borrow().session_id.clone(),
+            route: self.route,
+        };
+        self.port = Some(self.spawn(CliPort, arguments).await?);
+        Ok(())
+    }
+
+    pub(super) fn cli_ready(&mut self, lane: Lane) {
+        if self.stopping() {
+            return;
+        }
+        self.phase = State::Ready;
+        self.tell_conversation(ConversationMessage::CliReady(lane));
+        if self.ever_ready {
+            let session_id = self.shared.vitals.borrow().session_id.clone();
+            self.shared.emit(Event::CliRestarted { epoch: self.epoch, session_id });
+        }
+        self.ever_ready = true;
+        for waiter in self.await_start.drain(..) {
+            // Whoever asked may have stopped waiting.
+            waiter.send(Ok(())).ok();
+        }
+    }
+
+    pub(super) async fn child_ended(&mut self, id: ActorId, end: End) -> Handled {
+        let is = |cell: Option<ActorCell>| cell.is_some_and(|cell| cell.get_id() == id);
+        if is(self.port.as_ref().map(ActorRef::get_cell)) {
+            self.port = None;
+            return self.port_ended(end).await;
+        }
+        if is(self.router.as_ref().map(ActorRef::get_cell)) {
+            self.router = None;
+            return self.control_ended("router", &end).await;
+        }
+        if is(self.callbacks.as_ref().map(ActorRef::get_cell)) {
+            self.callbacks = None;
+            return self.control_ended("callbacks", &end).await;
+        }
+        if is(self.conversation.as_ref().map(ActorRef::get_cell)) {
+            self.conversation = None;
+            if self.stopping() {
+                return self.check_step().await;
+            }
+            return self
+                .fail(Error::new(ErrorKind::SessionFailed, format!("the conversation's actor ended: {end}")))
+                .await;
+        }
+        let server = self.servers.iter().position(|server| is(server.actor.as_ref().map(ActorRef::get_cell)));
+        match server {
+            Some(index) => self.server_ended(index, &end).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn control_ended(&mut self, child: &'static str, end: &End) -> Handled {
+        if self.stopping() {
+            return self.check_step().await;
+        }
+        let (window, message) = match child {
+            "router" => (&mut self.windows.router, Internal::RestartRouter),
+            _ => (&mut self.windows.callbacks, Internal::RestartCallbacks),
+        };
+        match window.record(Instant::now()) {
+            Verdict::After { delay, .. } => {
+                self.shared.emit(Event::ControlRestarted { child, cause: end.to_string() });
+                if delay.is_zero() {
+                    return Box::pin(self.internal(message)).await;
+                }
+                self.after(delay, message);
+                Ok(())
+            }
+            Verdict::GiveUp => {
+                let text = format!("the session's {child} ended too often, the last time because: {end}");
+                self.fail(Error::new(ErrorKind::SessionFailed, text)).await
+            }
+        }
+    }
+
+    pub(super) async fn server_ended(&mut self, index: usize, end: &End) -> Handled {
+        self.servers[index].actor = None;
+        if self.stopping() {
+            return self.check_step().await;
+        }
+        let cause = end.to_string();
+        let server = &mut self.servers[index];
+        let name = server.spec.name.clone();
+        match server.window.record(Instant::now()) {
+            Verdict::After { delay, .. } => {
+                server.status = ServerStatus::Restarting;
+                server.cause = cause;
+                if delay.is_zero() {
+                    return self.restart_server(index).await;
+                }
+                self.tell_router(RouterMessage::ServerDown { server: name.clone() });
+                self.after(delay, Internal::RestartServer(name));
+                Ok(())
+            }
+            Verdict::GiveUp => {
+                server.status = ServerStatus::Failed(cause.clone());
+                let significant = server.spec.significant;
+                self.tell_router(RouterMessage::ServerFailed { server: name.clone(), cause: cause.clone() });
+                self.shared.emit(Event::ServerFailed { server: name.clone(), cause: cause.clone() });
+                if significant {
+                    let text = format!("the significant MCP server '{name}' was given up: {cause}");
+                    return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) async fn port_ended(&mut self, end: End) -> Handled {
+        self.lane = None;
+        let end = match end {
+            End::Stopped(None) => PortEnd::Asked,
+            End::Stopped(Some(reason)) => PortEnd::Died(ExitCause::Port { reason }),
+            End::Failed(error) => match error.downcast::<PortEnd>() {
+                Ok(end) => *end,
+                Err(error) => PortEnd::Died(ExitCause::Port { reason: error.to_string() }),
+            },
+        };
+        let cause = match &end {
+            PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => Some(cause.clone()),
+            PortEnd::Asked | PortEnd::Reregister => None,
+        };
+        let epoch = self.epoch;
+        self.tell_router(RouterMessage::Ended { epoch });
+        self.tell_conversation(ConversationMessage::CliEnded {
+            epoch,
+            cause: cause.clone().filter(|_| !self.stopping()),
+        });
+        if self.stopping() {
+            return self.check_step().await;
+        }
+        let Some(cause) = cause else {
+            if matches!(end, PortEnd::Reregister) {
+                self.route = initialize::Route::McpConfig;
+                self.shared.emit(Event::CliReregistered { epoch });
+            }
+            return self.start_port().await;
+        };
+        self.shared.emit(Event::CliExited { epoch, cause: cause.clone() });
+        if !self.ever_ready {
+            return self.fail(cause.to_error()).await;
+        }
+        let (delay, attempt) = if matches!(end, PortEnd::AfterErrorResult(_)) {
+            (self.windows.port.delay(1), 0)
+        } else {
+            match self.windows.port.record(Instant::now()) {
+                Verdict::After { delay, attempt } => (delay, attempt),
+                Verdict::GiveUp => {
+                    let limits = &self.shared.options().restarts.cli;
+                    let error = cause.to_error();
+                    let text = format!(
+                        "the CLI died more than {} times within {:?}, the last time because: {cause}",
+                        limits.intensity, limits.period
+                    );
+                    let failed = Error::new(ErrorKind::SessionFailed, text)
+                        .with_stderr(error.stderr().unwrap_or_default());
+                    return self.fail(failed.with_source(error)).await;
+                }
+            }
+        };
+        self.phase = State::Recovering;
+        self.shared.counting.cli_restarts.one();
+        self.shared.emit(Event::CliRestarting { epoch: epoch + 1, attempt, delay });
+        self.after(delay, Internal::RestartCli);
+        Ok(())
+    }
+}
+
+impl Server {
+    pub(super) fn route(&self) -> Route {
+        match (&self.actor, &self.status) {
+            (_, ServerStatus::Failed(cause)) => Route::Failed(cause.clone()),
+            (Some(actor), _) => Route::Up(actor.clone()),
+            (None, _) => Route::Down,
+        }
+    }
+}

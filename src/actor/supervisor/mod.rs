@@ -1,0 +1,384 @@
+//! The supervisor of a session: what restarts, how often, in which order things start and stop. It does no work
+//! itself, so that it cannot fail at it.
+//!
+//! ```text
+//!                     ready              the CLI died
+//!   Starting ───────────────► Ready ───────────────────► Recovering ──┐
+//!      │                        ▲            ready           │        │ over intensity
+//!      │ first CLI did          └────────────────────────────┘        │
+//!      │ not start                                                    ▼
+//!      └──────────────────────────────────────────────────────► Stopping(failed)
+//!   stop ──► Stopping: Drain ─► Cli ─► Handlers ─► Router ─► Conversation ─► gone
+//! ```
+//!
+//! | child | when it ends unasked |
+//! |---|---|
+//! | conversation | the session fails |
+//! | router, callbacks | restarted (`Restarts::control`), then the session fails |
+//! | tool server | restarted (`Restarts::server`), then given up; if it is significant, the session fails |
+//! | port | the next incarnation (`Restarts::cli`), then the session fails |
+//!
+//! Each step of stopping has a limit, after which what is left of it is killed. A supervisor that is killed takes
+//! its children with it, and the port takes the process group.
+//!
+//! - here: the state, and what each message leads to
+//! - [`children`]: how children start, and what follows when one ends
+//! - [`stopping`]: how a session stops
+//! - [`report`]: what is told of the tree
+
+mod children;
+mod report;
+mod stopping;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio_util::sync::DropGuard;
+
+use super::callbacks::CallbacksMessage;
+use super::conversation::{Conversation, ConversationArguments, ConversationMessage};
+use super::initialize;
+use super::lane::Lane;
+use super::mcp_server::ServerMessage;
+use super::message::{Internal, SessionMessage};
+use super::port::PortMessage;
+use super::restart::RestartWindow;
+use super::router::{self, RouterMessage};
+use super::shared::Shared;
+use super::work::Task;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::McpRegistration;
+use crate::report::ServerStatus;
+use crate::tool::instance::BlockingLane;
+use crate::tool::server::ServerSpec;
+use stopping::Step;
+
+pub(crate) struct SessionSupervisor;
+
+pub(crate) struct SupervisorState {
+    /// Tells everyone who waits for this session that it is no more, however it ended.
+    _gone: DropGuard,
+    shared: Arc<Shared>,
+    myself: ActorRef<SessionMessage>,
+    phase: State,
+    conversation: Option<ActorRef<ConversationMessage>>,
+    router: Option<ActorRef<RouterMessage>>,
+    callbacks: Option<ActorRef<CallbacksMessage>>,
+    servers: Vec<Server>,
+    port: Option<ActorRef<PortMessage>>,
+    windows: Windows,
+    /// The waits before restarts.
+    timers: Vec<Task>,
+    /// Work that is done for a caller.
+    errands: Vec<Task>,
+    epoch: u64,
+    route: initialize::Route,
+    lane: Option<Lane>,
+    ids: Arc<AtomicU64>,
+    ever_ready: bool,
+    await_start: Vec<oneshot::Sender<Result<()>>>,
+    await_stop: Vec<StopReply>,
+}
+
+type StopReply = Box<dyn FnOnce(Result<()>) + Send + Sync>;
+
+struct Windows {
+    port: RestartWindow,
+    router: RestartWindow,
+    callbacks: RestartWindow,
+}
+
+struct Server {
+    spec: Arc<ServerSpec>,
+    actor: Option<ActorRef<ServerMessage>>,
+    generation: u32,
+    window: RestartWindow,
+    status: ServerStatus,
+    /// Handlers that were left behind outlive the actor, so this does too.
+    blocking: Arc<BlockingLane>,
+    /// Why it is being restarted.
+    cause: String,
+}
+
+/// What the session is doing.
+#[derive(Debug)]
+enum State {
+    Starting,
+    Ready,
+    Recovering,
+    Stopping { step: Step, number: u32, failed: Option<Error>, limit: Option<Task> },
+}
+
+/// How a child ended.
+enum End {
+    Stopped(Option<String>),
+    Failed(ActorProcessingErr),
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            End::Stopped(Some(reason)) => f.write_str(reason),
+            End::Stopped(None) => f.write_str("it stopped"),
+            End::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for SessionSupervisor {
+    type Msg = SessionMessage;
+    type State = SupervisorState;
+    type Arguments = Arc<Shared>;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<SessionMessage>,
+        shared: Arc<Shared>,
+    ) -> Result<SupervisorState, ActorProcessingErr> {
+        let mut random = SmallRng::from_os_rng();
+        let restarts = &shared.options().restarts;
+        let mut window = |limits: &crate::options::Restart| {
+            RestartWindow::new(limits.clone(), SmallRng::from_rng(&mut random))
+        };
+        let servers = shared
+            .spec
+            .servers
+            .iter()
+            .map(|spec| Server {
+                spec: spec.clone(),
+                actor: None,
+                generation: 0,
+                window: window(&restarts.server),
+                status: ServerStatus::Restarting,
+                blocking: BlockingLane::new(shared.options().limits.blocking_calls),
+                cause: String::new(),
+            })
+            .collect();
+        let windows = Windows {
+            port: window(&restarts.cli),
+            router: window(&restarts.control),
+            callbacks: window(&restarts.control),
+        };
+        let route = match shared.options().mcp_registration {
+            McpRegistration::McpConfig => initialize::Route::McpConfig,
+            _ => initialize::Route::Initialize,
+        };
+        Ok(SupervisorState {
+            _gone: shared.gone.clone().drop_guard(),
+            shared,
+            myself,
+            phase: State::Starting,
+            conversation: None,
+            router: None,
+            callbacks: None,
+            servers,
+            port: None,
+            windows,
+            timers: Vec::new(),
+            errands: Vec::new(),
+            epoch: 0,
+            route,
+            lane: None,
+            ids: Arc::default(),
+            ever_ready: false,
+            await_start: Vec::new(),
+            await_stop: Vec::new(),
+        })
+    }
+
+    async fn post_start(
+        &self,
+        _: ActorRef<SessionMessage>,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        let arguments = ConversationArguments { shared: state.shared.clone(), session: state.myself.clone() };
+        state.conversation = Some(state.spawn(Conversation, arguments).await?);
+        state.start_callbacks().await?;
+        state.start_router().await?;
+        for index in 0..state.servers.len() {
+            state.start_server(index).await?;
+        }
+        state.start_port().await
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<SessionMessage>,
+        message: SessionMessage,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SessionMessage::Prompt(prompt, reply) => {
+                if let Some(conversation) = &state.conversation {
+                    // A conversation that has just ended drops the reply, which the caller notices.
+                    conversation.cast(ConversationMessage::Prompt { prompt, reply }).ok();
+                }
+            }
+            SessionMessage::Interrupt(reply) => {
+                let (shared, conversation) = (state.shared.clone(), state.conversation.clone());
+                state.errand(async move {
+                    // Whoever asked may have stopped waiting.
+                    reply.send(interrupt(&shared, conversation.as_ref()).await).ok();
+                });
+            }
+            SessionMessage::Snapshot(reply) => state.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
+            SessionMessage::Events(reply) => {
+                reply.send(state.shared.subscribe()).ok();
+            }
+            // Whoever asked may have stopped waiting.
+            SessionMessage::Stop(reply) => {
+                return state.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
+            }
+            SessionMessage::Internal(internal) => return state.internal(internal).await,
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<SessionMessage>,
+        event: SupervisionEvent,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorTerminated(cell, last_state, reason) => {
+                drop(last_state);
+                state.child_ended(cell.get_id(), End::Stopped(reason)).await
+            }
+            SupervisionEvent::ActorFailed(cell, error) => {
+                state.child_ended(cell.get_id(), End::Failed(error)).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Interrupts the running turn.
+pub(crate) async fn interrupt(
+    shared: &Shared,
+    conversation: Option<&ActorRef<ConversationMessage>>,
+) -> Result<()> {
+    if let Some(conversation) = conversation {
+        conversation.cast(ConversationMessage::Interrupting).map_err(|_| shared.gone())?;
+    }
+    router::ask(shared, json!({ "subtype": "interrupt" }), shared.options().timeouts.control_request).await?;
+    Ok(())
+}
+
+type Handled = Result<(), ActorProcessingErr>;
+
+impl SupervisorState {
+    async fn spawn<A: Actor>(
+        &self,
+        actor: A,
+        arguments: A::Arguments,
+    ) -> Result<ActorRef<A::Msg>, ActorProcessingErr> {
+        let (child, _) = Actor::spawn_linked(None, actor, arguments, self.myself.get_cell()).await?;
+        Ok(child)
+    }
+
+    /// Does something for a caller on a task of its own; the supervisor goes on.
+    fn errand(&mut self, errand: impl Future<Output = ()> + Send + 'static) {
+        self.errands.retain(|errand| !errand.is_finished());
+        self.errands.push(Task::spawn(errand));
+    }
+
+    /// Tells the supervisor something after a while.
+    fn later(&self, delay: Duration, message: Internal) -> Task {
+        let myself = self.myself.clone();
+        Task::spawn(async move {
+            tokio::time::sleep(delay).await;
+            // A supervisor that has ended waits for nothing.
+            myself.cast(SessionMessage::Internal(message)).ok();
+        })
+    }
+
+    fn after(&mut self, delay: Duration, message: Internal) {
+        self.timers.retain(|timer| !timer.is_finished());
+        let timer = self.later(delay, message);
+        self.timers.push(timer);
+    }
+
+    fn tell_router(&self, message: RouterMessage) {
+        if let Some(router) = &self.router {
+            // One that has just ended is told by its arguments when it starts again.
+            router.cast(message).ok();
+        }
+    }
+
+    fn tell_conversation(&self, message: ConversationMessage) {
+        if let Some(conversation) = &self.conversation {
+            // One that has just ended takes the session with it.
+            conversation.cast(message).ok();
+        }
+    }
+
+    async fn internal(&mut self, message: Internal) -> Handled {
+        match message {
+            Internal::LaneOpened(lane) if lane.epoch() == self.epoch && self.port.is_some() => {
+                self.lane = Some(lane)
+            }
+            Internal::CliReady { lane } if lane.epoch() == self.epoch && self.port.is_some() => {
+                self.cli_ready(lane)
+            }
+            // Of an incarnation that has ended since.
+            Internal::LaneOpened(_) | Internal::CliReady { .. } => {}
+            Internal::AwaitStart(reply) => match &self.phase {
+                State::Starting => self.await_start.push(reply),
+                State::Stopping { failed: Some(_), .. } => self.await_start.push(reply),
+                // Whoever asked may have stopped waiting.
+                State::Stopping { .. } => {
+                    drop(reply.send(Err(Error::new(ErrorKind::Stopped, "the session was stopped"))))
+                }
+                State::Ready | State::Recovering => drop(reply.send(Ok(()))),
+            },
+            Internal::RestartCli if matches!(self.phase, State::Recovering) && self.port.is_none() => {
+                return self.start_port().await;
+            }
+            Internal::RestartServer(name) if !self.stopping() => {
+                if let Some(index) = self.servers.iter().position(|server| server.spec.name == name) {
+                    return self.restart_server(index).await;
+                }
+            }
+            Internal::RestartRouter if !self.stopping() => {
+                self.start_router().await?;
+                self.shared.counting.control_restarts.one();
+            }
+            Internal::RestartCallbacks if !self.stopping() => {
+                self.start_callbacks().await?;
+                self.shared.counting.control_restarts.one();
+                if let Some(callbacks) = self.callbacks.clone() {
+                    self.tell_router(RouterMessage::CallbacksUp(callbacks));
+                }
+            }
+            Internal::RestartCli
+            | Internal::RestartServer(_)
+            | Internal::RestartRouter
+            | Internal::RestartCallbacks => {}
+            Internal::Drained => {
+                if matches!(self.phase, State::Stopping { step: Step::Drain, .. }) {
+                    return self.next_step().await;
+                }
+            }
+            Internal::StopLimit(number) => return self.step_limit(number).await,
+            Internal::Abandoned if !self.stopping() => return self.begin_stop(Step::Cli, None).await,
+            Internal::Abandoned => {}
+            Internal::Stop(reply) => {
+                return self.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
+            }
+            Internal::Snapshot(reply) => self.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
+            #[cfg(feature = "testkit")]
+            Internal::Inject(fault) => self.inject(fault),
+            Internal::Emit(event) => self.shared.emit(event),
+            Internal::Fatal(error) => return self.fail(error).await,
+        }
+        Ok(())
+    }
+}
