@@ -11,6 +11,8 @@
 //!
 //! Logs go to stderr. It exits with 0 when the turn was completed and the session stopped in order.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,6 +9,8 @@
 //! The model is asked for a sum, for a quotient that a tool refuses, and for something that makes a tool panic.
 //! Watch the third: the panic is answered for, the model reads it, and the session goes on.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
+
 use std::time::Duration;
 
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};

@@ -9,6 +9,8 @@
 //!
 //! Run it with `cargo run --example supervision_tree`. It needs nothing but Rust.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
+
 use greenroom::testkit::{Fault, ModelTurn, Script, ScriptedCli};
 use greenroom::{Event, Session};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent, call};
@@ -94,7 +96,8 @@ impl Actor for FrontDesk {
                 let answers = Script::new().otherwise(ModelTurn::new().text(format!("Hello {name}.")));
                 let cli = ScriptedCli::play(answers);
                 // The session's actor becomes a child of this one.
-                let session = Session::builder().transport(cli.transport()).spawn_linked(myself.get_cell()).await?;
+                let session =
+                    Session::builder().transport(cli.transport()).spawn_linked(myself.get_cell()).await?;
                 desk.clis.push(cli);
                 reply.send(session)?;
             }
@@ -144,7 +147,9 @@ async fn main() -> Result<(), Failure> {
     while let Some(event) = events.next().await {
         match event {
             Event::CliExited { cause, .. } => println!("\nada    : her CLI died: {cause}"),
-            Event::CliRestarting { delay, .. } => println!("ada    : it will be restarted in {} ms", delay.as_millis()),
+            Event::CliRestarting { delay, .. } => {
+                println!("ada    : it will be restarted in {} ms", delay.as_millis())
+            }
             Event::CliRestarted { epoch, .. } => {
                 println!("ada    : it is back, as incarnation {epoch}, in the same conversation");
                 break;

@@ -75,3 +75,8 @@ pub use tool::{
     ToolServer,
 };
 pub use wire::*;
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -126,10 +126,10 @@ impl Reader {
                 let request_id = request_id.into_owned();
                 self.request(request_id, body).await;
             }
-            Ok(Frame::Response(reply)) => self.to_router(RouterMessage::Reply(reply)).await,
+            Ok(Frame::Response(reply)) => self.hand_to_router(RouterMessage::Reply(reply)).await,
             Ok(Frame::Cancel { request_id }) => {
                 let request_id = request_id.into_owned();
-                self.to_router(RouterMessage::Withdrawn { request_id }).await;
+                self.hand_to_router(RouterMessage::Withdrawn { request_id }).await;
             }
             Ok(Frame::Message) => self.message(line).await,
             Ok(Frame::KeepAlive) => {}
@@ -179,7 +179,7 @@ impl Reader {
                 .owed()
                 .refuse(&RpcError::internal(format!("at capacity: {limit} requests are in flight")));
         }
-        self.to_router(RouterMessage::Request { answer, body }).await;
+        self.hand_to_router(RouterMessage::Request { answer, body }).await;
     }
 
     async fn message(&mut self, line: &[u8]) {
@@ -207,7 +207,7 @@ impl Reader {
     }
 
     /// Hands something to the router; when that one has just ended, to the next.
-    async fn to_router(&mut self, mut message: RouterMessage) {
+    async fn hand_to_router(&mut self, mut message: RouterMessage) {
         while let Err(error) = self.router.cast(message) {
             let MessagingErr::SendErr(back) = error else { return };
             message = back;

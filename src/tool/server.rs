@@ -95,6 +95,7 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
     }
 
     /// With a tool that is defined in full.
+    #[allow(clippy::should_implement_trait, reason = "a builder's word, with another type on the right")]
     pub fn add(mut self, tool: ToolDef<S>) -> Self {
         self.spec.tools.push(tool.inner);
         self

@@ -19,7 +19,6 @@ use crate::error::{Error, ErrorKind};
 use crate::report::{Event, ExitCause, ServerStatus};
 
 impl SupervisorState {
-
     pub(super) async fn start_callbacks(&mut self) -> Handled {
         self.callbacks = Some(self.spawn(Callbacks, self.shared.clone()).await?);
         Ok(())

@@ -16,7 +16,6 @@ use crate::actor::router::{RouterMessage, millis};
 use crate::report::{Phase, ServerSnapshot, ServerStatus, Snapshot};
 
 impl SupervisorState {
-
     pub(super) fn snapshot(&mut self, answer: impl FnOnce(Snapshot) + Send + 'static) {
         let phase = match &self.phase {
             State::Starting => Phase::Starting,

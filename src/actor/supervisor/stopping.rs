@@ -36,7 +36,6 @@ impl Step {
 }
 
 impl SupervisorState {
-
     pub(super) fn stopping(&self) -> bool {
         matches!(self.phase, State::Stopping { .. })
     }
