@@ -33,6 +33,7 @@ pub(crate) struct Behaviour {
     pub(crate) ignore_term: bool,
     pub(crate) stop_reading: bool,
     pub(crate) fork: bool,
+    pub(crate) mcp_server: bool,
     /// What `fork` asks of its child: ignore SIGTERM and wait.
     pub(crate) sleep: bool,
 }
@@ -68,6 +69,7 @@ impl Behaviour {
                 "ignore-term" => this.ignore_term = true,
                 "stop-reading" => this.stop_reading = true,
                 "fork" => this.fork = true,
+                "mcp-server" => this.mcp_server = true,
                 "sleep" => this.sleep = true,
                 _ => return Err(format!("unknown behaviour `{entry}`")),
             }

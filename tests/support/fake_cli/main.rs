@@ -47,11 +47,15 @@
 //! - `fork`: starts a process that inherits stdin, stdout and stderr and ignores SIGTERM, and writes
 //!   `grandchild PID` to stderr before anything else.
 //!
+//! Instead of all that:
+//! - `mcp-server`: is no CLI but an MCP server on stdio, with a tool `shout`.
+//!
 //! What is said here to last for ever ends after ten minutes, so that a failed test leaves nothing behind for
 //! long.
 
 mod behaviour;
 mod cli;
+mod mcp;
 mod process;
 mod turn;
 mod wire;
@@ -89,6 +93,10 @@ fn run(behaviour: Behaviour) -> io::Result<ExitCode> {
     }
     if behaviour.sleep {
         process::linger();
+    }
+    if behaviour.mcp_server {
+        mcp::serve()?;
+        return Ok(ExitCode::SUCCESS);
     }
     for line in &behaviour.stderr {
         process::say(line);
