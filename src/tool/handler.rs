@@ -12,6 +12,10 @@ use super::result::IntoToolResult;
 /// What can be the handler of a tool: an async closure or function of the arguments, or of the arguments and the
 /// [`ToolContext`]. Nobody has to implement it; `M` only tells the two forms apart.
 ///
+/// A closure written `async move |…|` that uses something it has captured lends it to its future, which Rust does
+/// not accept here. Keep what tools share in the server's state; or write a plain closure that returns an
+/// `async move` block with clones of its own.
+///
 /// ```
 /// use greenroom::{ToolContext, ToolServer};
 ///
