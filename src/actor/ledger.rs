@@ -371,3 +371,159 @@ impl Drop for Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::lane::LaneEnd;
+    use ractor::{Actor, ActorProcessingErr};
+    use serde_json::Value;
+    use std::time::Duration;
+
+    /// A router that keeps nothing.
+    struct Deaf;
+
+    #[cfg_attr(feature = "async-trait", ractor::async_trait)]
+    impl Actor for Deaf {
+        type Msg = RouterMessage;
+        type State = ();
+        type Arguments = ();
+
+        async fn pre_start(&self, _: ActorRef<RouterMessage>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+    }
+
+    struct Desk {
+        router: ActorRef<RouterMessage>,
+        lane: Lane,
+        end: Option<LaneEnd>,
+        counting: Arc<Counting>,
+        in_flight: Arc<AtomicUsize>,
+    }
+
+    impl Desk {
+        async fn open(epoch: u64) -> Self {
+            let (router, _) = Actor::spawn(None, Deaf, ()).await.unwrap();
+            let (lane, end) = Lane::new(epoch, 8);
+            Self { router, lane, end: Some(end), counting: Arc::default(), in_flight: Arc::default() }
+        }
+
+        fn asks(&self, request_id: &str, mcp: bool) -> Answer {
+            Answer::new(NewOwed {
+                request_id: request_id.into(),
+                kind: "test",
+                mcp,
+                rpc_id: mcp.then(|| RawValue::from_string("18446744073709551615".into()).unwrap()),
+                lane: &self.lane,
+                router: &self.router,
+                counting: &self.counting,
+                in_flight: &self.in_flight,
+                span: tracing::Span::none(),
+            })
+        }
+
+        /// Everything that was written.
+        async fn written(mut self) -> Vec<Value> {
+            self.router.stop(None);
+            self.lane.close();
+            let mut bytes = Vec::new();
+            let end = self.end.take().unwrap();
+            crate::actor::lane::write_lines(end, &mut bytes, Duration::from_secs(9)).await.unwrap();
+            bytes
+                .split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+                .map(|line| serde_json::from_slice(line).unwrap())
+                .collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_outcome_is_written_and_every_later_one_is_counted() {
+        let desk = Desk::open(1).await;
+        let answer = desk.asks("a", true);
+        let owed = answer.owed().clone();
+        answer.hand_over().mcp_result("first");
+        owed.mcp_result("second");
+        assert!(!owed.cancel());
+        owed.refuse(&RpcError::internal("late"));
+        assert!(owed.cancel.is_cancelled(), "a handler that is late is told all the same");
+        assert_eq!((desk.counting.answered.get(), desk.counting.late_answers.get()), (1, 3));
+        assert_eq!(desk.in_flight.load(Ordering::Relaxed), 0);
+        let written = desk.written().await;
+        assert_eq!(written.len(), 1);
+        let expected =
+            serde_json::json!({"jsonrpc": "2.0", "id": 18446744073709551615_u64, "result": "first"});
+        assert_eq!(written[0]["response"]["response"]["mcp_response"], expected);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_dropped_is_an_error_in_the_shape_of_its_request() {
+        let desk = Desk::open(1).await;
+        drop(desk.asks("a", true));
+        drop(desk.asks("b", false));
+        assert_eq!(desk.counting.refused.get(), 2);
+        let written = desk.written().await;
+        assert_eq!(written[0]["response"]["response"]["mcp_response"]["error"]["code"], -32603);
+        assert_eq!(written[1]["response"]["subtype"], "error");
+    }
+
+    #[tokio::test]
+    async fn what_was_withdrawn_is_not_answered() {
+        let desk = Desk::open(1).await;
+        let answer = desk.asks("a", false);
+        answer.owed().orphan();
+        answer.hand_over().success(1);
+        desk.asks("b", false).without_answer();
+        assert_eq!((desk.counting.orphaned.get(), desk.counting.late_answers.get()), (2, 1));
+        assert!(desk.written().await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_id_may_be_used_again_once_it_is_settled_and_not_before() {
+        let desk = Desk::open(1).await;
+        let mut ledger = Ledger::default();
+        let first = desk.asks("a", false);
+        assert_eq!(ledger.register(first.owed()), Ok(()));
+        let second = desk.asks("a", false);
+        assert_eq!(ledger.register(second.owed()), Err(Duplicate));
+        second.without_answer();
+        let closed = Closed { request_id: "a".into(), owed: first.owed().key() };
+        first.hand_over().success(1);
+        let third = desk.asks("a", false);
+        assert_eq!(ledger.register(third.owed()), Ok(()));
+        // The news that the first is settled comes late, and must not take the third off the list.
+        ledger.close(&closed);
+        assert!(ledger.get("a").is_some());
+        drop(ledger);
+        assert_eq!(third.owed().is_open(), false, "a ledger that ends answers for what is open");
+        drop(third);
+        assert_eq!(desk.written().await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_an_incarnation_orphans_its_requests_and_no_younger_ones() {
+        let (old, new) = (Desk::open(1).await, Desk::open(2).await);
+        let mut ledger = Ledger::default();
+        let (first, second) = (old.asks("a", false), new.asks("b", false));
+        ledger.register(first.owed()).unwrap();
+        ledger.register(second.owed()).unwrap();
+        ledger.end_epoch(1);
+        assert!(first.owed().cancel.is_cancelled() && !second.owed().cancel.is_cancelled());
+        first.hand_over().success(1);
+        second.hand_over().success(2);
+        assert!(old.written().await.is_empty());
+        assert_eq!(new.written().await.len(), 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_life_is_settled_once_whoever_tries(attempts in proptest::collection::vec(1u8..5, 1..20)) {
+            let life = Life::default();
+            let how = [Settled::Answered, Settled::Cancelled, Settled::Refused, Settled::Orphaned];
+            let won: Vec<bool> = attempts.iter().map(|n| life.settle(how[usize::from(n - 1)])).collect();
+            proptest::prop_assert!(won[0] && won[1..].iter().all(|won| !won));
+            proptest::prop_assert!(!life.is_open());
+        }
+    }
+}

@@ -158,3 +158,116 @@ impl RunTracker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    struct Watched {
+        run: RunTracker,
+        now: Instant,
+    }
+
+    impl Watched {
+        fn prompted() -> Self {
+            let mut run = RunTracker::new(Some(Duration::from_secs(600)));
+            assert!(run.ended(), "nothing has begun");
+            run.prompted();
+            Self { run, now: Instant::now() }
+        }
+
+        /// Feeds a message and tells whether the run is over.
+        fn sees(&mut self, message: Value) -> bool {
+            self.run.message(&Message::parse(&message.to_string()).unwrap(), self.now);
+            self.run.ended()
+        }
+
+        fn after(&mut self, seconds: u64) -> bool {
+            self.now += Duration::from_secs(seconds);
+            self.run.ceiling(self.now);
+            self.run.ended()
+        }
+    }
+
+    fn result() -> Value {
+        json!({"type": "result", "subtype": "success", "is_error": false, "result": ""})
+    }
+
+    fn state(state: &str) -> Value {
+        json!({"type": "system", "subtype": "session_state_changed", "state": state, "sdk_host_only": true})
+    }
+
+    fn assistant(parent: Option<&str>) -> Value {
+        json!({"type": "assistant", "parent_tool_use_id": parent, "message": {"content": []}})
+    }
+
+    fn task(id: &str, kind: &str) -> Value {
+        json!({"type": "system", "subtype": "task_started", "task_id": id, "task_type": kind})
+    }
+
+    fn task_ended(id: &str) -> Value {
+        json!({"type": "system", "subtype": "task_notification", "task_id": id, "status": "completed"})
+    }
+
+    #[test]
+    fn a_cli_that_tells_no_state_ends_the_run_with_its_result() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(assistant(None)));
+        assert!(run.sees(result()));
+    }
+
+    #[test]
+    fn idle_and_a_result_end_the_run_in_either_order() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(state("running")));
+        assert!(!run.sees(result()));
+        assert!(run.sees(state("idle")));
+        let mut run = Watched::prompted();
+        assert!(!run.sees(state("running")));
+        assert!(!run.sees(state("idle")));
+        assert!(run.sees(result()));
+    }
+
+    #[test]
+    fn a_turn_that_the_cli_begins_by_itself_opens_the_run_again() {
+        let mut run = Watched::prompted();
+        assert!(run.sees(result()));
+        assert!(run.sees(assistant(Some("toolu_1"))), "a subagent's message is no turn");
+        assert!(!run.sees(assistant(None)));
+        assert!(run.sees(result()));
+        assert!(!run.sees(state("requires_action")));
+    }
+
+    #[test]
+    fn background_agents_keep_the_run_open_and_shells_do_not() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(task("a", "local_agent")));
+        assert!(!run.sees(task("b", "local_bash")));
+        assert!(!run.sees(result()));
+        assert!(!run.sees(state("idle")));
+        assert!(!run.after(10_000), "the ceiling does not end a run that has tasks");
+        assert!(run.sees(task_ended("a")));
+        assert!(run.sees(task_ended("a")), "it may be told twice");
+    }
+
+    #[test]
+    fn the_ceiling_ends_a_run_whose_cli_does_not_become_idle() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(state("running")));
+        assert!(!run.after(10_000), "without a result there is no ceiling");
+        assert!(!run.sees(result()));
+        assert!(!run.after(599));
+        assert!(run.after(1));
+    }
+
+    #[test]
+    fn a_prompt_opens_the_run_and_a_new_cli_begins_anew() {
+        let mut run = Watched::prompted();
+        run.sees(task("a", "local_agent"));
+        run.run.restarted();
+        assert!(run.run.ended());
+        run.run.prompted();
+        assert!(run.sees(result()), "tasks of the old CLI are gone");
+    }
+}
