@@ -266,6 +266,8 @@ impl ServerState {
                     _ => None,
                 };
                 let (outcome, error_type) = match &ended {
+                    // It was cancelled, and so answered, before it began.
+                    Ended::NotBegun => return None,
                     Ended::Returned(result) if result.is_error => ("error", Some("tool_error")),
                     Ended::Returned(_) => ("ok", None),
                     Ended::BadArguments(_) => ("bad_arguments", Some("bad_arguments")),
@@ -309,26 +311,20 @@ impl ServerState {
     /// The CLI cancels a call of the newest MCP session.
     fn cancelled(&mut self, rpc_id: &str, reason: Option<String>) {
         let job = self.by_rpc_id.get(rpc_id).and_then(|request_id| self.work.get(request_id));
-        let Some(job) = job.filter(|job| job.owed.cancel()) else {
-            if !self.cancel_waiting(rpc_id) {
-                self.shared.counting.unmatched_cancels.one();
-            }
-            return;
+        let cancelled = match job.filter(|job| job.owed.cancel()) {
+            Some(job) => Some((job.label.clone(), job.owed.request_id.clone())),
+            None => self.cancel_waiting(rpc_id),
         };
-        self.shared.emit(Event::CallCancelled {
-            server: self.name.to_string(),
-            tool: job.label.clone(),
-            request_id: job.owed.request_id.clone(),
-            reason,
-        });
+        let Some((tool, request_id)) = cancelled else { return self.shared.counting.unmatched_cancels.one() };
+        self.shared.emit(Event::CallCancelled { server: self.name.to_string(), tool, request_id, reason });
     }
 
-    /// A call may be cancelled before the state is there.
-    fn cancel_waiting(&mut self, rpc_id: &str) -> bool {
-        let Serving::Making { waiting, .. } = &mut self.serving else { return false };
+    /// A call may be cancelled before the state is there. Its tool and its request, if there is one.
+    fn cancel_waiting(&mut self, rpc_id: &str) -> Option<(String, String)> {
+        let Serving::Making { waiting, .. } = &mut self.serving else { return None };
         // The newest one: older ones with the same id are of older MCP sessions.
-        let found = waiting.iter().rev().find(|(_, id, _)| id.get() == rpc_id);
-        found.is_some_and(|(answer, ..)| answer.owed().cancel())
+        let (answer, _, params) = waiting.iter().rev().find(|(_, id, _)| id.get() == rpc_id)?;
+        answer.owed().cancel().then(|| (params.name.clone(), answer.owed().request_id.clone()))
     }
 
     fn state_made(&mut self, made: Result<Vec<AnyState>, String>) -> Result<(), ActorProcessingErr> {

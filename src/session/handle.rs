@@ -50,7 +50,7 @@ use crate::report::{Events, Snapshot};
 /// }
 /// assert_eq!(turn.outcome().await?.text(), Some("5 + 3 is 8."));
 /// session.stop().await?;
-/// # greenroom::Result::Ok(()) })?;
+/// # greenroom::Result::<()>::Ok(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]

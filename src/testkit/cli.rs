@@ -39,7 +39,7 @@ use crate::transport::{Exit, MemoryTransport, memory};
 /// assert_eq!(turn.outcome().await?.text(), Some("It is noon."));
 /// assert_eq!(cli.tool_results(), ["noon"]);
 /// session.stop().await?;
-/// # greenroom::Result::Ok(()) })?;
+/// # greenroom::Result::<()>::Ok(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ScriptedCli {

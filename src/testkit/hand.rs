@@ -28,7 +28,7 @@ use crate::transport::{Exit, Launch, MemoryCli, MemoryListener};
 /// assert_eq!(turn.outcome().await?.text(), Some("hi"));
 /// let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
 /// stopped?;
-/// # greenroom::Result::Ok(()) })?;
+/// # greenroom::Result::<()>::Ok(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

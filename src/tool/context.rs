@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// struct App { user: String }
 ///
-/// let server = ToolServer::new("account", "1.0.0")
+/// let server: ToolServer = ToolServer::new("account", "1.0.0")
 ///     .tool("whoami", "Who is asking", |_: NoArgs, cx: ToolContext<App>| async move { cx.state().user.clone() })
 ///     .state(|| App { user: "ada".into() });
 /// # let _ = server;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::context::Call;
 use super::def::{AnyState, Arguments, Definition, Lane, Ran};
@@ -63,6 +63,8 @@ pub(crate) enum Ended {
     BadArguments(CallToolResult),
     /// It panicked with this text.
     Panicked(String),
+    /// It was cancelled while it waited for its place; the handler was not called.
+    NotBegun,
 }
 
 impl Ended {
@@ -71,6 +73,7 @@ impl Ended {
         match self {
             Ended::Returned(result) | Ended::BadArguments(result) => result,
             Ended::Panicked(text) => CallToolResult::error(format!("tool '{tool}' panicked: {text}")),
+            Ended::NotBegun => CallToolResult::error(format!("tool '{tool}' was cancelled before it began")),
         }
     }
 }
@@ -106,16 +109,23 @@ impl Instance {
         let (lane, state, limit) = (tool.definition.lane.clone(), tool.state.clone(), tool.limit.clone());
         let blocking = self.blocking.clone();
         Some(async move {
-            let _place = match &limit {
-                // A semaphore that is never closed always gives a permit.
-                Some(limit) => limit.acquire().await.ok(),
+            let _place = match limit {
+                Some(limit) => match place(limit, &call).await {
+                    Some(place) => Some(place),
+                    None => return Ended::NotBegun,
+                },
                 None => None,
             };
             let ended = match lane {
                 Lane::Async(run) => {
                     AssertUnwindSafe(async move { run(state, call, arguments).await }).catch_unwind().await
                 }
-                Lane::Blocking(run) => run_blocking(blocking, move || run(state, call, arguments)).await,
+                Lane::Blocking(run) => {
+                    let Some(place) = place(blocking.places.clone(), &call).await else {
+                        return Ended::NotBegun;
+                    };
+                    run_blocking(blocking, place, move || run(state, call, arguments)).await
+                }
             };
             match ended {
                 Ok(Ran::Returned(result)) => Ended::Returned(result),
@@ -126,13 +136,23 @@ impl Instance {
     }
 }
 
+/// Waits for a place; `None` if the call is cancelled first.
+async fn place(places: Arc<Semaphore>, call: &Call) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        biased;
+        () = call.cancel.cancelled() => None,
+        // A semaphore that is never closed always gives a permit.
+        place = places.acquire_owned() => place.ok(),
+    }
+}
+
 /// Runs a handler on the blocking pool. The place on the lane is given back when the handler returns, not when the
 /// caller stops waiting: that is what bounds the number of abandoned ones.
 async fn run_blocking(
     lane: Arc<BlockingLane>,
+    place: OwnedSemaphorePermit,
     run: impl FnOnce() -> Ran + Send + 'static,
 ) -> Result<Ran, Box<dyn Any + Send>> {
-    let place = lane.places.clone().acquire_owned().await;
     let running = Running::enter(lane.clone());
     let handler = tokio::task::spawn_blocking(move || {
         let _held = (place, running);
