@@ -7,7 +7,10 @@
 //! No CLI here sees anything of the machine but `PATH`: its home and its working directory are made for it, and it
 //! knows no other host than the scripted model.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -43,7 +46,10 @@ fn real_cli() -> Option<PathBuf> {
     }
     let required = std::env::var_os("GREENROOM_REQUIRE_CLI").is_some_and(|value| value == "1");
     assert!(!required, "GREENROOM_REQUIRE_CLI=1 and no GREENROOM_CLI that names the claude executable");
-    println!("not run: GREENROOM_CLI does not name the claude executable");
+    // Not with `println!`, which is not shown for a test that passes.
+    let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
+    let test = thread.name().unwrap_or_default();
+    writeln!(stderr, "{test}: not run, for GREENROOM_CLI does not name the claude executable").unwrap();
     None
 }
 

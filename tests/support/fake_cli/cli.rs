@@ -221,6 +221,15 @@ impl Cli {
             self.wire.flush()?;
             process::exit(0);
         }
+        if let Some(code) = behaviour.error_exit
+            && self.count.may_crash(behaviour)
+        {
+            self.wire.message(json!({"type": "result", "subtype": "error_during_execution",
+                "is_error": true, "errors": ["no credit is left"], "num_turns": 0,
+                "user_message_uuid": prompt.uuid}))?;
+            self.wire.flush()?;
+            process::exit(code.into());
+        }
         if crash && behaviour.calls == 0 {
             self.wire.flush()?;
             kill_self();

@@ -37,15 +37,18 @@
 //! End:
 //! - `crash-on-prompt=K`: kills itself with SIGKILL on the K-th prompt: after `system/init` or, with calls,
 //!   when the first window of calls is in flight and a `ping` sent behind it was answered.
+//! - `error-exit=CODE`: on a prompt, after `system/init`, writes an error result and exits with this code.
 //! - `half-line`: on a prompt, after `system/init`, writes half a frame without a newline and exits with 0.
 //! - `state=PATH`: counts prompts and incarnations in this file, across restarts. Without it, a process
 //!   counts alone.
-//! - `crash-times=N`: only the first N incarnations end by `exit-at-once`, `half-line` or `crash-on-prompt`
-//!   (then on their first prompt from the K-th on).
+//! - `crash-times=N`: only the first N incarnations end by `exit-at-once`, `error-exit`, `half-line` or
+//!   `crash-on-prompt` (then on their first prompt from the K-th on).
 //! - `ignore-term`: ignores SIGTERM and the end of stdin.
 //! - `stop-reading`: reads nothing after `initialize`.
 //! - `fork`: starts a process that inherits stdin, stdout and stderr and ignores SIGTERM, and writes
 //!   `grandchild PID` to stderr before anything else.
+//! - `hold=PATH`: opens this named pipe, says `held` in it, and keeps it open for as long as this process, or the
+//!   one of `fork`, lives: the reader sees the end when both are gone.
 //!
 //! Instead of all that:
 //! - `mcp-server`: is no CLI but an MCP server on stdio, with a tool `shout`.
@@ -85,6 +88,9 @@ fn main() -> ExitCode {
 }
 
 fn run(behaviour: Behaviour) -> io::Result<ExitCode> {
+    if let Some(path) = &behaviour.hold {
+        process::hold(path)?;
+    }
     if behaviour.fork {
         process::fork()?;
     }

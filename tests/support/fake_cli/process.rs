@@ -1,6 +1,8 @@
 //! What the stand-in does as a process.
 
+use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,16 @@ pub(crate) fn linger() -> ! {
         std::thread::park_timeout(rest);
     }
     std::process::exit(0)
+}
+
+/// Opens a named pipe, says so in it, and keeps it open in this process and in all that it starts.
+#[cfg(unix)]
+pub(crate) fn hold(path: &Path) -> io::Result<()> {
+    let mut pipe = OpenOptions::new().write(true).open(path)?;
+    pipe.write_all(b"held\n")?;
+    rustix::io::fcntl_setfd(&pipe, rustix::io::FdFlags::empty())?;
+    std::mem::forget(pipe);
+    Ok(())
 }
 
 /// Starts a process that outlives this one unless someone kills it.
@@ -46,6 +58,11 @@ pub(crate) fn ignore_sigterm(ignore: bool) {
 pub(crate) fn kill_self() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     linger()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn hold(_: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(not(unix))]
