@@ -20,7 +20,7 @@ use crate::report::Event;
 use crate::wire::Message;
 use crate::wire::envelope::{Frame, Request, Unreadable};
 use crate::wire::line::{Lines, Step};
-use crate::wire::rpc::{Rpc, RpcError};
+use crate::wire::rpc::Rpc;
 
 /// What the reader has seen that explains an end.
 #[derive(Debug, Default)]
@@ -170,16 +170,8 @@ impl Reader {
             counting: &self.shared.counting,
             in_flight: &self.shared.in_flight,
         });
-        // What ends a call must come through when there are too many; it holds no place for long.
-        let ends_a_call = matches!(&body, Request::Mcp { rpc: Rpc::Notification { .. }, .. });
-        if full && !ends_a_call {
-            self.shared.counting.at_capacity.one();
-            let limit = self.shared.options().limits.calls_in_flight;
-            return answer
-                .owed()
-                .refuse(&RpcError::internal(format!("at capacity: {limit} requests are in flight")));
-        }
-        self.hand_to_router(RouterMessage::Request { answer, body }).await;
+        // Full or not, the router has the word: it knows which requests may be answered at all.
+        self.hand_to_router(RouterMessage::Request { answer, body, full }).await;
     }
 
     async fn message(&mut self, line: &[u8]) {

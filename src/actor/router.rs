@@ -44,6 +44,8 @@ pub(crate) enum RouterMessage {
     Request {
         answer: Answer,
         body: Request,
+        /// Whether as many as there may be were in flight before it.
+        full: bool,
     },
     /// The CLI answers.
     Reply(Reply),
@@ -187,7 +189,7 @@ impl Actor for ControlRouter {
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RouterMessage::Request { answer, body } => state.request(answer, body),
+            RouterMessage::Request { answer, body, full } => state.request(answer, body, full),
             RouterMessage::Settled(closed) => state.ledger.close(&closed),
             RouterMessage::Reply(reply) => state.reply(reply),
             RouterMessage::Withdrawn { request_id } => state.withdrawn(&request_id),
@@ -218,7 +220,7 @@ impl Actor for ControlRouter {
 }
 
 impl RouterState {
-    fn request(&mut self, answer: Answer, body: Request) {
+    fn request(&mut self, answer: Answer, body: Request, full: bool) {
         if answer.owed().epoch() <= self.ended_epoch {
             return answer.without_answer();
         }
@@ -230,6 +232,15 @@ impl RouterState {
                 "the CLI used a request id again while it was in flight"
             );
             return answer.without_answer();
+        }
+        // What ends a call must come through when there are too many, and holds no place for long.
+        let ends_a_call = matches!(&body, Request::Mcp { rpc: Rpc::Notification { .. }, .. });
+        if full && !ends_a_call && !matches!(&body, Request::Silent { .. }) {
+            counting.at_capacity.one();
+            let limit = self.shared.options().limits.calls_in_flight;
+            return answer
+                .owed()
+                .refuse(&RpcError::internal(format!("at capacity: {limit} requests are in flight")));
         }
         match body {
             Request::Mcp { server, rpc } => self.mcp(server, answer, rpc),
