@@ -60,7 +60,8 @@ async fn calls(window: usize, calls: usize) -> Result<f64> {
     let mut turn = session.prompt("go").await?;
     let result = turn.outcome().await?.into_result()?;
     session.stop().await?;
-    let told: serde_json::Value = serde_json::from_str(result.result.as_deref().unwrap_or("{}")).unwrap_or_default();
+    let told: serde_json::Value =
+        serde_json::from_str(result.result.as_deref().unwrap_or("{}")).unwrap_or_default();
     Ok(told["micros"].as_f64().unwrap_or(f64::NAN) / calls as f64)
 }
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::actor_message;
 use super::ledger::{Answer, Owed};
 use super::shared::Shared;
-use super::work::{Ending, Work};
+use super::work::{Ending, JobId, NewJob, Work};
 use crate::control::{
     CallbackContext, DialogAnswer, ElicitationAnswer, Hook, HookInput, PermissionDecision, PermissionRequest,
 };
@@ -39,11 +39,7 @@ pub(crate) enum CallbacksMessage {
         body: Request,
     },
     /// A handler's task has ended; with the text of its panic, if it panicked.
-    Finished {
-        request_id: String,
-        panic: Option<String>,
-        aborted: bool,
-    },
+    Finished { job: JobId, panic: Option<String>, aborted: bool },
     Tick,
     Stop,
     Snapshot(oneshot::Sender<CallbacksSnapshot>),
@@ -85,12 +81,10 @@ impl Actor for Callbacks {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             CallbacksMessage::Request { answer, body } => state.request(answer, body),
-            CallbacksMessage::Finished { request_id, panic, aborted } => {
-                state.finished(&request_id, panic, aborted)
-            }
+            CallbacksMessage::Finished { job, panic, aborted } => state.finished(job, panic, aborted),
             CallbacksMessage::Tick => state.tick(),
             CallbacksMessage::Stop => {
-                state.work.stop().await;
+                state.work.stop(state.shared.options().timeouts.child_stop / 2).await;
                 myself.stop(None);
             }
             CallbacksMessage::Snapshot(reply) => {
@@ -222,17 +216,20 @@ impl CallbacksState {
                     (Err(Fault::Panicked(text.clone())), Some(text))
                 }
             };
-            settle(&answer.hand_over(), wire(output));
+            // The duty to answer stays where its drop answers until there is something to say.
+            let said = wire(output);
+            settle(&answer.hand_over(), said);
             panic
         };
-        let (myself, request_id) = (self.myself.clone(), owed.request_id.clone());
-        self.work.start(owed, label.to_owned(), None, limit, run, move |ending| {
+        let myself = self.myself.clone();
+        let new = NewJob { owed, label: label.to_owned(), tool_use_id: None, rpc_id: None, limit };
+        self.work.start(new, run, move |job, ending| {
             let (panic, aborted) = match ending {
                 Ending::Done(panic) => (panic, false),
                 Ending::Aborted => (None, true),
             };
             // Callbacks that have ended keep no books.
-            myself.cast(CallbacksMessage::Finished { request_id, panic, aborted }).ok();
+            myself.cast(CallbacksMessage::Finished { job, panic, aborted }).ok();
         });
         self.arm();
     }
@@ -244,8 +241,8 @@ impl CallbacksState {
         });
     }
 
-    fn finished(&mut self, request_id: &str, panic: Option<String>, aborted: bool) {
-        let Some(job) = self.work.finish(request_id) else { return };
+    fn finished(&mut self, job: JobId, panic: Option<String>, aborted: bool) {
+        let Some(job) = self.work.finish(job) else { return };
         if aborted {
             self.shared.counting.aborted.one();
         }
@@ -254,16 +251,16 @@ impl CallbacksState {
             tracing::warn!(parent: &job.owed.span, callback = job.label, message, "a callback panicked");
             self.shared.emit(Event::CallPanicked {
                 server: "callbacks".into(),
-                tool: job.label,
-                request_id: request_id.to_owned(),
+                tool: job.label.clone(),
+                request_id: job.owed.request_id.clone(),
                 message,
             });
         }
     }
 
     fn tick(&mut self) {
-        for request_id in self.work.expired(Instant::now()) {
-            let Some(job) = self.work.get(&request_id).filter(|job| job.owed.is_open()) else { continue };
+        for job in self.work.expired(Instant::now()) {
+            let Some(job) = self.work.get(job).filter(|job| job.owed.is_open()) else { continue };
             let limit = job.limit.unwrap_or_default();
             let late = format!("the host's {} handler did not answer within {limit:?}", job.label);
             match job.label.as_str() {
@@ -277,7 +274,7 @@ impl CallbacksState {
             self.shared.emit(Event::CallTimedOut {
                 server: "callbacks".into(),
                 tool: job.label.clone(),
-                request_id,
+                request_id: job.owed.request_id.clone(),
                 limit,
             });
         }

@@ -24,11 +24,11 @@ use tokio::time::Instant;
 
 use super::actor_message;
 use super::lane::Lane;
-use super::ledger::Answer;
+use super::ledger::{Answer, Owed};
 use super::restart::{RestartWindow, Verdict};
 use super::router::{PUSH_PREFIX, millis};
 use super::shared::Shared;
-use super::work::{Ending, Task, Work};
+use super::work::{Ending, JobId, NewJob, Task, Work, after};
 use crate::report::{CallSnapshot, Event, ServerSnapshot, ServerStatus};
 use crate::tool::context::{Call, NotificationSink};
 use crate::tool::def::AnyState;
@@ -50,7 +50,7 @@ pub(crate) enum ServerMessage {
     StateMade(Result<Vec<AnyState>, String>),
     /// A handler's task has ended; with the text of its panic, if it panicked.
     Finished {
-        request_id: String,
+        job: JobId,
         ending: Finish,
     },
     /// A limit may have passed.
@@ -90,9 +90,7 @@ pub(crate) struct ServerState {
     generation: u32,
     session: McpSession,
     /// The calls of the newest MCP session by their JSON-RPC id, which repeat from one session to the next.
-    by_rpc_id: HashMap<String, String>,
-    /// The other way round, of all calls in flight.
-    rpc_ids: HashMap<String, String>,
+    by_rpc_id: HashMap<String, JobId>,
     serving: Serving,
     work: Work,
     panics: RestartWindow,
@@ -105,6 +103,7 @@ enum Serving {
         waiting: VecDeque<(Answer, Box<serde_json::value::RawValue>, CallParams)>,
     },
     Ready(Instance),
+    Ended,
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -133,7 +132,6 @@ impl Actor for McpServer {
             blocking,
             generation,
             by_rpc_id: HashMap::new(),
-            rpc_ids: HashMap::new(),
             serving: Serving::Making { _task: task, waiting: VecDeque::new() },
         })
     }
@@ -146,12 +144,11 @@ impl Actor for McpServer {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ServerMessage::Rpc { answer, rpc } => state.rpc(answer, rpc),
-            ServerMessage::Finished { request_id, ending } => return state.finished(&request_id, ending),
+            ServerMessage::Finished { job, ending } => return state.finished(job, ending),
             ServerMessage::StateMade(made) => return state.state_made(made),
             ServerMessage::Tick => state.tick(),
             ServerMessage::Stop => {
-                state.work.set_ending(format!("MCP server '{}' was stopped", state.name));
-                state.work.stop().await;
+                state.stop().await;
                 myself.stop(None);
             }
             ServerMessage::Snapshot(reply) => {
@@ -192,6 +189,8 @@ impl ServerState {
             Step::Call { id, params } => match &mut self.serving {
                 Serving::Making { waiting, .. } => waiting.push_back((answer, id, params)),
                 Serving::Ready(_) => self.call(answer, &id, params),
+                // The answer is given by its drop.
+                Serving::Ended => {}
             },
         }
     }
@@ -213,6 +212,10 @@ impl ServerState {
             return;
         }
         let limit = tool.timeout.or(self.shared.options().timeouts.tool);
+        if let Some(limit) = limit.filter(|limit| answer.owed().received.elapsed() >= *limit) {
+            // It has waited for a server that was restarting, or for the state.
+            return self.timed_out(answer.owed(), &params.name, limit);
+        }
         let meta = params.meta.unwrap_or_default();
         let owed = answer.owed().clone();
         let trace_payloads = self.shared.options().trace_payloads;
@@ -246,16 +249,14 @@ impl ServerState {
             request_id: owed.request_id.clone(),
             tool_use_id: meta.tool_use_id.clone(),
             progress_token: meta.progress_token,
-            deadline: limit.map(|limit| owed.received + limit),
+            deadline: limit.map(|limit| after(owed.received, limit)),
             cancel: owed.cancel.clone(),
             generation: self.generation,
             log_level: self.session.log_level().clone(),
             sink: Arc::new(LaneSink(owed.lane().clone())),
         });
         let Some(run) = instance.run(&params.name, call, params.arguments) else { return };
-        self.by_rpc_id.insert(rpc_id.get().to_owned(), owed.request_id.clone());
-        self.rpc_ids.insert(owed.request_id.clone(), rpc_id.get().to_owned());
-        let (myself, request_id, tool) = (self.myself.clone(), owed.request_id.clone(), params.name.clone());
+        let (myself, tool) = (self.myself.clone(), params.name.clone());
         let handler = {
             use tracing::Instrument;
             let recorded = span.clone();
@@ -289,16 +290,33 @@ impl ServerState {
             }
             .instrument(span)
         };
-        self.work.start(owed, params.name, meta.tool_use_id, limit, handler, move |ending| {
+        let new = NewJob {
+            owed,
+            label: params.name,
+            tool_use_id: meta.tool_use_id,
+            rpc_id: Some(rpc_id.get().to_owned()),
+            limit,
+        };
+        let job = self.work.start(new, handler, move |job, ending| {
             let ending = match ending {
                 Ending::Done(None) => Finish::Returned,
                 Ending::Done(Some(text)) => Finish::Panicked(text),
                 Ending::Aborted => Finish::Aborted,
             };
             // A server that has ended keeps no books.
-            myself.cast(ServerMessage::Finished { request_id, ending }).ok();
+            myself.cast(ServerMessage::Finished { job, ending }).ok();
         });
+        self.by_rpc_id.insert(rpc_id.get().to_owned(), job);
         self.arm();
+    }
+
+    /// Ends the handlers, and then the state, whose drop is code of the application.
+    async fn stop(&mut self) {
+        self.work.set_ending(format!("MCP server '{}' was stopped", self.name));
+        self.work.stop(self.shared.options().timeouts.child_stop / 2).await;
+        if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {
+            instance.end().await;
+        }
     }
 
     fn arm(&mut self) {
@@ -310,7 +328,7 @@ impl ServerState {
 
     /// The CLI cancels a call of the newest MCP session.
     fn cancelled(&mut self, rpc_id: &str, reason: Option<String>) {
-        let job = self.by_rpc_id.get(rpc_id).and_then(|request_id| self.work.get(request_id));
+        let job = self.by_rpc_id.get(rpc_id).and_then(|job| self.work.get(*job));
         let cancelled = match job.filter(|job| job.owed.cancel()) {
             Some(job) => Some((job.label.clone(), job.owed.request_id.clone())),
             None => self.cancel_waiting(rpc_id),
@@ -343,12 +361,12 @@ impl ServerState {
         Ok(())
     }
 
-    fn finished(&mut self, request_id: &str, ending: Finish) -> Result<(), ActorProcessingErr> {
-        let Some(job) = self.work.finish(request_id) else { return Ok(()) };
-        if let Some(rpc_id) = self.rpc_ids.remove(request_id)
-            && self.by_rpc_id.get(&rpc_id).is_some_and(|newest| newest == request_id)
+    fn finished(&mut self, id: JobId, ending: Finish) -> Result<(), ActorProcessingErr> {
+        let Some(job) = self.work.finish(id) else { return Ok(()) };
+        if let Some(rpc_id) = &job.rpc_id
+            && self.by_rpc_id.get(rpc_id) == Some(&id)
         {
-            self.by_rpc_id.remove(&rpc_id);
+            self.by_rpc_id.remove(rpc_id);
         }
         match ending {
             Finish::Returned => {}
@@ -360,7 +378,7 @@ impl ServerState {
                 self.shared.emit(Event::CallPanicked {
                     server: self.name.to_string(),
                     tool,
-                    request_id: request_id.to_owned(),
+                    request_id: job.owed.request_id.clone(),
                     message,
                 });
                 if self.panics.record(Instant::now()) == Verdict::GiveUp {
@@ -393,24 +411,23 @@ impl ServerState {
     }
 
     fn tick(&mut self) {
-        for request_id in self.work.expired(Instant::now()) {
-            let Some(job) = self.work.get(&request_id) else { continue };
-            if !job.owed.is_open() {
-                continue;
-            }
-            let limit = job.limit.unwrap_or_default();
-            let text = format!("tool '{}' did not finish within its limit of {limit:?}", job.label);
-            job.owed.mcp_timed_out(CallToolResult::error(text));
-            job.owed.cancel.cancel();
-            self.shared.counting.timeouts.one();
-            self.shared.emit(Event::CallTimedOut {
-                server: self.name.to_string(),
-                tool: job.label.clone(),
-                request_id,
-                limit,
-            });
+        for job in self.work.expired(Instant::now()) {
+            let Some(job) = self.work.get(job).filter(|job| job.owed.is_open()) else { continue };
+            self.timed_out(&job.owed, &job.label, job.limit.unwrap_or_default());
         }
         self.arm();
+    }
+
+    fn timed_out(&self, owed: &Owed, tool: &str, limit: Duration) {
+        owed.mcp_timed_out(CallToolResult::error(format!("tool '{tool}' did not finish within its limit of {limit:?}")));
+        owed.cancel.cancel();
+        self.shared.counting.timeouts.one();
+        self.shared.emit(Event::CallTimedOut {
+            server: self.name.to_string(),
+            tool: tool.to_owned(),
+            request_id: owed.request_id.clone(),
+            limit,
+        });
     }
 
     fn snapshot(&self) -> ServerSnapshot {

@@ -11,6 +11,8 @@
 //! time. When the work is dropped, every task is aborted and what it owed is answered with an error.
 
 use std::collections::{BTreeSet, HashMap};
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,23 +63,45 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// One handler at work.
+/// Tells the jobs of one actor apart. Request ids do not: one that is settled may come again while its handler still
+/// has its grace time.
+pub(crate) type JobId = u64;
+
+/// A handler to be started.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct NewJob {
     pub(crate) owed: Arc<Owed>,
     /// The tool, or the kind of callback.
     pub(crate) label: String,
     pub(crate) tool_use_id: Option<String>,
+    /// For a JSON-RPC request: its id.
+    pub(crate) rpc_id: Option<String>,
+    /// How long it may take, from the arrival of its request.
     pub(crate) limit: Option<Duration>,
+}
+
+/// One handler at work.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) new: NewJob,
     deadline: Option<Instant>,
     abort: AbortHandle,
+}
+
+impl Deref for Job {
+    type Target = NewJob;
+
+    fn deref(&self) -> &NewJob {
+        &self.new
+    }
 }
 
 /// The handlers of one actor.
 #[derive(Debug)]
 pub(crate) struct Work {
-    jobs: HashMap<String, Job>,
-    deadlines: BTreeSet<(Instant, String)>,
+    jobs: HashMap<JobId, Job>,
+    next: JobId,
+    deadlines: BTreeSet<(Instant, JobId)>,
     timer: Option<(Instant, Task)>,
     tasks: TaskTracker,
     grace: Duration,
@@ -90,14 +114,37 @@ pub(crate) struct Work {
 pub(crate) enum Ending<T> {
     /// The handler came to its end.
     Done(T),
-    /// It did not end in its grace time.
+    /// It did not end in its grace time, or its task was lost.
     Aborted,
+}
+
+/// Tells the actor how a task ended, also when it ends in no way that was foreseen.
+struct Finished<T, F: FnOnce(Ending<T>)> {
+    tell: Option<F>,
+    done: PhantomData<fn(T)>,
+}
+
+impl<T, F: FnOnce(Ending<T>)> Finished<T, F> {
+    fn tell(mut self, ending: Ending<T>) {
+        if let Some(tell) = self.tell.take() {
+            tell(ending);
+        }
+    }
+}
+
+impl<T, F: FnOnce(Ending<T>)> Drop for Finished<T, F> {
+    fn drop(&mut self) {
+        if let Some(tell) = self.tell.take() {
+            tell(Ending::Aborted);
+        }
+    }
 }
 
 impl Work {
     pub(crate) fn new(grace: Duration, ending: String) -> Self {
         Self {
             jobs: HashMap::new(),
+            next: 0,
             deadlines: BTreeSet::new(),
             timer: None,
             tasks: TaskTracker::new(),
@@ -114,37 +161,36 @@ impl Work {
     /// Runs a handler. `finished` is called on its task when it ends, and has to tell the actor.
     pub(crate) fn start<T: Send + 'static>(
         &mut self,
-        owed: Arc<Owed>,
-        label: String,
-        tool_use_id: Option<String>,
-        limit: Option<Duration>,
+        new: NewJob,
         handler: impl Future<Output = T> + Send + 'static,
-        finished: impl FnOnce(Ending<T>) + Send + 'static,
-    ) {
-        let (token, grace, span) = (owed.cancel.clone(), self.grace, owed.span.clone());
+        finished: impl FnOnce(JobId, Ending<T>) + Send + 'static,
+    ) -> JobId {
+        let id = self.next;
+        self.next += 1;
+        let (token, grace, span) = (new.owed.cancel.clone(), self.grace, new.owed.span.clone());
+        let finished = Finished { tell: Some(move |ending| finished(id, ending)), done: PhantomData };
         let run = async move {
             let ending = tokio::select! {
                 biased;
                 done = handler => Ending::Done(done),
                 () = async { token.cancelled().await; tokio::time::sleep(grace).await } => Ending::Aborted,
             };
-            finished(ending);
+            finished.tell(ending);
         };
         let task = self.tasks.spawn(run.instrument(span));
-        let deadline = limit.map(|limit| owed.received + limit);
-        let request_id = owed.request_id.clone();
+        let deadline = new.limit.map(|limit| after(new.owed.received, limit));
         if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, request_id.clone()));
+            self.deadlines.insert((deadline, id));
         }
-        let job = Job { owed, label, tool_use_id, limit, deadline, abort: task.abort_handle() };
-        self.jobs.insert(request_id, job);
+        self.jobs.insert(id, Job { new, deadline, abort: task.abort_handle() });
+        id
     }
 
     /// Takes a handler off the list that has told of its end.
-    pub(crate) fn finish(&mut self, request_id: &str) -> Option<Job> {
-        let job = self.jobs.remove(request_id)?;
+    pub(crate) fn finish(&mut self, id: JobId) -> Option<Job> {
+        let job = self.jobs.remove(&id)?;
         if let Some(deadline) = job.deadline {
-            self.deadlines.remove(&(deadline, request_id.to_owned()));
+            self.deadlines.remove(&(deadline, id));
         }
         Some(job)
     }
@@ -153,8 +199,8 @@ impl Work {
         self.jobs.values()
     }
 
-    pub(crate) fn get(&self, request_id: &str) -> Option<&Job> {
-        self.jobs.get(request_id)
+    pub(crate) fn get(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(&id)
     }
 
     /// Makes `wake` be called at the next deadline, if there is one and it is not arranged already.
@@ -173,14 +219,14 @@ impl Work {
 
     /// The handlers whose limit has passed; each is returned once. They are still running: settle what they owe
     /// and cancel their token.
-    pub(crate) fn expired(&mut self, now: Instant) -> Vec<String> {
+    pub(crate) fn expired(&mut self, now: Instant) -> Vec<JobId> {
         let mut expired = Vec::new();
         while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
-            if let Some((_, request_id)) = self.deadlines.pop_first() {
-                if let Some(job) = self.jobs.get_mut(&request_id) {
+            if let Some((_, id)) = self.deadlines.pop_first() {
+                if let Some(job) = self.jobs.get_mut(&id) {
                     job.deadline = None;
                 }
-                expired.push(request_id);
+                expired.push(id);
             }
         }
         self.timer = None;
@@ -188,13 +234,16 @@ impl Work {
     }
 
     /// Ends all handlers in order: cancels their tokens, lets them have their grace time, then takes them away.
-    /// What they owe is answered at once.
-    pub(crate) async fn stop(&mut self) {
+    /// What they owe is answered at once. Returns when no task is left that can be ended: one that blocks its thread
+    /// cannot.
+    pub(crate) async fn stop(&mut self, abort_within: Duration) {
         self.settle_all();
         self.tasks.close();
-        // Each task ends by itself within the grace time, unless it blocks its thread.
         if tokio::time::timeout(self.grace, self.tasks.wait()).await.is_err() {
             self.abort_all();
+            if tokio::time::timeout(abort_within, self.tasks.wait()).await.is_err() {
+                tracing::warn!("handlers that block their thread are left behind");
+            }
         }
     }
 
@@ -220,4 +269,12 @@ impl Drop for Work {
         self.settle_all();
         self.abort_all();
     }
+}
+
+/// A moment so far away that it never comes.
+pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// The moment after a limit; one that is too long for a clock is for ever.
+pub(crate) fn after(moment: Instant, limit: Duration) -> Instant {
+    moment + limit.min(FOREVER)
 }

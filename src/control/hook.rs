@@ -33,6 +33,9 @@ pub struct Hook {
     pub(crate) run: Handler<HookInput, HookOutput>,
 }
 
+/// What the CLI is told for a hook without a limit.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What the CLI does when a hook fails: it panics, is too late, or its answer is an error.
 ///
 /// ```
@@ -71,7 +74,8 @@ impl Hook {
         self
     }
 
-    /// How long it may take, for the CLI as well. Default: [`Timeouts::hook`](crate::Timeouts::hook).
+    /// How long it may take, for the CLI as well. Default: [`Timeouts::hook`](crate::Timeouts::hook). At most a
+    /// day.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -84,16 +88,16 @@ impl Hook {
     }
 
     /// The `hooks` field of `initialize`; the callback ids are `hook_0`, `hook_1` and so on.
-    pub(crate) fn to_wire(hooks: &[Hook]) -> Value {
+    pub(crate) fn to_wire(hooks: &[Hook], limit: Option<Duration>) -> Value {
         let mut events: Map<String, Value> = Map::new();
         for (index, hook) in hooks.iter().enumerate() {
             let mut matcher = json!({ "hookCallbackIds": [Hook::callback_id(index)] });
             if let Some(pattern) = &hook.matcher {
                 matcher["matcher"] = json!(pattern);
             }
-            if let Some(timeout) = hook.timeout {
-                matcher["timeout"] = json!(timeout.as_secs_f64());
-            }
+            // Always said, so that the CLI's own limit does not undercut ours: a day stands for none.
+            let timeout = hook.timeout.or(limit).unwrap_or(NO_LIMIT).min(NO_LIMIT);
+            matcher["timeout"] = json!(timeout.as_secs_f64());
             if hook.on_failure == OnFailure::Block {
                 matcher["onFailure"] = json!("block");
             }
@@ -186,7 +190,7 @@ impl HookOutput {
         Self::specific(json!({ "permissionDecision": decision, "permissionDecisionReason": reason.into() }))
     }
 
-    /// The fields of `hookSpecificOutput` for the event that the hook runs at.
+    /// The fields of `hookSpecificOutput` for the event that the hook runs at: an object.
     pub fn specific(fields: Value) -> Self {
         Self(Reply::Specific { fields })
     }
@@ -200,8 +204,13 @@ impl HookOutput {
         match &self.0 {
             Reply::Raw(answer) => answer.clone(),
             Reply::Specific { fields } => {
-                let mut specific = fields.clone();
-                specific["hookEventName"] = json!(event);
+                let mut specific = Map::new();
+                specific.insert("hookEventName".into(), json!(event));
+                match fields {
+                    Value::Object(fields) => specific.extend(fields.clone()),
+                    // It has no name under which it could go out.
+                    other => tracing::warn!(event, value = %other, "fields for a hook's answer that are no object"),
+                }
                 json!({ "hookSpecificOutput": specific })
             }
         }
@@ -224,21 +233,26 @@ mod tests {
             Hook::new("PreToolUse", pass),
         ];
         assert_eq!(
-            Hook::to_wire(&hooks),
+            Hook::to_wire(&hooks, Some(Duration::from_secs(60))),
             json!({
                 "PreToolUse": [
                     {"matcher": "Bash", "hookCallbackIds": ["hook_0"], "timeout": 5.0, "onFailure": "block"},
-                    {"hookCallbackIds": ["hook_2"]},
+                    {"hookCallbackIds": ["hook_2"], "timeout": 60.0},
                 ],
-                "Stop": [{"hookCallbackIds": ["hook_1"]}],
+                "Stop": [{"hookCallbackIds": ["hook_1"], "timeout": 60.0}],
             })
         );
+        assert_eq!(Hook::to_wire(&hooks[1..2], None)["Stop"][0]["timeout"], 86_400.0);
         assert_eq!(Hook::index("hook_2"), Some(2));
         assert_eq!(Hook::index("other"), None);
     }
 
     #[test]
     fn a_specific_answer_names_the_event() {
+        assert_eq!(
+            HookOutput::specific(json!("no object")).to_wire("Stop"),
+            json!({"hookSpecificOutput": {"hookEventName": "Stop"}})
+        );
         assert_eq!(
             HookOutput::permission("deny", "no").to_wire("PreToolUse"),
             json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "no"}})

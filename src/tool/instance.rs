@@ -15,6 +15,9 @@ use super::server::ServerSpec;
 use crate::wire::CallToolResult;
 
 /// A server that can run calls.
+///
+/// The drop of a state is code of the application: it may block or panic. It happens on a thread of the blocking
+/// pool, wherever the instance is dropped.
 pub(crate) struct Instance {
     tools: HashMap<String, Runnable>,
     blocking: Arc<BlockingLane>,
@@ -93,6 +96,13 @@ impl Instance {
         Self { tools, blocking }
     }
 
+    /// Drops the states and waits for that.
+    pub(crate) async fn end(mut self) {
+        let tools = std::mem::take(&mut self.tools);
+        // A panic in there is the application's; the states are gone all the same.
+        tokio::task::spawn_blocking(move || drop_quietly(tools)).await.ok();
+    }
+
     pub(crate) fn tool(&self, name: &str) -> Option<&Definition> {
         self.tools.get(name).map(|tool| &tool.definition)
     }
@@ -109,7 +119,7 @@ impl Instance {
         let (lane, state, limit) = (tool.definition.lane.clone(), tool.state.clone(), tool.limit.clone());
         let blocking = self.blocking.clone();
         Some(async move {
-            let _place = match limit {
+            let place_of_tool = match limit {
                 Some(limit) => match place(limit, &call).await {
                     Some(place) => Some(place),
                     None => return Ended::NotBegun,
@@ -118,13 +128,14 @@ impl Instance {
             };
             let ended = match lane {
                 Lane::Async(run) => {
+                    let _place = place_of_tool;
                     AssertUnwindSafe(async move { run(state, call, arguments).await }).catch_unwind().await
                 }
                 Lane::Blocking(run) => {
                     let Some(place) = place(blocking.places.clone(), &call).await else {
                         return Ended::NotBegun;
                     };
-                    run_blocking(blocking, place, move || run(state, call, arguments)).await
+                    run_blocking(blocking, (place, place_of_tool), move || run(state, call, arguments)).await
                 }
             };
             match ended {
@@ -133,6 +144,26 @@ impl Instance {
                 Err(panic) => Ended::Panicked(panic_text(&*panic)),
             }
         })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let tools = std::mem::take(&mut self.tools);
+        if tools.is_empty() {
+            return;
+        }
+        match tokio::runtime::Handle::try_current() {
+            // Nobody waits for it: the pool ends it, or the runtime does.
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop_quietly(tools))),
+            Err(_) => drop_quietly(tools),
+        }
+    }
+}
+
+fn drop_quietly(tools: HashMap<String, Runnable>) {
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(move || drop(tools))) {
+        tracing::warn!(message = panic_text(&*panic), "the state of a tool server panicked when it was dropped");
     }
 }
 
@@ -146,16 +177,16 @@ async fn place(places: Arc<Semaphore>, call: &Call) -> Option<OwnedSemaphorePerm
     }
 }
 
-/// Runs a handler on the blocking pool. The place on the lane is given back when the handler returns, not when the
+/// Runs a handler on the blocking pool. Its places are given back when the handler returns, not when the
 /// caller stops waiting: that is what bounds the number of abandoned ones.
 async fn run_blocking(
     lane: Arc<BlockingLane>,
-    place: OwnedSemaphorePermit,
+    places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     run: impl FnOnce() -> Ran + Send + 'static,
 ) -> Result<Ran, Box<dyn Any + Send>> {
     let running = Running::enter(lane.clone());
     let handler = tokio::task::spawn_blocking(move || {
-        let _held = (place, running);
+        let _held = (places, running);
         run()
     });
     let mut waiting = Waiting { lane: Some(lane) };
