@@ -303,6 +303,42 @@ async fn a_crash_ends_the_turn_and_what_waits_is_sent_once_to_the_next_cli() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_conversation_that_was_named_last_is_resumed() {
+    let builder = restarts(5).configure(|options| {
+        options.resume = Some("asked-for".into());
+        options.fork_session = true;
+    });
+    let (session, end, mut listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+    let resumes = |end: &CliEnd| {
+        let mut args = end.launch().args.clone();
+        args.retain(|arg| arg.starts_with("--resume") || arg.starts_with("--fork"));
+        args
+    };
+    assert_eq!(resumes(&end), ["--resume=asked-for", "--fork-session"]);
+    end.exit(killed());
+    // Nothing was named yet.
+    let mut end = next(&mut listener).await;
+    assert_eq!(resumes(&end), ["--resume=asked-for", "--fork-session"]);
+    for name in ["fork", "fork", "after-clear"] {
+        end.message(json!({ "type": "system", "subtype": "init", "session_id": name }));
+    }
+    settled(&mut end).await;
+    for name in ["fork", "after-clear"] {
+        let named = event(&mut events, |event| match event {
+            Event::SessionCaptured { session_id } => Some(session_id.clone()),
+            _ => None,
+        });
+        assert_eq!(named.await, name);
+    }
+    assert_eq!(session.session_id().as_deref(), Some("after-clear"));
+    end.exit(killed());
+    let end = next(&mut listener).await;
+    assert_eq!(resumes(&end), ["--resume=after-clear"], "what was forked is not forked again");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_prompt_of_the_time_between_two_clis_waits_for_the_next() {
     let (session, end, mut listener) = start_by_hand(builder()).await;
     let mut events = session.events();

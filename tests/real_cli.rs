@@ -13,16 +13,18 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use greenroom::testkit::{ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
+use greenroom::testkit::{Fault, ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
 use greenroom::transport::{ChildProcess, Connection, Exit, Launch, Transport};
 use greenroom::{
-    EnvPolicy, Event, Events, ExitCause, ExternalServer, InterruptedBy, McpRegistration, NoArgs, Outcome,
-    PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef, ToolServer,
+    EnvPolicy, ErrorKind, Event, Events, ExitCause, ExternalServer, Hook, HookOutput, InterruptedBy,
+    McpRegistration, NoArgs, OnFailure, Outcome, PermissionDecision, Session, SessionBuilder, ToolContext,
+    ToolDef, ToolServer,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use schemars::JsonSchema;
@@ -524,6 +526,116 @@ async fn a_permission_is_asked_for_and_may_change_the_arguments() {
     let results: Vec<_> = requests.iter().flat_map(|request| request.tool_results()).collect();
     assert_eq!((results[0].text.as_str(), results[0].is_error), ("80", false));
     assert!(results[1].is_error && results[1].text.contains("not six"), "{results:?}");
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn a_denial_may_end_the_turn() {
+    let script = Script::new().turn(call("add", json!({ "a": 5, "b": 3 }))).turn(text("Still here."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let builder = stage.builder().mcp_server(calc());
+    let session =
+        start(builder.can_use_tool(async |_, _| PermissionDecision::deny_and_interrupt("that is enough")))
+            .await;
+    let ended = outcome(&session, "Add.").await;
+    assert!(matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_) }), "{ended:?}");
+    answers(&session, "Are you there?", "Still here.").await;
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn hooks_see_a_call_before_and_after_and_may_forbid_it() {
+    let script = Script::new()
+        .turn(call("add", json!({ "a": 5, "b": 3 })))
+        .turn(call("add", json!({ "a": 6, "b": 6 })))
+        .turn(text("Done."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let (saw, mut hear) = mpsc::unbounded_channel();
+    let hook = |event: &str| {
+        let saw = saw.clone();
+        Hook::new(event, move |input, _| {
+            let a = input.field("tool_input")["a"].as_i64();
+            saw.send((input.event().to_owned(), a)).unwrap();
+            let forbidden = input.event() == "PreToolUse" && a == Some(6);
+            async move {
+                if forbidden { HookOutput::permission("deny", "no sixes") } else { HookOutput::pass() }
+            }
+        })
+        .matcher("mcp__calc__add")
+    };
+    let builder = stage.builder().mcp_server(calc()).allow_server_tools("calc");
+    let before = hook("PreToolUse").on_failure(OnFailure::Block);
+    let session = start(builder.hook(before).hook(hook("PostToolUse"))).await;
+    answers(&session, "Add.", "Done.").await;
+    stop(&session).await;
+    drop(session);
+
+    for expected in [("PreToolUse", Some(5)), ("PostToolUse", Some(5)), ("PreToolUse", Some(6))] {
+        let (event, a) = in_time("a hook", hear.recv()).await.unwrap();
+        assert_eq!((event.as_str(), a), expected);
+    }
+    let requests = stage.model.requests();
+    let results: Vec<_> = requests.iter().flat_map(|request| request.tool_results()).collect();
+    assert_eq!((results[0].text.as_str(), results[0].is_error), ("8", false));
+    assert!(results[1].is_error && results[1].text.contains("no sixes"), "{results:?}");
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_a_turn_whose_model_does_not_answer() {
+    let silent = ModelTurn::new().pause_before(Duration::MAX);
+    let Some(stage) = Stage::new(Script::new().turn(silent).turn(text("Awake."))).await else { return };
+    let session = stage.start(calc()).await;
+    let mut turn = session.prompt("Hello?").await.unwrap();
+    in_time("the request", stage.model.wait_for_requests(1)).await;
+    in_time("the interrupt", session.interrupt()).await.unwrap();
+    let ended = in_time("the turn", turn.outcome()).await.unwrap();
+    assert!(matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_) }), "{ended:?}");
+    answers(&session, "And now?", "Awake.").await;
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_serves_the_next_call_with_a_fresh_state() {
+    let script = Script::new()
+        .turn(call("next", json!({})))
+        .turn(call("next", json!({})))
+        .turn(text("Counted."))
+        .turn(call("next", json!({})))
+        .turn(text("Counted again."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let next = ToolDef::new("next", "The next number", async |_: NoArgs, cx: ToolContext<AtomicU64>| {
+        cx.state().fetch_add(1, Ordering::Relaxed)
+    });
+    let counter = ToolServer::new("calc", "1").add(next.always_load(true)).state(|| AtomicU64::new(1));
+    let session = stage.start(counter).await;
+    let mut events = session.events();
+    answers(&session, "Count.", "Counted.").await;
+    assert_eq!(stage.last_result().text, "2");
+
+    session.inject(Fault::PanicServer("calc".into()));
+    let generation = event(&mut events, "the restart", |event| match event {
+        Event::ServerRestarted { generation, .. } => Some(*generation),
+        _ => None,
+    });
+    assert_eq!(generation.await, 2);
+    answers(&session, "Count.", "Counted again.").await;
+    assert_eq!(stage.last_result().text, "1");
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn a_control_request_of_ours_is_answered_or_refused() {
+    let Some(stage) = Stage::new(Script::new().turn(text("Hello."))).await else { return };
+    let session = stage.start(calc()).await;
+    let model = json!({ "subtype": "set_model", "model": "claude-of-the-test" });
+    in_time("the answer", session.control(model)).await.unwrap();
+    answers(&session, "Hello?", "Hello.").await;
+    assert_eq!(stage.last_request().model(), Some("claude-of-the-test"));
+
+    let nonsense = json!({ "subtype": "no_such_request" });
+    let error = in_time("the refusal", session.control(nonsense)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.is_cli(), "{error}");
     stop(&session).await;
 }
 
