@@ -39,7 +39,11 @@ pub(crate) enum CallbacksMessage {
         body: Request,
     },
     /// A handler's task has ended; with the text of its panic, if it panicked.
-    Finished { job: JobId, panic: Option<String>, aborted: bool },
+    Finished {
+        job: JobId,
+        panic: Option<String>,
+        aborted: bool,
+    },
     Tick,
     Stop,
     Snapshot(oneshot::Sender<CallbacksSnapshot>),

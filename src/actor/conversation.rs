@@ -5,7 +5,9 @@
 //! ```text
 //!            prompt            CLI ready, no turn          result of the CLI
 //!   caller ─────────► queued ────────────────────► running ─────────────────► Completed | Failed | Interrupted(User)
-//!     ▲                 │                            │  CLI ends: Interrupted(CliExit)
+//!     ▲                 │ ▲                          │  CLI ends: Interrupted(CliExit)
+//!     │                 │ └── CLI ended before it ───┤
+//!     │                 │     began; once            │
 //!     │ AtCapacity      │ session ends               │  session stops: Interrupted(Stop)
 //!     │ Stopped         ▼                            │  messages not read: Failed(Overflow), the CLI goes on
 //!                  NotStarted (returned)             ▼
@@ -34,7 +36,7 @@ use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::{ConversationSnapshot, Event, ExitCause, InterruptedBy, Outcome};
 use crate::session::Prompt;
-use crate::wire::{Message, ResultMessage};
+use crate::wire::{Message, ResultMessage, SessionState};
 
 /// What the conversation understands.
 pub(crate) enum ConversationMessage {
@@ -44,8 +46,14 @@ pub(crate) enum ConversationMessage {
     },
     /// A message of the CLI.
     Message {
+        epoch: u64,
         message: Message,
         weight: Weight,
+    },
+    /// A line of the CLI could not be read; it may have been a message.
+    LineLost {
+        epoch: u64,
+        reason: String,
     },
     /// An incarnation is ready for prompts.
     CliReady(Lane),
@@ -54,8 +62,10 @@ pub(crate) enum ConversationMessage {
         epoch: u64,
         cause: Option<ExitCause>,
     },
-    /// The user wants the running turn to end.
-    Interrupting,
+    /// The user wants the running turn to end. Answers whether there is one.
+    Interrupting(oneshot::Sender<bool>),
+    /// The CLI did not take note of that.
+    NotInterrupted,
     /// Nothing new is accepted; say when the turn in flight has ended.
     Drain,
     /// Give everything up, and end.
@@ -88,20 +98,30 @@ pub(crate) struct ConversationState {
     run: RunTracker,
     ceiling: Option<Task>,
     draining: bool,
+    /// The newest incarnation that has ended: what is still on its way from it comes too late.
+    ended_epoch: u64,
 }
 
 struct Queued {
     prompt: Prompt,
     uuid: String,
     turn: TurnSender,
+    /// Whether it was written to an incarnation that ended before it began.
+    resent: bool,
 }
 
 struct Running {
+    prompt: Prompt,
     uuid: String,
     /// `None` once the turn has ended for the application while the CLI still works at it.
     turn: Option<TurnSender>,
     interrupting: bool,
-    _span: tracing::Span,
+    /// Whether the CLI has shown that it works at it.
+    begun: bool,
+    resent: bool,
+    /// Why a line was lost that may have been the result.
+    lost: Option<String>,
+    span: tracing::Span,
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -126,6 +146,7 @@ impl Actor for Conversation {
             running: None,
             ceiling: None,
             draining: false,
+            ended_epoch: 0,
         })
     }
 
@@ -136,9 +157,16 @@ impl Actor for Conversation {
         state: &mut ConversationState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ConversationMessage::Message { message, weight } => {
-                state.message(message);
+            ConversationMessage::Message { epoch, message, weight } => {
+                if epoch > state.ended_epoch {
+                    state.message(message);
+                }
                 drop(weight);
+            }
+            ConversationMessage::LineLost { epoch, reason } => {
+                if let Some(running) = state.running.as_mut().filter(|_| epoch > state.ended_epoch) {
+                    running.lost = Some(reason);
+                }
             }
             ConversationMessage::Prompt { prompt, reply } => {
                 // One who has stopped waiting has no use for the turn, but the prompt is accepted.
@@ -150,9 +178,16 @@ impl Actor for Conversation {
                 state.next();
             }
             ConversationMessage::CliEnded { epoch, cause } => state.cli_ended(epoch, cause),
-            ConversationMessage::Interrupting => {
+            ConversationMessage::Interrupting(reply) => {
                 if let Some(running) = &mut state.running {
                     running.interrupting = true;
+                }
+                // Whoever asked may have stopped waiting.
+                reply.send(state.running.is_some()).ok();
+            }
+            ConversationMessage::NotInterrupted => {
+                if let Some(running) = &mut state.running {
+                    running.interrupting = false;
                 }
             }
             ConversationMessage::Drain => {
@@ -196,8 +231,9 @@ impl ConversationState {
         }
         let uuid = uuid::Uuid::new_v4().to_string();
         let (sender, turn) = turn(uuid.clone(), limits.unread_bytes);
-        self.queue.push_back(Queued { prompt, uuid, turn: sender });
+        self.queue.push_back(Queued { prompt, uuid, turn: sender, resent: false });
         self.next();
+        self.run_changed();
         Ok(turn)
     }
 
@@ -215,7 +251,7 @@ impl ConversationState {
             "parent_tool_use_id": null,
             "message": { "role": "user", "content": queued.prompt.content() },
         });
-        if lane.send(line.to_string().into_bytes()).is_err() {
+        if lane.send_prompt(line.to_string().into_bytes()).is_err() {
             // This incarnation has just ended: it was not written, and waits for the next one.
             self.lane = None;
             self.queue.push_front(queued);
@@ -234,14 +270,24 @@ impl ConversationState {
             "gen_ai.usage.output_tokens" = tracing::field::Empty,
         );
         self.shared.turn_span.send_replace(span.clone());
-        self.running =
-            Some(Running { uuid: queued.uuid, turn: Some(queued.turn), interrupting: false, _span: span });
+        let Queued { prompt, uuid, turn, resent } = queued;
+        self.running = Some(Running {
+            prompt,
+            uuid,
+            turn: Some(turn),
+            interrupting: false,
+            begun: false,
+            resent,
+            lost: None,
+            span,
+        });
         self.run.prompted();
         self.run_changed();
     }
 
     fn message(&mut self, message: Message) {
         self.capture(&message);
+        self.note_begun(&message);
         self.run.message(&message, Instant::now());
         // Meant for the host, and told by the run; or for whoever stores transcripts.
         let hidden = matches!(&message, Message::System(system) if system.sdk_host_only())
@@ -251,19 +297,41 @@ impl ConversationState {
         }
         match &message {
             Message::Result(result) if self.ends_turn(&message) => self.result(result.clone()),
-            Message::Other(other) if other.kind() == "result" => {
+            Message::Other(other) if other.kind() == "result" && self.ends_turn(&message) => {
                 // It cannot be read, but it ends the turn.
-                let problem = other.problem().unwrap_or("it cannot be read");
-                let error = Error::new(
-                    ErrorKind::Malformed,
-                    format!("the turn ended with a result that is not one: {problem}"),
-                );
-                self.end_turn(Outcome::Failed { error, result: None });
-                self.next();
+                self.unreadable(other.problem().unwrap_or("it cannot be read").to_owned());
+            }
+            Message::System(system) if system.session_state() == Some(SessionState::Idle) => {
+                // Idle without a result: it was in the line that was lost.
+                if let Some(lost) = self.running.as_mut().and_then(|running| running.lost.take()) {
+                    self.unreadable(lost);
+                }
             }
             _ => {}
         }
         self.run_changed();
+    }
+
+    /// The turn's result is lost.
+    fn unreadable(&mut self, reason: String) {
+        let text = format!("the result of the turn cannot be read: {reason}");
+        self.end_turn(Outcome::Failed { error: Error::new(ErrorKind::Malformed, text), result: None });
+        self.next();
+    }
+
+    /// Notes whether the CLI works at the prompt. A sign of anything else that it works at counts too: a prompt must
+    /// rather be lost, and be said so, than be sent twice.
+    fn note_begun(&mut self, message: &Message) {
+        let Some(running) = &mut self.running else { return };
+        running.begun |= match message {
+            Message::Assistant(_) | Message::User(_) | Message::StreamEvent(_) | Message::Result(_) => true,
+            Message::System(system) => system.init().is_some(),
+            Message::Other(other) if other.kind() == "command_lifecycle" => {
+                let begun = message.field("state").is_some_and(|state| state != "queued");
+                begun && message.field("command_uuid").is_some_and(|uuid| uuid == running.uuid.as_str())
+            }
+            _ => false,
+        } || message.user_message_uuids().contains(&running.uuid);
     }
 
     /// Notes the id under which the conversation is resumed.
@@ -318,8 +386,8 @@ impl ConversationState {
     fn result(&mut self, result: Arc<ResultMessage>) {
         let Some(running) = &self.running else { return };
         if let Some(usage) = &result.usage {
-            running._span.record("gen_ai.usage.input_tokens", usage.input_tokens);
-            running._span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+            running.span.record("gen_ai.usage.input_tokens", usage.input_tokens);
+            running.span.record("gen_ai.usage.output_tokens", usage.output_tokens);
         }
         let aborted = result.terminal_reason.as_deref().is_some_and(|reason| reason.starts_with("aborted"));
         let outcome = if result.is_success() {
@@ -335,16 +403,33 @@ impl ConversationState {
     }
 
     fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
+        self.ended_epoch = self.ended_epoch.max(epoch);
         if self.lane.as_ref().is_some_and(|lane| lane.epoch() <= epoch) {
             self.lane = None;
         }
         self.run.restarted();
-        let by = match cause {
-            Some(cause) => InterruptedBy::CliExit { cause },
-            None => InterruptedBy::Stop,
+        if cause.is_some() {
+            self.queue_again();
+        }
+        let outcome = match (cause, self.shared.failed.get()) {
+            (Some(cause), _) => Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None },
+            (None, Some(error)) => Outcome::Failed { error: error.clone(), result: None },
+            (None, None) => Outcome::Interrupted { by: InterruptedBy::Stop, result: None },
         };
-        self.end_turn(Outcome::Interrupted { by, result: None });
+        self.end_turn(outcome);
         self.run_changed();
+    }
+
+    /// A prompt that was written to a CLI that died before it began is queued again, under its old uuid: a CLI that has
+    /// seen it after all knows it by that. Once only, for the prompt itself may be what the CLI dies of.
+    fn queue_again(&mut self) {
+        if self.draining || !self.running.as_ref().is_some_and(|running| !running.begun && !running.resent) {
+            return;
+        }
+        let Some(Running { prompt, uuid, turn: Some(turn), span, .. }) = self.running.take() else { return };
+        span.record("outcome", "not_started");
+        self.queue.push_front(Queued { prompt, uuid, turn, resent: true });
+        self.shared.turn_span.send_replace(self.shared.span.clone());
     }
 
     /// Ends the running turn, if there is one.
@@ -359,7 +444,7 @@ impl ConversationState {
     fn end_turn_for_reader(&mut self, outcome: Outcome) {
         let Some(running) = &mut self.running else { return };
         if let Some(turn) = running.turn.take() {
-            running._span.record(
+            running.span.record(
                 "outcome",
                 match &outcome {
                     Outcome::Completed { .. } => "completed",
@@ -376,6 +461,7 @@ impl ConversationState {
         for queued in self.queue.drain(..) {
             queued.turn.end(Outcome::NotStarted { prompt: queued.prompt });
         }
+        self.run_changed();
     }
 
     fn give_up(&mut self, failed: Option<Error>) {

@@ -24,7 +24,11 @@ pub(crate) fn body(spec: &SessionSpec, route: Route) -> Value {
     body.insert("subtype".into(), json!("initialize"));
     body.insert(
         "hooks".into(),
-        if spec.handlers.hooks.is_empty() { Value::Null } else { Hook::to_wire(&spec.handlers.hooks, spec.options.timeouts.hook) },
+        if spec.handlers.hooks.is_empty() {
+            Value::Null
+        } else {
+            Hook::to_wire(&spec.handlers.hooks, spec.options.timeouts.hook)
+        },
     );
     match &spec.options.system_prompt {
         SystemPrompt::Empty => drop(body.insert("systemPrompt".into(), json!([""]))),

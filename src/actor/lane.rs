@@ -3,32 +3,48 @@
 //! A lane belongs to one incarnation and ends with it: what was made for one can reach no other. Lines are
 //! written whole: the writer is a task that nobody cancels except by giving the incarnation up.
 //!
-//! What bounds the queue: answers, by the requests in flight (`Limits::calls_in_flight`); prompts, by one at a
-//! time; requests of ours, by their callers, who wait; notifications of tools, by `Limits::notifications_queued`.
+//! What bounds the queue: notifications of tools wait for room (`Limits::notifications_queued`); everything else goes
+//! in at once, up to `Limits::lines_queued`. A CLI that asks and asks while it does not read its answers reaches that,
+//! and is given up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
 
+use crate::options::Limits;
 use crate::wire::line::into_line;
 
 /// The sending end. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
-    epoch: u64,
     queue: mpsc::UnboundedSender<Item>,
-    queued: Arc<AtomicUsize>,
     room: Arc<Semaphore>,
+    state: Arc<LaneState>,
+}
+
+#[derive(Debug)]
+struct LaneState {
+    epoch: u64,
+    /// Lines that wait to be written.
+    queued: AtomicUsize,
+    bound: usize,
+    /// Cancelled when more lines wait than there may.
+    overflowed: CancellationToken,
+    /// Whether the incarnation is known to be ending, so that nothing more is worth writing.
+    ending: AtomicBool,
+    /// Whether a prompt was written.
+    prompted: AtomicBool,
 }
 
 /// The receiving end, for the writer.
 #[derive(Debug)]
 pub(crate) struct LaneEnd {
     queue: mpsc::UnboundedReceiver<Item>,
-    queued: Arc<AtomicUsize>,
+    state: Arc<LaneState>,
 }
 
 #[derive(Debug)]
@@ -46,20 +62,48 @@ enum Item {
 pub(crate) struct Ended;
 
 impl Lane {
-    pub(crate) fn new(epoch: u64, notifications_queued: usize) -> (Self, LaneEnd) {
+    pub(crate) fn new(epoch: u64, limits: &Limits) -> (Self, LaneEnd) {
         let (sender, queue) = mpsc::unbounded_channel();
-        let queued = Arc::new(AtomicUsize::new(0));
-        let room = Arc::new(Semaphore::new(notifications_queued.min(Semaphore::MAX_PERMITS)));
-        (Self { epoch, queue: sender, queued: queued.clone(), room }, LaneEnd { queue, queued })
+        let room = Arc::new(Semaphore::new(limits.notifications_queued.min(Semaphore::MAX_PERMITS)));
+        let state = Arc::new(LaneState {
+            epoch,
+            queued: AtomicUsize::new(0),
+            bound: limits.lines_queued,
+            overflowed: CancellationToken::new(),
+            ending: AtomicBool::new(false),
+            prompted: AtomicBool::new(false),
+        });
+        (Self { queue: sender, room, state: state.clone() }, LaneEnd { queue, state })
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
+        self.state.epoch
     }
 
     /// Lines that wait to be written.
     pub(crate) fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
+        self.state.queued.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when more lines wait than there may.
+    pub(crate) async fn overflowed(&self) {
+        self.state.overflowed.cancelled().await;
+    }
+
+    /// From now on nothing is taken: the incarnation is ending, and nobody would read it.
+    pub(crate) fn end(&self) {
+        self.state.ending.store(true, Ordering::Release);
+    }
+
+    /// Queues a prompt.
+    pub(crate) fn send_prompt(&self, json: Vec<u8>) -> Result<(), Ended> {
+        self.state.prompted.store(true, Ordering::Relaxed);
+        self.send(json)
+    }
+
+    /// Whether this incarnation was given a prompt.
+    pub(crate) fn was_prompted(&self) -> bool {
+        self.state.prompted.load(Ordering::Relaxed)
     }
 
     /// Queues a JSON text as a line.
@@ -82,9 +126,14 @@ impl Lane {
     }
 
     fn push(&self, json: Vec<u8>, room: Option<OwnedSemaphorePermit>) -> Result<(), Ended> {
-        self.queued.fetch_add(1, Ordering::Relaxed);
+        if self.state.ending.load(Ordering::Acquire) {
+            return Err(Ended);
+        }
+        if self.state.queued.fetch_add(1, Ordering::Relaxed) >= self.state.bound {
+            self.state.overflowed.cancel();
+        }
         self.queue.send(Item::Line { bytes: into_line(json), _room: room }).map_err(|_| {
-            self.queued.fetch_sub(1, Ordering::Relaxed);
+            self.state.queued.fetch_sub(1, Ordering::Relaxed);
             Ended
         })
     }
@@ -122,7 +171,7 @@ pub(crate) async fn write_lines(
         write_all(&mut writer, &bytes, stall).await?;
         // Gives the room for notifications back, now that they are written.
         items.clear();
-        lane.queued.fetch_sub(lines, Ordering::Relaxed);
+        lane.state.queued.fetch_sub(lines, Ordering::Relaxed);
         if bytes.capacity() > 1 << 20 {
             bytes = Vec::new();
         }
@@ -162,9 +211,27 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
+    fn limits(notifications_queued: usize, lines_queued: usize) -> Limits {
+        Limits { notifications_queued, lines_queued, ..Limits::default() }
+    }
+
+    #[tokio::test]
+    async fn a_queue_over_its_bound_is_noticed_and_an_ending_one_takes_nothing() {
+        let (lane, _end) = Lane::new(1, &limits(1, 2));
+        for _ in 0..2 {
+            lane.send(b"{}".to_vec()).unwrap();
+        }
+        let waiting = lane.clone();
+        assert!(futures_util::FutureExt::now_or_never(waiting.overflowed()).is_none());
+        lane.send(b"{}".to_vec()).unwrap();
+        lane.overflowed().await;
+        lane.end();
+        assert_eq!(lane.send(b"{}".to_vec()), Err(Ended));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn lines_are_written_in_order_and_then_stdin_is_closed() {
-        let (lane, end) = Lane::new(1, 4);
+        let (lane, end) = Lane::new(1, &limits(4, 1000));
         for n in 0..1000 {
             lane.send(n.to_string().into_bytes()).unwrap();
         }
@@ -182,7 +249,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_stops_is_noticed_and_a_slow_one_is_not_given_up() {
-        let (lane, end) = Lane::new(1, 4);
+        let (lane, end) = Lane::new(1, &limits(4, 1000));
         lane.send(vec![b'1'; 100]).unwrap();
         let (writer, mut reader) = tokio::io::duplex(10);
         let slow = async {
@@ -204,7 +271,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn notifications_wait_for_room_and_answers_do_not() {
-        let (lane, end) = Lane::new(1, 2);
+        let (lane, end) = Lane::new(1, &limits(2, 1000));
         for _ in 0..2 {
             lane.send_with_room(b"{}".to_vec()).await.unwrap();
         }

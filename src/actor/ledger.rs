@@ -405,7 +405,7 @@ mod tests {
     impl Desk {
         async fn open(epoch: u64) -> Self {
             let (router, _) = Actor::spawn(None, Deaf, ()).await.unwrap();
-            let (lane, end) = Lane::new(epoch, 8);
+            let (lane, end) = Lane::new(epoch, &crate::options::Limits::default());
             Self { router, lane, end: Some(end), counting: Arc::default(), in_flight: Arc::default() }
         }
 

@@ -18,7 +18,6 @@ use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -419,7 +418,9 @@ impl ServerState {
     }
 
     fn timed_out(&self, owed: &Owed, tool: &str, limit: Duration) {
-        owed.mcp_timed_out(CallToolResult::error(format!("tool '{tool}' did not finish within its limit of {limit:?}")));
+        owed.mcp_timed_out(CallToolResult::error(format!(
+            "tool '{tool}' did not finish within its limit of {limit:?}"
+        )));
         owed.cancel.cancel();
         self.shared.counting.timeouts.one();
         self.shared.emit(Event::CallTimedOut {
@@ -460,7 +461,12 @@ impl ServerState {
 struct LaneSink(Lane);
 
 impl NotificationSink for LaneSink {
-    fn notify<'a>(&'a self, server: &'a str, method: &'static str, params: Value) -> BoxFuture<'a, ()> {
+    fn notify<'a>(
+        &'a self,
+        server: &'a str,
+        method: &'static str,
+        params: Box<serde_json::value::RawValue>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let request_id = format!("{PUSH_PREFIX}{}", uuid::Uuid::new_v4());
             let body = OutMcp::new(server, Notification::new(method, Some(params)));

@@ -18,11 +18,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use futures_util::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -34,10 +36,11 @@ use super::message::{Internal, SessionMessage};
 use super::reader::{Reader, Seen};
 use super::router::{self, RouterMessage};
 use super::shared::Shared;
-use super::work::Task;
+use super::work::{Task, after};
 use crate::error::{Error, ErrorKind};
 use crate::options::McpRegistration;
 use crate::report::{CliSnapshot, Event, ExitCause};
+use crate::tool::instance::panic_text;
 use crate::transport::{Exit, LaunchSpec, Process, StderrSink, launch_for};
 
 /// What the port understands.
@@ -213,7 +216,11 @@ enum Happened {
 
 impl Incarnation {
     async fn live(mut self) {
-        let end = self.run().await;
+        // A transport is code of the application; its panic is the end of the incarnation and not of the waiting.
+        let end = AssertUnwindSafe(self.run()).catch_unwind().await.unwrap_or_else(|panic| {
+            let reason = format!("its transport, or the port itself, panicked: {}", panic_text(&*panic));
+            PortEnd::Died(ExitCause::Port { reason })
+        });
         // A port that has ended was killed, and knows.
         self.port.cast(PortMessage::Ended(end)).ok();
     }
@@ -231,8 +238,7 @@ impl Incarnation {
             // Giving up the attempt leaves nothing behind.
             () = asked(&mut given_up) => return PortEnd::Asked,
         };
-        let left = limit.saturating_sub(started.elapsed());
-        match self.initialize(&mut running, left).await {
+        match self.initialize(&mut running, after(started, limit)).await {
             Ok(()) => {}
             Err(end) => {
                 self.kill(&mut running).await;
@@ -244,7 +250,8 @@ impl Incarnation {
             happened => {
                 let cause = self.died(&mut running, happened).await;
                 let on_purpose = matches!(cause, ExitCause::Exited { exit: Exit::Code(1..), .. });
-                if on_purpose && running.seen.last_error().is_some() {
+                // Only a prompt has such an end; a CLI that ends so without one would do it for ever.
+                if on_purpose && running.lane.was_prompted() && running.seen.last_error().is_some() {
                     PortEnd::AfterErrorResult(cause)
                 } else {
                     PortEnd::Died(cause)
@@ -259,7 +266,8 @@ impl Incarnation {
         let options = shared.options();
         let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
         let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
-        let by_config = |server: &Arc<crate::tool::server::ServerSpec>| server.name.clone();
+        let by_config =
+            |server: &Arc<crate::tool::server::ServerSpec>| (server.name.clone(), server.settings());
         let launch = launch_for(
             options,
             &LaunchSpec {
@@ -281,7 +289,7 @@ impl Incarnation {
             },
         )?;
         let connection = shared.spec.transport.open(launch).await?;
-        let (lane, lane_end) = Lane::new(*epoch, options.limits.notifications_queued);
+        let (lane, lane_end) = Lane::new(*epoch, &options.limits);
         let pid = connection.process.pid();
         shared.emit(Event::CliStarted { epoch: *epoch, pid, resumes: resume.clone() });
         // In this order: whoever replaces the router must know the lane before the router does. None of the three
@@ -302,18 +310,11 @@ impl Incarnation {
     }
 
     /// The handshake. Requests of the CLI are served all the while: it may want to know the servers first.
-    async fn initialize(&mut self, running: &mut Running, limit: Duration) -> Result<(), PortEnd> {
+    async fn initialize(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
         let shared = self.arguments.shared.clone();
         let (epoch, route) = (self.arguments.epoch, self.arguments.route);
         let body = initialize::body(&shared.spec, route);
-        let asking = router::ask(&shared, body, limit);
-        let reply = tokio::select! {
-            reply = asking => reply,
-            happened = running.happens(&mut self.asked) => return Err(match happened {
-                Happened::Asked => PortEnd::Asked,
-                happened => PortEnd::Died(self.died_at_start(running, happened).await),
-            }),
-        };
+        let reply = self.ask(running, &body, deadline).await?;
         let raw = match reply {
             Ok(raw) => raw,
             Err(error) if error.kind() == ErrorKind::Timeout => {
@@ -327,7 +328,7 @@ impl Incarnation {
         if let Some(message) = answered.unfit(&shared.spec) {
             return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
         }
-        if !self.registered(&answered, limit).await {
+        if !self.registered(running, &answered, deadline).await? {
             return Err(PortEnd::Reregister);
         }
         let version = answered.claude_code_version;
@@ -338,20 +339,64 @@ impl Incarnation {
         Ok(())
     }
 
+    /// Asks the CLI something of the handshake, while it may die or be asked to end. A router that restarts meanwhile is
+    /// not the CLI's fault: the next one is asked again.
+    async fn ask(
+        &mut self,
+        running: &mut Running,
+        body: &serde_json::Value,
+        deadline: Instant,
+    ) -> Result<Result<Box<RawValue>, Error>, PortEnd> {
+        let shared = self.arguments.shared.clone();
+        let mut routers = shared.router.subscribe();
+        loop {
+            routers.mark_unchanged();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let asking = async {
+                let reply = router::ask(&shared, body.clone(), left).await;
+                if matches!(&reply, Err(error) if error.kind() == ErrorKind::NotReady) {
+                    // Without a next router there is nothing to ask, and the limit passes.
+                    tokio::time::timeout_at(deadline, routers.changed()).await.ok();
+                }
+                reply
+            };
+            let reply = tokio::select! {
+                reply = asking => reply,
+                happened = running.happens(&mut self.asked) => return Err(match happened {
+                    Happened::Asked => PortEnd::Asked,
+                    happened => PortEnd::Died(self.died_at_start(running, happened).await),
+                }),
+            };
+            match reply {
+                Err(error) if error.kind() == ErrorKind::NotReady && Instant::now() < deadline => {}
+                reply => return Ok(reply),
+            }
+        }
+    }
+
     /// Whether the CLI has taken the in-process servers: by its answer, or by what it says when asked.
-    async fn registered(&self, answered: &Answered, limit: Duration) -> bool {
-        let shared = &self.arguments.shared;
+    async fn registered(
+        &mut self,
+        running: &mut Running,
+        answered: &Answered,
+        deadline: Instant,
+    ) -> Result<bool, PortEnd> {
+        let shared = self.arguments.shared.clone();
         let sure = shared.spec.servers.is_empty()
             || self.arguments.route == Route::McpConfig
             || shared.options().mcp_registration == McpRegistration::Initialize
             || answered.shows_registration();
         if sure {
-            return true;
+            return Ok(true);
         }
-        match router::ask(shared, serde_json::json!({ "subtype": "mcp_status" }), limit).await {
-            Ok(status) => initialize::lists_servers(&status, &shared.spec),
+        match self.ask(running, &serde_json::json!({ "subtype": "mcp_status" }), deadline).await? {
+            Ok(status) => Ok(initialize::lists_servers(&status, &shared.spec)),
             // A CLI that cannot be asked is older than the question.
-            Err(_) => false,
+            Err(error) if error.kind() == ErrorKind::Refused => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Timeout => {
+                Err(PortEnd::Died(self.start_timeout(running.seen.noise.load(Ordering::Relaxed))))
+            }
+            Err(error) => Err(PortEnd::Died(ExitCause::InitializeRefused { message: error.to_string() })),
         }
     }
 
@@ -394,6 +439,8 @@ impl Incarnation {
     /// Why it died; nothing of it is left afterwards.
     async fn died(&self, running: &mut Running, happened: Happened) -> ExitCause {
         let timeouts = &self.arguments.shared.options().timeouts;
+        // What is written from now on would be read by nobody: it waits for the next incarnation.
+        running.lane.end();
         let exit = match &happened {
             Happened::Exited(exit) => Some(*exit),
             // One that closed its pipes is most likely exiting.
@@ -429,6 +476,9 @@ impl Running {
             biased;
             () = asked(asked_to) => Happened::Asked,
             exit = self.process.wait() => Happened::Exited(exit),
+            () = self.lane.overflowed() => {
+                Happened::StdinBroke("more lines wait for it than `limits.lines_queued`".into())
+            }
             _ = self.reader.join() => Happened::StdoutEnded,
             written = self.writer.join() => match written {
                 Some(Err(reason)) => Happened::StdinBroke(reason),

@@ -75,8 +75,10 @@ impl Reader {
         router: ActorRef<RouterMessage>,
         seen: Arc<Seen>,
     ) -> Self {
+        let mut routers = shared.router.subscribe();
+        // The one that is given may have been replaced meanwhile.
+        let router = routers.borrow_and_update().clone().unwrap_or(router);
         let bytes = shared.options().limits.message_lane_bytes.min(Semaphore::MAX_PERMITS);
-        let routers = shared.router.subscribe();
         Self {
             shared,
             lane,
@@ -117,7 +119,15 @@ impl Reader {
     fn too_long(&self, bytes: usize) {
         self.shared.counting.overlong_lines.one();
         let reason = format!("longer than `limits.line_bytes` ({})", self.shared.options().limits.line_bytes);
-        self.shared.emit(Event::LineSkipped { epoch: self.lane.epoch(), reason, bytes });
+        self.skipped(reason, bytes);
+    }
+
+    /// A line is lost. It may have been a message that somebody waits for.
+    fn skipped(&self, reason: String, bytes: usize) {
+        let epoch = self.lane.epoch();
+        self.shared.emit(Event::LineSkipped { epoch, reason: reason.clone(), bytes });
+        // A conversation that has ended takes the session with it.
+        self.conversation.cast(ConversationMessage::LineLost { epoch, reason }).ok();
     }
 
     async fn line(&mut self, line: &[u8]) {
@@ -141,7 +151,7 @@ impl Reader {
             Err(Unreadable::Malformed(reason)) => {
                 self.shared.counting.malformed_lines.one();
                 self.seen.noise.fetch_add(1, Ordering::Relaxed);
-                self.shared.emit(Event::LineSkipped { epoch: self.lane.epoch(), reason, bytes: line.len() });
+                self.skipped(reason, line.len());
             }
         }
     }
@@ -157,6 +167,7 @@ impl Reader {
             Request::Silent { .. } => ("silent", false, None),
             Request::Unknown { .. } | Request::Incomplete { .. } => ("unknown", false, None),
         };
+        self.refresh_router();
         let full =
             self.shared.in_flight.load(Ordering::Relaxed) >= self.shared.options().limits.calls_in_flight;
         let answer = Answer::new(NewOwed {
@@ -181,11 +192,7 @@ impl Reader {
             Err(error) => {
                 self.shared.counting.malformed_lines.one();
                 let reason = error.to_string();
-                return self.shared.emit(Event::LineSkipped {
-                    epoch: self.lane.epoch(),
-                    reason,
-                    bytes: line.len(),
-                });
+                return self.skipped(reason, line.len());
             }
         };
         self.shared.counting.messages.one();
@@ -195,7 +202,9 @@ impl Reader {
         let bytes = u32::try_from(line.len().min(most)).unwrap_or(u32::MAX);
         let weight = Weight { _bytes: self.on_the_way.clone().acquire_many_owned(bytes).await.ok() };
         // A conversation that has ended takes the session with it.
-        self.conversation.cast(ConversationMessage::Message { message, weight }).ok();
+        self.conversation
+            .cast(ConversationMessage::Message { epoch: self.lane.epoch(), message, weight })
+            .ok();
     }
 
     /// Hands something to the router; when that one has just ended, to the next.
@@ -204,13 +213,26 @@ impl Reader {
             let MessagingErr::SendErr(back) = error else { return };
             message = back;
             let limit = self.shared.options().timeouts.child_stop;
-            let changed = tokio::time::timeout(limit, self.routers.changed()).await;
-            let next = self.routers.borrow_and_update().clone();
-            match (changed, next) {
-                (Ok(Ok(())), Some(router)) => self.router = router,
+            let ended = self.router.get_id();
+            let is_next = |router: &Option<ActorRef<RouterMessage>>| {
+                router.as_ref().is_some_and(|router| router.get_id() != ended)
+            };
+            let next = match tokio::time::timeout(limit, self.routers.wait_for(is_next)).await {
+                Ok(Ok(router)) => router.clone(),
                 // There will be no next one: the session is going down. A request is answered by its drop.
-                _ => return,
-            }
+                Ok(Err(_)) | Err(_) => None,
+            };
+            let Some(next) = next else { return };
+            self.router = next;
+        }
+    }
+
+    /// The router of the moment, so that news of a request goes to the one that has it on its list.
+    fn refresh_router(&mut self) {
+        if self.routers.has_changed().unwrap_or(false)
+            && let Some(router) = self.routers.borrow_and_update().clone()
+        {
+            self.router = router;
         }
     }
 }

@@ -23,7 +23,7 @@ use super::lane::Lane;
 use super::ledger::{Answer, Closed, Ledger};
 use super::mcp_server::ServerMessage;
 use super::shared::Shared;
-use super::work::Task;
+use super::work::{Task, after};
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::{RequestSnapshot, RouterSnapshot};
 use crate::wire::envelope::{self, OutRequest, Reply, Request};
@@ -95,6 +95,9 @@ pub(crate) struct Ask {
 /// Asks the CLI through the router of the moment.
 pub(crate) async fn ask(shared: &Shared, body: Value, limit: Duration) -> Result<Box<RawValue>> {
     let (reply, answer) = oneshot::channel();
+    if shared.gone.is_cancelled() {
+        return Err(shared.gone());
+    }
     let router = shared.router.borrow().clone();
     let not_ready = || Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment");
     let router = router.ok_or_else(not_ready)?;
@@ -287,7 +290,7 @@ impl RouterState {
     }
 
     fn park(&mut self, server: String, answer: Answer, rpc: Rpc) {
-        let until = Instant::now() + self.shared.options().timeouts.server_restart;
+        let until = after(Instant::now(), self.shared.options().timeouts.server_restart);
         self.deadlines.insert((until, answer.owed().request_id.clone()));
         self.parked.entry(server).or_default().push_back(Parked { answer, rpc, until });
         self.arm();
@@ -359,7 +362,7 @@ impl RouterState {
                     parent: &self.shared.span, "control_request", request_id, kind = subtype, epoch,
                     outcome = tracing::field::Empty,
                 );
-                let deadline = Instant::now() + limit;
+                let deadline = after(Instant::now(), limit);
                 self.deadlines.insert((deadline, request_id.clone()));
                 self.awaited.insert(request_id, Awaited { reply, subtype, limit, deadline, span });
                 self.arm();

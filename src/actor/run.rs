@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::work::after;
 use crate::wire::{Message, SessionState, TaskEvent};
 
 /// Kinds of background tasks that end by themselves. Shells and monitors may never end, so they do not count.
@@ -86,10 +87,9 @@ impl RunTracker {
     /// A message of the CLI.
     pub(crate) fn message(&mut self, message: &Message, now: Instant) {
         match message {
-            Message::Result(_) => {
-                self.result_seen = true;
-                self.settle(now);
-            }
+            Message::Result(_) => self.result(now),
+            // One that cannot be read is one all the same.
+            Message::Other(other) if other.kind() == "result" => self.result(now),
             Message::System(system) => {
                 if let Some(state) = system.session_state() {
                     self.state(state, now);
@@ -138,13 +138,18 @@ impl RunTracker {
         }
     }
 
+    fn result(&mut self, now: Instant) {
+        self.result_seen = true;
+        self.settle(now);
+    }
+
     fn reopen(&mut self) {
         self.ended = false;
         self.ceiling_at = None;
     }
 
     fn arm(&mut self, now: Instant) {
-        self.ceiling_at = self.ceiling.map(|ceiling| now + ceiling);
+        self.ceiling_at = self.ceiling.map(|ceiling| after(now, ceiling));
     }
 
     /// A result was seen: over, or waiting for a sign.

@@ -66,6 +66,9 @@ pub(crate) fn turn(uuid: String, bound: usize) -> (TurnSender, Turn) {
 impl TurnSender {
     /// Hands a message over; false if nobody reads any more.
     pub(crate) fn send(&self, message: Message) -> std::result::Result<bool, Overflow> {
+        if self.items.is_closed() {
+            return Ok(false);
+        }
         let bytes = message.raw().get().len();
         if self.unread.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bound {
             return Err(Overflow);
@@ -105,10 +108,14 @@ impl Turn {
     /// shut down) without a word about the turn.
     pub async fn outcome(&mut self) -> Result<Outcome> {
         while self.next().await.is_some() {}
-        if let Some(owner) = self.owner.take() {
+        if let Some(owner) = &self.owner {
             // The run may go on after the result; it is over before a one-shot session is.
             owner.run_ended().await;
-            owner.stop().await?;
+            if let Err(error) = owner.stop().await {
+                // It has failed after the turn, whose outcome stands.
+                tracing::warn!(%error, "a one-shot session did not stop in order");
+            }
+            self.owner = None;
         }
         self.outcome.clone().ok_or_else(|| {
             Error::new(ErrorKind::SessionFailed, "the session was torn down in the middle of the turn")

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::ledger::Owed;
+use crate::options::FOREVER;
 use crate::wire::rpc::RpcError;
 
 /// A task that ends when its owner does.
@@ -270,9 +271,6 @@ impl Drop for Work {
         self.abort_all();
     }
 }
-
-/// A moment so far away that it never comes.
-pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The moment after a limit; one that is too long for a clock is for ever.
 pub(crate) fn after(moment: Instant, limit: Duration) -> Instant {

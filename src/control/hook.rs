@@ -209,7 +209,9 @@ impl HookOutput {
                 match fields {
                     Value::Object(fields) => specific.extend(fields.clone()),
                     // It has no name under which it could go out.
-                    other => tracing::warn!(event, value = %other, "fields for a hook's answer that are no object"),
+                    other => {
+                        tracing::warn!(event, value = %other, "fields for a hook's answer that are no object")
+                    }
                 }
                 json!({ "hookSpecificOutput": specific })
             }

@@ -36,6 +36,9 @@ pub struct Limits {
     /// Progress and log notifications of tools that wait to be written, in number. Past it the tool that sends
     /// the next one waits. Default: 1,024.
     pub notifications_queued: usize,
+    /// Lines that wait for the CLI to read its stdin, in number. Past it the CLI is given up, as one that asks but does
+    /// not listen. Default: 65,536.
+    pub lines_queued: usize,
     /// Supervision events kept for a subscriber that is slow, in number. Past it the subscriber is told how many
     /// it missed. Default: 1,024.
     pub events_kept: usize,
@@ -59,6 +62,7 @@ impl Default for Limits {
             unread_bytes: 256 << 20,
             message_lane_bytes: 16 << 20,
             notifications_queued: 1024,
+            lines_queued: 65_536,
             events_kept: 1024,
             messages_kept: 1024,
             stderr_tail_bytes: 16 << 10,
@@ -77,6 +81,7 @@ impl Limits {
             ("unread_bytes", self.unread_bytes),
             ("message_lane_bytes", self.message_lane_bytes),
             ("notifications_queued", self.notifications_queued),
+            ("lines_queued", self.lines_queued),
             ("events_kept", self.events_kept),
             ("messages_kept", self.messages_kept),
             ("stderr_tail_bytes", self.stderr_tail_bytes),

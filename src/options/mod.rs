@@ -17,6 +17,7 @@ use serde_json::Value;
 pub use limits::Limits;
 pub use mcp::{ExternalServer, McpRegistration};
 pub use restart::{Restart, Restarts};
+pub(crate) use timeouts::FOREVER;
 pub use timeouts::Timeouts;
 pub(crate) use timeouts::millis::serialize as millis_serialize;
 

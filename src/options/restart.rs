@@ -78,3 +78,14 @@ impl Default for Restarts {
         }
     }
 }
+
+impl Restarts {
+    /// Cuts times that a clock could not add up.
+    pub(crate) fn clamp(&mut self) {
+        for limits in [&mut self.cli, &mut self.server, &mut self.control, &mut self.panics] {
+            for time in [&mut limits.period, &mut limits.backoff_min, &mut limits.backoff_max] {
+                *time = (*time).min(super::FOREVER);
+            }
+        }
+    }
+}

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Every time limit that a session applies. There is no other.
+/// A moment that far away never comes.
+pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// Every time limit that a session applies. There is no other. One of more than ten years counts as ten years.
 ///
 /// In a config file each is a number of milliseconds, and `null` stands for "no limit" where there may be none.
 ///
@@ -90,17 +93,34 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
+    /// Cuts limits that a clock could not add up: ten years is for ever.
+    pub(crate) fn clamp(&mut self) {
+        let all = [
+            &mut self.start,
+            &mut self.control_request,
+            &mut self.cancel_grace,
+            &mut self.server_restart,
+            &mut self.stdin_stall,
+            &mut self.drain,
+            &mut self.exit_after_eof,
+            &mut self.exit_after_term,
+            &mut self.reap,
+            &mut self.child_stop,
+        ];
+        let optional = [&mut self.tool, &mut self.hook, &mut self.permission, &mut self.run_ceiling];
+        for limit in all.into_iter().chain(optional.into_iter().flatten()) {
+            *limit = (*limit).min(FOREVER);
+        }
+    }
+
     /// The longest that [`Session::stop`](crate::Session::stop) can take, whatever handlers and the CLI do:
     /// drain, end of input, SIGTERM, SIGKILL and reaping, then the rest of the tree. With the defaults: 28 s.
     pub fn shutdown_bound(&self) -> Duration {
-        self.drain
-            + self.exit_after_eof
-            + self.exit_after_term
-            + self.reap
-            + self.cancel_grace
-            // Tool servers and callbacks stop together; then the router, then the conversation, and at the end
-            // whoever did not stop in its time is killed.
-            + self.child_stop * 6
+        // Tool servers and callbacks stop together; then the router, then the conversation, and at the end whoever
+        // did not stop in its time is killed.
+        let steps = [self.exit_after_eof, self.exit_after_term, self.reap, self.cancel_grace];
+        let steps = steps.into_iter().fold(self.drain, Duration::saturating_add);
+        steps.saturating_add(self.child_stop.saturating_mul(6))
     }
 }
 
@@ -134,5 +154,36 @@ mod optional_millis {
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_are_too_long_for_a_clock_are_for_ever() {
+        let mut timeouts = Timeouts {
+            start: Duration::MAX,
+            drain: Duration::MAX,
+            child_stop: Duration::MAX,
+            tool: Some(Duration::MAX),
+            ..Timeouts::default()
+        };
+        assert_eq!(timeouts.shutdown_bound(), Duration::MAX);
+        timeouts.clamp();
+        assert_eq!((timeouts.start, timeouts.tool), (FOREVER, Some(FOREVER)));
+        assert!(timeouts.shutdown_bound() < Duration::MAX);
+    }
+
+    #[test]
+    fn a_config_file_says_milliseconds_and_null() {
+        let timeouts: Timeouts =
+            serde_json::from_str(r#"{"tool": 1500, "hook": null, "drain": 250}"#).unwrap();
+        assert_eq!(timeouts.tool, Some(Duration::from_millis(1500)));
+        assert_eq!((timeouts.hook, timeouts.drain), (None, Duration::from_millis(250)));
+        let again: Timeouts = serde_json::from_str(&serde_json::to_string(&timeouts).unwrap()).unwrap();
+        assert_eq!(again, timeouts);
+        assert!(serde_json::from_str::<Timeouts>(r#"{"tol": 1}"#).is_err(), "a typing error is told");
     }
 }

@@ -257,6 +257,8 @@ impl SessionBuilder {
 
     fn into_spec(mut self) -> Result<SessionSpec> {
         self.options.validate()?;
+        self.options.timeouts.clamp();
+        self.options.restarts.clamp();
         for (index, server) in self.servers.iter().enumerate() {
             server.validate()?;
             let prefix = ServerSpec::prefix(&server.name);

@@ -53,14 +53,31 @@ pub(crate) struct Call {
 /// Where notifications of a handler go.
 pub(crate) trait NotificationSink: Send + Sync {
     /// Sends a notification, waiting for room. It is dropped when nobody is there to read it any more.
-    fn notify<'a>(&'a self, server: &'a str, method: &'static str, params: Value) -> BoxFuture<'a, ()>;
+    fn notify<'a>(
+        &'a self,
+        server: &'a str,
+        method: &'static str,
+        params: Box<RawValue>,
+    ) -> BoxFuture<'a, ()>;
+}
+
+/// The parameters of `notifications/progress`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress<'a> {
+    progress_token: &'a RawValue,
+    progress: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
 }
 
 /// Takes notifications and keeps none.
 pub(crate) struct NoSink;
 
 impl NotificationSink for NoSink {
-    fn notify<'a>(&'a self, _: &'a str, _: &'static str, _: Value) -> BoxFuture<'a, ()> {
+    fn notify<'a>(&'a self, _: &'a str, _: &'static str, _: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
@@ -145,7 +162,8 @@ impl<S> ToolContext<S> {
 
     /// The token that is cancelled when nobody waits for the answer any more: the call was cancelled or timed out,
     /// the turn was interrupted, or the CLI died. The handler may then clean up for
-    /// [`Timeouts::cancel_grace`](crate::Timeouts::cancel_grace) before it is dropped at its next `await`.
+    /// [`Timeouts::cancel_grace`](crate::Timeouts::cancel_grace) before it is dropped at its next `await`. A server that
+    /// ends because too many of its calls panicked takes its other handlers with it at once.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.call.cancel
     }
@@ -165,13 +183,9 @@ impl<S> ToolContext<S> {
     /// did not ask for progress.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = &self.call.progress_token else { return };
-        let mut params = json!({ "progressToken": token, "progress": progress });
-        if let Some(total) = total {
-            params["total"] = json!(total);
-        }
-        if let Some(message) = message {
-            params["message"] = json!(message);
-        }
+        // Echoed as it came, whatever number it is.
+        let params = Progress { progress_token: token, progress, total, message };
+        let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
         self.call.sink.notify(&self.call.server, "notifications/progress", params).await;
     }
 
@@ -182,6 +196,7 @@ impl<S> ToolContext<S> {
             return;
         }
         let params = json!({ "level": level, "logger": &*self.call.tool, "data": data.into() });
+        let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
         self.call.sink.notify(&self.call.server, "notifications/message", params).await;
     }
 }

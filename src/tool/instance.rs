@@ -163,7 +163,10 @@ impl Drop for Instance {
 
 fn drop_quietly(tools: HashMap<String, Runnable>) {
     if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(move || drop(tools))) {
-        tracing::warn!(message = panic_text(&*panic), "the state of a tool server panicked when it was dropped");
+        tracing::warn!(
+            message = panic_text(&*panic),
+            "the state of a tool server panicked when it was dropped"
+        );
     }
 }
 

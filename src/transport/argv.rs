@@ -28,8 +28,8 @@ pub(crate) struct LaunchSpec {
     /// The captured session id. It overrides everything that the options say about which conversation to
     /// open.
     pub(crate) resume: Option<String>,
-    /// In-process servers to announce by `--mcp-config`. Empty when `initialize` announces them.
-    pub(crate) sdk_servers_by_config: Vec<String>,
+    /// In-process servers to announce by `--mcp-config`, with their settings. Empty when `initialize` announces them.
+    pub(crate) sdk_servers_by_config: Vec<(String, Map<String, Value>)>,
     /// Whether permissions are asked over the control channel.
     pub(crate) permission_prompt: bool,
     /// Whether the CLI repeats each user message that it takes in.
@@ -153,8 +153,11 @@ fn mcp(args: &mut Args, options: &Options, spec: &LaunchSpec) -> Result<()> {
         })?;
         servers.insert(name.clone(), config);
     }
-    for name in &spec.sdk_servers_by_config {
-        if servers.insert(name.clone(), json!({ "type": "sdk", "name": name })).is_some() {
+    for (name, settings) in &spec.sdk_servers_by_config {
+        let mut config = settings.clone();
+        config.insert("type".into(), json!("sdk"));
+        config.insert("name".into(), json!(name));
+        if servers.insert(name.clone(), Value::Object(config)).is_some() {
             return Err(Error::invalid_option(format!("two MCP servers have the name '{name}'"))
                 .with_help("rename one of them"));
         }

@@ -84,18 +84,25 @@ struct Outer<'a> {
     response: Option<&'a RawValue>,
 }
 
+/// Raw, so that a field of another shape than expected spoils nothing but itself.
 #[derive(Deserialize)]
 struct RequestFields<'a> {
-    #[serde(borrow)]
-    subtype: Cow<'a, str>,
-    #[serde(borrow, default, alias = "serverName")]
-    server_name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    subtype: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    server_name: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "serverName")]
+    old_server_name: Option<&'a RawValue>,
     #[serde(borrow, default)]
     message: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    callback_id: Option<Cow<'a, str>>,
+    callback_id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
+}
+
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
 }
 
 #[derive(Deserialize)]
@@ -130,9 +137,9 @@ impl<'a> Frame<'a> {
         let missing = |field: &str| Unreadable::Malformed(format!("a {} without `{field}`", outer.kind));
         match &*outer.kind {
             "control_request" => {
-                let request = outer.request.ok_or_else(|| missing("request"))?;
                 let request_id = outer.request_id.ok_or_else(|| missing("request_id"))?;
-                Ok(Frame::Request { request_id, body: Request::parse(request).map_err(malformed)? })
+                // Whoever gave it an id waits for an answer, however little the rest makes sense.
+                Ok(Frame::Request { request_id, body: Request::parse(outer.request) })
             }
             "control_response" => {
                 let response = outer.response.ok_or_else(|| missing("response"))?;
@@ -148,23 +155,26 @@ impl<'a> Frame<'a> {
 }
 
 impl Request {
-    fn parse(raw: &RawValue) -> serde_json::Result<Self> {
-        let fields: RequestFields<'_> = serde_json::from_str(raw.get())?;
-        let subtype = fields.subtype.into_owned();
-        Ok(match subtype.as_str() {
+    fn parse(raw: Option<&RawValue>) -> Self {
+        let incomplete =
+            |subtype: &str, missing| Request::Incomplete { subtype: subtype.to_owned(), missing };
+        let Some(raw) = raw else { return incomplete("control", "request") };
+        let Ok(fields) = serde_json::from_str::<RequestFields<'_>>(raw.get()) else {
+            return incomplete("control", "an object as `request`");
+        };
+        let Some(subtype) = text(fields.subtype) else { return incomplete("control", "subtype") };
+        match subtype.as_str() {
             // `sdk_mcp_request` is an older spelling.
-            "mcp_message" | "sdk_mcp_request" => match (fields.server_name, fields.message) {
-                (Some(server), Some(message)) => {
-                    Request::Mcp { server: server.into_owned(), rpc: Rpc::parse(message) }
+            "mcp_message" | "sdk_mcp_request" => {
+                match (text(fields.server_name).or_else(|| text(fields.old_server_name)), fields.message) {
+                    (Some(server), Some(message)) => Request::Mcp { server, rpc: Rpc::parse(message) },
+                    (None, _) => Request::Incomplete { subtype, missing: "server_name" },
+                    (_, None) => Request::Incomplete { subtype, missing: "message" },
                 }
-                (None, _) => Request::Incomplete { subtype, missing: "server_name" },
-                (_, None) => Request::Incomplete { subtype, missing: "message" },
-            },
+            }
             "can_use_tool" => Request::CanUseTool(raw.to_owned()),
-            "hook_callback" => match (fields.callback_id, fields.input) {
-                (Some(callback_id), Some(input)) => {
-                    Request::Hook { callback_id: callback_id.into_owned(), input: input.to_owned() }
-                }
+            "hook_callback" => match (text(fields.callback_id), fields.input) {
+                (Some(callback_id), Some(input)) => Request::Hook { callback_id, input: input.to_owned() },
                 (None, _) => Request::Incomplete { subtype, missing: "callback_id" },
                 (_, None) => Request::Incomplete { subtype, missing: "input" },
             },
@@ -172,7 +182,7 @@ impl Request {
             "request_user_dialog" => Request::Dialog(raw.to_owned()),
             other if SILENT.contains(&other) => Request::Silent { subtype },
             _ => Request::Unknown { subtype },
-        })
+        }
     }
 }
 
@@ -322,10 +332,31 @@ mod tests {
             "{}",
             r#"{"type":"control_request"}"#,
             r#"{"type":"control_request","request":{"subtype":"x"}}"#,
+            r#"{"type":"control_cancel_request"}"#,
+            r#"{"type":"control_response"}"#,
         ] {
             assert!(matches!(Frame::parse(line.as_bytes()), Err(Unreadable::Malformed(_))), "{line}");
         }
         assert!(matches!(Frame::parse(b"{\"type\":\"a\xff\"}"), Err(Unreadable::Malformed(_))));
+    }
+
+    #[test]
+    fn a_request_that_makes_no_sense_is_a_request_all_the_same() {
+        for request in [r#"7"#, r#"{}"#, r#"{"subtype":7}"#] {
+            let line = format!(r#"{{"type":"control_request","request_id":"r","request":{request}}}"#);
+            let frame = Frame::parse(line.as_bytes());
+            assert!(matches!(frame, Ok(Frame::Request { body: Request::Incomplete { .. }, .. })), "{line}");
+        }
+        let none = Frame::parse(br#"{"type":"control_request","request_id":"r"}"#);
+        assert!(matches!(
+            none,
+            Ok(Frame::Request { body: Request::Incomplete { missing: "request", .. }, .. })
+        ));
+        assert!(matches!(request(json!({"subtype": "new", "callback_id": 7})), Request::Unknown { .. }));
+        let twice = json!({
+            "subtype": "mcp_message", "server_name": "a", "serverName": "b", "message": {"method": "ping", "id": 1},
+        });
+        assert!(matches!(request(twice), Request::Mcp { server, .. } if server == "a"));
     }
 
     #[test]

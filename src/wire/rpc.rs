@@ -59,8 +59,14 @@ impl Rpc {
         let Ok(fields) = serde_json::from_str::<Fields<'_>>(message.get()) else {
             return Rpc::Malformed;
         };
-        // A JSON null is the same as no id.
-        let id = fields.id.filter(|id| id.get() != "null").map(ToOwned::to_owned);
+        // A JSON null is the same as no id. Anything else must be a number or a string: an object or an array could
+        // hold a line end, which would tear the line that it is echoed in.
+        let id = match fields.id.map(RawValue::get) {
+            None | Some("null") => None,
+            Some(id) if id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => fields.id,
+            Some(_) => return Rpc::Malformed,
+        };
+        let id = id.map(ToOwned::to_owned);
         let params = fields.params.map(ToOwned::to_owned);
         match (fields.method, id) {
             (Some(method), Some(id)) => Rpc::Request { id, method, params },
@@ -206,6 +212,8 @@ mod tests {
         ));
         assert!(matches!(parse(r#"{"id":1}"#), Rpc::Malformed));
         assert!(matches!(parse(r#"[1]"#), Rpc::Malformed));
+        assert!(matches!(parse("{\"id\":[1,\r2],\"method\":\"ping\"}"), Rpc::Malformed));
+        assert!(matches!(parse(r#"{"id":true,"method":"ping"}"#), Rpc::Malformed));
         assert!(matches!(parse(r#"{"method":7,"id":1}"#), Rpc::Malformed));
     }
 

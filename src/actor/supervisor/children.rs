@@ -25,7 +25,10 @@ impl SupervisorState {
     }
 
     pub(super) async fn start_router(&mut self) -> Handled {
-        let Some(callbacks) = self.callbacks.clone() else { return Ok(()) };
+        let Some(callbacks) = self.callbacks.clone() else {
+            self.router_waits = true;
+            return Ok(());
+        };
         let servers = self
             .servers
             .iter()
@@ -42,7 +45,7 @@ impl SupervisorState {
         let router = self.spawn(ControlRouter, arguments).await?;
         self.shared.router.send_replace(Some(router.clone()));
         self.router = Some(router);
-        Ok(())
+        if std::mem::take(&mut self.port_waits) { self.start_port().await } else { Ok(()) }
     }
 
     pub(super) async fn start_server(&mut self, index: usize) -> Handled {
@@ -83,6 +86,8 @@ impl SupervisorState {
 
     pub(super) async fn start_port(&mut self) -> Handled {
         let (Some(router), Some(conversation)) = (self.router.clone(), self.conversation.clone()) else {
+            // Without a conversation the session fails; a router comes back.
+            self.port_waits = true;
             return Ok(());
         };
         self.epoch += 1;
@@ -219,10 +224,7 @@ impl SupervisorState {
         };
         let epoch = self.epoch;
         self.tell_router(RouterMessage::Ended { epoch });
-        self.tell_conversation(ConversationMessage::CliEnded {
-            epoch,
-            cause: cause.clone().filter(|_| !self.stopping()),
-        });
+        self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone() });
         if self.stopping() {
             return self.check_step().await;
         }

@@ -82,6 +82,10 @@ pub(crate) struct SupervisorState {
     lane: Option<Lane>,
     ids: Arc<AtomicU64>,
     ever_ready: bool,
+    /// The router is to be started as soon as there are callbacks for it.
+    router_waits: bool,
+    /// The CLI is to be started as soon as there is a router for it.
+    port_waits: bool,
     await_start: Vec<oneshot::Sender<Result<()>>>,
     await_stop: Vec<StopReply>,
 }
@@ -188,6 +192,8 @@ impl Actor for SessionSupervisor {
             lane: None,
             ids: Arc::default(),
             ever_ready: false,
+            router_waits: false,
+            port_waits: false,
             await_start: Vec::new(),
             await_stop: Vec::new(),
         })
@@ -241,6 +247,16 @@ impl Actor for SessionSupervisor {
         Ok(())
     }
 
+    async fn post_stop(
+        &self,
+        _: ActorRef<SessionMessage>,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        // The state itself travels to the parent and may be kept there.
+        state.shared.gone.cancel();
+        Ok(())
+    }
+
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<SessionMessage>,
@@ -260,16 +276,24 @@ impl Actor for SessionSupervisor {
     }
 }
 
-/// Interrupts the running turn.
+/// Interrupts the running turn, if there is one.
 pub(crate) async fn interrupt(
     shared: &Shared,
     conversation: Option<&ActorRef<ConversationMessage>>,
 ) -> Result<()> {
-    if let Some(conversation) = conversation {
-        conversation.cast(ConversationMessage::Interrupting).map_err(|_| shared.gone())?;
+    let Some(conversation) = conversation else { return Err(shared.gone()) };
+    let (reply, running) = oneshot::channel();
+    conversation.cast(ConversationMessage::Interrupting(reply)).map_err(|_| shared.gone())?;
+    if !running.await.map_err(|_| shared.gone())? {
+        return Ok(());
     }
-    router::ask(shared, json!({ "subtype": "interrupt" }), shared.options().timeouts.control_request).await?;
-    Ok(())
+    let limit = shared.options().timeouts.control_request;
+    let asked = router::ask(shared, json!({ "subtype": "interrupt" }), limit).await;
+    if asked.is_err() {
+        // A conversation that has ended has no turn.
+        conversation.cast(ConversationMessage::NotInterrupted).ok();
+    }
+    asked.map(drop)
 }
 
 type Handled = Result<(), ActorProcessingErr>;
@@ -323,7 +347,9 @@ impl SupervisorState {
     async fn internal(&mut self, message: Internal) -> Handled {
         match message {
             Internal::LaneOpened(lane) if lane.epoch() == self.epoch && self.port.is_some() => {
-                self.lane = Some(lane)
+                self.lane = Some(lane.clone());
+                // A router that was started between the opening and this news was not told by the port.
+                self.tell_router(RouterMessage::Opened(lane));
             }
             Internal::CliReady { lane } if lane.epoch() == self.epoch && self.port.is_some() => {
                 self.cli_ready(lane)
@@ -356,6 +382,10 @@ impl SupervisorState {
                 self.shared.counting.control_restarts.one();
                 if let Some(callbacks) = self.callbacks.clone() {
                     self.tell_router(RouterMessage::CallbacksUp(callbacks));
+                }
+                if std::mem::take(&mut self.router_waits) {
+                    self.start_router().await?;
+                    self.shared.counting.control_restarts.one();
                 }
             }
             Internal::RestartCli

@@ -141,7 +141,7 @@ fn servers_share_one_mcp_config() {
                 .into();
         o.mcp_config_files = vec!["/more.json".into()];
     });
-    let spec = LaunchSpec { sdk_servers_by_config: strings(&["calc"]), ..spec() };
+    let spec = LaunchSpec { sdk_servers_by_config: vec![("calc".into(), Map::new())], ..spec() };
     let args = beyond_base(&options, &spec);
     assert_eq!(args.len(), 2);
     assert_eq!(args[1], "--mcp-config=/more.json");
@@ -164,7 +164,7 @@ fn servers_share_one_mcp_config() {
 #[test]
 fn two_servers_of_one_name_are_refused() {
     let options = options(|o| o.mcp_servers = [("calc".to_owned(), ExternalServer::sse("https://x"))].into());
-    let spec = LaunchSpec { sdk_servers_by_config: strings(&["calc"]), ..spec() };
+    let spec = LaunchSpec { sdk_servers_by_config: vec![("calc".into(), Map::new())], ..spec() };
     let error = launch_for(&options, &spec).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidOption);
     assert!(error.to_string().contains("'calc'"), "{error}");
