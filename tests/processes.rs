@@ -62,7 +62,6 @@ fn short() -> Timeouts {
         exit_after_eof: short,
         exit_after_term: short,
         cancel_grace: short,
-        child_stop: short,
         ..Timeouts::default()
     }
 }
@@ -260,15 +259,15 @@ async fn start_error_of(behaviours: &str, start: Duration) -> Error {
 
 const PLENTY: Duration = Duration::from_secs(60);
 
+/// Long enough for a process to begin, on a busy machine too.
+const BRIEF: Duration = Duration::from_secs(2);
+
 #[tokio::test]
 async fn an_initialize_without_an_answer_is_a_typed_error() {
-    let error = start_error_of("fork;hang-initialize", Duration::from_millis(300)).await;
+    let error = start_error_of("fork;hang-initialize", BRIEF).await;
     assert_eq!(error.kind(), ErrorKind::StartTimeout);
     assert!(error.is_cli() && error.is_timeout());
-    assert!(
-        error.to_string().contains("300ms") && error.help().unwrap().contains("timeouts.start"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("2s") && error.help().unwrap().contains("timeouts.start"), "{error}");
 }
 
 #[tokio::test]
@@ -283,7 +282,7 @@ async fn a_cli_that_exits_at_once_is_a_typed_error_with_its_stderr() {
 
 #[tokio::test]
 async fn what_does_not_speak_the_protocol_is_a_typed_error() {
-    let error = start_error_of("garbage", Duration::from_millis(500)).await;
+    let error = start_error_of("garbage", BRIEF).await;
     assert_eq!(error.kind(), ErrorKind::NotTheProtocol);
     assert!(error.is_wire());
     assert!(error.to_string().contains("cli_path"), "{error}");
