@@ -254,9 +254,7 @@ async fn lines_that_cannot_be_read_are_skipped_and_reading_goes_on() {
     // None of these is worth an event: builds of the CLI print such lines.
     end.send_bytes("[SandboxDebug] hello\n\n   \n\r\nnull\n42\n\"{}\"\n");
     // These begin like frames.
-    end.send_bytes(
-        "{\"type\":\"control_request\",\n{}\n{\"type\":\"control_request\"}\n",
-    );
+    end.send_bytes("{\"type\":\"control_request\",\n{}\n{\"type\":\"control_request\"}\n");
     end.send_bytes(b"{\"type\":\"bad utf-8 \xff\"}\n".to_vec());
     end.send_bytes(format!("{{\"type\":\"{}\"}}\n", "x".repeat(3000)));
     // In pieces, with the old line end of another system, and together with the next.

@@ -87,12 +87,12 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         // It fails when nobody is left, or when all who are left run as another user; neither can be helped.
-        let _ = kill_process_group(self.id, signal);
+        kill_process_group(self.id, signal).ok();
     }
 
     /// Only for a leader that has exited: then it does not block.
     fn reap(&self) -> Leader {
-        let _ = waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
         Leader::Gone
     }
 

@@ -35,7 +35,7 @@ impl StderrTask {
     /// nothing that is written later.
     pub(super) async fn drained(&mut self) {
         // An error means that the task is over, and with it the stream.
-        let _ = self.drained.wait_for(|drained| *drained).await;
+        self.drained.wait_for(|drained| *drained).await.map(drop).ok();
     }
 }
 
@@ -126,7 +126,7 @@ impl Lines {
         let text = String::from_utf8_lossy(&self.line);
         let text = text.trim_end_matches('\r');
         // A sink that panics loses its line, not the stream: the CLI would otherwise stall on a full pipe.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.sink.line(text)));
+        drop(catch_unwind(AssertUnwindSafe(|| self.sink.line(text))));
         self.line.clear();
         self.cut = false;
     }

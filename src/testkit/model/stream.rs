@@ -1,0 +1,162 @@
+//! A turn of the script in the shapes of the Messages API: whole, and as server-sent events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Bytes, Frame};
+use serde_json::{Value, json};
+use tokio::time::{Sleep, sleep};
+
+use super::super::script::{Item, ModelTurn};
+use super::answer::tokens;
+use super::request::ModelRequest;
+
+/// One message of the model, on its way out.
+pub(super) struct Message<'a> {
+    pub(super) turn: &'a ModelTurn,
+    pub(super) request: &'a ModelRequest,
+    pub(super) id: String,
+}
+
+impl Message<'_> {
+    /// The message with all of its content, for an answer that is not streamed.
+    pub(super) fn whole(&self) -> Value {
+        let content: Vec<Value> = self.turn.items().iter().map(whole_block).collect();
+        self.envelope(content, Some(self.turn.stop_reason()), self.output_tokens())
+    }
+
+    /// The events of a streamed answer, each ready to be sent.
+    pub(super) fn events(&self) -> Vec<Bytes> {
+        let mut events = vec![
+            json!({"type": "message_start", "message": self.envelope(Vec::new(), None, 1)}),
+            json!({"type": "ping"}),
+        ];
+        for (index, item) in self.turn.items().iter().enumerate() {
+            let (start, deltas) = streamed_block(item);
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+            for delta in deltas {
+                events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+            }
+            events.push(json!({"type": "content_block_stop", "index": index}));
+        }
+        events.push(json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": self.turn.stop_reason(), "stop_sequence": null},
+            "usage": {"output_tokens": self.output_tokens()},
+        }));
+        events.push(json!({"type": "message_stop"}));
+        events.iter().map(server_sent_event).collect()
+    }
+
+    fn envelope(&self, content: Vec<Value>, stop_reason: Option<&str>, output_tokens: usize) -> Value {
+        json!({
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.request.model().unwrap_or("claude-scripted"),
+            "content": content,
+            "stop_reason": stop_reason,
+            "stop_sequence": null,
+            "usage": {
+                "input_tokens": self.request.messages().len() * 10,
+                "output_tokens": output_tokens,
+                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 0,
+            },
+        })
+    }
+
+    fn output_tokens(&self) -> usize {
+        let bytes = self.turn.items().iter().map(|item| match item {
+            Item::Text(text) | Item::Thinking(text) => text.len(),
+            Item::Call { name, input, .. } => name.len() + input.to_string().len(),
+        });
+        tokens(bytes.sum())
+    }
+}
+
+/// What a thinking block is signed with. Nobody checks it.
+const SIGNATURE: &str = "c2NyaXB0ZWQ=";
+
+fn whole_block(item: &Item) -> Value {
+    match item {
+        Item::Text(text) => json!({"type": "text", "text": text}),
+        Item::Thinking(text) => json!({"type": "thinking", "thinking": text, "signature": SIGNATURE}),
+        Item::Call { name, input, id } => json!({"type": "tool_use", "id": id, "name": name, "input": input}),
+    }
+}
+
+/// The empty block that a stream begins with, and the deltas that fill it.
+fn streamed_block(item: &Item) -> (Value, Vec<Value>) {
+    match item {
+        Item::Text(text) => (
+            json!({"type": "text", "text": ""}),
+            pieces(text).map(|piece| json!({"type": "text_delta", "text": piece})).collect(),
+        ),
+        Item::Thinking(text) => (
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+            pieces(text)
+                .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
+                .chain([json!({"type": "signature_delta", "signature": SIGNATURE})])
+                .collect(),
+        ),
+        Item::Call { name, input, id } => (
+            json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
+            pieces(&input.to_string())
+                .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
+                .collect(),
+        ),
+    }
+}
+
+/// Cuts a text into at most four pieces of whole characters; none for an empty text.
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let size = text.len().div_ceil(4).max(1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, tail) = rest.split_at(rest.ceil_char_boundary(size));
+        rest = tail;
+        Some(piece)
+    })
+}
+
+fn server_sent_event(event: &Value) -> Bytes {
+    Bytes::from(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
+}
+
+/// The body of a streamed answer: its events, with a pause between them where the script wants one.
+pub(super) struct Events {
+    pub(super) waiting: VecDeque<Bytes>,
+    pub(super) gap: Duration,
+    pub(super) pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(pause) = &mut self.pause {
+            std::task::ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+        let event = self.waiting.pop_front();
+        if event.is_some() && !self.waiting.is_empty() && !self.gap.is_zero() {
+            self.pause = Some(Box::pin(sleep(self.gap)));
+        }
+        Poll::Ready(event.map(|event| Ok(Frame::data(event))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
