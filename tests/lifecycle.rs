@@ -51,6 +51,14 @@ async fn prompted(end: &mut CliEnd, text: &str) -> Value {
     prompt
 }
 
+/// The same, and the CLI has begun with it.
+async fn begun(end: &mut CliEnd, text: &str) -> Value {
+    let prompt = prompted(end, text).await;
+    end.begin_turn();
+    settled(end).await;
+    prompt
+}
+
 /// The next incarnation, its handshake done.
 async fn next(listener: &mut ScriptedListener) -> CliEnd {
     let mut end = within(SOON, listener.accept()).await;
@@ -274,7 +282,7 @@ async fn a_crash_ends_the_turn_and_what_waits_is_sent_once_to_the_next_cli() {
     let mut one = prompt(&session, "one").await;
     let mut two = prompt(&session, "two").await;
     let mut three = prompt(&session, "three").await;
-    prompted(&mut end, "one").await;
+    begun(&mut end, "one").await;
     end.exit(killed());
 
     match outcome(&mut one).await {
@@ -299,6 +307,78 @@ async fn a_crash_ends_the_turn_and_what_waits_is_sent_once_to_the_next_cli() {
         _ => None,
     });
     assert_eq!(restarted.await, (2, Some(session_id)));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_no_cli_began_with_is_sent_again_once() {
+    let (session, mut end, mut listener) = start_by_hand(restarts(5)).await;
+    let mut turn = prompt(&session, "poison").await;
+    let mut after = prompt(&session, "after").await;
+    let first = prompted(&mut end, "poison").await;
+    end.exit(killed());
+    let mut end = next(&mut listener).await;
+    let second = prompted(&mut end, "poison").await;
+    assert_eq!(first["uuid"], second["uuid"], "a CLI that has seen it knows it again");
+    end.exit(killed());
+
+    // It may be what the CLIs die of.
+    assert!(matches!(
+        outcome(&mut turn).await,
+        Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, .. }
+    ));
+    let mut end = next(&mut listener).await;
+    let given = prompted(&mut end, "after").await;
+    end.finish_turn(&given, "fine");
+    assert_eq!(outcome(&mut after).await.text(), Some("fine"));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_was_begun_is_not_sent_again() {
+    let signs = [
+        json!({ "type": "system", "subtype": "init", "session_id": "s" }),
+        json!({ "type": "assistant", "message": { "content": [] } }),
+        json!({ "type": "stream_event", "event": {} }),
+        json!({ "type": "a_type_of_tomorrow", "user_message_uuids": ["THIS"] }),
+        json!({ "type": "command_lifecycle", "command_uuid": "THIS", "state": "started" }),
+    ];
+    for sign in signs {
+        let (session, mut end, mut listener) = start_by_hand(restarts(5)).await;
+        let mut turn = prompt(&session, "one").await;
+        prompted(&mut end, "one").await;
+        end.message(serde_json::from_str(&sign.to_string().replace("THIS", turn.prompt_uuid())).unwrap());
+        settled(&mut end).await;
+        end.exit(killed());
+        let ended = timeout(Duration::from_secs(10), turn.outcome()).await;
+        assert!(matches!(ended, Ok(Ok(Outcome::Interrupted { .. }))), "{ended:?} after {sign}");
+        let mut end = next(&mut listener).await;
+        let written = settled(&mut end).await;
+        assert!(!written.iter().any(|frame| frame["type"] == "user"), "sent twice after {sign}");
+        stop(session, end).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_cannot_be_read_ends_the_turn_all_the_same() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let mut events = session.events();
+    for line in ["{\"type\":\"result\",\"subtype\":\"success\",", r#"{"type":"result","is_error":"perhaps"}"#]
+    {
+        let mut turn = prompt(&session, "one").await;
+        begun(&mut end, "one").await;
+        end.send_bytes(format!("{line}\n"));
+        state(&mut end, "idle");
+        match outcome(&mut turn).await {
+            Outcome::Failed { error, result: None } => {
+                assert_eq!(error.kind(), ErrorKind::Malformed);
+                assert!(error.is_wire(), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    event(&mut events, |event| matches!(event, Event::LineSkipped { .. }).then_some(())).await;
+    exchange(&session, &mut end, "next").await;
     stop(session, end).await;
 }
 
@@ -345,7 +425,9 @@ async fn a_prompt_of_the_time_between_two_clis_waits_for_the_next() {
     end.exit(killed());
     event(&mut events, |event| matches!(event, Event::CliRestarting { .. }).then_some(())).await;
     assert_eq!(session.snapshot().await.unwrap().phase, Phase::Recovering);
-    assert_eq!(session.interrupt().await.unwrap_err().kind(), ErrorKind::NotReady);
+    let ask = json!({ "subtype": "mcp_status" });
+    assert_eq!(session.control(ask).await.unwrap_err().kind(), ErrorKind::NotReady);
+    session.interrupt().await.expect("there is nothing to interrupt");
     let mut turn = prompt(&session, "early").await;
     let mut end = next(&mut listener).await;
     assert!(
@@ -402,7 +484,7 @@ async fn more_crashes_than_allowed_end_the_session_and_every_turn() {
     let mut end = next(&mut listener).await;
     let mut running = prompt(&session, "running").await;
     let mut queued = prompt(&session, "queued").await;
-    prompted(&mut end, "running").await;
+    begun(&mut end, "running").await;
     end.process().launch().stderr.line("out of memory");
     end.exit(killed());
 
@@ -472,7 +554,7 @@ async fn a_conversation_that_cannot_be_resumed_ends_the_session_with_what_the_cl
 async fn a_cli_that_closes_its_stdout_is_ended_and_restarted() {
     let (session, mut end, mut listener) = start_by_hand(restarts(1)).await;
     let mut turn = prompt(&session, "one").await;
-    prompted(&mut end, "one").await;
+    begun(&mut end, "one").await;
     end.close_stdout();
     within(SOON, end.process().killed()).await;
     match outcome(&mut turn).await {

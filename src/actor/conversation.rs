@@ -324,13 +324,13 @@ impl ConversationState {
     fn note_begun(&mut self, message: &Message) {
         let Some(running) = &mut self.running else { return };
         running.begun |= match message {
-            Message::Assistant(_) | Message::User(_) | Message::StreamEvent(_) | Message::Result(_) => true,
             Message::System(system) => system.init().is_some(),
             Message::Other(other) if other.kind() == "command_lifecycle" => {
                 let begun = message.field("state").is_some_and(|state| state != "queued");
                 begun && message.field("command_uuid").is_some_and(|uuid| uuid == running.uuid.as_str())
             }
-            _ => false,
+            // Also one whose shape is not known.
+            message => matches!(message.kind(), "assistant" | "user" | "stream_event" | "result"),
         } || message.user_message_uuids().contains(&running.uuid);
     }
 
