@@ -54,6 +54,7 @@
 
 pub(crate) mod callbacks;
 pub(crate) mod conversation;
+pub(crate) mod deadlines;
 pub(crate) mod initialize;
 pub(crate) mod lane;
 pub(crate) mod ledger;

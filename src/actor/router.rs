@@ -6,7 +6,7 @@
 //! Restart policy: permanent. A router that ends leaves nothing open: what it owed is answered with an error, what
 //! it awaited fails, and the next one starts with an empty ledger.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,11 +19,12 @@ use tokio::time::Instant;
 
 use super::actor_message;
 use super::callbacks::CallbacksMessage;
+use super::deadlines::Deadlines;
 use super::lane::Lane;
 use super::ledger::{Answer, Closed, Ledger};
 use super::mcp_server::ServerMessage;
 use super::shared::Shared;
-use super::work::{Task, after};
+use super::work::after;
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::{RequestSnapshot, RouterSnapshot};
 use crate::wire::envelope::{self, OutRequest, Reply, Request};
@@ -139,8 +140,7 @@ pub(crate) struct RouterState {
     parked: HashMap<String, VecDeque<Parked>>,
     callbacks: ActorRef<CallbacksMessage>,
     ids: Arc<AtomicU64>,
-    deadlines: BTreeSet<(Instant, String)>,
-    timer: Option<(Instant, Task)>,
+    deadlines: Deadlines<String>,
 }
 
 struct Awaited {
@@ -180,8 +180,7 @@ impl Actor for ControlRouter {
             parked: HashMap::new(),
             callbacks,
             ids,
-            deadlines: BTreeSet::new(),
-            timer: None,
+            deadlines: Deadlines::new(),
         })
     }
 
@@ -291,7 +290,7 @@ impl RouterState {
 
     fn park(&mut self, server: String, answer: Answer, rpc: Rpc) {
         let until = after(Instant::now(), self.shared.options().timeouts.server_restart);
-        self.deadlines.insert((until, answer.owed().request_id.clone()));
+        self.deadlines.insert(until, answer.owed().request_id.clone());
         self.parked.entry(server).or_default().push_back(Parked { answer, rpc, until });
         self.arm();
     }
@@ -299,7 +298,7 @@ impl RouterState {
     fn server_up(&mut self, server: String, actor: ActorRef<ServerMessage>) {
         self.servers.insert(server.clone(), Route::Up(actor));
         for Parked { answer, rpc, until } in self.parked.remove(&server).unwrap_or_default() {
-            self.deadlines.remove(&(until, answer.owed().request_id.clone()));
+            self.deadlines.remove(until, answer.owed().request_id.clone());
             if answer.owed().is_open() {
                 self.mcp(server.clone(), answer, rpc);
             }
@@ -309,7 +308,7 @@ impl RouterState {
     fn server_failed(&mut self, server: String, cause: String) {
         self.servers.insert(server.clone(), Route::Failed(cause));
         for Parked { answer, rpc, until } in self.parked.remove(&server).unwrap_or_default() {
-            self.deadlines.remove(&(until, answer.owed().request_id.clone()));
+            self.deadlines.remove(until, answer.owed().request_id.clone());
             self.mcp(server.clone(), answer, rpc);
         }
     }
@@ -363,7 +362,7 @@ impl RouterState {
                     outcome = tracing::field::Empty,
                 );
                 let deadline = after(Instant::now(), limit);
-                self.deadlines.insert((deadline, request_id.clone()));
+                self.deadlines.insert(deadline, request_id.clone());
                 self.awaited.insert(request_id, Awaited { reply, subtype, limit, deadline, span });
                 self.arm();
             }
@@ -382,7 +381,7 @@ impl RouterState {
             }
             return;
         };
-        self.deadlines.remove(&(awaited.deadline, reply.request_id));
+        self.deadlines.remove(awaited.deadline, reply.request_id);
         awaited.span.record("outcome", if reply.outcome.is_ok() { "answered" } else { "refused" });
         let outcome = reply.outcome.map_err(|error| {
             let code = error.code.map(|code| format!(" ({code})")).unwrap_or_default();
@@ -395,11 +394,8 @@ impl RouterState {
     }
 
     fn tick(&mut self, now: Instant) {
-        self.timer = None;
-        while self.deadlines.first().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, request_id)) = self.deadlines.pop_first() {
-                self.expired(&request_id, now);
-            }
+        for request_id in self.deadlines.expired(now) {
+            self.expired(&request_id, now);
         }
         self.arm();
     }
@@ -432,18 +428,11 @@ impl RouterState {
     }
 
     fn arm(&mut self) {
-        let Some((next, _)) = self.deadlines.first() else { return };
-        let next = *next;
-        if self.timer.as_ref().is_some_and(|(at, task)| *at <= next && !task.is_finished()) {
-            return;
-        }
         let myself = self.myself.clone();
-        let task = Task::spawn(async move {
-            tokio::time::sleep_until(next).await;
+        self.deadlines.arm(move || {
             // A router that has ended has no deadlines.
             myself.cast(RouterMessage::Tick).ok();
         });
-        self.timer = Some((next, task));
     }
 
     fn snapshot(&self) -> RouterSnapshot {

@@ -10,7 +10,7 @@
 //! The limit is watched here and not in the task, so that a handler that blocks its thread is answered for in
 //! time. When the work is dropped, every task is aborted and what it owed is answered with an error.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use super::deadlines::Deadlines;
 use super::ledger::Owed;
 use crate::options::FOREVER;
 use crate::wire::rpc::RpcError;
@@ -102,8 +103,7 @@ impl Deref for Job {
 pub(crate) struct Work {
     jobs: HashMap<JobId, Job>,
     next: JobId,
-    deadlines: BTreeSet<(Instant, JobId)>,
-    timer: Option<(Instant, Task)>,
+    deadlines: Deadlines<JobId>,
     tasks: TaskTracker,
     grace: Duration,
     /// What is said for those whose handler is taken away.
@@ -146,8 +146,7 @@ impl Work {
         Self {
             jobs: HashMap::new(),
             next: 0,
-            deadlines: BTreeSet::new(),
-            timer: None,
+            deadlines: Deadlines::new(),
             tasks: TaskTracker::new(),
             grace,
             ending,
@@ -181,7 +180,7 @@ impl Work {
         let task = self.tasks.spawn(run.instrument(span));
         let deadline = new.limit.map(|limit| after(new.owed.received, limit));
         if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, id));
+            self.deadlines.insert(deadline, id);
         }
         self.jobs.insert(id, Job { new, deadline, abort: task.abort_handle() });
         id
@@ -191,7 +190,7 @@ impl Work {
     pub(crate) fn finish(&mut self, id: JobId) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
         if let Some(deadline) = job.deadline {
-            self.deadlines.remove(&(deadline, id));
+            self.deadlines.remove(deadline, id);
         }
         Some(job)
     }
@@ -206,31 +205,18 @@ impl Work {
 
     /// Makes `wake` be called at the next deadline, if there is one and it is not arranged already.
     pub(crate) fn arm(&mut self, wake: impl FnOnce() + Send + 'static) {
-        let Some((next, _)) = self.deadlines.first() else { return };
-        let next = *next;
-        if self.timer.as_ref().is_some_and(|(at, task)| *at <= next && !task.is_finished()) {
-            return;
-        }
-        let task = Task::spawn(async move {
-            tokio::time::sleep_until(next).await;
-            wake();
-        });
-        self.timer = Some((next, task));
+        self.deadlines.arm(wake);
     }
 
     /// The handlers whose limit has passed; each is returned once. They are still running: settle what they owe
     /// and cancel their token.
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<JobId> {
-        let mut expired = Vec::new();
-        while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
-            if let Some((_, id)) = self.deadlines.pop_first() {
-                if let Some(job) = self.jobs.get_mut(&id) {
-                    job.deadline = None;
-                }
-                expired.push(id);
+        let expired = self.deadlines.expired(now);
+        for id in &expired {
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.deadline = None;
             }
         }
-        self.timer = None;
         expired
     }
 
