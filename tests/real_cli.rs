@@ -77,6 +77,7 @@ impl Stage {
             .configure(|options| options.env_policy = EnvPolicy::Clean)
             .envs(self.model.env())
             .env("HOME", self.home.path().to_str().unwrap())
+            .env("TMPDIR", self.home.path().to_str().unwrap())
             .env("PATH", std::env::var("PATH").unwrap())
     }
 
