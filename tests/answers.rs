@@ -170,6 +170,9 @@ async fn an_unknown_subtype_is_refused_as_unsupported_and_an_incomplete_one_says
     let answer = within(SOON, end.answer_to(&incomplete)).await;
     assert_eq!(answer["subtype"], "error");
     assert!(answer["error"].as_str().unwrap().contains("`server_name`"), "{answer}");
+    end.send(json!({ "type": "control_request", "request_id": "bare" }));
+    let answer = within(SOON, end.answer_to("bare")).await;
+    assert!(answer["error"].as_str().unwrap().contains("`request`"), "{answer}");
     assert_eq!(counters(&session).await.unknown_requests, 1);
     nothing_is_owed(&session).await;
     stop(session, end).await;
@@ -461,7 +464,7 @@ async fn log_messages_below_the_level_that_was_set_are_left_out() {
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_calls_at_once_are_each_answered_once_with_their_own_answer() {
     let server = ToolServer::new("shop", "1.0.0").tool("echo", "Says it again", async |said: Said| {
-        if said.number % 3 == 0 {
+        if said.number.is_multiple_of(3) {
             tokio::task::yield_now().await;
         }
         said.number

@@ -43,8 +43,11 @@ impl Visit for Seen {
 #[derive(Clone, Default)]
 struct Capture {
     spans: Arc<Mutex<Vec<(u64, Seen)>>>,
-    events: Arc<Mutex<Vec<(Option<u64>, String)>>>,
+    events: Arc<Mutex<Vec<Said>>>,
 }
+
+/// An event: its span and its fields.
+type Said = (Option<u64>, String);
 
 impl Capture {
     /// Captures what this thread traces until the guard is dropped.
