@@ -199,8 +199,9 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
         builder = builder.resume(resume);
     }
     // An explicit PATH or HOME for the CLI goes before the host's own; all else is inherited.
+    // From the very start on, so that the first CLI is among them.
+    let mut events = builder.events();
     let session = builder.start().await?;
-    let mut events = session.events();
     let mut turn = session.prompt(prompt).await?;
 
     loop {

@@ -1100,3 +1100,23 @@ async fn a_session_is_an_actor_with_messages() {
     assert!(call_t!(actor, SessionMessage::Snapshot, 1000).is_err(), "it is no more");
     desk.stop(None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_can_be_had_from_before_the_start() {
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let mut builder = Session::builder().transport(transport);
+    let mut events = builder.events();
+    let (session, end) = tokio::join!(builder.start(), async {
+        let mut end = listener.accept().await;
+        end.handshake().await;
+        end
+    });
+    let session = session.unwrap();
+    assert!(matches!(events.next().await, Some(Event::CliStarted { epoch: 1, pid: None, resumes: None })));
+    assert!(matches!(events.next().await, Some(Event::CliReady { epoch: 1, .. })));
+    let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
+    stopped.unwrap();
+    let rest: Vec<Event> =
+        std::iter::from_fn(|| futures_util::FutureExt::now_or_never(events.next()).flatten()).collect();
+    assert!(matches!(rest[..], [Event::Stopping, Event::Stopped]), "{rest:?}");
+}

@@ -37,6 +37,23 @@ pub(crate) struct Vitals {
     pub(crate) run_ended: bool,
 }
 
+/// Where the events of a session go, from before it starts until it is gone.
+pub(crate) struct Telling {
+    events: broadcast::Sender<Event>,
+    gone: CancellationToken,
+}
+
+impl Telling {
+    pub(crate) fn new(kept: usize) -> Self {
+        // The channel takes no less than one; the options are checked when the session starts.
+        Self { events: broadcast::channel(kept.max(1)).0, gone: CancellationToken::new() }
+    }
+
+    pub(crate) fn subscribe(&self) -> Events {
+        Events::new(self.events.subscribe(), self.gone.clone())
+    }
+}
+
 /// What all actors of a session share.
 pub(crate) struct Shared {
     pub(crate) spec: SessionSpec,
@@ -58,7 +75,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(spec: SessionSpec) -> Arc<Self> {
+    pub(crate) fn new(spec: SessionSpec, telling: Telling) -> Arc<Self> {
         let span = tracing::info_span!(
             parent: None,
             "session",
@@ -69,14 +86,14 @@ impl Shared {
         Arc::new(Self {
             counting: Arc::default(),
             in_flight: Arc::default(),
-            events: broadcast::channel(spec.options.limits.events_kept).0,
+            events: telling.events,
             messages: broadcast::channel(spec.options.limits.messages_kept).0,
             vitals: watch::channel(Vitals { session_id: None, run_ended: true }).0,
             router: watch::channel(None).0,
             turn_span: watch::channel(span.clone()).0,
             span,
             started: Instant::now(),
-            gone: CancellationToken::new(),
+            gone: telling.gone,
             failed: OnceLock::new(),
             spec,
         })

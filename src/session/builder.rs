@@ -10,7 +10,7 @@ use ractor::{Actor, ActorCell};
 use serde_json::Value;
 
 use super::Session;
-use crate::actor::shared::{SessionSpec, Shared};
+use crate::actor::shared::{SessionSpec, Shared, Telling};
 use crate::actor::supervisor::SessionSupervisor;
 use crate::control::{
     CallbackContext, DialogAnswer, ElicitationAnswer, Handlers, Hook, PermissionDecision, PermissionRequest,
@@ -18,6 +18,7 @@ use crate::control::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{ExternalServer, Options, PermissionMode, SystemPrompt};
+use crate::report::Events;
 use crate::tool::ToolServer;
 use crate::tool::server::ServerSpec;
 use crate::transport::{ChildProcess, StderrSink, Transport};
@@ -51,6 +52,17 @@ pub struct SessionBuilder {
     handlers: Handlers,
     transport: Option<Arc<dyn Transport>>,
     stderr: Option<StderrSink>,
+    telling: EarlyTelling,
+}
+
+/// The channel for events of one session, made before it starts. A clone of a builder is another session's.
+#[derive(Default)]
+struct EarlyTelling(Option<Telling>);
+
+impl Clone for EarlyTelling {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
 }
 
 impl SessionBuilder {
@@ -122,6 +134,24 @@ impl SessionBuilder {
     {
         self.handlers.permission = Some(erase(handler));
         self
+    }
+
+    /// The supervision events from the very start on: those of the first CLI are over when
+    /// [`start`](SessionBuilder::start) returns. They are those of the session that this builder starts, not of one
+    /// that is started from a clone of it. Set [`Limits::events_kept`](crate::Limits::events_kept) before.
+    ///
+    /// ```no_run
+    /// # async fn example() -> greenroom::Result<()> {
+    /// let mut builder = greenroom::Session::builder();
+    /// let mut events = builder.events();
+    /// let session = builder.start().await?;
+    /// // `CliStarted`, with the process id.
+    /// println!("{:?}", events.next().await);
+    /// # session.stop().await }
+    /// ```
+    pub fn events(&mut self) -> Events {
+        let kept = self.options.limits.events_kept;
+        self.telling.0.get_or_insert_with(|| Telling::new(kept)).subscribe()
     }
 
     /// With a hook.
@@ -242,7 +272,11 @@ impl SessionBuilder {
     }
 
     async fn spawn(self, parent: Option<ActorCell>) -> Result<Session> {
-        let shared = Shared::new(self.into_spec()?);
+        let mut builder = self;
+        let telling = builder.telling.0.take();
+        let spec = builder.into_spec()?;
+        let telling = telling.unwrap_or_else(|| Telling::new(spec.options.limits.events_kept));
+        let shared = Shared::new(spec, telling);
         let spawned = match parent {
             Some(parent) => Actor::spawn_linked(None, SessionSupervisor, shared.clone(), parent).await,
             None => Actor::spawn(None, SessionSupervisor, shared.clone()).await,
