@@ -1,5 +1,7 @@
 //! House rules that no compiler checks.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

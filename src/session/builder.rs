@@ -46,7 +46,8 @@ use crate::transport::{ChildProcess, StderrSink, Transport};
 /// ```
 #[derive(Clone, Default)]
 pub struct SessionBuilder {
-    options: Options,
+    /// In a box, for a builder travels through futures, which are as large as what they hold.
+    options: Box<Options>,
     servers: Vec<Arc<ServerSpec>>,
     allowed_servers: Vec<String>,
     handlers: Handlers,
@@ -68,7 +69,7 @@ impl Clone for EarlyTelling {
 impl SessionBuilder {
     /// All options at once. Those that were set before are gone; servers and handlers stay.
     pub fn options(mut self, options: Options) -> Self {
-        self.options = options;
+        *self.options = options;
         self
     }
 
@@ -272,14 +273,11 @@ impl SessionBuilder {
     }
 
     async fn spawn(self, parent: Option<ActorCell>) -> Result<Session> {
-        let mut builder = self;
-        let telling = builder.telling.0.take();
-        let spec = builder.into_spec()?;
-        let telling = telling.unwrap_or_else(|| Telling::new(spec.options.limits.events_kept));
-        let shared = Shared::new(spec, telling);
+        let shared = self.into_shared()?;
+        let (supervisor, arguments) = (SessionSupervisor, shared.clone());
         let spawned = match parent {
-            Some(parent) => Actor::spawn_linked(None, SessionSupervisor, shared.clone(), parent).await,
-            None => Actor::spawn(None, SessionSupervisor, shared.clone()).await,
+            Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,
+            None => Box::pin(Actor::spawn(None, supervisor, arguments)).await,
         };
         let (actor, _) = spawned.map_err(|error| {
             Error::new(ErrorKind::SessionFailed, "the session's actor did not start").with_source(error)
@@ -287,6 +285,13 @@ impl SessionBuilder {
         let session = Session::new(shared, actor);
         session.started().await?;
         Ok(session)
+    }
+
+    fn into_shared(mut self) -> Result<Arc<Shared>> {
+        let telling = self.telling.0.take();
+        let spec = self.into_spec()?;
+        let telling = telling.unwrap_or_else(|| Telling::new(spec.options.limits.events_kept));
+        Ok(Shared::new(spec, telling))
     }
 
     fn into_spec(mut self) -> Result<SessionSpec> {
@@ -321,7 +326,7 @@ impl SessionBuilder {
         }
         let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
         Ok(SessionSpec {
-            options: self.options,
+            options: *self.options,
             servers: self.servers,
             handlers: self.handlers,
             transport,
