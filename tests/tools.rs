@@ -1,5 +1,7 @@
 //! Tools without a session: what the model is told of them, and what becomes of a call.
 
+#![allow(clippy::unwrap_used, reason = "in the helpers of tests, too")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -496,7 +496,7 @@ mod tests {
         ledger.close(&closed);
         assert!(ledger.get("a").is_some());
         drop(ledger);
-        assert_eq!(third.owed().is_open(), false, "a ledger that ends answers for what is open");
+        assert!(!third.owed().is_open(), "a ledger that ends answers for what is open");
         drop(third);
         assert_eq!(desk.written().await.len(), 2);
     }
