@@ -518,7 +518,14 @@ async fn a_cli_that_stops_reading_is_given_up() {
 async fn an_old_cli_is_told_of_servers_in_the_way_that_it_knows() {
     let scratch = Scratch::new();
     let behaviours = format!("old-cli;calls=2;{}", scratch.print_args());
-    let session = start(fake(behaviours)).await;
+    let mut builder = fake(behaviours);
+    let mut events = builder.events();
+    let session = start(builder).await;
+    let epoch = event(&mut events, "another registration", |event| match event {
+        Event::CliReregistered { epoch } => Some(*epoch),
+        _ => None,
+    });
+    assert_eq!(epoch.await, 1);
     let outcome = prompt(&session, "go").await;
     let report: Value = serde_json::from_str(outcome.text().expect("a report")).unwrap();
     assert_eq!((&report["answered"], &report["errors"]), (&2.into(), &0.into()), "{report}");
