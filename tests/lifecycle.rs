@@ -1,5 +1,5 @@
-//! The life of a session on virtual time: prompts and their outcomes, crashes and restarts, stopping, what is told.
-//! The test itself plays the CLI.
+//! The life of a session on virtual time: prompts and their outcomes, crashes and restarts, stopping, what is
+//! told. The test itself plays the CLI.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
@@ -96,7 +96,7 @@ fn killed() -> Exit {
     Exit::Signal(9)
 }
 
-// ---- prompts and outcomes ----------------------------------------------------------------------------------------
+// ---- prompts and outcomes ---------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
 async fn prompts_are_written_one_at_a_time_and_in_order() {
@@ -271,7 +271,7 @@ async fn a_slow_reader_holds_up_no_call_and_loses_nothing() {
     stop(session, end).await;
 }
 
-// ---- crashes -----------------------------------------------------------------------------------------------------
+// ---- crashes ----------------------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_ends_the_turn_and_what_waits_is_sent_once_to_the_next_cli() {
@@ -568,7 +568,7 @@ async fn a_cli_that_closes_its_stdout_is_ended_and_restarted() {
     stop(session, end).await;
 }
 
-// ---- starts ------------------------------------------------------------------------------------------------------
+// ---- starts -----------------------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_fails_is_told_at_once_and_not_tried_again() {
@@ -622,7 +622,7 @@ async fn a_start_that_is_given_up_takes_its_cli_along() {
     assert!(within(SOON, listener.try_accept()).await.is_none());
 }
 
-// ---- stops -------------------------------------------------------------------------------------------------------
+// ---- stops ------------------------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
 async fn stop_lets_the_turn_end_and_gives_back_what_was_not_sent() {
@@ -787,7 +787,7 @@ async fn a_turn_outlives_the_handles_and_says_how_it_ended() {
     assert!(matches!(ended.unwrap(), Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
 }
 
-// ---- what is told ------------------------------------------------------------------------------------------------
+// ---- what is told -----------------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
 async fn events_come_in_the_order_of_what_happened() {
@@ -885,11 +885,12 @@ async fn a_snapshot_shows_the_tree_and_what_is_in_flight() {
     stop(session, end).await;
 }
 
-// ---- the end of a run --------------------------------------------------------------------------------------------
+// ---- the end of a run -------------------------------------------------------------------------------------
 
 fn state(end: &mut CliEnd, state: &str) {
-    let frame = json!({ "type": "system", "subtype": "session_state_changed", "state": state, "sdk_host_only": true });
-    end.message(frame);
+    end.message(json!({
+        "type": "system", "subtype": "session_state_changed", "state": state, "sdk_host_only": true,
+    }));
 }
 
 fn task(end: &mut CliEnd, id: &str, kind: &str) {
@@ -983,7 +984,7 @@ async fn a_query_waits_for_the_run_and_stops_its_session() {
     assert_eq!(ended.unwrap().text(), Some("first"));
 }
 
-// ---- for actor programs ------------------------------------------------------------------------------------------
+// ---- for actor programs -----------------------------------------------------------------------------------
 
 /// An application's own actor.
 struct Desk;

@@ -1,8 +1,8 @@
 //! Real processes in real time: a stand-in for the CLI that does what a test asks of it, or misbehaves
 //! (`tests/support/fake_cli`).
 //!
-//! What is waited for is always an event. That processes are gone is seen by a named pipe that they hold open: its
-//! end comes when the last of them has ended.
+//! What is waited for is always an event. That processes are gone is seen by a named pipe that they hold open:
+//! its end comes when the last of them has ended.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
@@ -234,7 +234,7 @@ async fn noise_before_the_handshake_is_passed_over() {
     stop(&session).await;
 }
 
-// ---- a start that fails ------------------------------------------------------------------------------------------
+// ---- a start that fails -----------------------------------------------------------------------------------
 
 /// The error of a start that must fail within its limit, and leaves no process behind.
 async fn start_error(builder: SessionBuilder) -> Error {
@@ -335,7 +335,7 @@ async fn the_stderr_in_an_error_is_bounded() {
     assert!(stderr.len() <= 1000 && stderr.len() > 800, "{} bytes", stderr.len());
 }
 
-// ---- nobody is left ----------------------------------------------------------------------------------------------
+// ---- nobody is left ---------------------------------------------------------------------------------------
 
 /// A session whose CLI ignores SIGTERM and the end of its stdin, and has started a process that does too.
 async fn stubborn(scratch: &Scratch) -> (Session, Held) {
@@ -393,7 +393,7 @@ fn the_end_of_the_runtime_takes_everything_along() {
     drop(session);
 }
 
-// ---- crashes -----------------------------------------------------------------------------------------------------
+// ---- crashes ----------------------------------------------------------------------------------------------
 
 #[tokio::test]
 async fn a_crashed_cli_resumes_and_takes_what_was_queued() {

@@ -4,8 +4,8 @@
 //! `GREENROOM_REQUIRE_CLI=1`, with which a missing executable is a failure. Without either, as in a plain
 //! `cargo test`, each test says that it was not run.
 //!
-//! No CLI here sees anything of the machine but `PATH`: its home and its working directory are made for it, and it
-//! knows no other host than the scripted model.
+//! No CLI here sees anything of the machine but `PATH`: its home and its working directory are made for it, and
+//! it knows no other host than the scripted model.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
