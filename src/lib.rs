@@ -66,7 +66,7 @@ pub use control::{
 pub use error::{Error, ErrorKind, Result};
 pub use options::{
     EnvPolicy, ExternalServer, Limits, McpRegistration, Options, PermissionMode, Restart, Restarts,
-    SystemPrompt, Timeouts,
+    ResumeLadder, SystemPrompt, Timeouts, TurnRecovery,
 };
 pub use report::*;
 pub use session::{Messages, Prompt, Received, Session, SessionBuilder, query};

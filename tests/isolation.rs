@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use common::*;
 use greenroom::testkit::CliEnd;
-use greenroom::{Hook, HookOutput, NoArgs, PermissionDecision, Session, ToolContext, ToolDef, ToolServer};
+use greenroom::{
+    Event, Hook, HookOutput, NoArgs, PermissionDecision, Session, ToolContext, ToolDef, ToolServer,
+};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -280,20 +282,18 @@ async fn a_handler_that_blocks_past_its_limit_is_answered_for_counted_and_holds_
         options.timeouts.cancel_grace = short;
     });
     let (session, mut end, _listener) = start_by_hand(builder).await;
+    let mut events = session.events();
     let first = end.call_tool("one", "block", json!({}));
     within(SOON, entered.recv()).await.unwrap();
     let answer = rpc_answer(&mut end, &first).await;
     assert_eq!(error_text(&answer), "tool 'block' did not finish within its limit of 20ms");
-    let abandoned = async {
-        loop {
-            let snapshot = session.snapshot().await.unwrap();
-            if snapshot.servers[0].abandoned == 1 {
-                return snapshot;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let snapshot = within(SOON, abandoned).await;
+    let abandoned = event(&mut events, |event| match event {
+        Event::HandlerAbandoned { tool, request_id, .. } => Some((tool.clone(), request_id.clone())),
+        _ => None,
+    });
+    assert_eq!(abandoned.await, ("block".to_owned(), first.clone()));
+    let snapshot = session.snapshot().await.unwrap();
+    assert_eq!(snapshot.servers[0].abandoned, 1);
     assert_eq!((snapshot.servers[0].blocking, snapshot.counters.aborted), (1, 1));
     assert_eq!(snapshot.calls().count(), 0, "no call is in flight");
 

@@ -14,8 +14,15 @@
 //!                                              next of the queue
 //! ```
 //!
+//! - here: prompts, messages, results
+//! - [`limits`]: the limits of a turn
+//! - [`recovery`]: what becomes of a turn whose CLI has ended
+//!
 //! It survives every restart of the CLI: what is queued is sent to the next incarnation, once. Restart policy:
 //! temporary and significant. If it ends, the session fails, for nobody else knows what was promised.
+
+mod limits;
+mod recovery;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,6 +44,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::report::{ConversationSnapshot, Event, ExitCause, InterruptedBy, Outcome};
 use crate::session::Prompt;
 use crate::wire::{Message, ResultMessage, SessionState};
+use limits::TurnLimits;
 
 /// What the conversation understands.
 pub(crate) enum ConversationMessage {
@@ -72,6 +80,8 @@ pub(crate) enum ConversationMessage {
     Stop {
         failed: Option<Error>,
     },
+    /// A limit of the turn may have passed.
+    LimitTick,
     /// The ceiling of the run may have been reached.
     Tick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),
@@ -100,6 +110,7 @@ pub(crate) struct ConversationState {
     draining: bool,
     /// The newest incarnation that has ended: what is still on its way from it comes too late.
     ended_epoch: u64,
+    limits: TurnLimits,
 }
 
 struct Queued {
@@ -147,6 +158,7 @@ impl Actor for Conversation {
             ceiling: None,
             draining: false,
             ended_epoch: 0,
+            limits: TurnLimits::new(),
         })
     }
 
@@ -199,6 +211,7 @@ impl Actor for Conversation {
                 state.give_up(failed);
                 myself.stop(None);
             }
+            ConversationMessage::LimitTick => state.limit_tick(),
             ConversationMessage::Tick => {
                 state.ceiling = None;
                 state.run.ceiling(Instant::now());
@@ -281,11 +294,14 @@ impl ConversationState {
             lost: None,
             span,
         });
+        self.start_limits();
+        self.arm_limits();
         self.run.prompted();
         self.run_changed();
     }
 
     fn message(&mut self, message: Message) {
+        self.heard();
         self.capture(&message);
         self.note_begun(&message);
         self.run.message(&message, Instant::now());
@@ -392,6 +408,8 @@ impl ConversationState {
         let aborted = result.terminal_reason.as_deref().is_some_and(|reason| reason.starts_with("aborted"));
         let outcome = if result.is_success() {
             Outcome::Completed { result }
+        } else if let Some(by) = self.limits.passed() {
+            Outcome::Interrupted { by, result: Some(result) }
         } else if aborted || running.interrupting {
             Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) }
         } else {
@@ -402,40 +420,11 @@ impl ConversationState {
         self.next();
     }
 
-    fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
-        self.ended_epoch = self.ended_epoch.max(epoch);
-        if self.lane.as_ref().is_some_and(|lane| lane.epoch() <= epoch) {
-            self.lane = None;
-        }
-        self.run.restarted();
-        if cause.is_some() {
-            self.queue_again();
-        }
-        let outcome = match (cause, self.shared.failed.get()) {
-            (Some(cause), _) => Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None },
-            (None, Some(error)) => Outcome::Failed { error: error.clone(), result: None },
-            (None, None) => Outcome::Interrupted { by: InterruptedBy::Stop, result: None },
-        };
-        self.end_turn(outcome);
-        self.run_changed();
-    }
-
-    /// A prompt that was written to a CLI that died before it began is queued again, under its old uuid: a CLI that has
-    /// seen it after all knows it by that. Once only, for the prompt itself may be what the CLI dies of.
-    fn queue_again(&mut self) {
-        if self.draining || !self.running.as_ref().is_some_and(|running| !running.begun && !running.resent) {
-            return;
-        }
-        let Some(Running { prompt, uuid, turn: Some(turn), span, .. }) = self.running.take() else { return };
-        span.record("outcome", "not_started");
-        self.queue.push_front(Queued { prompt, uuid, turn, resent: true });
-        self.shared.turn_span.send_replace(self.shared.span.clone());
-    }
-
     /// Ends the running turn, if there is one.
     fn end_turn(&mut self, outcome: Outcome) {
         self.end_turn_for_reader(outcome);
         self.running = None;
+        self.limits = TurnLimits::new();
         self.shared.turn_span.send_replace(self.shared.span.clone());
         self.tell_drained();
     }

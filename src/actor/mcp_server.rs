@@ -27,7 +27,7 @@ use super::ledger::{Answer, Owed};
 use super::restart::{RestartWindow, Verdict};
 use super::router::{PUSH_PREFIX, millis};
 use super::shared::Shared;
-use super::work::{Ending, JobId, NewJob, Task, Work, after};
+use super::work::{Ending, Job, JobId, NewJob, Task, Work, after};
 use crate::report::{CallSnapshot, Event, ServerSnapshot, ServerStatus};
 use crate::tool::context::{Call, NotificationSink};
 use crate::tool::def::AnyState;
@@ -369,7 +369,10 @@ impl ServerState {
         }
         match ending {
             Finish::Returned => {}
-            Finish::Aborted => self.shared.counting.aborted.one(),
+            Finish::Aborted => {
+                self.shared.counting.aborted.one();
+                self.abandoned(&job);
+            }
             Finish::Panicked(message) => {
                 self.shared.counting.panics.one();
                 let tool = job.label.clone();
@@ -391,6 +394,18 @@ impl ServerState {
             }
         }
         Ok(())
+    }
+
+    /// An aborted handler on the blocking lane is still on its thread.
+    fn abandoned(&self, job: &Job) {
+        let blocks = matches!(&self.serving, Serving::Ready(instance) if instance.blocks(&job.label));
+        if blocks {
+            self.shared.emit(Event::HandlerAbandoned {
+                server: self.name.to_string(),
+                tool: job.label.clone(),
+                request_id: job.owed.request_id.clone(),
+            });
+        }
     }
 
     /// Answers for everything in flight and gives the reason why the actor ends.

@@ -65,6 +65,11 @@ pub enum Internal {
     RestartCallbacks,
     /// The turn in flight has ended, and none is left.
     Drained,
+    /// The CLI does not do what it was told; end it, and start the next.
+    GiveUpCli {
+        epoch: u64,
+        reason: String,
+    },
     /// A step of stopping took too long.
     StopLimit(u32),
     /// The last handle was dropped.

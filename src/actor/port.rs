@@ -41,7 +41,7 @@ use crate::error::{Error, ErrorKind};
 use crate::options::McpRegistration;
 use crate::report::{CliSnapshot, Event, ExitCause};
 use crate::tool::instance::panic_text;
-use crate::transport::{Exit, LaunchSpec, Process, StderrSink, launch_for};
+use crate::transport::{Exit, LaunchSpec, Process, Resume, StderrSink, launch_for};
 
 /// What the port understands.
 pub(crate) enum PortMessage {
@@ -58,6 +58,8 @@ pub(crate) enum PortMessage {
     Ended(PortEnd),
     /// End it in order.
     Shutdown,
+    /// End it at once: it does not do what it was told.
+    GiveUp(String),
     Snapshot(oneshot::Sender<CliSnapshot>),
     #[cfg(feature = "testkit")]
     Panic,
@@ -98,7 +100,7 @@ pub(crate) struct PortArguments {
     pub(crate) router: ActorRef<RouterMessage>,
     pub(crate) conversation: ActorRef<ConversationMessage>,
     pub(crate) epoch: u64,
-    pub(crate) resume: Option<String>,
+    pub(crate) resume: Resume,
     pub(crate) route: Route,
 }
 
@@ -108,7 +110,7 @@ pub(crate) struct PortState {
     pid: Option<u32>,
     ready: bool,
     version: Option<String>,
-    shutdown: watch::Sender<bool>,
+    wish: watch::Sender<Wish>,
     _life: Task,
 }
 
@@ -124,10 +126,10 @@ impl Actor for CliPort {
         arguments: PortArguments,
     ) -> Result<PortState, ActorProcessingErr> {
         let epoch = arguments.epoch;
-        let (shutdown, asked) = watch::channel(false);
-        let life = Incarnation { arguments, port: myself, asked, stderr: StderrTail::default() };
+        let (wish, wished) = watch::channel(Wish::Live);
+        let life = Incarnation { arguments, port: myself, wished, stderr: StderrTail::default() };
         let life = Task::spawn(Box::pin(life.live()));
-        Ok(PortState { epoch, lane: None, pid: None, ready: false, version: None, shutdown, _life: life })
+        Ok(PortState { epoch, lane: None, pid: None, ready: false, version: None, wish, _life: life })
     }
 
     async fn handle(
@@ -146,7 +148,10 @@ impl Actor for CliPort {
                 state.version = version;
             }
             PortMessage::Shutdown => {
-                state.shutdown.send_replace(true);
+                state.wish.send_replace(Wish::ShutDown);
+            }
+            PortMessage::GiveUp(reason) => {
+                state.wish.send_replace(Wish::GiveUp(reason));
             }
             PortMessage::Ended(PortEnd::Asked) => myself.stop(None),
             PortMessage::Ended(end) => return Err(Box::new(end)),
@@ -193,7 +198,7 @@ impl StderrTail {
 struct Incarnation {
     arguments: PortArguments,
     port: ActorRef<PortMessage>,
-    asked: watch::Receiver<bool>,
+    wished: watch::Receiver<Wish>,
     stderr: StderrTail,
 }
 
@@ -206,9 +211,18 @@ struct Running {
     seen: Arc<Seen>,
 }
 
+/// What the actor wishes of its incarnation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wish {
+    Live,
+    ShutDown,
+    GiveUp(String),
+}
+
 /// What may happen to one that runs.
 enum Happened {
     Asked,
+    GivenUp(String),
     Exited(Exit),
     StdoutEnded,
     StdinBroke(String),
@@ -228,7 +242,7 @@ impl Incarnation {
     async fn run(&mut self) -> PortEnd {
         let started = Instant::now();
         let limit = self.arguments.shared.options().timeouts.start;
-        let mut given_up = self.asked.clone();
+        let mut wished = self.wished.clone();
         let mut running = tokio::select! {
             opened = tokio::time::timeout(limit, self.open()) => match opened {
                 Ok(Ok(running)) => running,
@@ -236,7 +250,7 @@ impl Incarnation {
                 Err(_) => return PortEnd::Died(self.start_timeout(0)),
             },
             // Giving up the attempt leaves nothing behind.
-            () = asked(&mut given_up) => return PortEnd::Asked,
+            _ = unwanted(&mut wished) => return PortEnd::Asked,
         };
         match self.initialize(&mut running, after(started, limit)).await {
             Ok(()) => {}
@@ -245,7 +259,7 @@ impl Incarnation {
                 return end;
             }
         }
-        match running.happens(&mut self.asked).await {
+        match running.happens(&mut self.wished).await {
             Happened::Asked => self.shut_down(&mut running).await,
             happened => {
                 let cause = self.died(&mut running, happened).await;
@@ -291,7 +305,11 @@ impl Incarnation {
         let connection = shared.spec.transport.open(launch).await?;
         let (lane, lane_end) = Lane::new(*epoch, &options.limits);
         let pid = connection.process.pid();
-        shared.emit(Event::CliStarted { epoch: *epoch, pid, resumes: resume.clone() });
+        shared.emit(Event::CliStarted {
+            epoch: *epoch,
+            pid,
+            resumes: resume.session_id().map(str::to_owned),
+        });
         // In this order: whoever replaces the router must know the lane before the router does. None of the three
         // can have ended without ending this task.
         session.cast(SessionMessage::Internal(Internal::LaneOpened(lane.clone()))).ok();
@@ -331,6 +349,7 @@ impl Incarnation {
         if !self.registered(running, &answered, deadline).await? {
             return Err(PortEnd::Reregister);
         }
+        self.set_again(running, deadline).await?;
         let version = answered.claude_code_version;
         shared.emit(Event::CliReady { epoch, version: version.clone() });
         self.port.cast(PortMessage::Ready { version }).ok();
@@ -362,7 +381,7 @@ impl Incarnation {
             };
             let reply = tokio::select! {
                 reply = asking => reply,
-                happened = running.happens(&mut self.asked) => return Err(match happened {
+                happened = running.happens(&mut self.wished) => return Err(match happened {
                     Happened::Asked => PortEnd::Asked,
                     happened => PortEnd::Died(self.died_at_start(running, happened).await),
                 }),
@@ -398,6 +417,22 @@ impl Incarnation {
             }
             Err(error) => Err(PortEnd::Died(ExitCause::InitializeRefused { message: error.to_string() })),
         }
+    }
+
+    /// Sets again what was set at run time. A permission mode that cannot be is not gone without: the CLI would do what
+    /// it was told not to do.
+    async fn set_again(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
+        for body in self.arguments.shared.settings() {
+            let subtype = body["subtype"].as_str().unwrap_or_default().to_owned();
+            let Err(error) = self.ask(running, &body, deadline).await? else { continue };
+            let reason = error.to_string();
+            if subtype == "set_permission_mode" {
+                let message = format!("the permission mode could not be set again: {reason}");
+                return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
+            }
+            self.arguments.shared.emit(Event::SettingLost { epoch: self.arguments.epoch, subtype, reason });
+        }
+        Ok(())
     }
 
     fn start_timeout(&self, noise: u64) -> ExitCause {
@@ -447,34 +482,44 @@ impl Incarnation {
             Happened::StdoutEnded | Happened::StdinBroke(_) => {
                 tokio::time::timeout(timeouts.exit_after_eof, running.process.wait()).await.ok()
             }
-            Happened::Asked => None,
+            Happened::GivenUp(_) | Happened::Asked => None,
         };
         self.read_rest(running).await;
         self.kill(running).await;
         let stderr = self.stderr.text();
         match (exit, happened) {
             (Some(exit), _) => ExitCause::Exited { exit, stderr },
+            (None, Happened::GivenUp(reason)) => ExitCause::Unresponsive { reason, stderr },
             (None, Happened::StdinBroke(reason)) => ExitCause::StdinBroken { reason, stderr },
             (None, _) => ExitCause::StdoutClosed { stderr },
         }
     }
 
     async fn died_at_start(&self, running: &mut Running, happened: Happened) -> ExitCause {
-        match self.died(running, happened).await {
-            ExitCause::Exited { exit, stderr } => {
-                ExitCause::ExitedAtStart { exit, said: running.seen.last_error(), stderr }
-            }
-            cause => cause,
+        match (
+            self.died(running, happened).await,
+            running.seen.last_error(),
+            self.arguments.resume.session_id(),
+        ) {
+            // It says so in an error result, and exits.
+            (ExitCause::Exited { stderr, .. }, Some(said), Some(session_id)) => ExitCause::ResumeRefused {
+                session_id: session_id.to_owned(),
+                transcript_missing: said.contains("No conversation found"),
+                said,
+                stderr,
+            },
+            (ExitCause::Exited { exit, stderr }, said, _) => ExitCause::ExitedAtStart { exit, said, stderr },
+            (cause, ..) => cause,
         }
     }
 }
 
 impl Running {
     /// The next thing that ends it. Safe to cancel.
-    async fn happens(&mut self, asked_to: &mut watch::Receiver<bool>) -> Happened {
+    async fn happens(&mut self, wished: &mut watch::Receiver<Wish>) -> Happened {
         tokio::select! {
             biased;
-            () = asked(asked_to) => Happened::Asked,
+            happened = unwanted(wished) => happened,
             exit = self.process.wait() => Happened::Exited(exit),
             () = self.lane.overflowed() => {
                 Happened::StdinBroke("more lines wait for it than `limits.lines_queued`".into())
@@ -488,9 +533,12 @@ impl Running {
     }
 }
 
-async fn asked(asked: &mut watch::Receiver<bool>) {
-    // The sender is the actor's own state: when it is gone, this task is too.
-    if asked.wait_for(|asked| *asked).await.is_err() {
-        std::future::pending::<()>().await;
+/// Resolves when the incarnation is wanted no more.
+async fn unwanted(wished: &mut watch::Receiver<Wish>) -> Happened {
+    match wished.wait_for(|wish| *wish != Wish::Live).await.map(|wish| wish.clone()) {
+        Ok(Wish::GiveUp(reason)) => Happened::GivenUp(reason),
+        Ok(_) => Happened::Asked,
+        // The sender is the actor's own state: when it is gone, this task is too.
+        Err(_) => std::future::pending().await,
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ractor::ActorRef;
+use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,15 @@ pub(crate) struct Vitals {
     pub(crate) run_ended: bool,
 }
 
+/// The control requests that set something for the rest of the session.
+const SETTINGS: [&str; 5] = [
+    "set_model",
+    "set_permission_mode",
+    "set_max_thinking_tokens",
+    "set_mcp_permission_mode_override",
+    "apply_flag_settings",
+];
+
 /// Where the events of a session go, from before it starts until it is gone.
 pub(crate) struct Telling {
     events: broadcast::Sender<Event>,
@@ -62,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) messages: broadcast::Sender<Message>,
     pub(crate) vitals: watch::Sender<Vitals>,
+    /// What was set at run time, as the requests that set it, in order. Set again in every incarnation.
+    pub(crate) settings: Mutex<Vec<Value>>,
     /// The router of the moment; `None` before the first.
     pub(crate) router: watch::Sender<Option<ActorRef<RouterMessage>>>,
     pub(crate) span: tracing::Span,
@@ -89,6 +101,7 @@ impl Shared {
             events: telling.events,
             messages: broadcast::channel(spec.options.limits.messages_kept).0,
             vitals: watch::channel(Vitals { session_id: None, run_ended: true }).0,
+            settings: Mutex::default(),
             router: watch::channel(None).0,
             turn_span: watch::channel(span.clone()).0,
             span,
@@ -101,6 +114,26 @@ impl Shared {
 
     pub(crate) fn options(&self) -> &Options {
         &self.spec.options
+    }
+
+    /// What was set at run time.
+    pub(crate) fn settings(&self) -> Vec<Value> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that a request has set something. A later one for the same thing takes the place of an earlier one.
+    pub(crate) fn note_setting(&self, body: &Value) {
+        let subtype = body["subtype"].as_str().unwrap_or_default();
+        if !SETTINGS.contains(&subtype) {
+            return;
+        }
+        let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        // Flag settings are merged by the CLI, one over the other, so all of them count.
+        if subtype != "apply_flag_settings" {
+            settings
+                .retain(|set| set["subtype"] != body["subtype"] || set["serverName"] != body["serverName"]);
+        }
+        settings.push(body.clone());
     }
 
     /// Why nothing can be asked of the session any more.

@@ -5,6 +5,7 @@
 
 mod limits;
 mod mcp;
+mod recovery;
 mod restart;
 mod timeouts;
 
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 pub use limits::Limits;
 pub use mcp::{ExternalServer, McpRegistration};
+pub use recovery::{ResumeLadder, TurnRecovery};
 pub use restart::{Restart, Restarts};
 pub(crate) use timeouts::FOREVER;
 pub use timeouts::Timeouts;
@@ -104,6 +106,11 @@ pub struct Options {
     /// How in-process servers are announced to the CLI. Default: [`McpRegistration::Auto`].
     pub mcp_registration: McpRegistration,
 
+    /// What happens to the running turn when the CLI dies. Default: [`TurnRecovery::Interrupt`].
+    pub turn_recovery: TurnRecovery,
+    /// How far to go when the CLI refuses to resume the conversation after a crash. Default:
+    /// [`ResumeLadder::SameId`].
+    pub resume_ladder: ResumeLadder,
     /// Every time limit.
     pub timeouts: Timeouts,
     /// Every bound on memory and on work in flight.

@@ -37,6 +37,13 @@ pub struct Timeouts {
     /// cancelled. Default: none (a person may be thinking).
     #[serde(with = "optional_millis")]
     pub permission: Option<Duration>,
+    /// For a whole turn; when it passes, the turn is interrupted. Default: none.
+    #[serde(with = "optional_millis")]
+    pub turn: Option<Duration>,
+    /// How long the CLI may say nothing during a turn, not even a sign of life of a tool; when it passes, the turn is
+    /// interrupted. A tool that works in silence for longer is cut off too. Default: none.
+    #[serde(with = "optional_millis")]
+    pub silence: Option<Duration>,
     /// How long a cancelled handler may go on before its task is aborted. Default: 5 s.
     #[serde(with = "millis")]
     pub cancel_grace: Duration,
@@ -79,6 +86,8 @@ impl Default for Timeouts {
             tool: None,
             hook: Some(secs(60)),
             permission: None,
+            turn: None,
+            silence: None,
             cancel_grace: secs(5),
             server_restart: secs(10),
             stdin_stall: secs(60),
@@ -107,7 +116,14 @@ impl Timeouts {
             &mut self.reap,
             &mut self.child_stop,
         ];
-        let optional = [&mut self.tool, &mut self.hook, &mut self.permission, &mut self.run_ceiling];
+        let optional = [
+            &mut self.tool,
+            &mut self.hook,
+            &mut self.permission,
+            &mut self.turn,
+            &mut self.silence,
+            &mut self.run_ceiling,
+        ];
         for limit in all.into_iter().chain(optional.into_iter().flatten()) {
             *limit = (*limit).min(FOREVER);
         }

@@ -70,6 +70,24 @@ pub enum ExitCause {
         /// What it said.
         message: String,
     },
+    /// It refused to resume the conversation.
+    ResumeRefused {
+        /// The conversation.
+        session_id: String,
+        /// Whether that is because there is no transcript of it.
+        transcript_missing: bool,
+        /// What it said.
+        said: String,
+        /// The end of what it wrote to stderr.
+        stderr: String,
+    },
+    /// It did not do what it was told, so it was ended.
+    Unresponsive {
+        /// What it did not do.
+        reason: String,
+        /// The end of what it wrote to stderr.
+        stderr: String,
+    },
     /// The actor that owns it was killed or panicked.
     Port {
         /// What the actor system said.
@@ -88,6 +106,8 @@ impl ExitCause {
             ExitCause::Exited { stderr, .. }
             | ExitCause::StdoutClosed { stderr }
             | ExitCause::StdinBroken { stderr, .. }
+            | ExitCause::ResumeRefused { stderr, .. }
+            | ExitCause::Unresponsive { stderr, .. }
             | ExitCause::StartTimeout { stderr, .. }
             | ExitCause::ExitedAtStart { stderr, .. } => Some(stderr),
             _ => None,
@@ -108,6 +128,9 @@ impl ExitCause {
             ),
             ExitCause::InitializeRefused { .. } => {
                 (ErrorKind::InitializeRefused, "check the options, or update the CLI")
+            }
+            ExitCause::ResumeRefused { .. } => {
+                (ErrorKind::CliExited, "`resume_ladder` may allow a fork of the conversation, or a fresh one")
             }
             ExitCause::ExitedAtStart { .. } => {
                 (ErrorKind::CliExited, "run the CLI by hand with the same options to see what it needs")
@@ -142,6 +165,10 @@ impl fmt::Display for ExitCause {
                 write!(f, "the CLI {exit} before it answered `initialize`")
             }
             ExitCause::InitializeRefused { message } => write!(f, "the CLI refused `initialize`: {message}"),
+            ExitCause::ResumeRefused { session_id, said, .. } => {
+                write!(f, "the CLI refused to resume the conversation {session_id}: {said}")
+            }
+            ExitCause::Unresponsive { reason, .. } => write!(f, "the CLI was given up: {reason}"),
             ExitCause::Port { reason } => write!(f, "the actor that owns the CLI ended: {reason}"),
         }
     }

@@ -112,6 +112,47 @@ pub enum Event {
         #[serde(serialize_with = "crate::options::millis_serialize")]
         limit: Duration,
     },
+    /// A handler that blocks its thread was answered for and is left behind: nothing can end it from outside. It holds
+    /// its place on the blocking lane until it returns.
+    HandlerAbandoned {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// The control request.
+        request_id: String,
+    },
+    /// A turn outlived a limit and is being interrupted.
+    TurnTimedOut {
+        /// Which: `turn` or `silence`.
+        limit: &'static str,
+        /// How long it is.
+        #[serde(serialize_with = "crate::options::millis_serialize")]
+        after: Duration,
+    },
+    /// The turn that was cut off by the end of the CLI goes on in the next incarnation.
+    TurnContinued {
+        /// Which incarnation that is.
+        epoch: u64,
+    },
+    /// The CLI refused to resume the conversation; the next step of the ladder is tried.
+    ResumeStep {
+        /// Which incarnation tries it.
+        epoch: u64,
+        /// The step.
+        step: crate::ResumeLadder,
+        /// Why the step before was refused.
+        refused: String,
+    },
+    /// What was set at run time could not be set again in a new incarnation.
+    SettingLost {
+        /// Which incarnation.
+        epoch: u64,
+        /// The control request that sets it.
+        subtype: String,
+        /// What the CLI said.
+        reason: String,
+    },
     /// A call was cancelled.
     CallCancelled {
         /// The server.

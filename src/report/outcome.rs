@@ -68,6 +68,15 @@ pub enum InterruptedBy {
         /// Why.
         cause: ExitCause,
     },
+    /// A limit of the options: [`Timeouts::turn`](crate::Timeouts::turn) or
+    /// [`Timeouts::silence`](crate::Timeouts::silence).
+    Limit {
+        /// Which: `turn` or `silence`.
+        limit: String,
+        /// How long it is.
+        #[serde(serialize_with = "crate::options::millis_serialize")]
+        after: std::time::Duration,
+    },
     /// The session was stopped.
     Stop,
 }
@@ -77,6 +86,7 @@ impl std::fmt::Display for InterruptedBy {
         match self {
             InterruptedBy::User => f.write_str("the user"),
             InterruptedBy::CliExit { cause } => write!(f, "the end of the CLI: {cause}"),
+            InterruptedBy::Limit { limit, after } => write!(f, "its limit `timeouts.{limit}` of {after:?}"),
             InterruptedBy::Stop => f.write_str("the end of the session"),
         }
     }
@@ -117,6 +127,9 @@ impl Outcome {
             Outcome::Completed { result } => Ok(result),
             Outcome::Failed { error, .. } => Err(error),
             Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, .. } => Err(cause.to_error()),
+            Outcome::Interrupted { by: by @ InterruptedBy::Limit { .. }, .. } => {
+                Err(Error::new(ErrorKind::Timeout, format!("the turn was ended by {by}")))
+            }
             Outcome::Interrupted { by: InterruptedBy::User, .. } => {
                 Err(Error::new(ErrorKind::TurnFailed, "the turn was interrupted"))
             }

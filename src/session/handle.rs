@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Messages, Prompt, SessionBuilder};
@@ -14,6 +14,7 @@ use crate::actor::router;
 use crate::actor::shared::Shared;
 use crate::actor::turn::Turn;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::PermissionMode;
 use crate::report::{Events, Snapshot};
 
 /// A running session. Cheap to clone; every clone is the same session.
@@ -102,7 +103,8 @@ impl Session {
     }
 
     /// Sends any control request to the CLI and returns its answer: `body` with a `subtype`. For what has no
-    /// method of its own. Limited by [`Timeouts::control_request`](crate::Timeouts::control_request).
+    /// method of its own. What sets something (the model, the permission mode, thinking tokens, flag settings) is set
+    /// again after a restart of the CLI. Limited by [`Timeouts::control_request`](crate::Timeouts::control_request).
     ///
     /// ```
     /// async fn model(session: &greenroom::Session) -> greenroom::Result<()> {
@@ -127,10 +129,27 @@ impl Session {
             Some(_) => {}
         }
         let limit = self.inner.shared.options().timeouts.control_request;
-        let raw = router::ask(&self.inner.shared, body, limit).await?;
+        let raw = router::ask(&self.inner.shared, body.clone(), limit).await?;
+        self.inner.shared.note_setting(&body);
         serde_json::from_str(raw.get()).map_err(|error| {
             Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
         })
+    }
+
+    /// Changes the model for the turns to come; `None` is the session's first choice.
+    ///
+    /// # Errors
+    /// Those of [`control`](Session::control).
+    pub async fn set_model(&self, model: Option<&str>) -> Result<()> {
+        self.control(json!({ "subtype": "set_model", "model": model })).await.map(drop)
+    }
+
+    /// Changes how the CLI decides on tools that no rule allows.
+    ///
+    /// # Errors
+    /// Those of [`control`](Session::control).
+    pub async fn set_permission_mode(&self, mode: PermissionMode) -> Result<()> {
+        self.control(json!({ "subtype": "set_permission_mode", "mode": mode.as_str() })).await.map(drop)
     }
 
     /// The supervision events from now on.

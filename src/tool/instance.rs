@@ -103,6 +103,11 @@ impl Instance {
         tokio::task::spawn_blocking(move || drop_quietly(tools)).await.ok();
     }
 
+    /// Whether a tool runs on the blocking lane.
+    pub(crate) fn blocks(&self, name: &str) -> bool {
+        self.tools.get(name).is_some_and(|tool| matches!(tool.definition.lane, Lane::Blocking(_)))
+    }
+
     pub(crate) fn tool(&self, name: &str) -> Option<&Definition> {
         self.tools.get(name).map(|tool| &tool.definition)
     }

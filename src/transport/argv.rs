@@ -20,6 +20,29 @@ use super::{Launch, StderrSink};
 use crate::error::{Error, Result};
 use crate::options::{EnvPolicy, Options};
 
+/// Which conversation an incarnation opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// The one that the options name.
+    AsOptions,
+    /// The captured one.
+    Same(String),
+    /// A fork of the captured one.
+    Fork(String),
+    /// A new one, whatever the options name.
+    Fresh,
+}
+
+impl Resume {
+    /// The captured conversation.
+    pub(crate) fn session_id(&self) -> Option<&str> {
+        match self {
+            Resume::Same(id) | Resume::Fork(id) => Some(id),
+            Resume::AsOptions | Resume::Fresh => None,
+        }
+    }
+}
+
 /// What the session decides about one incarnation, beside the [`Options`].
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchSpec {
@@ -27,7 +50,7 @@ pub(crate) struct LaunchSpec {
     pub(crate) epoch: u64,
     /// The captured session id. It overrides everything that the options say about which conversation to
     /// open.
-    pub(crate) resume: Option<String>,
+    pub(crate) resume: Resume,
     /// In-process servers to announce by `--mcp-config`, with their settings. Empty when `initialize` announces them.
     pub(crate) sdk_servers_by_config: Vec<(String, Map<String, Value>)>,
     /// Whether permissions are asked over the control channel.
@@ -118,7 +141,7 @@ fn args(options: &Options, spec: &LaunchSpec) -> Result<Vec<String>> {
     mcp(&mut args, options, spec)?;
 
     for (name, value) in &options.extra_args {
-        if spec.resume.is_some() && CHOOSES_CONVERSATION.contains(&name.as_str()) {
+        if spec.resume != Resume::AsOptions && CHOOSES_CONVERSATION.contains(&name.as_str()) {
             continue;
         }
         match value {
@@ -130,9 +153,13 @@ fn args(options: &Options, spec: &LaunchSpec) -> Result<Vec<String>> {
 }
 
 fn conversation(args: &mut Args, options: &Options, spec: &LaunchSpec) {
-    if let Some(captured) = &spec.resume {
+    if let Some(captured) = spec.resume.session_id() {
         args.value("resume", captured);
-        return;
+    }
+    match &spec.resume {
+        Resume::AsOptions => {}
+        Resume::Fork(_) => return args.flag("fork-session"),
+        Resume::Same(_) | Resume::Fresh => return,
     }
     args.optional("resume", options.resume.as_deref());
     if options.continue_conversation {

@@ -16,7 +16,9 @@ use crate::actor::port::{CliPort, PortArguments, PortEnd};
 use crate::actor::restart::Verdict;
 use crate::actor::router::{ControlRouter, Route, RouterArguments, RouterMessage};
 use crate::error::{Error, ErrorKind};
+use crate::options::ResumeLadder;
 use crate::report::{Event, ExitCause, ServerStatus};
+use crate::transport::Resume;
 
 impl SupervisorState {
     pub(super) async fn start_callbacks(&mut self) -> Handled {
@@ -97,11 +99,38 @@ impl SupervisorState {
             router,
             conversation,
             epoch: self.epoch,
-            resume: self.shared.vitals.borrow().session_id.clone(),
+            resume: self.resume(),
             route: self.route,
         };
         self.port = Some(self.spawn(CliPort, arguments).await?);
         Ok(())
+    }
+
+    /// Which conversation the next incarnation opens.
+    fn resume(&self) -> Resume {
+        let captured = self.shared.vitals.borrow().session_id.clone();
+        match (captured, self.ladder) {
+            (Some(id), ResumeLadder::SameId) => Resume::Same(id),
+            (Some(id), ResumeLadder::Fork) => Resume::Fork(id),
+            (Some(_), ResumeLadder::Fresh) => Resume::Fresh,
+            // Nothing was said yet in the conversation that the options name.
+            (None, _) => Resume::AsOptions,
+        }
+    }
+
+    /// The next step after a refusal to resume, if the policy allows one.
+    fn next_step_of_ladder(&mut self, refused: &ExitCause) -> bool {
+        let next = match self.ladder {
+            ResumeLadder::SameId => ResumeLadder::Fork,
+            ResumeLadder::Fork | ResumeLadder::Fresh => ResumeLadder::Fresh,
+        };
+        let allowed = next > self.ladder && next <= self.shared.options().resume_ladder;
+        if allowed {
+            self.ladder = next;
+            let (epoch, refused) = (self.epoch + 1, refused.to_string());
+            self.shared.emit(Event::ResumeStep { epoch, step: next, refused });
+        }
+        allowed
     }
 
     pub(super) fn cli_ready(&mut self, lane: Lane) {
@@ -115,6 +144,7 @@ impl SupervisorState {
             self.shared.emit(Event::CliRestarted { epoch: self.epoch, session_id });
         }
         self.ever_ready = true;
+        self.ladder = ResumeLadder::SameId;
         for waiter in self.await_start.drain(..) {
             // Whoever asked may have stopped waiting.
             waiter.send(Ok(())).ok();
@@ -237,6 +267,10 @@ impl SupervisorState {
         };
         self.shared.emit(Event::CliExited { epoch, cause: cause.clone() });
         if !self.ever_ready {
+            return self.fail(cause.to_error()).await;
+        }
+        // A refusal does not go away by itself: down the ladder, or the end.
+        if matches!(cause, ExitCause::ResumeRefused { .. }) && !self.next_step_of_ladder(&cause) {
             return self.fail(cause.to_error()).await;
         }
         let (delay, attempt) = if matches!(end, PortEnd::AfterErrorResult(_)) {

@@ -53,7 +53,7 @@ use super::router::{self, RouterMessage};
 use super::shared::Shared;
 use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::McpRegistration;
+use crate::options::{McpRegistration, ResumeLadder};
 use crate::report::ServerStatus;
 use crate::tool::instance::BlockingLane;
 use crate::tool::server::ServerSpec;
@@ -82,6 +82,8 @@ pub(crate) struct SupervisorState {
     lane: Option<Lane>,
     ids: Arc<AtomicU64>,
     ever_ready: bool,
+    /// How far down the ladder the next resumption is.
+    ladder: ResumeLadder,
     /// The router is to be started as soon as there are callbacks for it.
     router_waits: bool,
     /// The CLI is to be started as soon as there is a router for it.
@@ -192,6 +194,7 @@ impl Actor for SessionSupervisor {
             lane: None,
             ids: Arc::default(),
             ever_ready: false,
+            ladder: ResumeLadder::SameId,
             router_waits: false,
             port_waits: false,
             await_start: Vec::new(),
@@ -395,6 +398,12 @@ impl SupervisorState {
             Internal::Drained => {
                 if matches!(self.phase, State::Stopping { step: Step::Drain, .. }) {
                     return self.next_step().await;
+                }
+            }
+            Internal::GiveUpCli { epoch, reason } => {
+                if let Some(port) = self.port.as_ref().filter(|_| epoch == self.epoch) {
+                    // One that has just ended is what was wanted.
+                    port.cast(PortMessage::GiveUp(reason)).ok();
                 }
             }
             Internal::StopLimit(number) => return self.step_limit(number).await,

@@ -7,7 +7,7 @@ const BASE: [&str; 3] = ["--output-format=stream-json", "--verbose", "--input-fo
 fn spec() -> LaunchSpec {
     LaunchSpec {
         epoch: 1,
-        resume: None,
+        resume: Resume::AsOptions,
         sdk_servers_by_config: Vec::new(),
         permission_prompt: false,
         replay_user_messages: false,
@@ -110,7 +110,7 @@ fn the_spec_adds_its_flags() {
 
 #[test]
 fn a_captured_session_overrides_every_choice_of_conversation() {
-    let captured = LaunchSpec { epoch: 2, resume: Some("captured".into()), ..spec() };
+    let captured = LaunchSpec { epoch: 2, resume: Resume::Same("captured".into()), ..spec() };
     let changes: [Change; 4] = [
         |o| o.resume = Some("first".into()),
         |o| (o.resume, o.fork_session, o.session_id) = (Some("first".into()), true, Some("new".into())),
@@ -123,6 +123,10 @@ fn a_captured_session_overrides_every_choice_of_conversation() {
     ];
     for change in changes {
         assert_eq!(beyond_base(&options(change), &captured), ["--resume=captured"]);
+        let fork = LaunchSpec { resume: Resume::Fork("captured".into()), ..captured.clone() };
+        assert_eq!(beyond_base(&options(change), &fork), ["--resume=captured", "--fork-session"]);
+        let fresh = LaunchSpec { resume: Resume::Fresh, ..captured.clone() };
+        assert!(beyond_base(&options(change), &fresh).is_empty());
     }
     let kept = options(|o| o.extra_args = [("resume-session-at".into(), Some("x".into()))].into());
     assert_eq!(beyond_base(&kept, &spec()), ["--resume-session-at=x"]);

@@ -1,0 +1,131 @@
+//! The limits of a turn: how long it may take, how long its CLI may say nothing, and what follows.
+//!
+//! ```text
+//!   running ──turn or silence passes──► interrupting ──result──► Interrupted(Limit)
+//!                                            │
+//!                                            └─ no result within `control_request` ─► the CLI is given up:
+//!                                                                  Interrupted(Limit), next incarnation
+//! ```
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{ConversationMessage, ConversationState};
+use crate::actor::deadlines::Deadlines;
+use crate::actor::message::{Internal, SessionMessage};
+use crate::actor::router;
+use crate::actor::work::{Task, after};
+use crate::report::{Event, InterruptedBy};
+
+/// What may run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Limit {
+    /// The whole turn.
+    Turn,
+    /// The time since the last message.
+    Silence,
+    /// The time that the CLI has to end a turn that it was told to end.
+    Ending,
+}
+
+/// The limits of the running turn.
+#[derive(Debug)]
+pub(super) struct TurnLimits {
+    deadlines: Deadlines<Limit>,
+    silence: Option<Instant>,
+    interrupting: Option<Task>,
+    /// The limit that has passed.
+    passed: Option<(&'static str, Duration)>,
+}
+
+impl TurnLimits {
+    pub(super) fn new() -> Self {
+        Self { deadlines: Deadlines::new(), silence: None, interrupting: None, passed: None }
+    }
+
+    /// The limit that has ended the turn, if one has.
+    pub(super) fn passed(&self) -> Option<InterruptedBy> {
+        self.passed.map(|(limit, after)| InterruptedBy::Limit { limit: limit.to_owned(), after })
+    }
+}
+
+impl ConversationState {
+    /// A turn begins.
+    pub(super) fn start_limits(&mut self) {
+        self.limits = TurnLimits::new();
+        let timeouts = &self.shared.options().timeouts;
+        let now = Instant::now();
+        if let Some(limit) = timeouts.turn {
+            self.limits.deadlines.insert(after(now, limit), Limit::Turn);
+        }
+        self.heard();
+    }
+
+    /// The CLI has said something.
+    pub(super) fn heard(&mut self) {
+        let Some(limit) = self.shared.options().timeouts.silence else { return };
+        if self.running.is_none() || self.limits.passed.is_some() {
+            return;
+        }
+        let next = after(Instant::now(), limit);
+        if let Some(last) = self.limits.silence.replace(next) {
+            self.limits.deadlines.remove(last, Limit::Silence);
+        }
+        self.limits.deadlines.insert(next, Limit::Silence);
+        self.arm_limits();
+    }
+
+    pub(super) fn arm_limits(&mut self) {
+        let myself = self.myself.clone();
+        self.limits.deadlines.arm(move || {
+            // A conversation that has ended has no turn.
+            myself.cast(ConversationMessage::LimitTick).ok();
+        });
+    }
+
+    pub(super) fn limit_tick(&mut self) {
+        for limit in self.limits.deadlines.expired(Instant::now()) {
+            self.limit_passed(limit);
+        }
+        self.arm_limits();
+    }
+
+    fn limit_passed(&mut self, limit: Limit) {
+        let Some(epoch) = self.lane.as_ref().map(|lane| lane.epoch()).filter(|_| self.running.is_some())
+        else {
+            return;
+        };
+        let timeouts = &self.shared.options().timeouts;
+        let (name, passed) = match limit {
+            Limit::Turn => ("turn", timeouts.turn.unwrap_or_default()),
+            Limit::Silence => ("silence", timeouts.silence.unwrap_or_default()),
+            Limit::Ending => {
+                let reason = format!(
+                    "it did not end a turn that it was told to end within {:?}",
+                    timeouts.control_request
+                );
+                // A supervisor that has ended takes the conversation with it.
+                self.session.cast(SessionMessage::Internal(Internal::GiveUpCli { epoch, reason })).ok();
+                return;
+            }
+        };
+        if self.limits.passed.is_some() {
+            return;
+        }
+        self.limits.passed = Some((name, passed));
+        let ending = after(Instant::now(), timeouts.control_request);
+        self.limits.deadlines.insert(ending, Limit::Ending);
+        self.shared.counting.timeouts.one();
+        self.shared.emit(Event::TurnTimedOut { limit: name, after: passed });
+        let shared = self.shared.clone();
+        self.limits.interrupting = Some(Task::spawn(async move {
+            let limit = shared.options().timeouts.control_request;
+            if let Err(error) = router::ask(&shared, json!({ "subtype": "interrupt" }), limit).await {
+                // The limit for its end runs all the same.
+                tracing::warn!(parent: &shared.span, %error, "a turn over its limit could not be interrupted");
+            }
+        }));
+    }
+}

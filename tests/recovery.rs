@@ -1,0 +1,344 @@
+//! What is in force again after a crash, and how far a session goes to get its conversation back.
+
+#![allow(clippy::unwrap_used, reason = "in the helpers of tests, too")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{SOON, event, start_by_hand, stop, within};
+use greenroom::testkit::{CliEnd, ScriptedListener};
+use greenroom::transport::Exit;
+use greenroom::{
+    ErrorKind, Event, ExitCause, InterruptedBy, Outcome, PermissionMode, ResumeLadder, Session,
+    SessionBuilder, Turn, TurnRecovery,
+};
+use serde_json::{Value, json};
+
+fn builder() -> SessionBuilder {
+    Session::builder().configure(|options| options.restarts.cli.intensity = 20)
+}
+
+/// A session with one turn behind it, so that its conversation has a name.
+async fn started(builder: SessionBuilder) -> (Session, CliEnd, ScriptedListener) {
+    let (session, mut end, listener) = start_by_hand(builder).await;
+    let mut turn = session.prompt("hello").await.unwrap();
+    let prompt = within(SOON, end.expect("user")).await;
+    end.begin_turn();
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    (session, end, listener)
+}
+
+async fn outcome(turn: &mut Turn) -> Outcome {
+    within(SOON, turn.outcome()).await.unwrap()
+}
+
+async fn prompted(end: &mut CliEnd) -> Value {
+    within(SOON, end.expect("user")).await
+}
+
+/// The next incarnation, after its handshake.
+async fn next(listener: &mut ScriptedListener) -> CliEnd {
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    end
+}
+
+fn has(end: &CliEnd, arg: &str) -> bool {
+    end.launch().args.iter().any(|given| given == arg)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_goes_on_with_the_applications_prompt_when_that_is_the_policy() {
+    let policy = TurnRecovery::Continue { prompt: "Go on.".into() };
+    let (session, mut end, mut listener) =
+        started(builder().configure(|options| options.turn_recovery = policy)).await;
+    let mut events = session.events();
+    let mut turn = session.prompt("Work.").await.unwrap();
+    let mut waiting = session.prompt("And then?").await.unwrap();
+    let first = prompted(&mut end).await;
+    end.begin_turn();
+    common::settled(&mut end).await;
+    end.exit(Exit::Signal(9));
+
+    let mut end = next(&mut listener).await;
+    let continuation = prompted(&mut end).await;
+    assert_eq!(continuation["message"]["content"][0]["text"], "Go on.");
+    assert_ne!(continuation["uuid"], first["uuid"], "it is another prompt");
+    event(&mut events, |event| matches!(event, Event::TurnContinued { epoch: 2 }).then_some(())).await;
+    end.begin_turn();
+    end.finish_turn(&continuation, "done after all");
+    assert_eq!(outcome(&mut turn).await.text(), Some("done after all"));
+    let then = prompted(&mut end).await;
+    end.finish_turn(&then, "nothing");
+    assert_eq!(outcome(&mut waiting).await.text(), Some("nothing"));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_the_user_is_ending_is_not_continued() {
+    let policy = TurnRecovery::Continue { prompt: "Go on.".into() };
+    let (session, mut end, mut listener) =
+        started(builder().configure(|options| options.turn_recovery = policy)).await;
+    let mut turn = session.prompt("Work.").await.unwrap();
+    prompted(&mut end).await;
+    end.begin_turn();
+    common::settled(&mut end).await;
+    let (interrupted, ()) = tokio::join!(session.interrupt(), async {
+        end.expect_request("interrupt").await;
+        end.exit(Exit::Signal(9));
+    });
+    assert_eq!(interrupted.unwrap_err().kind(), ErrorKind::CliExited);
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { .. }));
+    let end = next(&mut listener).await;
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_set_at_run_time_is_set_again_before_the_next_prompt() {
+    let (session, mut end, mut listener) = started(builder()).await;
+    let set = async {
+        session.set_model(Some("opus")).await?;
+        session.set_model(Some("haiku")).await?;
+        session.set_permission_mode(PermissionMode::Plan).await?;
+        session.control(json!({"subtype": "get_context_usage"})).await?;
+        greenroom::Result::<()>::Ok(())
+    };
+    let answer = async {
+        for subtype in ["set_model", "set_model", "set_permission_mode", "get_context_usage"] {
+            let request = end.expect_request(subtype).await;
+            end.answer(&request, json!({}));
+        }
+    };
+    let (set, ()) = within(SOON, async { tokio::join!(set, answer) }).await;
+    set.unwrap();
+    end.exit(Exit::Signal(9));
+
+    let mut end = next(&mut listener).await;
+    let mut turn = session.prompt("hello again").await.unwrap();
+    let model = within(SOON, end.expect_request("set_model")).await;
+    assert_eq!(model["request"]["model"], "haiku", "the last one counts, once");
+    end.answer(&model, json!({}));
+    let mode = within(SOON, end.expect_request("set_permission_mode")).await;
+    assert_eq!(mode["request"]["mode"], "plan");
+    assert!(!end.transcript().contains("hello again"), "nothing is asked before all is in force again");
+    end.answer(&mode, json!({}));
+    let prompt = prompted(&mut end).await;
+    assert!(!end.transcript().contains("get_context_usage"), "a question sets nothing");
+    end.finish_turn(&prompt, "fine");
+    assert!(outcome(&mut turn).await.is_completed());
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_gone_is_told_and_a_permission_mode_is_not_gone_without() {
+    let (session, mut end, mut listener) = started(builder()).await;
+    let (set, ()) = within(SOON, async {
+        tokio::join!(session.set_model(Some("old")), async {
+            let request = end.expect_request("set_model").await;
+            end.answer(&request, json!({}));
+        })
+    })
+    .await;
+    set.unwrap();
+    let mut events = session.events();
+    end.exit(Exit::Signal(9));
+    let mut end = next(&mut listener).await;
+    let request = within(SOON, end.expect_request("set_model")).await;
+    end.refuse(&request, "no such model");
+    let lost = event(&mut events, |event| match event {
+        Event::SettingLost { subtype, reason, .. } => Some((subtype.clone(), reason.clone())),
+        _ => None,
+    });
+    let (subtype, reason) = lost.await;
+    assert!(subtype == "set_model" && reason.contains("no such model"), "{subtype} {reason}");
+
+    let (set, ()) = within(SOON, async {
+        tokio::join!(session.set_permission_mode(PermissionMode::Plan), async {
+            let request = end.expect_request("set_permission_mode").await;
+            end.answer(&request, json!({}));
+        })
+    })
+    .await;
+    set.unwrap();
+    end.exit(Exit::Signal(9));
+    let mut end = next(&mut listener).await;
+    let request = within(SOON, end.expect_request("set_model")).await;
+    end.answer(&request, json!({}));
+    let request = within(SOON, end.expect_request("set_permission_mode")).await;
+    end.refuse(&request, "not today");
+    let cause = event(&mut events, |event| match event {
+        Event::CliExited { epoch: 3, cause } => Some(cause.to_string()),
+        _ => None,
+    });
+    assert!(cause.await.contains("not today"));
+    drop(end);
+    let mut end = next(&mut listener).await;
+    for subtype in ["set_model", "set_permission_mode"] {
+        let request = within(SOON, end.expect_request(subtype)).await;
+        end.answer(&request, json!({}));
+    }
+    stop(session, end).await;
+}
+
+/// A CLI that says that it cannot resume, and exits.
+async fn refuses(listener: &mut ScriptedListener) -> Vec<String> {
+    let mut end = within(SOON, listener.accept()).await;
+    end.expect_request("initialize").await;
+    let args = end.launch().args.clone();
+    end.message(json!({
+        "type": "result", "subtype": "error_during_execution", "is_error": true, "num_turns": 0,
+        "errors": ["No conversation found with session ID: x"],
+    }));
+    // The result is read before the exit is noticed.
+    tokio::task::yield_now().await;
+    end.exit(Exit::Code(1));
+    args
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_cannot_be_resumed_is_never_replaced_in_silence() {
+    let (session, end, mut listener) = started(builder()).await;
+    let mut events = session.events();
+    let mut waiting = session.prompt("still there?").await.unwrap();
+    end.exit(Exit::Signal(9));
+    refuses(&mut listener).await;
+    within(SOON, session.wait()).await;
+    let cause = event(&mut events, |event| match event {
+        Event::CliExited { epoch: 2, cause } => Some(cause.clone()),
+        _ => None,
+    });
+    assert!(matches!(cause.await, ExitCause::ResumeRefused { transcript_missing: true, .. }));
+    let failure = session.failure().unwrap();
+    assert!(failure.to_string().contains("No conversation found"), "{failure}");
+    assert!(failure.help().is_some_and(|help| help.contains("resume_ladder")), "{failure}");
+    assert!(matches!(outcome(&mut waiting).await, Outcome::NotStarted { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ladder_goes_from_the_same_id_to_a_fork_to_a_fresh_conversation_and_tells_each_step() {
+    let ladder = |step| builder().configure(move |options| options.resume_ladder = step);
+    let (session, end, mut listener) = started(ladder(ResumeLadder::Fresh)).await;
+    let session_id = session.session_id().unwrap();
+    let mut events = session.events();
+    end.exit(Exit::Signal(9));
+    let resume = format!("--resume={session_id}");
+    let same = refuses(&mut listener).await;
+    assert!(same.contains(&resume) && !same.contains(&"--fork-session".to_owned()), "{same:?}");
+    let fork = refuses(&mut listener).await;
+    assert!(fork.contains(&resume) && fork.contains(&"--fork-session".to_owned()), "{fork:?}");
+    let mut end = next(&mut listener).await;
+    assert!(!end.launch().args.iter().any(|arg| arg.starts_with("--resume")), "{:?}", end.launch().args);
+    for expected in [ResumeLadder::Fork, ResumeLadder::Fresh] {
+        let step = event(&mut events, |event| match event {
+            Event::ResumeStep { step, refused, .. } if refused.contains("No conversation") => Some(*step),
+            _ => None,
+        });
+        assert_eq!(step.await, expected);
+    }
+    let mut turn = session.prompt("who are you?").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    end.begin_turn();
+    end.finish_turn(&prompt, "new here");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_ne!(session.session_id().unwrap(), session_id);
+    stop(session, end).await;
+
+    let (session, end, mut listener) = started(ladder(ResumeLadder::Fork)).await;
+    end.exit(Exit::Signal(9));
+    refuses(&mut listener).await;
+    refuses(&mut listener).await;
+    within(SOON, session.wait()).await;
+    assert!(session.failure().is_some(), "a fork was allowed, a fresh conversation was not");
+}
+
+fn limited(change: impl FnOnce(&mut greenroom::Timeouts)) -> SessionBuilder {
+    builder().configure(|options| {
+        options.timeouts.control_request = Duration::from_secs(30);
+        change(&mut options.timeouts);
+    })
+}
+
+fn is_limit(outcome: &Outcome, name: &str) -> bool {
+    matches!(outcome, Outcome::Interrupted { by: InterruptedBy::Limit { limit, .. }, .. } if limit == name)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_over_its_limit_is_interrupted_and_the_session_goes_on() {
+    let limit = Duration::from_secs(100);
+    let (session, mut end, _listener) = started(limited(|timeouts| timeouts.turn = Some(limit))).await;
+    let mut events = session.events();
+    let began = tokio::time::Instant::now();
+    let mut turn = session.prompt("Think.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    end.begin_turn();
+    let interrupt = within(SOON, end.expect_request("interrupt")).await;
+    assert_eq!(began.elapsed(), limit);
+    event(&mut events, |event| matches!(event, Event::TurnTimedOut { limit: "turn", .. }).then_some(()))
+        .await;
+    end.answer(&interrupt, json!({}));
+    end.fail_turn(&prompt, "aborted_streaming", "interrupted");
+    let ended = outcome(&mut turn).await;
+    assert!(is_limit(&ended, "turn"), "{ended:?}");
+    assert_eq!(ended.into_result().unwrap_err().kind(), ErrorKind::Timeout);
+
+    let mut turn = session.prompt("Quick.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    end.finish_turn(&prompt, "ok");
+    assert!(outcome(&mut turn).await.is_completed());
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cli_that_does_not_end_a_turn_over_its_limit_is_given_up() {
+    let limit = Duration::from_secs(100);
+    let (session, mut end, mut listener) = started(limited(|timeouts| timeouts.turn = Some(limit))).await;
+    let mut events = session.events();
+    let mut turn = session.prompt("Think.").await.unwrap();
+    prompted(&mut end).await;
+    end.begin_turn();
+    within(SOON, end.expect_request("interrupt")).await;
+    let ended = outcome(&mut turn).await;
+    assert!(is_limit(&ended, "turn"), "{ended:?}");
+    let cause = event(&mut events, |event| match event {
+        Event::CliExited { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    assert!(matches!(cause.await, ExitCause::Unresponsive { .. }));
+    drop(end);
+    let mut end = next(&mut listener).await;
+    assert!(has(&end, &format!("--resume={}", session.session_id().unwrap())));
+    let mut turn = session.prompt("Quick.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    end.finish_turn(&prompt, "ok");
+    assert!(outcome(&mut turn).await.is_completed());
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_counted_from_the_last_message() {
+    let limit = Duration::from_secs(100);
+    let (session, mut end, _listener) = started(limited(|timeouts| timeouts.silence = Some(limit))).await;
+    let mut turn = session.prompt("Think aloud.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    end.begin_turn();
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        end.message(json!({"type": "tool_progress", "tool_name": "t", "elapsed_time_seconds": 90}));
+    }
+    // The last message is read before the clock runs on.
+    common::settled(&mut end).await;
+    let last = tokio::time::Instant::now();
+    let interrupt = within(SOON, end.expect_request("interrupt")).await;
+    assert_eq!(last.elapsed(), limit);
+    end.answer(&interrupt, json!({}));
+    end.fail_turn(&prompt, "aborted_streaming", "interrupted");
+    let ended = outcome(&mut turn).await;
+    assert!(is_limit(&ended, "silence"), "{ended:?}");
+
+    // Between turns there is nothing to say.
+    tokio::time::sleep(10 * limit).await;
+    assert!(common::settled(&mut end).await.is_empty());
+    stop(session, end).await;
+}
