@@ -84,6 +84,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .cwd(home.path())
                 .envs(model.env())
                 .env("HOME", home.path().to_string_lossy())
+                // Where it would leave sockets and logs.
+                .env("TMPDIR", home.path().to_string_lossy())
                 .env("PATH", std::env::var("PATH").unwrap_or_default())
                 .configure(|options| options.env_policy = greenroom::EnvPolicy::Clean);
             converse(builder).await

@@ -449,8 +449,8 @@ impl Incarnation {
             // Whether it went or not, the next step is the same.
             tokio::time::timeout(timeouts.exit_after_term, running.process.wait()).await.ok();
         }
-        self.read_rest(running).await;
         self.kill(running).await;
+        self.read_rest(running).await;
         PortEnd::Asked
     }
 
@@ -463,7 +463,7 @@ impl Incarnation {
         }
     }
 
-    /// Reads what an ended process has left in the pipe. What it started may hold the pipe open for ever.
+    /// Reads what an ended process group has left in the pipe. One that the system could not kill may hold it open.
     async fn read_rest(&self, running: &mut Running) {
         if !running.reader.is_joined() {
             let limit = self.arguments.shared.options().timeouts.child_stop;
@@ -484,8 +484,8 @@ impl Incarnation {
             }
             Happened::GivenUp(_) | Happened::Asked => None,
         };
-        self.read_rest(running).await;
         self.kill(running).await;
+        self.read_rest(running).await;
         let stderr = self.stderr.text();
         match (exit, happened) {
             (Some(exit), _) => ExitCause::Exited { exit, stderr },
