@@ -63,12 +63,18 @@ fn no_send_is_ignored_in_silence_and_nothing_is_left_to_do() {
 #[test]
 fn every_test_that_the_architecture_names_is_there() {
     let map = fs::read_to_string(root().join("architecture.md")).unwrap();
-    let promises = map.split("## Promises").nth(1).unwrap().split("\n## ").next().unwrap();
-    let rows: Vec<&str> = promises.lines().filter(|line| line.starts_with("| **")).collect();
-    assert_eq!(rows.len(), 11, "a promise without a row");
+    let section = |heading: &str| map.split(heading).nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows_of = |heading: &str, start: &str| {
+        section(heading).lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let promises = rows_of("## Promises", "| **");
+    assert_eq!(promises.len(), 11, "a promise without a row");
+    let failures: Vec<String> = rows_of("## When something fails", "| ").into_iter().skip(1).collect();
+    assert!(failures.len() >= 17, "a failure without a row");
+    let rows = promises.iter().chain(&failures);
     for row in rows {
-        let names: Vec<&str> = row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty(), "a promise without a test: {row}");
+        let names: Vec<&str> = row.rsplit(" | ").next().unwrap().split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "a row without a test: {row}");
         for name in names {
             if let Some((file, test)) = name.split_once("::") {
                 let text = fs::read_to_string(root().join(format!("tests/{file}.rs"))).unwrap_or_default();
