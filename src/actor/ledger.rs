@@ -3,11 +3,15 @@
 //! Every control request of the CLI is one [`Owed`]. It is settled exactly once, by whoever comes first:
 //!
 //! ```text
-//!                            ┌─ Answered   the one who was asked answered
-//!            ┌──── settle ───┼─ Cancelled  answered with "cancelled": the CLI cancelled it, or a limit passed
-//!   Open ────┤  first wins   ├─ Refused    answered with an error: nobody can or may answer
-//!            │               └─ Orphaned   not answered: withdrawn, or its incarnation ended
-//!            └─ later settles: counted as late, nothing is written
+//!   Received ── a handler's task starts ──► Dispatched
+//!      │                                        │
+//!      └────────────────┬───────────────────────┘
+//!                       │ settle: the first wins, whoever it is; later ones are counted as late and write nothing
+//!      ┌────────────────┼──────────────┬───────────────────┐
+//!      ▼                ▼              ▼                   ▼
+//!   Answered         Cancelled      Refused             Orphaned
+//!   by the one who   with an error  with an error:      not at all: withdrawn, a duplicate,
+//!   was asked        or in time     nobody can or may   or its incarnation has ended
 //! ```
 //!
 //! The duty to answer is an [`Answer`]: made with the request, consumed by the first outcome, and an error to the
@@ -39,26 +43,61 @@ use crate::wire::rpc::{Response, RpcError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Settled {
-    Answered = 1,
-    Cancelled = 2,
-    Refused = 3,
-    Orphaned = 4,
+    Answered = 2,
+    Cancelled = 3,
+    Refused = 4,
+    Orphaned = 5,
 }
 
-/// The life of a request, as one atomic step from open to settled.
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has come; no handler works at it yet.
+    Received,
+    /// A handler works at it.
+    Dispatched,
+    /// It is over.
+    Settled(Settled),
+}
+
+/// The life of a request: the machine above, without IO, as one atomic number.
 #[derive(Debug, Default)]
 pub(crate) struct Life(AtomicU8);
 
 impl Life {
-    const OPEN: u8 = 0;
+    const RECEIVED: u8 = 0;
+    const DISPATCHED: u8 = 1;
+
+    pub(crate) fn stage(&self) -> Stage {
+        match self.0.load(Ordering::Acquire) {
+            Self::RECEIVED => Stage::Received,
+            Self::DISPATCHED => Stage::Dispatched,
+            settled => Stage::Settled(Settled::from_number(settled)),
+        }
+    }
+
+    /// A handler starts; false if that is not what happens next in this life.
+    pub(crate) fn dispatch(&self) -> bool {
+        self.0.compare_exchange(Self::RECEIVED, Self::DISPATCHED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 
     /// Settles it; false if somebody else was first.
     pub(crate) fn settle(&self, how: Settled) -> bool {
-        self.0.compare_exchange(Self::OPEN, how as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let open = |now: u8| (now <= Self::DISPATCHED).then_some(how as u8);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Self::OPEN
+        !matches!(self.stage(), Stage::Settled(_))
+    }
+}
+
+impl Settled {
+    const ALL: [Settled; 4] = [Settled::Answered, Settled::Cancelled, Settled::Refused, Settled::Orphaned];
+
+    fn from_number(number: u8) -> Self {
+        // Only the numbers of these are ever written.
+        Self::ALL.into_iter().find(|settled| *settled as u8 == number).unwrap_or(Settled::Orphaned)
     }
 }
 
@@ -106,6 +145,15 @@ impl Owed {
 
     pub(crate) fn is_open(&self) -> bool {
         self.life.is_open()
+    }
+
+    /// A handler starts to work at it.
+    pub(crate) fn dispatched(&self) {
+        self.life.dispatch();
+    }
+
+    pub(crate) fn is_dispatched(&self) -> bool {
+        self.life.stage() == Stage::Dispatched
     }
 
     /// Answers a JSON-RPC request with a result, as the one who was asked.
@@ -516,14 +564,58 @@ mod tests {
         assert_eq!(new.written().await.len(), 1);
     }
 
+    #[test]
+    fn every_transition_of_a_life_is_as_drawn() {
+        let fresh = Life::default;
+        let dispatched = || {
+            let life = Life::default();
+            assert!(life.dispatch());
+            life
+        };
+        assert_eq!(fresh().stage(), Stage::Received);
+        assert_eq!(dispatched().stage(), Stage::Dispatched);
+        assert!(!dispatched().dispatch(), "it is dispatched once");
+        for how in Settled::ALL {
+            for life in [fresh(), dispatched()] {
+                assert!(life.is_open() && life.settle(how));
+                assert_eq!(life.stage(), Stage::Settled(how));
+                assert!(!life.dispatch(), "what is over is not begun");
+                for late in Settled::ALL {
+                    assert!(!life.settle(late));
+                    assert_eq!(life.stage(), Stage::Settled(how), "the first wins");
+                }
+            }
+        }
+    }
+
     proptest::proptest! {
         #[test]
-        fn a_life_is_settled_once_whoever_tries(attempts in proptest::collection::vec(1u8..5, 1..20)) {
+        fn a_life_is_settled_once_whoever_tries_in_whatever_order(steps in proptest::collection::vec(0usize..5, 1..30)) {
             let life = Life::default();
-            let how = [Settled::Answered, Settled::Cancelled, Settled::Refused, Settled::Orphaned];
-            let won: Vec<bool> = attempts.iter().map(|n| life.settle(how[usize::from(n - 1)])).collect();
-            proptest::prop_assert!(won[0] && won[1..].iter().all(|won| !won));
-            proptest::prop_assert!(!life.is_open());
+            let mut settled = None;
+            for step in steps {
+                match step.checked_sub(1).map(|n| Settled::ALL[n]) {
+                    None => proptest::prop_assert_eq!(life.stage() == Stage::Received, life.dispatch()),
+                    Some(how) => {
+                        proptest::prop_assert_eq!(life.settle(how), settled.is_none());
+                        settled.get_or_insert(how);
+                    }
+                }
+                proptest::prop_assert_eq!(life.is_open(), settled.is_none());
+            }
+        }
+
+        #[test]
+        fn of_many_who_settle_at_once_one_wins(threads in 2usize..6) {
+            let life = Life::default();
+            let wins = std::thread::scope(|scope| {
+                let tries: Vec<_> = (0..threads).map(|n| scope.spawn({
+                    let life = &life;
+                    move || life.settle(Settled::ALL[n % 4])
+                })).collect();
+                tries.into_iter().map(|attempt| attempt.join().unwrap()).filter(|won| *won).count()
+            });
+            proptest::prop_assert_eq!(wins, 1);
         }
     }
 }

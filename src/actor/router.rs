@@ -445,6 +445,7 @@ impl RouterState {
                     request_id: owed.request_id.clone(),
                     kind: owed.kind,
                     epoch: owed.epoch(),
+                    dispatched: owed.is_dispatched(),
                     age_ms: millis(now.duration_since(owed.received)),
                 })
                 .collect(),

@@ -167,6 +167,7 @@ impl Work {
     ) -> JobId {
         let id = self.next;
         self.next += 1;
+        new.owed.dispatched();
         let (token, grace, span) = (new.owed.cancel.clone(), self.grace, new.owed.span.clone());
         let finished = Finished { tell: Some(move |ending| finished(id, ending)), done: PhantomData };
         let run = async move {

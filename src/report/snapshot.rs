@@ -149,6 +149,8 @@ pub struct RequestSnapshot {
     pub kind: &'static str,
     /// The incarnation that asked.
     pub epoch: u64,
+    /// Whether a handler works at it; otherwise it still waits for one.
+    pub dispatched: bool,
     /// How long it has been in flight.
     pub age_ms: u64,
 }
