@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::*;
-use greenroom::testkit::CliEnd;
+use greenroom::testkit::{CliEnd, Fault};
 use greenroom::{Event, LogLevel, NoArgs, Session, ToolContext, ToolServer};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
@@ -451,6 +451,13 @@ async fn log_messages_below_the_level_that_was_set_are_left_out() {
     let notifications = notifications_before(&mut end, &request_id).await;
     assert_eq!(notifications.len(), 1);
     assert_eq!(notifications[0]["params"]["level"], "error");
+
+    // The CLI says it once, so a server that restarts has to remember it.
+    let mut events = session.events();
+    session.inject(Fault::KillServer("shop".into()));
+    event(&mut events, |event| matches!(event, Event::ServerRestarted { .. }).then_some(())).await;
+    let request_id = end.request(tool_call("work", json!({})));
+    assert_eq!(notifications_before(&mut end, &request_id).await.len(), 1);
 
     let request_id = end.mcp("shop", set("loud"));
     assert_eq!(rpc_answer(&mut end, &request_id).await["error"]["code"], -32602, "and the level stays");

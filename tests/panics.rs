@@ -304,6 +304,29 @@ async fn a_server_whose_factory_hangs_is_given_up_and_the_session_lives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_fails_slower_than_the_period_counts_is_given_up_too() {
+    let server = db(Trouble::Hangs, &Arc::default(), &Arc::default());
+    let builder = Session::builder().mcp_server(server).configure(|options| {
+        options.timeouts.server_restart = Duration::from_secs(100);
+        options.restarts.server.intensity = 3;
+        options.restarts.server.period = Duration::from_secs(60);
+    });
+    let (session, end, _listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+    let given_up = async {
+        while let Some(event) = events.next().await {
+            if matches!(event, Event::ServerFailed { .. }) {
+                return;
+            }
+        }
+    };
+    let began = Instant::now();
+    within(Duration::from_secs(1000), given_up).await;
+    assert_eq!(began.elapsed(), Duration::from_secs(400), "once and three times again");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_never_comes_up_keeps_no_session_from_starting() {
     let made = Arc::default();
     let server = db(Trouble::Fails, &Arc::default(), &made);

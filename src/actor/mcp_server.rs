@@ -24,12 +24,13 @@ use tokio::time::Instant;
 use super::actor_message;
 use super::lane::Lane;
 use super::ledger::{Answer, Owed};
+use super::message::{Internal, SessionMessage};
 use super::restart::{RestartWindow, Verdict};
 use super::router::{PUSH_PREFIX, millis};
 use super::shared::Shared;
 use super::work::{Ending, Job, JobId, NewJob, Task, Work, after};
 use crate::report::{CallSnapshot, Event, ServerSnapshot, ServerStatus};
-use crate::tool::context::{Call, NotificationSink};
+use crate::tool::context::{Call, LevelFilter, NotificationSink};
 use crate::tool::def::AnyState;
 use crate::tool::dispatch::{McpSession, Step};
 use crate::tool::instance::{BlockingLane, Ended, Instance};
@@ -77,12 +78,16 @@ pub(crate) struct ServerArguments {
     pub(crate) shared: Arc<Shared>,
     pub(crate) spec: Arc<ServerSpec>,
     pub(crate) blocking: Arc<BlockingLane>,
+    /// Set by the CLI once, and not again after a restart.
+    pub(crate) log_level: Arc<LevelFilter>,
+    pub(crate) session: ActorRef<SessionMessage>,
     pub(crate) generation: u32,
 }
 
 pub(crate) struct ServerState {
     shared: Arc<Shared>,
     myself: ActorRef<ServerMessage>,
+    supervisor: ActorRef<SessionMessage>,
     spec: Arc<ServerSpec>,
     name: Arc<str>,
     blocking: Arc<BlockingLane>,
@@ -116,17 +121,19 @@ impl Actor for McpServer {
         myself: ActorRef<ServerMessage>,
         arguments: ServerArguments,
     ) -> Result<ServerState, ActorProcessingErr> {
-        let ServerArguments { shared, spec, blocking, generation } = arguments;
+        let ServerArguments { shared, spec, blocking, log_level, session: supervisor, generation } =
+            arguments;
         let limit = shared.options().timeouts.server_restart;
         let task = Task::spawn(make_state(spec.clone(), myself.clone(), limit));
         let ending = format!("MCP server '{}' has ended", spec.name);
         Ok(ServerState {
             work: Work::new(shared.options().timeouts.cancel_grace, ending),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), SmallRng::seed_from_u64(0)),
-            session: McpSession::new(spec.clone()),
+            session: McpSession::new(spec.clone(), log_level),
             name: spec.name.as_str().into(),
             shared,
             myself,
+            supervisor,
             spec,
             blocking,
             generation,
@@ -349,6 +356,9 @@ impl ServerState {
             Ok(states) => states,
             Err(cause) => return Err(self.end(cause)),
         };
+        let serves = Internal::ServerServes(self.spec.name.clone());
+        // A supervisor that has ended takes the server with it.
+        self.supervisor.cast(SessionMessage::Internal(serves)).ok();
         let instance = Instance::new(&self.spec, &states, self.blocking.clone());
         if let Serving::Making { waiting, .. } =
             std::mem::replace(&mut self.serving, Serving::Ready(instance))

@@ -58,6 +58,8 @@ pub enum Internal {
     },
     /// Somebody waits for the first incarnation.
     AwaitStart(oneshot::Sender<Result<()>>),
+    /// A tool server has its state.
+    ServerServes(String),
     /// The wait before a restart is over.
     RestartCli,
     RestartServer(String),

@@ -1,7 +1,7 @@
 //! What all actors of one session share: its specification, its counters, and where its events go.
 
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ractor::ActorRef;
@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     /// Cancelled when the supervisor's state is no more: nothing happens in this session after that.
     pub(crate) gone: CancellationToken,
+    /// Whether it began to stop in order.
+    pub(crate) in_order: AtomicBool,
     /// Why the session has failed, once it has.
     pub(crate) failed: OnceLock<Error>,
 }
@@ -107,6 +109,7 @@ impl Shared {
             span,
             started: Instant::now(),
             gone: telling.gone,
+            in_order: AtomicBool::new(false),
             failed: OnceLock::new(),
             spec,
         })
@@ -140,7 +143,13 @@ impl Shared {
     pub(crate) fn gone(&self) -> Error {
         match self.failed.get() {
             Some(error) => Error::new(ErrorKind::SessionFailed, format!("the session has failed: {error}")),
-            None => Error::new(ErrorKind::Stopped, "the session has stopped"),
+            None if self.in_order.load(Ordering::Acquire) => {
+                Error::new(ErrorKind::Stopped, "the session has stopped")
+            }
+            None => Error::new(
+                ErrorKind::SessionFailed,
+                "the session was torn down: its actor was killed, or its runtime ended",
+            ),
         }
     }
 

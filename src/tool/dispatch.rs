@@ -41,8 +41,8 @@ impl std::fmt::Debug for ServerSpec {
 }
 
 impl McpSession {
-    pub(crate) fn new(spec: Arc<ServerSpec>) -> Self {
-        Self { spec, log_level: Arc::default(), sessions: 0 }
+    pub(crate) fn new(spec: Arc<ServerSpec>, log_level: Arc<LevelFilter>) -> Self {
+        Self { spec, log_level, sessions: 0 }
     }
 
     pub(crate) fn log_level(&self) -> &Arc<LevelFilter> {

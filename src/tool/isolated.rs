@@ -27,7 +27,7 @@ impl Isolated {
         let blocking = BlockingLane::new(Limits::default().blocking_calls);
         let instance = spec.make_states().await.map(|states| Instance::new(&spec, &states, blocking));
         let spec = Arc::new(spec);
-        Self { session: Mutex::new(McpSession::new(spec.clone())), spec, instance }
+        Self { session: Mutex::new(McpSession::new(spec.clone(), Arc::default())), spec, instance }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallToolResult {

@@ -57,6 +57,8 @@ impl SupervisorState {
             shared: self.shared.clone(),
             spec: server.spec.clone(),
             blocking: server.blocking.clone(),
+            log_level: server.log_level.clone(),
+            session: self.myself.clone(),
             generation,
         };
         let actor = self.spawn(McpServer, arguments).await?;
@@ -213,8 +215,10 @@ impl SupervisorState {
         let cause = end.to_string();
         let server = &mut self.servers[index];
         let name = server.spec.name.clone();
+        server.barren += 1;
+        let barren = server.barren > self.shared.options().restarts.server.intensity;
         match server.window.record(Instant::now()) {
-            Verdict::After { delay, .. } => {
+            Verdict::After { delay, .. } if !barren => {
                 server.status = ServerStatus::Restarting;
                 server.cause = cause;
                 if delay.is_zero() {
@@ -224,7 +228,7 @@ impl SupervisorState {
                 self.after(delay, Internal::RestartServer(name));
                 Ok(())
             }
-            Verdict::GiveUp => {
+            Verdict::After { .. } | Verdict::GiveUp => {
                 server.status = ServerStatus::Failed(cause.clone());
                 let significant = server.spec.significant;
                 self.tell_router(RouterMessage::ServerFailed { server: name.clone(), cause: cause.clone() });

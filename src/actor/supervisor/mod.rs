@@ -55,6 +55,7 @@ use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{McpRegistration, ResumeLadder};
 use crate::report::ServerStatus;
+use crate::tool::context::LevelFilter;
 use crate::tool::instance::BlockingLane;
 use crate::tool::server::ServerSpec;
 use stopping::Step;
@@ -110,6 +111,10 @@ struct Server {
     blocking: Arc<BlockingLane>,
     /// Why it is being restarted.
     cause: String,
+    /// How often in a row it has ended before it had its state. One that never gets it is given up, however slowly it
+    /// fails.
+    barren: u32,
+    log_level: Arc<LevelFilter>,
 }
 
 /// What the session is doing.
@@ -165,6 +170,8 @@ impl Actor for SessionSupervisor {
                 status: ServerStatus::Restarting,
                 blocking: BlockingLane::new(shared.options().limits.blocking_calls),
                 cause: String::new(),
+                barren: 0,
+                log_level: Arc::default(),
             })
             .collect();
         let windows = Windows {
@@ -395,6 +402,11 @@ impl SupervisorState {
             | Internal::RestartServer(_)
             | Internal::RestartRouter
             | Internal::RestartCallbacks => {}
+            Internal::ServerServes(name) => {
+                for server in self.servers.iter_mut().filter(|server| server.spec.name == name) {
+                    server.barren = 0;
+                }
+            }
             Internal::Drained => {
                 if matches!(self.phase, State::Stopping { step: Step::Drain, .. }) {
                     return self.next_step().await;

@@ -1,5 +1,7 @@
 //! How a session stops: step by step, each with its limit.
 
+use std::sync::atomic::Ordering;
+
 use ractor::{ActorCell, ActorRef};
 
 use super::{Handled, State, StopReply, SupervisorState};
@@ -58,6 +60,7 @@ impl SupervisorState {
             // The first failure is the reason; there is no second, for none is looked for any more.
             self.shared.failed.set(error.clone()).ok();
         }
+        self.shared.in_order.store(true, Ordering::Release);
         self.shared.emit(Event::Stopping);
         self.phase = State::Stopping { step: first, number: 0, failed, limit: None };
         self.enter_step().await
