@@ -340,7 +340,9 @@ async fn the_stderr_in_an_error_is_bounded() {
 /// A session whose CLI ignores SIGTERM and the end of its stdin, and has started a process that does too.
 async fn stubborn(scratch: &Scratch) -> (Session, Held) {
     let (hold, mut held) = scratch.hold();
-    let session = start(fake(format!("ignore-term;fork;{hold}"))).await;
+    // Once: another incarnation would hold the pipe as well.
+    let once = fake(format!("ignore-term;fork;{hold}")).configure(|options| options.restarts.cli = quick(0));
+    let session = start(once).await;
     answers(&session, "hello").await;
     held.opened().await;
     (session, held)
@@ -378,7 +380,19 @@ async fn a_killed_supervisor_takes_everything_along() {
     in_time("the end of the session", session.wait()).await;
     in_time("the end of the turn", async { while turn.next().await.is_some() {} }).await;
     let error = in_time("a prompt", session.prompt("anybody?")).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::SessionFailed | ErrorKind::Stopped), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::SessionFailed, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_panic_of_any_actor_that_ends_an_incarnation_takes_its_processes_along() {
+    for fault in [Fault::PanicPort, Fault::KillPort, Fault::PanicConversation] {
+        let scratch = Scratch::new();
+        let (session, held) = stubborn(&scratch).await;
+        session.inject(fault.clone());
+        held.closed().await;
+        in_time("the end of the session", session.wait()).await;
+        assert!(session.failure().is_some(), "{fault:?}");
+    }
 }
 
 #[test]
