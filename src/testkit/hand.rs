@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::work::Task;
 use crate::transport::{Exit, Launch, MemoryCli, MemoryListener};
@@ -84,6 +84,8 @@ pub struct CliEnd {
 
 enum Out {
     Bytes(Vec<u8>),
+    /// Everything before it was written.
+    Flushed(oneshot::Sender<()>),
     Close,
 }
 
@@ -103,9 +105,16 @@ impl CliEnd {
             }
         });
         let writing = Task::spawn(async move {
-            while let Some(Out::Bytes(bytes)) = outgoing.recv().await {
-                if writer.write_all(&bytes).await.is_err() {
-                    break;
+            while let Some(out) = outgoing.recv().await {
+                match out {
+                    Out::Bytes(bytes) => {
+                        if writer.write_all(&bytes).await.is_err() {
+                            break;
+                        }
+                    }
+                    // Whoever waited may have gone.
+                    Out::Flushed(flushed) => drop(flushed.send(())),
+                    Out::Close => break,
                 }
             }
         });
@@ -150,6 +159,16 @@ impl CliEnd {
     pub fn send_bytes(&mut self, bytes: impl Into<Vec<u8>>) {
         // A host that reads no more is seen by what it does not answer.
         self.out.send(Out::Bytes(bytes.into())).ok();
+    }
+
+    /// Waits until the pipe to the host has taken all that was sent, or is broken. A CLI that [exits](CliEnd::exit)
+    /// before has not written the rest.
+    pub async fn flushed(&mut self) {
+        let (done, flushed) = oneshot::channel();
+        if self.out.send(Out::Flushed(done)).is_ok() {
+            // An error means that the pipe is broken.
+            flushed.await.ok();
+        }
     }
 
     /// The next frame of the host; `None` when it has closed stdin, or is gone.

@@ -1,19 +1,32 @@
-//! Stand-ins for the CLI and for the model, to test tools and agents offline and at no cost.
+//! Stand-ins for the CLI and for the model, and tools to break a session on purpose: to test tools and agents offline
+//! and at no cost.
 //!
 //! - [`ScriptedCli`] plays a [`Script`] over an in-memory transport: no CLI, no process, no network, and it runs on
 //!   tokio's paused clock. [`ScriptedCli::by_hand`] gives the CLI's end of the pipe to the test itself.
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
 //! - [`Fault`] breaks a part of a running session on purpose.
+//! - [`Recorder`] keeps what goes over the wire as a [`Transcript`], with what is secret [redacted](Redact);
+//!   [`Replay`] plays the CLI's side of it back.
+//! - [`invariants`] are the promises of the library as checkers over a transcript.
 
 mod cli;
 mod fault;
 mod hand;
+pub mod invariants;
 mod model;
 mod play;
+mod record;
+mod redact;
+mod replay;
 mod script;
+mod transcript;
 
 pub use cli::ScriptedCli;
 pub use fault::Fault;
 pub use hand::{CliEnd, ScriptedListener};
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
+pub use record::Recorder;
+pub use redact::Redact;
+pub use replay::Replay;
 pub use script::{Item, ModelError, ModelTurn, Script};
+pub use transcript::{Entry, Line, Side, Transcript, Wire};
