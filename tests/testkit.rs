@@ -9,7 +9,8 @@ use std::time::Duration;
 use common::*;
 use greenroom::testkit::invariants::{self, Report, Violation};
 use greenroom::testkit::{
-    Entry, Line, ModelTurn, Recorder, Redact, Replay, Script, ScriptedCli, Side, Transcript, Wire,
+    Chaos, Entry, FaultKind, FaultMix, FaultPlan, LeakCheck, Line, ModelTurn, Recorder, Redact, Replay,
+    Script, ScriptedCli, Side, Step, Transcript, Wire,
 };
 use greenroom::transport::Exit;
 use greenroom::{NoArgs, Session, SessionBuilder, ToolServer};
@@ -69,9 +70,9 @@ async fn a_recorder_keeps_both_directions_of_every_incarnation() {
     assert!(matches!(&of(1).next().unwrap().wire, Wire::Opened { args } if !args.is_empty()));
     assert!(of(1).any(|entry| matches!(&entry.wire, Wire::Cli(line) if line.bytes() == b"noise \xff")));
     assert!(of(1).any(|entry| matches!(&entry.wire, Wire::Cli(line) if !line.is_whole())));
-    assert!(matches!(of(1).last().unwrap().wire, Wire::Ended { exit: Some(Exit::Signal(9)) }));
+    assert!(matches!(of(1).next_back().unwrap().wire, Wire::Ended { exit: Some(Exit::Signal(9)) }));
     assert!(of(2).any(|entry| entry.wire == Wire::Closed { by: Side::Host }));
-    assert!(matches!(of(2).last().unwrap().wire, Wire::Ended { exit: Some(Exit::Code(0)) }));
+    assert!(matches!(of(2).next_back().unwrap().wire, Wire::Ended { exit: Some(Exit::Code(0)) }));
     let answered = transcript.to_string();
     assert!(answered.contains("host > ") && answered.contains("noon"), "{answered}");
 
@@ -313,4 +314,136 @@ fn a_prompt_that_is_written_twice_is_found() {
     let report = check([opened(1), prompts(1, "u"), ended(1), opened(2), prompts(2, "u")]);
     report.assert_fine();
     assert_eq!((report.counts.prompts, report.counts.prompts_again), (2, 1));
+}
+
+// ---- plans and chaos ---------------------------------------------------------------------------------------------
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Echo {
+    n: u64,
+}
+
+/// Two servers whose tools say what they are told.
+fn echoes() -> Chaos {
+    Chaos::new(|| {
+        let quick = ToolServer::new("quick", "1.0.0").tool("echo", "Echo", async |args: Echo| args.n);
+        let patient = ToolServer::new("patient", "1.0.0").tool("echo", "Echo", async |args: Echo| {
+            tokio::time::sleep(Duration::from_millis(args.n % 50)).await;
+            args.n
+        });
+        Session::builder().mcp_server(quick).mcp_server(patient)
+    })
+    .call("quick", "echo", |n| json!({ "n": n }))
+    .call("patient", "echo", |n| json!({ "n": n }))
+    .expect(|args, result| {
+        let text = result["content"][0]["text"].as_str().unwrap_or_default();
+        (text == args["n"].to_string())
+            .then_some(())
+            .ok_or_else(|| format!("{args} was answered with {text}"))
+    })
+}
+
+#[test]
+fn a_seed_makes_the_same_plan_for_ever() {
+    let plan = FaultPlan::from_seed(7);
+    assert_eq!(plan, FaultPlan::from_seed(7));
+    assert_ne!(plan.steps(), FaultPlan::from_seed(8).steps());
+    assert_eq!(serde_json::from_str::<FaultPlan>(&serde_json::to_string(&plan).unwrap()).unwrap(), plan);
+    let text = plan.to_string();
+    assert!(text.starts_with("the plan of seed 7, 60 steps:\n   1. "), "{text}");
+    // If this fails, seeds that others have written down mean something else now.
+    let first: Vec<String> = plan.steps()[..4].iter().map(Step::to_string).collect();
+    assert_eq!(first, PLAN_OF_SEED_7);
+}
+
+const PLAN_OF_SEED_7: [&str; 4] =
+    ["prompt", "fault cli_exit (10699)", "prompt", "fault callbacks_panic (48894)"];
+
+#[test]
+fn a_mix_says_what_may_happen() {
+    let plan = FaultMix::none().handlers(1).steps(300).plan(1);
+    let of =
+        |kind| plan.steps().iter().filter(|step| matches!(step, Step::Fault(k, _) if *k == kind)).count();
+    assert!(of(FaultKind::HandlerPanic) > 0 && of(FaultKind::HandlerHang) > 0);
+    assert_eq!(of(FaultKind::CliExit) + of(FaultKind::RouterPanic) + of(FaultKind::ServerKill), 0);
+    let plan = FaultMix::all().steps(3000).plan(1);
+    let all = FaultKind::ALL
+        .iter()
+        .filter(|kind| plan.steps().iter().any(|step| matches!(step, Step::Fault(k, _) if k == *kind)));
+    assert_eq!(all.count(), FaultKind::ALL.len(), "everything may happen");
+}
+
+#[test]
+fn a_plan_shrinks_to_its_single_steps() {
+    let plan = FaultPlan::from_seed(3);
+    let smaller: Vec<FaultPlan> = plan.shrink().collect();
+    assert_eq!(smaller[0].steps().len(), plan.steps().len() / 2);
+    assert!(smaller.iter().all(|smaller| smaller.weight() < plan.weight()));
+    assert!(FaultPlan::new([Step::Settle]).shrink().all(|smaller| smaller.steps().is_empty()));
+    assert_eq!(FaultPlan::new([]).shrink().count(), 0);
+    // What matters is found: here, that there are both of two.
+    let fails = |plan: &FaultPlan| {
+        let has = |kind| plan.steps().iter().any(|step| matches!(step, Step::Fault(k, _) if *k == kind));
+        has(FaultKind::RouterPanic) && has(FaultKind::CliExit)
+    };
+    let mut found = FaultMix::all().steps(400).plan(1);
+    while let Some(smaller) = found.shrink().find(|smaller| fails(smaller)) {
+        found = smaller;
+    }
+    assert_eq!(found.steps().len(), 2, "{found}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_every_plan_the_promises_hold_and_nothing_is_left() {
+    let (mut calls, mut incarnations, mut panics) = (0, 0, 0);
+    for seed in 0..96 {
+        let run = echoes().test_plan(&FaultPlan::from_seed(seed)).await;
+        calls += run.calls;
+        incarnations += run.report.counts.incarnations;
+        panics += run.counters.panics;
+    }
+    println!("{calls} calls, {incarnations} incarnations, {panics} panics");
+    assert!(calls > 5_000 && incarnations > 300 && panics > 100, "the plans do break something");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_fault_alone_breaks_no_promise() {
+    for kind in FaultKind::ALL {
+        let mix = FaultMix::none().weight(kind, 10).steps(40);
+        echoes().test(&mix, 0..3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_finds_a_tool_that_is_wrong_and_makes_its_plan_small() {
+    // A tool that forgets its manners after the 20th call.
+    let wrong = Chaos::new(|| {
+        let calls = std::sync::atomic::AtomicU64::new(0);
+        let server = ToolServer::new("quick", "1.0.0").tool("echo", "Echo", move |args: Echo| {
+            let late = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 20;
+            async move { if late { 0 } else { args.n + 1 } }
+        });
+        Session::builder().mcp_server(server)
+    })
+    .call("quick", "echo", |n| json!({ "n": n }))
+    .expect(|_, result| {
+        (result["content"][0]["text"] != "0").then_some(()).ok_or_else(|| "the count is lost".to_owned())
+    });
+    let run = wrong.run(&FaultMix::none().plan(5)).await;
+    assert!(!run.is_fine() && run.to_string().contains("the count is lost"), "{run}");
+    let smallest = wrong.shrink(run.clone()).await;
+    assert!(smallest.plan.weight() < run.plan.weight() && !smallest.is_fine(), "{smallest}");
+    assert!(smallest.plan.steps().iter().all(|step| matches!(step, Step::Calls(_))), "{}", smallest.plan);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leak_is_told() {
+    let leaks = LeakCheck::tasks();
+    leaks.check(Duration::ZERO).await.unwrap();
+    #[allow(clippy::disallowed_methods, reason = "it is what is to be found")]
+    let task = tokio::spawn(std::future::pending::<()>());
+    let leak = leaks.check(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(leak.to_string(), "left behind: 1 tasks, where there were 0;");
+    task.abort();
+    leaks.assert_none(Duration::from_secs(1)).await;
 }

@@ -272,6 +272,15 @@ impl SessionBuilder {
         self.spawn(Some(supervisor)).await
     }
 
+    /// Replaces each tool server by what is made of it; returns their names.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn map_servers(&mut self, map: impl Fn(ServerSpec) -> ServerSpec) -> Vec<String> {
+        for server in &mut self.servers {
+            *server = Arc::new(map(ServerSpec::clone(server)));
+        }
+        self.servers.iter().map(|server| server.name.clone()).collect()
+    }
+
     async fn spawn(self, parent: Option<ActorCell>) -> Result<Session> {
         let shared = self.into_shared()?;
         let (supervisor, arguments) = (SessionSupervisor, shared.clone());

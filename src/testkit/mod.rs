@@ -4,16 +4,21 @@
 //! - [`ScriptedCli`] plays a [`Script`] over an in-memory transport: no CLI, no process, no network, and it runs on
 //!   tokio's paused clock. [`ScriptedCli::by_hand`] gives the CLI's end of the pipe to the test itself.
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
+//! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
+//!   whether every promise holds; [`LeakCheck`] says what was left behind.
 //! - [`Fault`] breaks a part of a running session on purpose.
 //! - [`Recorder`] keeps what goes over the wire as a [`Transcript`], with what is secret [redacted](Redact);
 //!   [`Replay`] plays the CLI's side of it back.
 //! - [`invariants`] are the promises of the library as checkers over a transcript.
 
+mod chaos;
 mod cli;
 mod fault;
 mod hand;
 pub mod invariants;
+mod leak;
 mod model;
+mod plan;
 mod play;
 mod record;
 mod redact;
@@ -21,10 +26,13 @@ mod replay;
 mod script;
 mod transcript;
 
+pub use chaos::{Chaos, Progress, Run};
 pub use cli::ScriptedCli;
 pub use fault::Fault;
 pub use hand::{CliEnd, ScriptedListener};
+pub use leak::{Leak, LeakCheck};
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
+pub use plan::{FaultKind, FaultMix, FaultPlan, Step};
 pub use record::Recorder;
 pub use redact::Redact;
 pub use replay::Replay;

@@ -1,0 +1,90 @@
+//! Handlers that fail when they are told to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::testkit::plan::FaultKind;
+use crate::tool::context::Call;
+use crate::tool::def::{Definition, Lane, Ran};
+use crate::tool::server::ServerSpec;
+use crate::wire::CallToolResult;
+
+/// Which calls are to fail in which way, by their request.
+#[derive(Clone, Default)]
+pub(super) struct HandlerFaults(Arc<Mutex<HashMap<String, (FaultKind, u32)>>>);
+
+impl HandlerFaults {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (FaultKind, u32)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn plan(&self, request_id: &str, fault: FaultKind, n: u32) {
+        self.lock().insert(request_id.to_owned(), (fault, n));
+    }
+
+    /// Those of calls that are over.
+    pub(super) fn forget_all(&self) {
+        self.lock().clear();
+    }
+
+    fn of(&self, call: &Call) -> Option<(FaultKind, u32)> {
+        self.lock().remove(&call.request_id)
+    }
+
+    /// The same server with handlers that fail when they are told to.
+    pub(super) fn into_server(&self, mut server: ServerSpec) -> ServerSpec {
+        for tool in &mut server.tools {
+            self.into_tool(tool);
+        }
+        server
+    }
+
+    fn into_tool(&self, tool: &mut Definition) {
+        let faults = self.clone();
+        tool.lane = match tool.lane.clone() {
+            Lane::Async(run) => Lane::Async(Arc::new(move |state, call, arguments| {
+                let fault = faults.of(&call);
+                let run = run.clone();
+                Box::pin(async move {
+                    match fault {
+                        Some((FaultKind::HandlerHang, _)) => std::future::pending().await,
+                        Some((FaultKind::HandlerSlow, n)) => tokio::time::sleep(slow(n)).await,
+                        Some((FaultKind::HandlerError, _)) => return failed(),
+                        Some((FaultKind::HandlerPanic, _)) => panic_on_purpose(),
+                        _ => {}
+                    }
+                    run(state, call, arguments).await
+                })
+            })),
+            Lane::Blocking(run) => Lane::Blocking(Arc::new(move |state, call, arguments| {
+                match faults.of(&call) {
+                    Some((FaultKind::HandlerHang, _)) => {
+                        // For ever would be longer than the runtime can wait for when it goes.
+                        tokio::runtime::Handle::current().block_on(call.cancel.cancelled());
+                        return failed();
+                    }
+                    Some((FaultKind::HandlerSlow, n)) => {
+                        tokio::runtime::Handle::current().block_on(tokio::time::sleep(slow(n)));
+                    }
+                    Some((FaultKind::HandlerError, _)) => return failed(),
+                    Some((FaultKind::HandlerPanic, _)) => panic_on_purpose(),
+                    _ => {}
+                }
+                run(state, call, arguments)
+            })),
+        };
+    }
+}
+
+fn slow(n: u32) -> Duration {
+    Duration::from_millis(u64::from(n % 2000))
+}
+
+fn failed() -> Ran {
+    Ran::Returned(CallToolResult::error("an error was injected into this call"))
+}
+
+fn panic_on_purpose() {
+    panic!("a panic was injected into this call");
+}

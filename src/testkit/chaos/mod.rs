@@ -1,0 +1,203 @@
+//! Plays a fault plan against a session, and looks whether the promises hold.
+
+mod breaking;
+mod driver;
+mod handlers;
+mod run;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub use run::{Progress, Run};
+
+use self::driver::Driver;
+use super::plan::{FaultMix, FaultPlan};
+use crate::session::SessionBuilder;
+
+/// Plays a [`FaultPlan`] against sessions of your own making, with their tools, on an in-memory CLI; looks at every
+/// promise in [`invariants`](super::invariants), and that each prompt has one outcome and no task is left behind.
+///
+/// The limits of restarts are lifted, so that the session outlives its faults, unless
+/// [`keep_limits`](Chaos::keep_limits) is set. Time is spent in waits, so play on tokio's paused clock:
+/// `#[tokio::test(start_paused = true)]`.
+///
+/// ```
+/// use greenroom::testkit::{Chaos, FaultMix};
+/// use greenroom::{Session, ToolServer};
+/// use serde_json::json;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: u64, b: u64 }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+/// # std::panic::set_hook(Box::new(|_| {}));
+/// let chaos = Chaos::new(|| {
+///     let calc = ToolServer::new("calc", "1.0.0").tool("add", "Add", async |args: Add| args.a + args.b);
+///     Session::builder().mcp_server(calc)
+/// })
+/// // Call number `n`, and what its result has to be when nothing came in between.
+/// .call("calc", "add", |n| json!({ "a": n, "b": 1 }))
+/// .expect(|args, result| {
+///     let sum = args["a"].as_u64().unwrap_or_default() + 1;
+///     (result["content"][0]["text"] == sum.to_string()).then_some(()).ok_or(format!("not {sum}"))
+/// });
+/// // A failing seed is shrunk, and told with its plan.
+/// chaos.test(&FaultMix::all(), 0..4).await;
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Chaos {
+    builder: Arc<dyn Fn() -> SessionBuilder + Send + Sync>,
+    calls: Vec<PlannedCall>,
+    expect: Option<Expect>,
+    patience: Duration,
+    keep_limits: bool,
+    keep_transcript: bool,
+    watch: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+}
+
+type Expect = Arc<dyn Fn(&Value, &Value) -> Result<(), String> + Send + Sync>;
+
+/// A tool that is called, and with what.
+#[derive(Clone)]
+struct PlannedCall {
+    server: String,
+    tool: String,
+    arguments: Arc<dyn Fn(u64) -> Value + Send + Sync>,
+}
+
+/// How many plans are tried to make a failing one smaller.
+const SHRINKS: usize = 300;
+
+impl Chaos {
+    /// Plays against the sessions that this makes: their transport is replaced.
+    pub fn new(builder: impl Fn() -> SessionBuilder + Send + Sync + 'static) -> Self {
+        Self {
+            builder: Arc::new(builder),
+            calls: Vec::new(),
+            expect: None,
+            patience: Duration::from_secs(300),
+            keep_limits: false,
+            keep_transcript: true,
+            watch: None,
+        }
+    }
+
+    /// With calls of this tool. The arguments are made for each call, which are counted from 0 over all tools; tools
+    /// take turns.
+    #[must_use]
+    pub fn call(
+        mut self,
+        server: impl Into<String>,
+        tool: impl Into<String>,
+        arguments: impl Fn(u64) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        let (server, tool) = (server.into(), tool.into());
+        self.calls.push(PlannedCall { server, tool, arguments: Arc::new(arguments) });
+        self
+    }
+
+    /// Looks at each result of a call into which no fault was put, by its arguments. Errors of JSON-RPC are not shown
+    /// to it: they come of the faults around the call.
+    #[must_use]
+    pub fn expect(
+        mut self,
+        expect: impl Fn(&Value, &Value) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.expect = Some(Arc::new(expect));
+        self
+    }
+
+    /// How long an answer or an outcome may take before it counts as missing. Default: 5 minutes.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Keeps the limits of restarts as the session has them. A session that reaches them fails, and that is a failure
+    /// of the run.
+    #[must_use]
+    pub fn keep_limits(mut self) -> Self {
+        self.keep_limits = true;
+        self
+    }
+
+    /// Keeps no transcript, for plans that are too long for it.
+    #[must_use]
+    pub fn without_transcript(mut self) -> Self {
+        self.keep_transcript = false;
+        self
+    }
+
+    /// Calls this each time that everything is answered.
+    #[must_use]
+    pub fn watch(mut self, watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.watch = Some(Arc::new(watch));
+        self
+    }
+
+    /// Plays one plan.
+    pub async fn run(&self, plan: &FaultPlan) -> Run {
+        Box::pin(Driver::play(self, plan)).await
+    }
+
+    /// Looks for a smaller plan that fails too. Returns the run of the smallest one that was found.
+    pub async fn shrink(&self, failed: Run) -> Run {
+        let mut smallest = failed;
+        let mut left = SHRINKS;
+        'smaller: loop {
+            for plan in smallest.plan.shrink() {
+                if left == 0 {
+                    return smallest;
+                }
+                left -= 1;
+                let run = self.run(&plan).await;
+                if !run.is_fine() {
+                    smallest = run;
+                    continue 'smaller;
+                }
+            }
+            return smallest;
+        }
+    }
+
+    /// Plays one plan; if it fails, shrinks it and says so.
+    ///
+    /// # Panics
+    /// With the seed, the smallest plan that fails, what failed, and its transcript.
+    pub async fn test_plan(&self, plan: &FaultPlan) -> Run {
+        let run = self.run(plan).await;
+        if !run.is_fine() {
+            let whole = format!("{plan}");
+            let smallest = self.shrink(run).await;
+            panic!(
+                "{whole}\nfails. A smaller one that fails:\n{smallest}\nIts transcript:\n{}",
+                smallest.transcript
+            );
+        }
+        run
+    }
+
+    /// Plays the plans of these seeds, one after the other.
+    ///
+    /// # Panics
+    /// As [`test_plan`](Chaos::test_plan) does, for the first seed that fails.
+    pub async fn test(&self, mix: &FaultMix, seeds: Range<u64>) {
+        for seed in seeds {
+            self.test_plan(&mix.plan(seed)).await;
+        }
+    }
+}
+
+impl fmt::Debug for Chaos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls: Vec<_> = self.calls.iter().map(|call| format!("{}/{}", call.server, call.tool)).collect();
+        f.debug_struct("Chaos").field("calls", &calls).finish_non_exhaustive()
+    }
+}
