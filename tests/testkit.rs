@@ -337,7 +337,7 @@ fn echoes() -> Chaos {
     .call("patient", "echo", |n| json!({ "n": n }))
     .expect(|args, result| {
         let text = result["content"][0]["text"].as_str().unwrap_or_default();
-        (text == args["n"].to_string())
+        (Some(text) == args["n"].as_u64().map(|n| n.to_string()).as_deref())
             .then_some(())
             .ok_or_else(|| format!("{args} was answered with {text}"))
     })

@@ -89,7 +89,7 @@ impl Driver<'_> {
     /// The CLI dies: with all that it has said said, or not.
     async fn exit(&mut self, exit: Exit, n: u32) {
         if let Some(mut end) = self.end.take() {
-            if n % 2 == 0 {
+            if n.is_multiple_of(2) {
                 end.flushed().await;
             }
             end.exit(exit);

@@ -42,6 +42,8 @@ pub(super) struct Driver<'a> {
     prompt: Option<Value>,
     turns: Vec<(usize, Task<Result<Outcome>>)>,
     prompted: usize,
+    /// Prompts that have their outcome.
+    ended: u64,
     outcomes: Vec<Outcome>,
     pub(super) problems: Vec<String>,
 }
@@ -83,6 +85,7 @@ impl<'a> Driver<'a> {
             report: Default::default(),
             transcript: Transcript::default(),
             calls: 0,
+            prompts: 0,
             outcomes: Vec::new(),
             counters: Counters::default(),
         };
@@ -101,7 +104,7 @@ impl<'a> Driver<'a> {
         let recorder = Recorder::around(transport);
         let faults = HandlerFaults::default();
         let mut builder = (chaos.builder)().transport(recorder.clone());
-        let servers = builder.map_servers(|server| faults.into_server(server));
+        let servers = builder.map_servers(|server| faults.in_server(server));
         if !chaos.keep_limits {
             // A period of nothing forgets every restart at once, so that the limit is never reached.
             let at_once = || Restart {
@@ -142,6 +145,7 @@ impl<'a> Driver<'a> {
             prompt: None,
             turns: Vec::new(),
             prompted: 0,
+            ended: 0,
             outcomes: Vec::new(),
             problems: Vec::new(),
         })
@@ -172,6 +176,7 @@ impl<'a> Driver<'a> {
         run.report = self.wire.checker.report();
         run.transcript = self.wire.kept.take().unwrap_or_default();
         run.calls = self.calls;
+        run.prompts = self.ended;
         run.outcomes = std::mem::take(&mut self.outcomes);
         run.problems.append(&mut self.problems);
     }
@@ -418,7 +423,12 @@ impl<'a> Driver<'a> {
                 continue;
             }
             match turn.join().await {
-                Some(Ok(outcome)) => self.outcomes.push(outcome),
+                Some(Ok(outcome)) => {
+                    self.ended += 1;
+                    if self.chaos.keep_transcript {
+                        self.outcomes.push(outcome);
+                    }
+                }
                 Some(Err(error)) => self.problems.push(format!("prompt {number} has no outcome: {error}")),
                 None => self.problems.push(format!("the turn of prompt {number} panicked")),
             }

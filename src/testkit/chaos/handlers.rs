@@ -33,14 +33,14 @@ impl HandlerFaults {
     }
 
     /// The same server with handlers that fail when they are told to.
-    pub(super) fn into_server(&self, mut server: ServerSpec) -> ServerSpec {
+    pub(super) fn in_server(&self, mut server: ServerSpec) -> ServerSpec {
         for tool in &mut server.tools {
-            self.into_tool(tool);
+            self.in_tool(tool);
         }
         server
     }
 
-    fn into_tool(&self, tool: &mut Definition) {
+    fn in_tool(&self, tool: &mut Definition) {
         let faults = self.clone();
         tool.lane = match tool.lane.clone() {
             Lane::Async(run) => Lane::Async(Arc::new(move |state, call, arguments| {

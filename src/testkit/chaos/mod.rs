@@ -58,10 +58,11 @@ pub struct Chaos {
     patience: Duration,
     keep_limits: bool,
     keep_transcript: bool,
-    watch: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+    watch: Option<Watch>,
 }
 
 type Expect = Arc<dyn Fn(&Value, &Value) -> Result<(), String> + Send + Sync>;
+type Watch = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 /// A tool that is called, and with what.
 #[derive(Clone)]
@@ -128,7 +129,7 @@ impl Chaos {
         self
     }
 
-    /// Keeps no transcript, for plans that are too long for it.
+    /// Keeps neither transcript nor outcomes, for plans that are too long for it.
     #[must_use]
     pub fn without_transcript(mut self) -> Self {
         self.keep_transcript = false;

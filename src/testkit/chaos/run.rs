@@ -30,7 +30,9 @@ pub struct Run {
     pub transcript: Transcript,
     /// Tool calls that were made.
     pub calls: u64,
-    /// How each prompt ended.
+    /// Prompts that ended, each with one outcome.
+    pub prompts: u64,
+    /// How each prompt ended; empty when no transcript was kept.
     pub outcomes: Vec<Outcome>,
     /// What the session counted.
     pub counters: Counters,
@@ -65,7 +67,7 @@ impl Run {
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.plan)?;
-        writeln!(f, "{} calls, {} prompts with an outcome", self.calls, self.outcomes.len())?;
+        writeln!(f, "{} calls, {} prompts with an outcome", self.calls, self.prompts)?;
         write!(f, "{}", self.report)?;
         self.problems.iter().try_for_each(|problem| write!(f, "\n- {problem}"))
     }

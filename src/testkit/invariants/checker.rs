@@ -10,6 +10,9 @@ use crate::testkit::transcript::{Entry, Line, Wire};
 const SILENT: [&str; 4] =
     ["remote_tool_call", "remote_plumbing_call", "remote_tools_probe", "remote_tools_reannounce"];
 
+/// How many requests that were open at the end of their incarnation are remembered by name.
+const OPEN_KEPT: usize = 1000;
+
 /// The same as [`check`](super::check) for a transcript that is too long to be kept: it is fed what goes by, and
 /// forgets an incarnation when it ends.
 ///
@@ -130,6 +133,7 @@ impl Checker {
         open.sort_unstable();
         self.counts.open_at_end += open.len() as u64;
         self.open_at_end.extend(open);
+        self.open_at_end.drain(..self.open_at_end.len().saturating_sub(OPEN_KEPT));
     }
 
     fn cli(&mut self, epoch: u64, line: &Line) {

@@ -59,7 +59,8 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// What was counted.
     pub counts: Counts,
-    /// Requests that nobody had answered when their incarnation ended: its epoch, and the id.
+    /// Requests that nobody had answered when their incarnation ended: its epoch, and the id. The newest 1,000 of
+    /// them; [`Counts::open_at_end`] counts all.
     pub open_at_end: Vec<(u64, String)>,
 }
 
