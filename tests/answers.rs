@@ -4,12 +4,13 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::*;
+
 use greenroom::testkit::{CliEnd, Fault};
-use greenroom::{Event, LogLevel, NoArgs, Session, ToolContext, ToolServer};
+use greenroom::{Event, LogLevel, NoArgs, PermissionDecision, Session, ToolContext, ToolServer};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
@@ -497,4 +498,35 @@ async fn ten_thousand_calls_at_once_are_each_answered_once_with_their_own_answer
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Said {
     number: u32,
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_character_is_no_reason_not_to_call() {
+    let server = ToolServer::new("shop", "1.0.0").tool("find", "Finds", async |sought: Sought| sought.name);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let builder = Session::builder().mcp_server(server).can_use_tool(move |request, _| {
+        seen.lock().unwrap().push(request.input["name"].clone());
+        std::future::ready(PermissionDecision::allow())
+    });
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    // As the CLI writes a string that was cut in the middle of a character.
+    end.send_bytes(concat!(
+        r#"{"type":"control_request","request_id":"a","request":{"subtype":"mcp_message","server_name":"shop","#,
+        r#""message":{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"find","#,
+        r#""arguments":{"name":"tea \ud83d"}}}}}"#,
+        "\n",
+        r#"{"type":"control_request","request_id":"b","request":{"subtype":"can_use_tool","tool_name":"Bash","#,
+        r#""input":{"name":"tea \ud83d"},"tool_use_id":"t"}}"#,
+        "\n",
+    ));
+    assert_eq!(text(&rpc_answer(&mut end, "a").await), "tea \u{fffd}");
+    assert_eq!(within(SOON, end.answer_to("b")).await["behavior"], "allow");
+    assert_eq!(*asked.lock().unwrap(), [json!("tea \u{fffd}")]);
+    stop(session, end).await;
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Sought {
+    name: String,
 }

@@ -342,3 +342,143 @@ async fn silence_is_counted_from_the_last_message() {
     assert!(common::settled(&mut end).await.is_empty());
     stop(session, end).await;
 }
+
+/// What the CLI tells of a prompt.
+fn lifecycle(end: &mut CliEnd, prompt: &Value, state: &str) {
+    end.message(json!({"type": "command_lifecycle", "command_uuid": prompt["uuid"], "state": state}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_that_was_never_sent_is_no_prompt_to_give_back() {
+    let policy = TurnRecovery::Continue { prompt: "Go on.".into() };
+    let builder = Session::builder().configure(|options| {
+        options.turn_recovery = policy;
+        options.restarts.cli.intensity = 0;
+    });
+    let (session, mut end, _listener) = started(builder).await;
+    let mut turn = session.prompt("Work.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    lifecycle(&mut end, &prompt, "started");
+    common::settled(&mut end).await;
+    end.exit(Exit::Signal(9));
+    let ended = outcome(&mut turn).await;
+    assert!(matches!(ended, Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, .. }), "{ended:?}");
+    within(SOON, session.wait()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_continued_only_when_the_cli_worked_at_it() {
+    let policy = TurnRecovery::Continue { prompt: "Go on.".into() };
+    let (session, mut end, mut listener) =
+        started(builder().configure(|options| options.turn_recovery = policy)).await;
+    let mut turn = session.prompt("Work.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    lifecycle(&mut end, &prompt, "queued");
+    // A background task's turn, with messages that name another prompt or none.
+    end.begin_turn();
+    common::settled(&mut end).await;
+    end.exit(Exit::Signal(9));
+    let ended = outcome(&mut turn).await;
+    assert!(matches!(ended, Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, .. }), "{ended:?}");
+    let end = next(&mut listener).await;
+    assert!(!end.transcript().contains("Go on."));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_the_next_cli_knows_as_done_ends_as_interrupted() {
+    let (session, mut end, mut listener) = started(builder()).await;
+    let mut turn = session.prompt("Work.").await.unwrap();
+    let mut after = session.prompt("And then?").await.unwrap();
+    let first = prompted(&mut end).await;
+    end.exit(Exit::Signal(9));
+    let mut end = next(&mut listener).await;
+    let again = prompted(&mut end).await;
+    assert_eq!(again["uuid"], first["uuid"]);
+    lifecycle(&mut end, &again, "completed");
+    let ended = outcome(&mut turn).await;
+    assert!(matches!(ended, Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, .. }), "{ended:?}");
+    let then = prompted(&mut end).await;
+    end.finish_turn(&then, "nothing");
+    assert!(outcome(&mut after).await.is_completed());
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_steps_of_the_ladder_are_no_crashes() {
+    let builder = Session::builder().configure(|options| {
+        options.restarts.cli.intensity = 1;
+        options.resume_ladder = ResumeLadder::Fresh;
+    });
+    let (session, end, mut listener) = started(builder).await;
+    end.exit(Exit::Signal(9));
+    refuses(&mut listener).await;
+    refuses(&mut listener).await;
+    let end = next(&mut listener).await;
+    assert!(session.failure().is_none());
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_of_the_start_is_no_refusal_to_resume() {
+    let (session, end, mut listener) =
+        started(builder().configure(|options| options.resume_ladder = ResumeLadder::Fresh)).await;
+    let mut events = session.events();
+    end.exit(Exit::Signal(9));
+    let mut end = within(SOON, listener.accept()).await;
+    end.expect_request("initialize").await;
+    end.message(json!({
+        "type": "result", "subtype": "error_during_execution", "is_error": true, "num_turns": 0,
+        "errors": ["no sandbox"], "startup_failure_reason": "sandbox_required_unavailable",
+    }));
+    tokio::task::yield_now().await;
+    end.exit(Exit::Code(1));
+    let end = next(&mut listener).await;
+    assert!(end.launch().args.iter().any(|arg| arg.starts_with("--resume=")), "{:?}", end.launch().args);
+    let cause = event(&mut events, |event| match event {
+        Event::CliExited { epoch: 2, cause } => Some(cause.clone()),
+        _ => None,
+    });
+    assert!(matches!(cause.await, ExitCause::ExitedAtStart { said: Some(_), .. }));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_lost_ends_the_turn_and_the_run() {
+    let (session, mut end, _listener) =
+        started(builder().configure(|options| options.limits.line_bytes = 4000)).await;
+    let state = |state: &str| json!({"type": "system", "subtype": "session_state_changed", "state": state, "sdk_host_only": true});
+    let mut turn = session.prompt("A long answer, please.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    end.message(state("running"));
+    end.begin_turn();
+    end.finish_turn(&prompt, &"x".repeat(5000));
+    end.message(state("idle"));
+    let ended = outcome(&mut turn).await;
+    assert_eq!(ended.into_result().unwrap_err().kind(), ErrorKind::Malformed);
+    within(SOON, session.run_ended()).await;
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ends_of_subscriptions_may_be_asked_for_again() {
+    let (session, end, _listener) = started(builder()).await;
+    let (mut events, mut messages) = (session.events(), session.messages());
+    stop(session, end).await;
+    while events.next().await.is_some() {}
+    while messages.next().await.is_some() {}
+    assert!(events.next().await.is_none() && messages.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_loses_its_last_handle_begins_nothing_new() {
+    let (session, mut end, _listener) = started(builder()).await;
+    let mut running = session.prompt("one").await.unwrap();
+    let mut waiting = session.prompt("two").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    drop(session);
+    assert!(matches!(outcome(&mut waiting).await, Outcome::NotStarted { .. }));
+    end.finish_turn(&prompt, "one");
+    assert!(!matches!(outcome(&mut running).await, Outcome::NotStarted { .. }));
+    end.run_out().await;
+}

@@ -30,6 +30,7 @@ use crate::control::{
 use crate::report::{CallbacksSnapshot, Event};
 use crate::tool::instance::panic_text;
 use crate::wire::envelope::Request;
+use crate::wire::message::read::mend;
 use crate::wire::rpc::RpcError;
 
 /// What the callbacks understand.
@@ -112,7 +113,7 @@ impl CallbacksState {
                 let Some(handler) = handlers.permission.clone() else {
                     return owed.refuse(&RpcError::internal("the host has no permission handler"));
                 };
-                let request: PermissionRequest = match serde_json::from_str(raw.get()) {
+                let request: PermissionRequest = match serde_json::from_str(&mend(raw.get())) {
                     Ok(request) => request,
                     Err(error) => return owed.refuse(&unreadable(&error)),
                 };
@@ -136,7 +137,7 @@ impl CallbacksState {
                 else {
                     return owed.refuse(&RpcError::internal(format!("the host has no hook '{callback_id}'")));
                 };
-                let input = match serde_json::from_str::<Value>(input.get()) {
+                let input = match serde_json::from_str::<Value>(&mend(input.get())) {
                     Ok(input) => HookInput::new(input),
                     Err(error) => return owed.refuse(&unreadable(&error)),
                 };
@@ -194,7 +195,7 @@ impl CallbacksState {
     }
 
     fn value(&self, answer: &Answer, raw: &RawValue) -> Option<Value> {
-        serde_json::from_str(raw.get()).map_err(|error| answer.owed().refuse(&unreadable(&error))).ok()
+        serde_json::from_str(&mend(raw.get())).map_err(|error| answer.owed().refuse(&unreadable(&error))).ok()
     }
 
     /// Runs a handler; `wire` makes the answer of what it returned, or of what went wrong with it.

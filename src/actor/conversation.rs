@@ -110,6 +110,8 @@ pub(crate) struct ConversationState {
     draining: bool,
     /// The newest incarnation that has ended: what is still on its way from it comes too late.
     ended_epoch: u64,
+    /// Whether the CLI tells what becomes of each prompt.
+    tells_lifecycle: bool,
     limits: TurnLimits,
 }
 
@@ -117,8 +119,20 @@ struct Queued {
     prompt: Prompt,
     uuid: String,
     turn: TurnSender,
-    /// Whether it was written to an incarnation that ended before it began.
-    resent: bool,
+    before: Before,
+    /// When the turn was first written to a CLI.
+    first_sent: Option<Instant>,
+}
+
+/// What became of a queued turn before.
+#[derive(Clone, Debug)]
+enum Before {
+    /// Nothing: it has not been written yet.
+    Unsent,
+    /// It was written to an incarnation that ended before it began.
+    NotBegun(ExitCause),
+    /// It was cut off by the end of its incarnation, and this prompt goes on with it.
+    CutOff(ExitCause),
 }
 
 struct Running {
@@ -127,9 +141,12 @@ struct Running {
     /// `None` once the turn has ended for the application while the CLI still works at it.
     turn: Option<TurnSender>,
     interrupting: bool,
-    /// Whether the CLI has shown that it works at it.
+    /// Whether the CLI has shown that it works at something, which may be this.
     begun: bool,
-    resent: bool,
+    /// Whether the CLI has shown that it works at this.
+    certain: bool,
+    before: Before,
+    first_sent: Instant,
     /// Why a line was lost that may have been the result.
     lost: Option<String>,
     span: tracing::Span,
@@ -158,6 +175,7 @@ impl Actor for Conversation {
             ceiling: None,
             draining: false,
             ended_epoch: 0,
+            tells_lifecycle: false,
             limits: TurnLimits::new(),
         })
     }
@@ -186,6 +204,7 @@ impl Actor for Conversation {
             }
             ConversationMessage::CliReady(lane) => {
                 state.lane = Some(lane);
+                state.tells_lifecycle = false;
                 state.run.restarted();
                 state.next();
             }
@@ -244,7 +263,7 @@ impl ConversationState {
         }
         let uuid = uuid::Uuid::new_v4().to_string();
         let (sender, turn) = turn(uuid.clone(), limits.unread_bytes);
-        self.queue.push_back(Queued { prompt, uuid, turn: sender, resent: false });
+        self.queue.push_back(Queued { prompt, uuid, turn: sender, before: Before::Unsent, first_sent: None });
         self.next();
         self.run_changed();
         Ok(turn)
@@ -283,14 +302,19 @@ impl ConversationState {
             "gen_ai.usage.output_tokens" = tracing::field::Empty,
         );
         self.shared.turn_span.send_replace(span.clone());
-        let Queued { prompt, uuid, turn, resent } = queued;
+        let Queued { prompt, uuid, turn, before, first_sent } = queued;
+        if matches!(before, Before::CutOff(_)) {
+            self.shared.emit(Event::TurnContinued { epoch: lane.epoch() });
+        }
         self.running = Some(Running {
             prompt,
             uuid,
             turn: Some(turn),
             interrupting: false,
             begun: false,
-            resent,
+            certain: false,
+            before,
+            first_sent: first_sent.unwrap_or_else(Instant::now),
             lost: None,
             span,
         });
@@ -318,11 +342,15 @@ impl ConversationState {
                 self.unreadable(other.problem().unwrap_or("it cannot be read").to_owned());
             }
             Message::System(system) if system.session_state() == Some(SessionState::Idle) => {
-                // Idle without a result: it was in the line that was lost.
-                if let Some(lost) = self.running.as_mut().and_then(|running| running.lost.take()) {
+                // Idle without a result: it was in the line that was lost. Before the turn has begun it is the idle of
+                // the one before.
+                let begun = self.running.as_mut().filter(|running| running.begun);
+                if let Some(lost) = begun.and_then(|running| running.lost.take()) {
+                    self.run.result(Instant::now());
                     self.unreadable(lost);
                 }
             }
+            Message::Other(other) if other.kind() == "command_lifecycle" => self.known_already(&message),
             _ => {}
         }
         self.run_changed();
@@ -333,21 +361,6 @@ impl ConversationState {
         let text = format!("the result of the turn cannot be read: {reason}");
         self.end_turn(Outcome::Failed { error: Error::new(ErrorKind::Malformed, text), result: None });
         self.next();
-    }
-
-    /// Notes whether the CLI works at the prompt. A sign of anything else that it works at counts too: a prompt must
-    /// rather be lost, and be said so, than be sent twice.
-    fn note_begun(&mut self, message: &Message) {
-        let Some(running) = &mut self.running else { return };
-        running.begun |= match message {
-            Message::System(system) => system.init().is_some(),
-            Message::Other(other) if other.kind() == "command_lifecycle" => {
-                let begun = message.field("state").is_some_and(|state| state != "queued");
-                begun && message.field("command_uuid").is_some_and(|uuid| uuid == running.uuid.as_str())
-            }
-            // Also one whose shape is not known.
-            message => matches!(message.kind(), "assistant" | "user" | "stream_event" | "result"),
-        } || message.user_message_uuids().contains(&running.uuid);
     }
 
     /// Notes the id under which the conversation is resumed.
@@ -448,7 +461,13 @@ impl ConversationState {
 
     fn give_back_queue(&mut self) {
         for queued in self.queue.drain(..) {
-            queued.turn.end(Outcome::NotStarted { prompt: queued.prompt });
+            queued.turn.end(match queued.before {
+                // Its prompt is ours; the application's own was sent and begun.
+                Before::CutOff(cause) => {
+                    Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None }
+                }
+                Before::Unsent | Before::NotBegun(_) => Outcome::NotStarted { prompt: queued.prompt },
+            });
         }
         self.run_changed();
     }

@@ -139,6 +139,15 @@ impl Lane {
     }
 }
 
+/// Why nothing more can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WriteError {
+    /// It is not read.
+    Stalled(String),
+    /// It is closed, or broken otherwise.
+    Broken(String),
+}
+
 /// How many lines are written at once.
 const BATCH: usize = 256;
 
@@ -150,7 +159,7 @@ pub(crate) async fn write_lines(
     mut lane: LaneEnd,
     mut writer: impl AsyncWrite + Unpin,
     stall: Duration,
-) -> Result<(), String> {
+) -> Result<(), WriteError> {
     let mut items = Vec::with_capacity(BATCH);
     let mut bytes = Vec::new();
     let mut closing = false;
@@ -177,7 +186,7 @@ pub(crate) async fn write_lines(
         }
     }
     match tokio::time::timeout(stall, writer.shutdown()).await {
-        Ok(closed) => closed.map_err(|error| error.to_string()),
+        Ok(closed) => closed.map_err(|error| WriteError::Broken(error.to_string())),
         Err(_) => Err(stalled(stall)),
     }
 }
@@ -186,24 +195,24 @@ async fn write_all(
     writer: &mut (impl AsyncWrite + Unpin),
     mut bytes: &[u8],
     stall: Duration,
-) -> Result<(), String> {
+) -> Result<(), WriteError> {
     while !bytes.is_empty() {
         // The limit is for progress, not for the whole: a slow reader is no dead one.
         match tokio::time::timeout(stall, writer.write(bytes)).await {
-            Ok(Ok(0)) => return Err("it takes no more bytes".into()),
+            Ok(Ok(0)) => return Err(WriteError::Broken("it takes no more bytes".into())),
             Ok(Ok(written)) => bytes = &bytes[written..],
-            Ok(Err(error)) => return Err(error.to_string()),
+            Ok(Err(error)) => return Err(WriteError::Broken(error.to_string())),
             Err(_) => return Err(stalled(stall)),
         }
     }
     match tokio::time::timeout(stall, writer.flush()).await {
-        Ok(flushed) => flushed.map_err(|error| error.to_string()),
+        Ok(flushed) => flushed.map_err(|error| WriteError::Broken(error.to_string())),
         Err(_) => Err(stalled(stall)),
     }
 }
 
-fn stalled(stall: Duration) -> String {
-    format!("nothing could be written for {stall:?}")
+fn stalled(stall: Duration) -> WriteError {
+    WriteError::Stalled(format!("nothing could be written for {stall:?}"))
 }
 
 #[cfg(test)]
@@ -265,7 +274,7 @@ mod tests {
             result = write_lines(end, writer, Duration::from_secs(1)) => result,
             () = slow => unreachable!(),
         };
-        assert_eq!(result, Err("nothing could be written for 1s".into()));
+        assert_eq!(result, Err(WriteError::Stalled("nothing could be written for 1s".into())));
         assert!(started.elapsed() >= Duration::from_secs(54));
     }
 

@@ -359,7 +359,7 @@ impl ServerState {
         let serves = Internal::ServerServes(self.spec.name.clone());
         // A supervisor that has ended takes the server with it.
         self.supervisor.cast(SessionMessage::Internal(serves)).ok();
-        let instance = Instance::new(&self.spec, &states, self.blocking.clone());
+        let instance = Instance::new(&self.spec, states, self.blocking.clone());
         if let Serving::Making { waiting, .. } =
             std::mem::replace(&mut self.serving, Serving::Ready(instance))
         {

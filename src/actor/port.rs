@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use super::actor_message;
 use super::conversation::ConversationMessage;
 use super::initialize::{self, Answered, Route};
-use super::lane::{Lane, write_lines};
+use super::lane::{Lane, WriteError, write_lines};
 use super::message::{Internal, SessionMessage};
 use super::reader::{Reader, Seen};
 use super::router::{self, RouterMessage};
@@ -207,7 +207,7 @@ struct Running {
     process: Box<dyn Process>,
     lane: Lane,
     reader: Task<Result<(), String>>,
-    writer: Task<Result<(), String>>,
+    writer: Task<Result<(), WriteError>>,
     seen: Arc<Seen>,
 }
 
@@ -226,6 +226,8 @@ enum Happened {
     Exited(Exit),
     StdoutEnded,
     StdinBroke(String),
+    /// It does not read, though it could.
+    StdinStalled(String),
 }
 
 impl Incarnation {
@@ -371,6 +373,10 @@ impl Incarnation {
         loop {
             routers.mark_unchanged();
             let left = deadline.saturating_duration_since(Instant::now());
+            // One that was started between the opening and now may not have been told.
+            if let Some(router) = &*shared.router.borrow() {
+                router.cast(RouterMessage::Opened(running.lane.clone())).ok();
+            }
             let asking = async {
                 let reply = router::ask(&shared, body.clone(), left).await;
                 if matches!(&reply, Err(error) if error.kind() == ErrorKind::NotReady) {
@@ -482,7 +488,7 @@ impl Incarnation {
             Happened::StdoutEnded | Happened::StdinBroke(_) => {
                 tokio::time::timeout(timeouts.exit_after_eof, running.process.wait()).await.ok()
             }
-            Happened::GivenUp(_) | Happened::Asked => None,
+            Happened::GivenUp(_) | Happened::StdinStalled(_) | Happened::Asked => None,
         };
         self.kill(running).await;
         self.read_rest(running).await;
@@ -490,7 +496,9 @@ impl Incarnation {
         match (exit, happened) {
             (Some(exit), _) => ExitCause::Exited { exit, stderr },
             (None, Happened::GivenUp(reason)) => ExitCause::Unresponsive { reason, stderr },
-            (None, Happened::StdinBroke(reason)) => ExitCause::StdinBroken { reason, stderr },
+            (None, Happened::StdinBroke(reason) | Happened::StdinStalled(reason)) => {
+                ExitCause::StdinBroken { reason, stderr }
+            }
             (None, _) => ExitCause::StdoutClosed { stderr },
         }
     }
@@ -501,14 +509,18 @@ impl Incarnation {
             running.seen.last_error(),
             self.arguments.resume.session_id(),
         ) {
-            // It says so in an error result, and exits.
-            (ExitCause::Exited { stderr, .. }, Some(said), Some(session_id)) => ExitCause::ResumeRefused {
-                session_id: session_id.to_owned(),
-                transcript_missing: said.contains("No conversation found"),
-                said,
-                stderr,
-            },
-            (ExitCause::Exited { exit, stderr }, said, _) => ExitCause::ExitedAtStart { exit, said, stderr },
+            // It says so in an error result, and exits. Its other troubles at the start have a name of their own.
+            (ExitCause::Exited { stderr, .. }, Some(said), Some(session_id)) if !said.of_start => {
+                ExitCause::ResumeRefused {
+                    session_id: session_id.to_owned(),
+                    transcript_missing: said.text.contains("No conversation found"),
+                    said: said.text,
+                    stderr,
+                }
+            }
+            (ExitCause::Exited { exit, stderr }, said, _) => {
+                ExitCause::ExitedAtStart { exit, said: said.map(|said| said.text), stderr }
+            }
             (cause, ..) => cause,
         }
     }
@@ -522,11 +534,12 @@ impl Running {
             happened = unwanted(wished) => happened,
             exit = self.process.wait() => Happened::Exited(exit),
             () = self.lane.overflowed() => {
-                Happened::StdinBroke("more lines wait for it than `limits.lines_queued`".into())
+                Happened::StdinStalled("more lines wait for it than `limits.lines_queued`".into())
             }
             _ = self.reader.join() => Happened::StdoutEnded,
             written = self.writer.join() => match written {
-                Some(Err(reason)) => Happened::StdinBroke(reason),
+                Some(Err(WriteError::Stalled(reason))) => Happened::StdinStalled(reason),
+                Some(Err(WriteError::Broken(reason))) => Happened::StdinBroke(reason),
                 _ => Happened::StdinBroke("its writer ended".into()),
             },
         }

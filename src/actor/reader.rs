@@ -27,19 +27,30 @@ use crate::wire::rpc::Rpc;
 pub(crate) struct Seen {
     /// Lines that were no frames.
     pub(crate) noise: AtomicU64,
-    /// The text of an error result with which the CLI may be about to exit on purpose.
-    pub(crate) last_error: Mutex<Option<String>>,
+    /// An error result with which the CLI may be about to exit on purpose.
+    last_error: Mutex<Option<ErrorSeen>>,
+}
+
+/// An error result.
+#[derive(Clone, Debug)]
+pub(crate) struct ErrorSeen {
+    pub(crate) text: String,
+    /// Whether it is about the start of the CLI itself: its sandbox, its settings.
+    pub(crate) of_start: bool,
 }
 
 impl Seen {
-    pub(crate) fn last_error(&self) -> Option<String> {
+    pub(crate) fn last_error(&self) -> Option<ErrorSeen> {
         self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     fn note(&self, message: &Message) {
         let mut last = self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match message {
-            Message::Result(result) if !result.is_success() => *last = result.error_text(),
+            Message::Result(result) if !result.is_success() => {
+                let of_start = result.startup_failure_reason.is_some();
+                *last = result.error_text().map(|text| ErrorSeen { text, of_start });
+            }
             // These may come between an error result and the exit that it announces.
             Message::System(system)
                 if matches!(

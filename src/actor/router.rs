@@ -146,6 +146,8 @@ pub(crate) struct RouterState {
 struct Awaited {
     reply: oneshot::Sender<Result<Box<RawValue>>>,
     subtype: String,
+    /// The whole request, if it sets something for the rest of the session.
+    setting: Option<Value>,
     limit: Duration,
     deadline: Instant,
     span: tracing::Span,
@@ -344,6 +346,7 @@ impl RouterState {
     fn ask(&mut self, Ask { body, limit, reply }: Ask) {
         let subtype = body.get("subtype").and_then(Value::as_str).unwrap_or_default().to_owned();
         let request_id = format!("req_{}", self.ids.fetch_add(1, Ordering::Relaxed));
+        let setting = Shared::is_setting(&body).then(|| body.clone());
         let json = serde_json::to_vec(&OutRequest::new(&request_id, body));
         let written = match (&self.lane, json) {
             (_, Err(error)) => Err(Error::invalid_option(format!("the request does not serialise: {error}"))),
@@ -363,7 +366,7 @@ impl RouterState {
                 );
                 let deadline = after(Instant::now(), limit);
                 self.deadlines.insert(deadline, request_id.clone());
-                self.awaited.insert(request_id, Awaited { reply, subtype, limit, deadline, span });
+                self.awaited.insert(request_id, Awaited { reply, subtype, setting, limit, deadline, span });
                 self.arm();
             }
             Err(error) => {
@@ -383,6 +386,10 @@ impl RouterState {
         };
         self.deadlines.remove(awaited.deadline, reply.request_id);
         awaited.span.record("outcome", if reply.outcome.is_ok() { "answered" } else { "refused" });
+        // Whether or not the one who asked still waits: it is in force.
+        if let Some(setting) = awaited.setting.filter(|_| reply.outcome.is_ok()) {
+            self.shared.note_setting(&setting);
+        }
         let outcome = reply.outcome.map_err(|error| {
             let code = error.code.map(|code| format!(" ({code})")).unwrap_or_default();
             Error::new(

@@ -138,7 +138,8 @@ impl RunTracker {
         }
     }
 
-    fn result(&mut self, now: Instant) {
+    /// The result of the turn has come, or is known to be lost.
+    pub(crate) fn result(&mut self, now: Instant) {
         self.result_seen = true;
         self.settle(now);
     }

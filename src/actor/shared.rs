@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::router::RouterMessage;
 use crate::control::Handlers;
 use crate::error::{Error, ErrorKind};
-use crate::options::Options;
+use crate::options::{Limits, Options};
 use crate::report::counters::Counting;
 use crate::report::{Event, Events};
 use crate::tool::server::ServerSpec;
@@ -55,8 +55,11 @@ pub(crate) struct Telling {
 
 impl Telling {
     pub(crate) fn new(kept: usize) -> Self {
-        // The channel takes no less than one; the options are checked when the session starts.
-        Self { events: broadcast::channel(kept.max(1)).0, gone: CancellationToken::new() }
+        // The options are checked when the session starts; this is before.
+        Self {
+            events: broadcast::channel(kept.clamp(1, Limits::MOST_KEPT)).0,
+            gone: CancellationToken::new(),
+        }
     }
 
     pub(crate) fn subscribe(&self) -> Events {
@@ -124,19 +127,29 @@ impl Shared {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether a request sets something for the rest of the session.
+    pub(crate) fn is_setting(body: &Value) -> bool {
+        body["subtype"].as_str().is_some_and(|subtype| SETTINGS.contains(&subtype))
+    }
+
     /// Notes that a request has set something. A later one for the same thing takes the place of an earlier one.
     pub(crate) fn note_setting(&self, body: &Value) {
-        let subtype = body["subtype"].as_str().unwrap_or_default();
-        if !SETTINGS.contains(&subtype) {
-            return;
-        }
         let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        // Flag settings are merged by the CLI, one over the other, so all of them count.
-        if subtype != "apply_flag_settings" {
-            settings
-                .retain(|set| set["subtype"] != body["subtype"] || set["serverName"] != body["serverName"]);
+        let same = |set: &Value| set["subtype"] == body["subtype"] && set["serverName"] == body["serverName"];
+        let mut body = body.clone();
+        match settings.iter_mut().find(|set| same(set)) {
+            Some(earlier) => {
+                // The CLI lays flag settings over those before, key by key.
+                if let (Some(over), Value::Object(mut merged)) =
+                    (body["settings"].as_object(), earlier["settings"].clone())
+                {
+                    merged.extend(over.clone());
+                    body["settings"] = Value::Object(merged);
+                }
+                *earlier = body;
+            }
+            None => settings.push(body),
         }
-        settings.push(body.clone());
     }
 
     /// Why nothing can be asked of the session any more.

@@ -43,7 +43,7 @@ const NO_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// As if there were no hook.
+    /// As if there were no hook. A hook that is there to forbid something should be [`Block`](OnFailure::Block).
     #[default]
     Continue,
     /// What the hook was asked about does not happen. A CLI that cannot do this is refused at the start.

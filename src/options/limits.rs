@@ -40,7 +40,7 @@ pub struct Limits {
     /// not listen. Default: 65,536.
     pub lines_queued: usize,
     /// Supervision events kept for a subscriber that is slow, in number. Past it the subscriber is told how many
-    /// it missed. Default: 1,024.
+    /// it missed. At most 1,048,576. Default: 1,024.
     pub events_kept: usize,
     /// Messages kept for a slow subscriber of [`Session::messages`](crate::Session::messages), in number. Past
     /// it the subscriber is told how many it missed. Default: 1,024.
@@ -72,6 +72,9 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The most that may be kept for a slow subscriber.
+    pub(crate) const MOST_KEPT: usize = 1 << 20;
+
     pub(super) fn validate(&self) -> Result<()> {
         let all = [
             ("line_bytes", self.line_bytes),
@@ -87,6 +90,13 @@ impl Limits {
             ("stderr_tail_bytes", self.stderr_tail_bytes),
             ("stderr_line_bytes", self.stderr_line_bytes),
         ];
+        // The room for these is taken beforehand.
+        for (name, value) in [("events_kept", self.events_kept), ("messages_kept", self.messages_kept)] {
+            if value > Self::MOST_KEPT {
+                let text = format!("option `limits.{name}` is {value}; the most is {}", Self::MOST_KEPT);
+                return Err(Error::invalid_option(text));
+            }
+        }
         match all.iter().find(|(_, value)| *value == 0) {
             Some((name, _)) => {
                 Err(Error::invalid_option(format!("option `limits.{name}` must be at least 1")))

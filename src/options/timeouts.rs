@@ -21,7 +21,8 @@ pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// From starting the CLI to its answer to `initialize`. Default: 60 s.
+    /// From starting the CLI to its answer to `initialize`. A CLI that has to be started twice, because it does not know
+    /// how servers were announced to it, has this time twice. Default: 60 s.
     #[serde(with = "millis")]
     pub start: Duration,
     /// For each request to the CLI; when it passes, the request is withdrawn. Default: 60 s.
@@ -40,8 +41,8 @@ pub struct Timeouts {
     /// For a whole turn; when it passes, the turn is interrupted. Default: none.
     #[serde(with = "optional_millis")]
     pub turn: Option<Duration>,
-    /// How long the CLI may say nothing during a turn, not even a sign of life of a tool; when it passes, the turn is
-    /// interrupted. A tool that works in silence for longer is cut off too. Default: none.
+    /// How long the CLI may send no message during a turn; when it passes, the turn is interrupted. Only messages count:
+    /// a tool that works, or a person who thinks about a permission, for longer than this is cut off too. Default: none.
     #[serde(with = "optional_millis")]
     pub silence: Option<Duration>,
     /// How long a cancelled handler may go on before its task is aborted. Default: 5 s.

@@ -45,7 +45,8 @@ pub enum Outcome {
         /// What the CLI says of it, if it did.
         result: Option<Arc<ResultMessage>>,
     },
-    /// It was never sent to the CLI: the session stopped or failed while it waited. Here it is back.
+    /// No CLI has begun with it: the session stopped or failed while it waited, or it was written to a CLI that died at
+    /// once. Here it is back.
     NotStarted {
         /// The content of the prompt.
         prompt: crate::Prompt,

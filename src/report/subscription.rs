@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use futures_core::Stream;
+use futures_util::StreamExt;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,8 @@ where
     T: Clone + Send + 'static,
     S: 'static,
 {
-    Box::pin(futures_util::stream::unfold((receiver, gone), move |(mut receiver, gone)| async move {
+    // Fused, for whoever asks on after the end.
+    let stream = futures_util::stream::unfold((receiver, gone), move |(mut receiver, gone)| async move {
         let received = tokio::select! {
             biased;
             received = receiver.recv() => received,
@@ -36,5 +38,6 @@ where
             Err(RecvError::Lagged(count)) => Some((missed(count), (receiver, gone))),
             Err(RecvError::Closed) => None,
         }
-    }))
+    });
+    Box::pin(stream.fuse())
 }

@@ -81,7 +81,8 @@ impl Session {
         Self { inner: Arc::new(Handle { shared, actor }) }
     }
 
-    /// Queues a prompt. Returns at once with its turn; prompts are answered one after another, in order.
+    /// Queues a prompt. Returns at once with its turn; prompts are answered one after another, in order. A future that
+    /// is dropped before it returns may leave a prompt behind that was accepted, and runs.
     ///
     /// # Errors
     /// [`AtCapacity`](ErrorKind::AtCapacity) when too many wait already; [`Stopped`](ErrorKind::Stopped) or
@@ -129,8 +130,7 @@ impl Session {
             Some(_) => {}
         }
         let limit = self.inner.shared.options().timeouts.control_request;
-        let raw = router::ask(&self.inner.shared, body.clone(), limit).await?;
-        self.inner.shared.note_setting(&body);
+        let raw = router::ask(&self.inner.shared, body, limit).await?;
         serde_json::from_str(raw.get()).map_err(|error| {
             Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
         })
@@ -190,7 +190,9 @@ impl Session {
 
     /// Stops the session: no new prompts; the turn in flight may end within
     /// [`Timeouts::drain`](crate::Timeouts::drain); then the CLI's stdin is closed, and what does not go by itself
-    /// is asked, and then killed. Returns when nothing is left: no process, no task. Takes at most
+    /// is asked, and then killed. Returns when nothing is left: no process, no task. What blocks a thread cannot be ended
+    /// from outside: a handler on the blocking lane, or the drop of a server's state, that goes on past its time is left
+    /// on the runtime's blocking pool. Takes at most
     /// [`Timeouts::shutdown_bound`](crate::Timeouts::shutdown_bound). Safe to call more than once, and to cancel:
     /// the stopping goes on.
     ///

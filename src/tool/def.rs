@@ -20,6 +20,7 @@ use super::result::IntoToolResult;
 use super::schema;
 use crate::error::{Error, Result};
 use crate::wire::CallToolResult;
+use crate::wire::message::read::mend;
 
 /// The state of a server, its type forgotten.
 pub(crate) type AnyState = Arc<dyn Any + Send + Sync>;
@@ -414,8 +415,9 @@ fn wrong_state() -> CallToolResult {
 
 /// Parses arguments; the error names the field.
 fn parse<A: DeserializeOwned>(arguments: Arguments) -> Result<A, String> {
-    let text = arguments.as_deref().map_or("{}", RawValue::get);
-    let mut json = serde_json::Deserializer::from_str(text);
+    // The model may write half of a character; that is no reason not to call.
+    let text = mend(arguments.as_deref().map_or("{}", RawValue::get));
+    let mut json = serde_json::Deserializer::from_str(&text);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let error = error.inner().to_string();

@@ -20,6 +20,8 @@ use crate::wire::CallToolResult;
 /// pool, wherever the instance is dropped.
 pub(crate) struct Instance {
     tools: HashMap<String, Runnable>,
+    /// Also those that no tool uses.
+    states: Vec<AnyState>,
     blocking: Arc<BlockingLane>,
 }
 
@@ -82,25 +84,27 @@ impl Ended {
 }
 
 impl Instance {
-    pub(crate) fn new(spec: &ServerSpec, states: &[AnyState], blocking: Arc<BlockingLane>) -> Self {
+    pub(crate) fn new(spec: &ServerSpec, states: Vec<AnyState>, blocking: Arc<BlockingLane>) -> Self {
         let unit: AnyState = Arc::new(());
         let tools = spec
             .tools
             .iter()
             .map(|definition| {
                 let state = definition.state.and_then(|index| states.get(index)).unwrap_or(&unit).clone();
-                let limit = definition.max_concurrency.map(|calls| Arc::new(Semaphore::new(calls)));
+                let limit = definition
+                    .max_concurrency
+                    .map(|calls| Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))));
                 (definition.name.clone(), Runnable { definition: definition.clone(), state, limit })
             })
             .collect();
-        Self { tools, blocking }
+        Self { tools, states, blocking }
     }
 
     /// Drops the states and waits for that.
     pub(crate) async fn end(mut self) {
-        let tools = std::mem::take(&mut self.tools);
+        let held = (std::mem::take(&mut self.tools), std::mem::take(&mut self.states));
         // A panic in there is the application's; the states are gone all the same.
-        tokio::task::spawn_blocking(move || drop_quietly(tools)).await.ok();
+        tokio::task::spawn_blocking(move || drop_quietly(held)).await.ok();
     }
 
     /// Whether a tool runs on the blocking lane.
@@ -154,20 +158,20 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let tools = std::mem::take(&mut self.tools);
-        if tools.is_empty() {
+        let held = (std::mem::take(&mut self.tools), std::mem::take(&mut self.states));
+        if held.0.is_empty() && held.1.is_empty() {
             return;
         }
         match tokio::runtime::Handle::try_current() {
             // Nobody waits for it: the pool ends it, or the runtime does.
-            Ok(runtime) => drop(runtime.spawn_blocking(move || drop_quietly(tools))),
-            Err(_) => drop_quietly(tools),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop_quietly(held))),
+            Err(_) => drop_quietly(held),
         }
     }
 }
 
-fn drop_quietly(tools: HashMap<String, Runnable>) {
-    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(move || drop(tools))) {
+fn drop_quietly(held: (HashMap<String, Runnable>, Vec<AnyState>)) {
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(move || drop(held))) {
         tracing::warn!(
             message = panic_text(&*panic),
             "the state of a tool server panicked when it was dropped"

@@ -25,7 +25,7 @@ pub(crate) struct Isolated {
 impl Isolated {
     pub(crate) async fn start(spec: ServerSpec) -> Self {
         let blocking = BlockingLane::new(Limits::default().blocking_calls);
-        let instance = spec.make_states().await.map(|states| Instance::new(&spec, &states, blocking));
+        let instance = spec.make_states().await.map(|states| Instance::new(&spec, states, blocking));
         let spec = Arc::new(spec);
         Self { session: Mutex::new(McpSession::new(spec.clone(), Arc::default())), spec, instance }
     }

@@ -56,9 +56,10 @@ impl ConversationState {
     pub(super) fn start_limits(&mut self) {
         self.limits = TurnLimits::new();
         let timeouts = &self.shared.options().timeouts;
-        let now = Instant::now();
+        // From the first time that it was written, however many CLIs it takes.
+        let began = self.running.as_ref().map_or_else(Instant::now, |running| running.first_sent);
         if let Some(limit) = timeouts.turn {
-            self.limits.deadlines.insert(after(now, limit), Limit::Turn);
+            self.limits.deadlines.insert(after(began, limit), Limit::Turn);
         }
         self.heard();
     }

@@ -1,9 +1,12 @@
 //! What becomes of a turn whose CLI has ended.
 
-use super::{ConversationState, Queued, Running};
+use tokio::time::Instant;
+
+use super::{Before, ConversationState, Queued, Running};
 use crate::options::TurnRecovery;
-use crate::report::{Event, ExitCause, InterruptedBy, Outcome};
+use crate::report::{ExitCause, InterruptedBy, Outcome};
 use crate::session::Prompt;
+use crate::wire::Message;
 
 impl ConversationState {
     pub(super) fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
@@ -13,9 +16,12 @@ impl ConversationState {
         }
         self.run.restarted();
         let limit = self.limits.passed();
-        if cause.is_some() && !self.draining && self.shared.failed.get().is_none() && limit.is_none() {
-            self.queue_again();
-            self.continue_turn(epoch);
+        if let Some(cause) = &cause
+            && !self.draining
+            && limit.is_none()
+        {
+            self.queue_again(cause);
+            self.continue_turn(cause);
         }
         let outcome = match (cause, limit, self.shared.failed.get()) {
             (Some(_), Some(by), _) => Outcome::Interrupted { by, result: None },
@@ -31,30 +37,81 @@ impl ConversationState {
 
     /// A prompt that was written to a CLI that died before it began is queued again, under its old uuid: a CLI that has
     /// seen it after all knows it by that. Once only, for the prompt itself may be what the CLI dies of.
-    fn queue_again(&mut self) {
-        if !self.running.as_ref().is_some_and(|running| !running.begun && !running.resent) {
+    fn queue_again(&mut self, cause: &ExitCause) {
+        let again = |running: &Running| {
+            !running.begun && !running.interrupting && !matches!(running.before, Before::NotBegun(_))
+        };
+        if !self.running.as_ref().is_some_and(again) {
             return;
         }
-        let Some(Running { prompt, uuid, turn: Some(turn), span, .. }) = self.running.take() else { return };
+        let Some(Running { prompt, uuid, turn: Some(turn), span, before, first_sent, .. }) =
+            self.running.take()
+        else {
+            return;
+        };
         span.record("outcome", "not_started");
-        self.queue.push_front(Queued { prompt, uuid, turn, resent: true });
+        let before = match before {
+            // It stays the continuation of a turn that had begun.
+            Before::CutOff(cause) => Before::CutOff(cause),
+            Before::Unsent | Before::NotBegun(_) => Before::NotBegun(cause.clone()),
+        };
+        self.queue.push_front(Queued { prompt, uuid, turn, before, first_sent: Some(first_sent) });
         self.shared.turn_span.send_replace(self.shared.span.clone());
     }
 
-    /// A turn that had begun goes on with the application's prompt, if that is the policy and there is a conversation to
-    /// go on with.
-    fn continue_turn(&mut self, epoch: u64) {
+    /// A turn that had certainly begun goes on with the application's prompt, if that is the policy and there is a
+    /// conversation to go on with.
+    fn continue_turn(&mut self, cause: &ExitCause) {
         let TurnRecovery::Continue { prompt } = &self.shared.options().turn_recovery else { return };
-        let goes_on = self.running.as_ref().is_some_and(|running| running.begun && !running.interrupting);
+        let goes_on = self.running.as_ref().is_some_and(|running| running.certain && !running.interrupting);
         if !goes_on || self.shared.vitals.borrow().session_id.is_none() {
             return;
         }
         let prompt = Prompt::text(prompt.clone());
-        let Some(Running { turn: Some(turn), span, .. }) = self.running.take() else { return };
+        let Some(Running { turn: Some(turn), span, first_sent, .. }) = self.running.take() else { return };
         span.record("outcome", "continued");
         let uuid = uuid::Uuid::new_v4().to_string();
-        self.queue.push_front(Queued { prompt, uuid, turn, resent: false });
+        let before = Before::CutOff(cause.clone());
+        self.queue.push_front(Queued { prompt, uuid, turn, before, first_sent: Some(first_sent) });
         self.shared.turn_span.send_replace(self.shared.span.clone());
-        self.shared.emit(Event::TurnContinued { epoch: epoch + 1 });
     }
+
+    /// Notes whether the CLI works at the prompt. A sign of anything else that it works at counts as begun too: a
+    /// prompt must rather be lost, and be said so, than be sent twice. It is certain only when the CLI names the
+    /// prompt, or is one that names none.
+    pub(super) fn note_begun(&mut self, message: &Message) {
+        let lifecycle = message.kind() == "command_lifecycle";
+        self.tells_lifecycle |= lifecycle;
+        let Some(running) = &mut self.running else { return };
+        let named = message.user_message_uuids().contains(&running.uuid)
+            || (lifecycle && lifecycle_of(message, &running.uuid).is_some_and(|state| state == "started"));
+        let something = match message {
+            Message::System(system) => system.init().is_some(),
+            // Also one whose shape is not known.
+            message => matches!(message.kind(), "assistant" | "user" | "stream_event" | "result"),
+        };
+        running.begun |= named || something;
+        running.certain |= named || (something && !self.tells_lifecycle);
+    }
+
+    /// A prompt that was written again, and that the CLI knows as done already: it says so, and nothing else. Its answer
+    /// went to the incarnation that died.
+    pub(super) fn known_already(&mut self, message: &Message) {
+        let Some(running) = &self.running else { return };
+        let Before::NotBegun(cause) = &running.before else { return };
+        let done = lifecycle_of(message, &running.uuid)
+            .is_some_and(|state| matches!(state.as_str(), "completed" | "cancelled"));
+        if done && !running.begun {
+            let by = InterruptedBy::CliExit { cause: cause.clone() };
+            self.run.result(Instant::now());
+            self.end_turn(Outcome::Interrupted { by, result: None });
+            self.next();
+        }
+    }
+}
+
+/// What a `command_lifecycle` says of this prompt, if it is about it.
+fn lifecycle_of(message: &Message, uuid: &str) -> Option<String> {
+    let about = message.field("command_uuid").is_some_and(|about| about == uuid);
+    if about { message.field("state")?.as_str().map(str::to_owned) } else { None }
 }

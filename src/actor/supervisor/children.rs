@@ -274,10 +274,12 @@ impl SupervisorState {
             return self.fail(cause.to_error()).await;
         }
         // A refusal does not go away by itself: down the ladder, or the end.
-        if matches!(cause, ExitCause::ResumeRefused { .. }) && !self.next_step_of_ladder(&cause) {
+        let refused = matches!(cause, ExitCause::ResumeRefused { .. });
+        if refused && !self.next_step_of_ladder(&cause) {
             return self.fail(cause.to_error()).await;
         }
-        let (delay, attempt) = if matches!(end, PortEnd::AfterErrorResult(_)) {
+        // Neither is a crash. The ladder has an end, and what ends after an error result needs a prompt for it.
+        let (delay, attempt) = if refused || matches!(end, PortEnd::AfterErrorResult(_)) {
             (self.windows.port.delay(1), 0)
         } else {
             match self.windows.port.record(Instant::now()) {

@@ -385,7 +385,9 @@ impl SupervisorState {
             }
             Internal::RestartRouter if !self.stopping() => {
                 self.start_router().await?;
-                self.shared.counting.control_restarts.one();
+                if !self.router_waits {
+                    self.shared.counting.control_restarts.one();
+                }
             }
             Internal::RestartCallbacks if !self.stopping() => {
                 self.start_callbacks().await?;

@@ -62,6 +62,8 @@ impl SupervisorState {
         }
         self.shared.in_order.store(true, Ordering::Release);
         self.shared.emit(Event::Stopping);
+        // Whatever comes first: nothing new begins any more.
+        self.tell_conversation(ConversationMessage::Drain);
         self.phase = State::Stopping { step: first, number: 0, failed, limit: None };
         self.enter_step().await
     }
@@ -80,10 +82,7 @@ impl SupervisorState {
         *number += 1;
         let (step, number) = (*step, *number);
         let limit = match step {
-            Step::Drain => {
-                self.tell_conversation(ConversationMessage::Drain);
-                timeouts.drain
-            }
+            Step::Drain => timeouts.drain,
             Step::Cli => {
                 // The handlers of a turn that was not finished in time hold the CLI up.
                 self.tell_router(RouterMessage::CancelAll);
@@ -187,6 +186,8 @@ impl SupervisorState {
             waiter(outcome.clone());
         }
         self.shared.vitals.send_modify(|vitals| vitals.run_ended = true);
+        // Not only when the state is dropped, which may be after whoever waits has gone on.
+        self.shared.gone.cancel();
         match failed {
             Some(error) => Err(Box::new(error)),
             None => {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 mod assistant;
 mod content;
 mod other;
-mod read;
+pub(crate) mod read;
 mod result;
 mod stream;
 mod system;

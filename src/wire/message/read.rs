@@ -150,7 +150,7 @@ pub(super) fn field(raw: &RawValue, name: &str) -> Option<serde_json::Value> {
 /// JavaScript writes a string that was cut inside a surrogate pair as `"\ud83d"`. That is valid JSON and no
 /// valid Unicode; serde_json refuses it, which would cost the whole typed view of a message. `text` is valid
 /// JSON.
-pub(super) fn mend(text: &str) -> Cow<'_, str> {
+pub(crate) fn mend(text: &str) -> Cow<'_, str> {
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return Cow::Borrowed(text);
     }
