@@ -41,7 +41,7 @@
 //! - [`transport`]: how the CLI is reached
 //! - [`actor`]: for programs that are made of `ractor` actors
 //! - [`telemetry`]: the names of spans and their fields
-//! - [`testkit`] (feature `testkit`): stand-ins for the CLI and the model
+//! - [`testkit`] (feature `testkit`): stand-ins for the CLI and the model, faults from a seed, records of the wire
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -80,3 +80,8 @@ pub use wire::*;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Those of the guide to fault injection, too.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/fault-injection.md")]
+struct FaultInjection;

@@ -7,6 +7,7 @@
 //! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
 //!   whether every promise holds; [`LeakCheck`] says what was left behind.
 //! - [`Fault`] breaks a part of a running session on purpose.
+//! - [`Probe`] waits for events and states of a session, and says what came instead.
 //! - [`Recorder`] keeps what goes over the wire as a [`Transcript`], with what is secret [redacted](Redact);
 //!   [`Replay`] plays the CLI's side of it back.
 //! - [`invariants`] are the promises of the library as checkers over a transcript.
@@ -20,6 +21,7 @@ mod leak;
 mod model;
 mod plan;
 mod play;
+mod probe;
 mod record;
 mod redact;
 mod replay;
@@ -33,6 +35,7 @@ pub use hand::{CliEnd, ScriptedListener};
 pub use leak::{Leak, LeakCheck};
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
 pub use plan::{FaultKind, FaultMix, FaultPlan, Step};
+pub use probe::Probe;
 pub use record::Recorder;
 pub use redact::Redact;
 pub use replay::Replay;
