@@ -3,10 +3,12 @@
 //! - `keeper.rs`: one thread per child, which starts it and waits for it
 //! - `spawn.rs`: the command, and what a failure to start it means
 //! - `group.rs`: signals to the process group, never to a group that is not ours any more
+//! - `guardian.rs`: one process per host that outlives it, to kill the groups that it leaves
 //! - `stdin.rs`: a stdin that closes when it is shut down
 //! - `stderr.rs`: stderr as lines
 
 mod group;
+mod guardian;
 mod keeper;
 mod spawn;
 mod stderr;
@@ -40,11 +42,21 @@ compile_error!("greenroom starts the CLI in a Unix process group: Windows is not
 ///
 /// - [`Process::kill`], and dropping the [`Process`]: SIGKILL to the whole group, so to everything that the
 ///   CLI started, unless it left the group (`setsid`). This does not need the runtime to be alive.
-/// - On Linux and FreeBSD, the death of the host, by whatever cause: the system then kills the CLI. It does
-///   so for the CLI alone; what the CLI started is left to notice that its pipes are closed.
+/// - The end of the host, by whatever cause, SIGKILL among them: a guardian then kills what is left of the
+///   group. On Linux and FreeBSD the system itself also kills the CLI, without the guardian.
 ///
 /// A CLI that has exited stays a zombie until it is killed or dropped as well. Its number is also that of its
 /// group, and a number that is not given back cannot be given to a stranger: no signal ever goes astray.
+///
+/// # The guardian
+///
+/// The guardian is one small process for each host, whatever the number of sessions: `/bin/sh` with a few
+/// lines of its builtins, started along with the first CLI, in a process group of its own. It sleeps until
+/// the host is gone, kills the groups that are left, and ends. One that is killed is replaced when the next
+/// CLI starts. Without a `/bin/sh` there is none; a warning is logged, once.
+///
+/// It is a child of the host: a host that waits for *all* its children to end waits for ever. A fork of the
+/// host that executes no other program, made after the first CLI, counts as the host as well.
 ///
 /// # What it needs
 ///

@@ -10,11 +10,14 @@
 //! ```
 //!
 //! One SIGKILL is enough. The system gives it to all members in one step that no fork can slip through.
+//!
+//! The guardian follows the same rule: it knows the number from the first moment until just before `Gone`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
 
+use super::guardian;
 use crate::transport::Exit;
 
 /// Where the leader, the CLI itself, stands.
@@ -38,6 +41,7 @@ pub(super) struct Group {
 impl Group {
     /// The group whose leader is a running child of this process.
     pub(super) fn new(leader: Pid) -> Arc<Self> {
+        guardian::watch(leader);
         Arc::new(Self { id: leader, leader: Mutex::new(Leader::Running) })
     }
 
@@ -60,6 +64,7 @@ impl Group {
             Err(_) => {
                 let mut leader = self.leader();
                 self.signal(Signal::KILL);
+                guardian::forget(self.id);
                 *leader = Leader::Gone;
                 Exit::Unknown
             }
@@ -92,6 +97,7 @@ impl Group {
 
     /// Only for a leader that has exited: then it does not block.
     fn reap(&self) -> Leader {
+        guardian::forget(self.id);
         waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
         Leader::Gone
     }

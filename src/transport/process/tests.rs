@@ -25,7 +25,7 @@ use crate::transport::StderrSink;
 /// Far more than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn in_time<T>(work: impl Future<Output = T>) -> T {
+pub(super) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, work).await.expect("it took too long")
 }
 
@@ -137,7 +137,7 @@ impl Held {
 }
 
 /// Runs what blocks on a thread that, unlike a runtime's, nobody waits for when it takes too long.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (reply, done) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || drop(reply.send(work())));
     in_time(done).await.unwrap()

@@ -40,14 +40,16 @@ const HOST_OF: &str = "GREENROOM_TEST_HOST_OF";
 #[tokio::test]
 async fn host() {
     if let Ok(script) = std::env::var(HOST_OF) {
-        let mut connection = open(sh(&script)).await;
+        let mut connection = open(sh(&format!("read go; {script}"))).await;
+        guardian::tests::lose();
+        connection.writer.write_all(b"go\n").await.unwrap();
         connection.process.wait().await;
     }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 #[tokio::test]
-async fn the_child_dies_with_its_host() {
+async fn the_child_dies_with_its_host_even_without_a_guardian() {
     let fifo = Fifo::new();
     let mut host = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", concat!(module_path!(), "::host").split_once("::").unwrap().1])
