@@ -39,7 +39,9 @@ pub(super) struct Driver<'a> {
     asked: u64,
     calls: u64,
     rpc_id: u64,
+    /// The prompt of the running turn, and whether the CLI has begun with it.
     prompt: Option<Value>,
+    begun: bool,
     turns: Vec<(usize, Task<Result<Outcome>>)>,
     prompted: usize,
     /// Prompts that have their outcome.
@@ -143,6 +145,7 @@ impl<'a> Driver<'a> {
             calls: 0,
             rpc_id: 1,
             prompt: None,
+            begun: false,
             turns: Vec::new(),
             prompted: 0,
             ended: 0,
@@ -185,6 +188,7 @@ impl<'a> Driver<'a> {
         match step {
             Step::Prompt => self.prompt().await,
             Step::Calls(count) => {
+                self.begin();
                 for _ in 0..*count {
                     self.call(None).await;
                 }
@@ -276,6 +280,14 @@ impl<'a> Driver<'a> {
         json!({ "subtype": "mcp_message", "server_name": server, "message": message })
     }
 
+    /// Begins the turn of the prompt that the CLI has, as one does that makes calls.
+    fn begin(&mut self) {
+        if let (Some(_), false, Some(end)) = (&self.prompt, self.begun, &mut self.end) {
+            end.begin_turn();
+            self.begun = true;
+        }
+    }
+
     /// A tool call, the next one in turn. Returns its number.
     pub(super) async fn call(&mut self, fault: Option<FaultKind>) -> Option<u64> {
         let calls = &self.chaos.calls;
@@ -336,7 +348,7 @@ impl<'a> Driver<'a> {
                     end.answer(&frame, json!({}));
                 }
             }
-            Some("user") => self.prompt = Some(frame),
+            Some("user") => (self.prompt, self.begun) = (Some(frame), false),
             _ => {}
         }
     }
@@ -390,7 +402,9 @@ impl<'a> Driver<'a> {
         }
         while let Some(prompt) = self.prompt.take() {
             let end = self.end.as_mut().ok_or(CliGone)?;
-            end.begin_turn();
+            if !self.begun {
+                end.begin_turn();
+            }
             end.finish_turn(&prompt, "done");
             self.ask(json!({ "subtype": "chaos_settles" }), None).await;
             while !self.open.is_empty() {
