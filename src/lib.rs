@@ -48,6 +48,9 @@
 pub mod actor;
 mod control;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod options;
 mod report;
 mod session;

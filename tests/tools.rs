@@ -339,3 +339,20 @@ async fn names_that_the_cli_could_not_tell_apart_are_refused() {
     let unknown = builder().allow_server_tools("calc").start().await.unwrap_err();
     assert!(unknown.to_string().contains("'calc'"), "{unknown}");
 }
+
+#[tokio::test]
+async fn a_number_reaches_the_handler_as_it_was_written() {
+    #[derive(Deserialize, JsonSchema)]
+    struct One {
+        a: f64,
+    }
+    let server =
+        ToolServer::new("calc", "1").tool("echo", "Echo", async |args: One| Json(json!({"a": args.a})));
+    for n in 1..1000_u32 {
+        let a = f64::from(n).sqrt() * 1e-3;
+        let message = json!({"jsonrpc": "2.0", "id": a, "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"a": a}}});
+        let answer = server.handle(message).await.unwrap();
+        assert_eq!((&answer["id"], &answer["result"]["structuredContent"]["a"]), (&json!(a), &json!(a)));
+    }
+}

@@ -143,13 +143,9 @@ impl Reader {
 
     async fn line(&mut self, line: &[u8]) {
         match Frame::parse(line) {
-            Ok(Frame::Request { request_id, body }) => {
-                let request_id = request_id.into_owned();
-                self.request(request_id, body).await;
-            }
+            Ok(Frame::Request { request_id, body }) => self.request(request_id, body).await,
             Ok(Frame::Response(reply)) => self.hand_to_router(RouterMessage::Reply(reply)).await,
             Ok(Frame::Cancel { request_id }) => {
-                let request_id = request_id.into_owned();
                 self.hand_to_router(RouterMessage::Withdrawn { request_id }).await;
             }
             Ok(Frame::Message) => self.message(line).await,

@@ -4,22 +4,26 @@
 //! someone needs them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::message::read::mend;
 use super::rpc::Rpc;
 
-/// A line of the CLI, told apart. Borrows from the line.
+/// A line of the CLI, told apart.
 #[derive(Debug)]
-pub(crate) enum Frame<'a> {
+pub(crate) enum Frame {
     /// The CLI asks us something.
-    Request { request_id: Cow<'a, str>, body: Request },
+    Request { request_id: String, body: Request },
     /// The CLI answers something that we asked.
     Response(Reply),
     /// The CLI withdraws something that it asked.
-    Cancel { request_id: Cow<'a, str> },
+    Cancel { request_id: String },
     /// A sign of life.
     KeepAlive,
     /// Part of the conversation, or something newer than this library: handed on as it is.
@@ -72,82 +76,114 @@ pub(crate) struct ReplyError {
     pub(crate) code: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// What tells a line apart, in one pass that skips the rest. All of it raw: a message may have a field of the same
+/// name and of any shape.
+#[derive(Default)]
 struct Outer<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    request_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    kind: Option<&'a RawValue>,
+    request_id: Option<&'a RawValue>,
     request: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     response: Option<&'a RawValue>,
 }
 
-/// Raw, so that a field of another shape than expected spoils nothing but itself.
-#[derive(Deserialize)]
-struct RequestFields<'a> {
-    #[serde(borrow, default)]
-    subtype: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    server_name: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "serverName")]
-    old_server_name: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    callback_id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    input: Option<&'a RawValue>,
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Key {
+    Type,
+    RequestId,
+    Request,
+    Response,
+    #[serde(other)]
+    Other,
 }
+
+impl<'de: 'a, 'a> Deserialize<'de> for Outer<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OuterVisitor)
+    }
+}
+
+struct OuterVisitor;
+
+impl<'de> Visitor<'de> for OuterVisitor {
+    type Value = Outer<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object with a string `type`")
+    }
+
+    // Written by hand because a derived struct refuses a key that stands twice; here the last one counts, as in
+    // JavaScript.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outer<'de>, A::Error> {
+        let mut outer = Outer::default();
+        while let Some(key) = map.next_key()? {
+            match key {
+                Key::Type => outer.kind = Some(map.next_value()?),
+                Key::RequestId => outer.request_id = Some(map.next_value()?),
+                Key::Request => outer.request = Some(map.next_value()?),
+                Key::Response => outer.response = Some(map.next_value()?),
+                Key::Other => drop(map.next_value::<de::IgnoredAny>()?),
+            }
+        }
+        Ok(outer)
+    }
+}
+
+/// The fields of a control frame, raw, so that a field of another shape than expected spoils nothing but itself.
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 fn text(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-#[derive(Deserialize)]
-struct ResponseFields<'a> {
-    #[serde(borrow)]
-    subtype: Cow<'a, str>,
-    #[serde(borrow)]
-    request_id: Cow<'a, str>,
-    #[serde(borrow, default)]
-    response: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    error_code: Option<Cow<'a, str>>,
+/// JavaScript writes a text that was cut inside a surrogate pair as an escape that is no Unicode. It may stand anywhere
+/// in what a tool, a hook or a permission is asked about, and is U+FFFD from here on.
+fn mended(raw: &RawValue) -> Cow<'_, RawValue> {
+    match mend(raw.get()) {
+        Cow::Borrowed(_) => Cow::Borrowed(raw),
+        Cow::Owned(text) => RawValue::from_string(text).map_or(Cow::Borrowed(raw), Cow::Owned),
+    }
 }
 
 /// Requests that are meant for another machine and must be left unanswered.
 const SILENT: [&str; 4] =
     ["remote_tool_call", "remote_plumbing_call", "remote_tools_probe", "remote_tools_reannounce"];
 
-impl<'a> Frame<'a> {
+impl Frame {
     /// Tells a line apart.
-    pub(crate) fn parse(line: &'a [u8]) -> Result<Self, Unreadable> {
+    pub(crate) fn parse(line: &[u8]) -> Result<Self, Unreadable> {
         let Some(first) = line.iter().find(|byte| !byte.is_ascii_whitespace()) else {
             return Err(Unreadable::Blank);
         };
         if *first != b'{' {
             return Err(Unreadable::Noise);
         }
+        Self::read(line).or_else(|problem| {
+            // It may be JSON all the same, with half of a surrogate pair in a key or in the `type`.
+            match serde_json::from_slice::<&RawValue>(line).map(mended) {
+                Ok(Cow::Owned(mended)) => Self::read(mended.get().as_bytes()),
+                Ok(Cow::Borrowed(_)) | Err(_) => Err(problem),
+            }
+        })
+    }
+
+    fn read(line: &[u8]) -> Result<Self, Unreadable> {
         let malformed = |error: serde_json::Error| Unreadable::Malformed(error.to_string());
-        let outer: Outer<'a> = serde_json::from_slice(line).map_err(malformed)?;
-        let missing = |field: &str| Unreadable::Malformed(format!("a {} without `{field}`", outer.kind));
-        match &*outer.kind {
+        let outer: Outer<'_> = serde_json::from_slice(line).map_err(malformed)?;
+        let kind = outer.kind.ok_or_else(|| malformed(de::Error::missing_field("type")))?;
+        let kind: String = serde_json::from_str(kind.get()).map_err(malformed)?;
+        let missing = |field: &str| Unreadable::Malformed(format!("a {kind} without `{field}`"));
+        let request_id = || text(outer.request_id).ok_or_else(|| missing("request_id"));
+        match kind.as_str() {
+            // Whoever gave it an id waits for an answer, however little the rest makes sense.
             "control_request" => {
-                let request_id = outer.request_id.ok_or_else(|| missing("request_id"))?;
-                // Whoever gave it an id waits for an answer, however little the rest makes sense.
-                Ok(Frame::Request { request_id, body: Request::parse(outer.request) })
+                Ok(Frame::Request { request_id: request_id()?, body: Request::parse(outer.request) })
             }
             "control_response" => {
                 let response = outer.response.ok_or_else(|| missing("response"))?;
-                Ok(Frame::Response(Reply::parse(response).map_err(malformed)?))
+                Reply::parse(response).map(Frame::Response).ok_or_else(|| missing("response.request_id"))
             }
-            "control_cancel_request" => {
-                Ok(Frame::Cancel { request_id: outer.request_id.ok_or_else(|| missing("request_id"))? })
-            }
+            "control_cancel_request" => Ok(Frame::Cancel { request_id: request_id()? }),
             "keep_alive" => Ok(Frame::KeepAlive),
             _ => Ok(Frame::Message),
         }
@@ -158,28 +194,29 @@ impl Request {
     fn parse(raw: Option<&RawValue>) -> Self {
         let incomplete =
             |subtype: &str, missing| Request::Incomplete { subtype: subtype.to_owned(), missing };
-        let Some(raw) = raw else { return incomplete("control", "request") };
-        let Ok(fields) = serde_json::from_str::<RequestFields<'_>>(raw.get()) else {
+        let Some(raw) = raw.map(mended) else { return incomplete("control", "request") };
+        let Ok(fields) = serde_json::from_str::<Fields<'_>>(raw.get()) else {
             return incomplete("control", "an object as `request`");
         };
-        let Some(subtype) = text(fields.subtype) else { return incomplete("control", "subtype") };
+        let field = |name: &str| fields.get(name).copied();
+        let Some(subtype) = text(field("subtype")) else { return incomplete("control", "subtype") };
         match subtype.as_str() {
             // `sdk_mcp_request` is an older spelling.
             "mcp_message" | "sdk_mcp_request" => {
-                match (text(fields.server_name).or_else(|| text(fields.old_server_name)), fields.message) {
+                match (text(field("server_name")).or_else(|| text(field("serverName"))), field("message")) {
                     (Some(server), Some(message)) => Request::Mcp { server, rpc: Rpc::parse(message) },
                     (None, _) => Request::Incomplete { subtype, missing: "server_name" },
                     (_, None) => Request::Incomplete { subtype, missing: "message" },
                 }
             }
-            "can_use_tool" => Request::CanUseTool(raw.to_owned()),
-            "hook_callback" => match (text(fields.callback_id), fields.input) {
+            "can_use_tool" => Request::CanUseTool(raw.into_owned()),
+            "hook_callback" => match (text(field("callback_id")), field("input")) {
                 (Some(callback_id), Some(input)) => Request::Hook { callback_id, input: input.to_owned() },
                 (None, _) => Request::Incomplete { subtype, missing: "callback_id" },
                 (_, None) => Request::Incomplete { subtype, missing: "input" },
             },
-            "elicitation" => Request::Elicitation(raw.to_owned()),
-            "request_user_dialog" => Request::Dialog(raw.to_owned()),
+            "elicitation" => Request::Elicitation(raw.into_owned()),
+            "request_user_dialog" => Request::Dialog(raw.into_owned()),
             other if SILENT.contains(&other) => Request::Silent { subtype },
             _ => Request::Unknown { subtype },
         }
@@ -187,15 +224,22 @@ impl Request {
 }
 
 impl Reply {
-    fn parse(raw: &RawValue) -> serde_json::Result<Self> {
-        let fields: ResponseFields<'_> = serde_json::from_str(raw.get())?;
-        let outcome = if fields.subtype == "error" {
-            let message = fields.error.map_or_else(|| "no reason given".to_owned(), Cow::into_owned);
-            Err(ReplyError { message, code: fields.error_code.map(Cow::into_owned) })
+    /// `None` if it does not say what it answers.
+    fn parse(raw: &RawValue) -> Option<Self> {
+        let raw = mended(raw);
+        let fields: Fields<'_> = serde_json::from_str(raw.get()).ok()?;
+        let field = |name: &str| fields.get(name).copied();
+        let outcome = if text(field("subtype")).is_some_and(|subtype| subtype == "error") {
+            let message = match field("error") {
+                // An error of another shape than a text is told as it stands.
+                Some(error) => text(Some(error)).unwrap_or_else(|| error.get().to_owned()),
+                None => "no reason given".to_owned(),
+            };
+            Err(ReplyError { message, code: text(field("error_code")) })
         } else {
-            Ok(fields.response.map_or_else(empty_object, ToOwned::to_owned))
+            Ok(field("response").map_or_else(empty_object, ToOwned::to_owned))
         };
-        Ok(Self { request_id: fields.request_id.into_owned(), outcome })
+        Some(Self { request_id: text(field("request_id"))?, outcome })
     }
 }
 
@@ -377,6 +421,34 @@ mod tests {
             error.outcome.unwrap_err(),
             ReplyError { message: "no".into(), code: Some("busy".into()) }
         );
+        let odd = parse(json!({"subtype": "error", "request_id": "1", "error": {"no": 1}, "error_code": 7}));
+        assert_eq!(odd.outcome.unwrap_err(), ReplyError { message: r#"{"no":1}"#.into(), code: None });
+    }
+
+    #[test]
+    fn a_message_may_have_fields_of_any_shape_under_the_names_of_control_frames() {
+        for line in [
+            r#"{"type":"new","request_id":7,"request":1,"response":[]}"#,
+            r#"{"type":"new","request_id":null}"#,
+            r#"{"type":7,"type":"new","request_id":"a","request_id":"b"}"#,
+            r#"{"type":"\ud83d"}"#,
+            r#"{"\ud83d":1,"type":"new"}"#,
+        ] {
+            assert!(matches!(Frame::parse(line.as_bytes()), Ok(Frame::Message)), "{line}");
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_spoils_no_control_frame() {
+        let line = br#"{"type":"control_request","request_id":"r","request":{"subtype":"hook_callback","callback_id":"h","input":{"a":"\ud83d\ud83d\ude00"}}}"#;
+        let Ok(Frame::Request { body: Request::Hook { input, .. }, .. }) = Frame::parse(line) else {
+            panic!()
+        };
+        assert_eq!(input.get(), r#"{"a":"\ufffd\ud83d\ude00"}"#);
+        let line = br#"{"type":"control_response","response":{"subtype":"error","request_id":"r","error":"no\ud83d"}}"#;
+        let Ok(Frame::Response(reply)) = Frame::parse(line) else { panic!() };
+        assert_eq!(reply.outcome.unwrap_err().message, "no\u{fffd}");
+        assert!(matches!(Frame::parse(b"{\"a\":\"\\\xC3\xA9\\ud83d\"}"), Err(Unreadable::Malformed(_))));
     }
 
     #[test]
