@@ -1,0 +1,76 @@
+//! The codec: any bytes in any chunks. What comes out is what a naive reading of the whole stream says, whatever
+//! the chunks; memory is bounded; and what the codec writes it reads back as one line.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use greenroom::fuzzing::{Line, Lines, into_line};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    bound: u32,
+    chunks: Vec<Chunk>,
+    said: String,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Chunk {
+    Bytes(Vec<u8>),
+    /// Long lines out of short inputs.
+    Repeat(u8, u16),
+    End,
+}
+
+/// The most bytes of one stream: the fuzzer shall look for strange inputs, not for large ones.
+const MOST: usize = 1 << 20;
+
+/// The rules of `wire/line.rs`, without chunks and in the plainest way.
+fn naive(stream: &[u8], bound: usize) -> Vec<Line> {
+    let mut segments: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
+    if segments.last().is_some_and(|last| last.is_empty()) {
+        segments.pop();
+    }
+    let line = |segment: &[u8]| {
+        if segment.len() > bound {
+            Err(segment.len())
+        } else {
+            Ok(segment.strip_suffix(b"\r").unwrap_or(segment).to_vec())
+        }
+    };
+    segments.into_iter().map(line).collect()
+}
+
+fuzz_target!(|input: Input| {
+    let bound = input.bound as usize % MOST;
+    let mut lines = Lines::new(bound);
+    let (mut stream, mut got, mut longest) = (Vec::new(), Vec::new(), 0);
+    for chunk in &input.chunks {
+        let bytes = match chunk {
+            Chunk::Bytes(bytes) => bytes.clone(),
+            Chunk::Repeat(byte, times) => vec![*byte; usize::from(*times)],
+            Chunk::End => vec![b'\n'],
+        };
+        if stream.len() + bytes.len() > MOST {
+            break;
+        }
+        longest = bytes.len().max(longest);
+        got.extend(lines.push(&bytes));
+        stream.extend(bytes);
+        // A line up to the bound, the room for a read, the largest read; twice, for the buffer grows by doubling.
+        let most = 2 * (bound + longest + (64 << 10));
+        let memory = lines.memory();
+        assert!(memory <= most, "{memory} bytes are held with the bound {bound} and chunks up to {longest}");
+    }
+    got.extend(lines.rest());
+    assert_eq!(got, naive(&stream, bound));
+    assert_eq!(lines.rest(), None, "the end comes once");
+
+    let json = serde_json::to_vec(&input.said).expect("a string can be written");
+    let line = into_line(json);
+    let mut lines = Lines::new(line.len());
+    let read: Vec<Line> = lines.push(&line).into_iter().chain(lines.rest()).collect();
+    let [Ok(read)] = read.as_slice() else { panic!("{line:?} is not one line") };
+    assert!(!String::from_utf8_lossy(read).contains(['\u{2028}', '\u{2029}', '\r']));
+    assert_eq!(serde_json::from_slice::<String>(read).expect("it can be read"), input.said);
+});
