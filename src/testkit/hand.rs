@@ -161,8 +161,7 @@ impl CliEnd {
         self.out.send(Out::Bytes(bytes.into())).ok();
     }
 
-    /// Waits until the pipe to the host has taken all that was sent, or is broken. A CLI that [exits](CliEnd::exit)
-    /// before has not written the rest.
+    /// Waits until the pipe to the host has taken all that was sent, or is broken.
     pub async fn flushed(&mut self) {
         let (done, flushed) = oneshot::channel();
         if self.out.send(Out::Flushed(done)).is_ok() {
@@ -378,9 +377,29 @@ impl CliEnd {
         self.exit(Exit::Code(0));
     }
 
-    /// Ends the process.
+    /// Ends the process, once everything that was sent before is in the pipe. It does not wait for a host that reads
+    /// no more: it ends as well when the host has closed its end, has sent SIGTERM, or has killed it.
+    ///
+    /// It returns at once; the process ends a little later.
     pub fn exit(self, exit: Exit) {
-        self.cli.exit(exit);
+        let (done, flushed) = oneshot::channel();
+        // When the writer has ended, `done` is dropped, which says the same.
+        self.out.send(Out::Flushed(done)).ok();
+        let leave = async move {
+            // All of it, with the task that writes.
+            let end = self;
+            tokio::select! {
+                _ = flushed => {}
+                () = end.cli.terminated() => {}
+                () = end.cli.killed() => {}
+            }
+            end.cli.exit(exit);
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the host owns it: it ends when the host drops the process"
+        )]
+        drop(tokio::spawn(leave));
     }
 
     /// Closes stdout, and goes on running.
