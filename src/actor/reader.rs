@@ -1,8 +1,8 @@
 //! Reads one incarnation's stdout: control frames go to the router, messages to the conversation.
 //!
 //! The reader never waits for whoever reads messages. It waits for two actors only, which wait for nobody: for the
-//! conversation, when more than `Limits::message_lane_bytes` are on their way to it, and for the next router, when
-//! the last one has just ended.
+//! conversation, when more than `Limits::message_lane_bytes` are on their way to it, and for the router, when as many
+//! control frames are on their way to it as `Limits::calls_in_flight`, or when the last one has just ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -68,6 +68,11 @@ pub(crate) struct Weight {
     _bytes: Option<OwnedSemaphorePermit>,
 }
 
+/// A control frame on its way to the router, given back when the router takes it or has ended.
+pub(crate) struct Place {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
 pub(crate) struct Reader {
     shared: Arc<Shared>,
     lane: Lane,
@@ -76,6 +81,7 @@ pub(crate) struct Reader {
     router: ActorRef<RouterMessage>,
     seen: Arc<Seen>,
     on_the_way: Arc<Semaphore>,
+    to_router: Arc<Semaphore>,
 }
 
 impl Reader {
@@ -90,6 +96,7 @@ impl Reader {
         // The one that is given may have been replaced meanwhile.
         let router = routers.borrow_and_update().clone().unwrap_or(router);
         let bytes = shared.options().limits.message_lane_bytes.min(Semaphore::MAX_PERMITS);
+        let frames = shared.options().limits.calls_in_flight.min(Semaphore::MAX_PERMITS);
         Self {
             shared,
             lane,
@@ -98,6 +105,7 @@ impl Reader {
             router,
             seen,
             on_the_way: Arc::new(Semaphore::new(bytes)),
+            to_router: Arc::new(Semaphore::new(frames)),
         }
     }
 
@@ -144,9 +152,13 @@ impl Reader {
     async fn line(&mut self, line: &[u8]) {
         match Frame::parse(line) {
             Ok(Frame::Request { request_id, body }) => self.request(request_id, body).await,
-            Ok(Frame::Response(reply)) => self.hand_to_router(RouterMessage::Reply(reply)).await,
+            Ok(Frame::Response(reply)) => {
+                let place = self.place().await;
+                self.hand_to_router(RouterMessage::Reply(reply, place)).await;
+            }
             Ok(Frame::Cancel { request_id }) => {
-                self.hand_to_router(RouterMessage::Withdrawn { request_id }).await;
+                let place = self.place().await;
+                self.hand_to_router(RouterMessage::Withdrawn { request_id, place }).await;
             }
             Ok(Frame::Message) => self.message(line).await,
             Ok(Frame::KeepAlive) => {}
@@ -174,6 +186,7 @@ impl Reader {
             Request::Silent { .. } => ("silent", false, None),
             Request::Unknown { .. } | Request::Incomplete { .. } => ("unknown", false, None),
         };
+        let place = self.place().await;
         self.refresh_router();
         let full =
             self.shared.in_flight.load(Ordering::Relaxed) >= self.shared.options().limits.calls_in_flight;
@@ -189,7 +202,7 @@ impl Reader {
             in_flight: &self.shared.in_flight,
         });
         // Full or not, the router has the word: it knows which requests may be answered at all.
-        self.hand_to_router(RouterMessage::Request { answer, body, full }).await;
+        self.hand_to_router(RouterMessage::Request { answer, body, full, place }).await;
     }
 
     async fn message(&mut self, line: &[u8]) {
@@ -212,6 +225,11 @@ impl Reader {
         self.conversation
             .cast(ConversationMessage::Message { epoch: self.lane.epoch(), message, weight })
             .ok();
+    }
+
+    /// A place in the router's mailbox, which has no bound of its own.
+    async fn place(&self) -> Place {
+        Place { _permit: self.to_router.clone().acquire_owned().await.ok() }
     }
 
     /// Hands something to the router; when that one has just ended, to the next.

@@ -23,6 +23,7 @@ use super::deadlines::Deadlines;
 use super::lane::Lane;
 use super::ledger::{Answer, Closed, Ledger};
 use super::mcp_server::ServerMessage;
+use super::reader::Place;
 use super::shared::Shared;
 use super::work::after;
 use crate::error::{Error, ErrorKind, Result};
@@ -47,12 +48,14 @@ pub(crate) enum RouterMessage {
         body: Request,
         /// Whether as many as there may be were in flight before it.
         full: bool,
+        place: Place,
     },
     /// The CLI answers.
-    Reply(Reply),
+    Reply(Reply, Place),
     /// The CLI withdraws what it asked.
     Withdrawn {
         request_id: String,
+        place: Place,
     },
     /// A request was settled.
     Settled(Closed),
@@ -193,10 +196,10 @@ impl Actor for ControlRouter {
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RouterMessage::Request { answer, body, full } => state.request(answer, body, full),
+            RouterMessage::Request { answer, body, full, place: _place } => state.request(answer, body, full),
             RouterMessage::Settled(closed) => state.ledger.close(&closed),
-            RouterMessage::Reply(reply) => state.reply(reply),
-            RouterMessage::Withdrawn { request_id } => state.withdrawn(&request_id),
+            RouterMessage::Reply(reply, _place) => state.reply(reply),
+            RouterMessage::Withdrawn { request_id, place: _place } => state.withdrawn(&request_id),
             RouterMessage::Ask(ask) => state.ask(ask),
             RouterMessage::Tick => state.tick(Instant::now()),
             RouterMessage::Opened(lane) => state.lane = Some(lane),

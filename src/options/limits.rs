@@ -22,7 +22,8 @@ pub struct Limits {
     /// [`AtCapacity`](crate::ErrorKind::AtCapacity). Default: 256.
     pub prompts_queued: usize,
     /// Requests of the CLI in flight at once, tool calls for the most part. One more is answered with an error
-    /// that says "at capacity". Default: 16,384.
+    /// that says "at capacity". Nor are more control frames than this read ahead of being looked at.
+    /// Default: 16,384.
     pub calls_in_flight: usize,
     /// Handlers on the blocking lane at once, for each tool server; further ones wait. A handler that was
     /// abandoned there holds its place until it returns. Default: 64.

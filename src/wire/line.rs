@@ -42,9 +42,12 @@ pub(crate) struct Lines {
 /// A buffer larger than this is given back once it is empty.
 const KEEP: usize = 1 << 20;
 
+/// How much is read at once.
+const READ: usize = 64 << 10;
+
 impl Lines {
     pub(crate) fn new(bound: usize) -> Self {
-        Self { buffer: Vec::with_capacity(64 << 10), start: 0, scanned: 0, skipped: None, bound }
+        Self { buffer: Vec::with_capacity(READ), start: 0, scanned: 0, skipped: None, bound }
     }
 
     /// The buffer to read into, at its end. What was handed out before is gone afterwards.
@@ -55,11 +58,15 @@ impl Lines {
             self.start = 0;
         }
         if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
-            self.buffer = Vec::with_capacity(64 << 10);
+            self.buffer = Vec::with_capacity(READ);
         }
         if self.buffer.capacity() - self.buffer.len() < 16 << 10 {
-            // Grows by doubling, so that a long line costs a constant number of copies a byte.
-            self.buffer.reserve(64 << 10);
+            // Grows by doubling, so that a long line costs a constant number of copies a byte; but to no more than the
+            // longest line and a read.
+            let least = self.buffer.len() + READ;
+            let most = self.bound.saturating_add(READ).max(least);
+            let grown = (2 * self.buffer.capacity()).clamp(least, most);
+            self.buffer.reserve_exact(grown - self.buffer.len());
         }
         &mut self.buffer
     }
@@ -199,6 +206,7 @@ mod tests {
             lines.room().extend_from_slice(&[b'x'; 4096]);
             assert_eq!(lines.next(), Step::More);
             assert!(lines.buffer.len() <= (1 << 10) + 4096);
+            assert!(lines.buffer.capacity() <= (1 << 10) + READ);
         }
     }
 
