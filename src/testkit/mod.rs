@@ -3,6 +3,7 @@
 //!
 //! - [`ScriptedCli`] plays a [`Script`] over an in-memory transport: no CLI, no process, no network, and it runs on
 //!   tokio's paused clock. [`ScriptedCli::by_hand`] gives the CLI's end of the pipe to the test itself.
+//! - [`FakeCli`] plays the same script as a real process, which misbehaves as a test asks for.
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
 //! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
 //!   whether every promise holds; [`LeakCheck`] says what was left behind.
@@ -14,6 +15,7 @@
 
 mod chaos;
 mod cli;
+mod fake_cli;
 mod fault;
 mod hand;
 pub mod invariants;
@@ -30,6 +32,7 @@ mod transcript;
 
 pub use chaos::{Chaos, Progress, Run};
 pub use cli::ScriptedCli;
+pub use fake_cli::{FakeCli, FakeCliTransport, main_if_asked};
 pub use fault::Fault;
 pub use hand::{CliEnd, ScriptedListener};
 pub use leak::{Leak, LeakCheck};

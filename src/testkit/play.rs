@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -12,7 +13,7 @@ use super::script::{Item, ModelTurn, Script};
 use crate::transport::Exit;
 
 /// How far a script has been played, over all incarnations.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Position {
     pub(crate) next: usize,
     pub(crate) results: Vec<String>,
