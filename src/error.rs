@@ -68,7 +68,8 @@ pub enum ErrorKind {
     Timeout,
     /// A bound of [`Limits`](crate::Limits) was reached; nothing was accepted. Caller.
     AtCapacity,
-    /// Messages of a turn were not read, and the bound for unread messages was reached. Caller.
+    /// Messages of a turn were not read, and there was no more room for them: a bound was reached, or the file for them
+    /// could not be written (then the source is the `std::io::Error`). Caller.
     Overflow,
     /// There is no CLI to talk to at this moment: the session is starting or recovering. CLI.
     NotReady,

@@ -69,7 +69,7 @@ pub use control::{
 pub use error::{Error, ErrorKind, Result};
 pub use options::{
     EnvPolicy, ExternalServer, Limits, McpRegistration, Options, PermissionMode, Restart, Restarts,
-    ResumeLadder, SystemPrompt, Timeouts, TurnRecovery,
+    ResumeLadder, SystemPrompt, Timeouts, TurnRecovery, UnreadPartials,
 };
 pub use report::*;
 pub use session::{Messages, Prompt, Received, Session, SessionBuilder, query};

@@ -141,7 +141,9 @@ async fn a_server_whose_state_takes_its_time_delays_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_who_never_reads_delays_no_call() {
-    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(stuck("one").0)).await;
+    let builder = Session::builder().mcp_server(stuck("one").0);
+    let builder = builder.configure(|options| options.limits.unread_bytes = 32 << 20);
+    let (session, mut end, _listener) = start_by_hand(builder).await;
     let unread = session.messages();
     let turn = session.prompt("hello").await.unwrap();
     within(SOON, end.expect("user")).await;

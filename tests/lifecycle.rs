@@ -217,8 +217,11 @@ async fn a_turn_that_the_cli_gave_up_fails_with_what_it_said() {
 
 #[tokio::test(start_paused = true)]
 async fn unread_messages_end_the_turn_at_their_bound_and_nothing_else() {
-    let (session, mut end, _listener) =
-        start_by_hand(builder().configure(|options| options.limits.unread_bytes = 10_000)).await;
+    let builder = builder().configure(|options| {
+        options.limits.unread_bytes = 10_000;
+        options.limits.spilled_bytes = 0;
+    });
+    let (session, mut end, _listener) = start_by_hand(builder).await;
     let mut turn = prompt(&session, "talk").await;
     let mut after = prompt(&session, "after").await;
     let given = prompted(&mut end, "talk").await;
@@ -245,7 +248,10 @@ async fn unread_messages_end_the_turn_at_their_bound_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_holds_up_no_call_and_loses_nothing() {
     let server = ToolServer::new("calc", "1").tool("ping", "Answer", async |_: NoArgs| "pong");
-    let slow = builder().mcp_server(server).configure(|options| options.limits.messages_kept = 4);
+    let slow = builder().mcp_server(server).configure(|options| {
+        options.limits.messages_kept = 4;
+        options.limits.unread_bytes = 32 << 20;
+    });
     let (session, mut end, _listener) = start_by_hand(slow).await;
     let mut all = session.messages();
     let mut turn = prompt(&session, "talk").await;

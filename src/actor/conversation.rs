@@ -38,6 +38,7 @@ use super::message::{Internal, SessionMessage};
 use super::reader::Weight;
 use super::run::RunTracker;
 use super::shared::Shared;
+use super::spill::Bounds;
 use super::turn::{Turn, TurnSender, turn};
 use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
@@ -262,7 +263,8 @@ impl ConversationState {
             return Err(Error::new(ErrorKind::AtCapacity, message).with_help("wait for a turn to end"));
         }
         let uuid = uuid::Uuid::new_v4().to_string();
-        let (sender, turn) = turn(uuid.clone(), limits.unread_bytes);
+        let bounds = Bounds::of(self.shared.options());
+        let (sender, turn) = turn(uuid.clone(), bounds, self.shared.counting.clone());
         self.queue.push_back(Queued { prompt, uuid, turn: sender, before: Before::Unsent, first_sent: None });
         self.next();
         self.run_changed();
@@ -393,12 +395,7 @@ impl ConversationState {
         match turn.map(|turn| turn.send(message.clone())) {
             Some(Ok(true)) => {}
             Some(Ok(false)) | None => self.shared.counting.unread_messages.one(),
-            Some(Err(_)) => {
-                let bound = self.shared.options().limits.unread_bytes;
-                let text =
-                    format!("the messages of the turn were not read, and {bound} bytes of them were waiting");
-                let error = Error::new(ErrorKind::Overflow, text)
-                    .with_help("read them, drop the turn, or raise `limits.unread_bytes`");
+            Some(Err(error)) => {
                 self.end_turn_for_reader(Outcome::Failed { error, result: None });
             }
         }
@@ -515,6 +512,7 @@ impl ConversationState {
             turn_running: self.running.is_some(),
             queued: self.queue.len(),
             unread_bytes: turn.map_or(0, TurnSender::unread),
+            spilled_bytes: turn.map_or(0, TurnSender::spilled),
             run_ended: self.shared.vitals.borrow().run_ended,
             background_tasks: self.run.tasks(),
         }

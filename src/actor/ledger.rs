@@ -25,7 +25,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use ractor::ActorRef;
 use serde::Serialize;
@@ -33,6 +33,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::Gate;
 use super::lane::Lane;
 use super::router::RouterMessage;
 use crate::report::counters::Counting;
@@ -118,7 +119,8 @@ pub(crate) struct Owed {
     lane: Lane,
     router: ActorRef<RouterMessage>,
     counting: Arc<Counting>,
-    in_flight: Arc<AtomicUsize>,
+    gate: Arc<Gate>,
+    server_gate: Option<Arc<Gate>>,
 }
 
 /// What an [`Owed`] is made from.
@@ -130,7 +132,9 @@ pub(crate) struct NewOwed<'a> {
     pub(crate) lane: &'a Lane,
     pub(crate) router: &'a ActorRef<RouterMessage>,
     pub(crate) counting: &'a Arc<Counting>,
-    pub(crate) in_flight: &'a Arc<AtomicUsize>,
+    pub(crate) gate: &'a Arc<Gate>,
+    /// For an `mcp_message` to a server that is there.
+    pub(crate) server_gate: Option<&'a Arc<Gate>>,
     pub(crate) span: tracing::Span,
 }
 
@@ -223,12 +227,16 @@ impl Owed {
         first
     }
 
+    fn gates(&self) -> impl Iterator<Item = &Gate> {
+        [Some(&*self.gate), self.server_gate.as_deref()].into_iter().flatten()
+    }
+
     fn settle(&self, how: Settled) -> bool {
         if !self.life.settle(how) {
             self.counting.late_answers.one();
             return false;
         }
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.gates().for_each(Gate::leave);
         let (counter, outcome) = match how {
             Settled::Answered => (&self.counting.answered, "answered"),
             Settled::Cancelled => (&self.counting.cancelled, "cancelled"),
@@ -301,8 +309,7 @@ impl Answer {
     /// Begins to owe an answer.
     pub(crate) fn new(new: NewOwed<'_>) -> Self {
         new.counting.requests.one();
-        new.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(Some(Arc::new(Owed {
+        let owed = Owed {
             request_id: new.request_id,
             kind: new.kind,
             received: Instant::now(),
@@ -314,8 +321,11 @@ impl Answer {
             lane: new.lane.clone(),
             router: new.router.clone(),
             counting: new.counting.clone(),
-            in_flight: new.in_flight.clone(),
-        })))
+            gate: new.gate.clone(),
+            server_gate: new.server_gate.cloned(),
+        };
+        owed.gates().for_each(Gate::enter);
+        Self(Some(Arc::new(owed)))
     }
 
     /// What it is that is owed.
@@ -447,14 +457,20 @@ mod tests {
         lane: Lane,
         end: Option<LaneEnd>,
         counting: Arc<Counting>,
-        in_flight: Arc<AtomicUsize>,
+        gate: Arc<Gate>,
     }
 
     impl Desk {
         async fn open(epoch: u64) -> Self {
             let (router, _) = Actor::spawn(None, Deaf, ()).await.unwrap();
             let (lane, end) = Lane::new(epoch, &crate::options::Limits::default());
-            Self { router, lane, end: Some(end), counting: Arc::default(), in_flight: Arc::default() }
+            Self {
+                router,
+                lane,
+                end: Some(end),
+                counting: Arc::default(),
+                gate: Arc::new(Gate::new(None, 9)),
+            }
         }
 
         fn asks(&self, request_id: &str, mcp: bool) -> Answer {
@@ -466,7 +482,8 @@ mod tests {
                 lane: &self.lane,
                 router: &self.router,
                 counting: &self.counting,
-                in_flight: &self.in_flight,
+                gate: &self.gate,
+                server_gate: None,
                 span: tracing::Span::none(),
             })
         }
@@ -497,7 +514,7 @@ mod tests {
         owed.refuse(&RpcError::internal("late"));
         assert!(owed.cancel.is_cancelled(), "a handler that is late is told all the same");
         assert_eq!((desk.counting.answered.get(), desk.counting.late_answers.get()), (1, 3));
-        assert_eq!(desk.in_flight.load(Ordering::Relaxed), 0);
+        assert_eq!(desk.gate.in_flight(), 0);
         let written = desk.written().await;
         assert_eq!(written.len(), 1);
         let expected =

@@ -52,6 +52,7 @@
 //! `ractor`'s features `cluster` and `async-trait` change its traits for the whole program. When any crate of a
 //! program enables one, greenroom's feature of the same name has to be enabled too.
 
+pub(crate) mod admission;
 pub(crate) mod callbacks;
 pub(crate) mod conversation;
 pub(crate) mod deadlines;
@@ -66,6 +67,8 @@ pub(crate) mod restart;
 pub(crate) mod router;
 pub(crate) mod run;
 pub(crate) mod shared;
+pub(crate) mod spill;
+pub(crate) mod spool;
 pub(crate) mod supervisor;
 pub(crate) mod turn;
 pub(crate) mod work;

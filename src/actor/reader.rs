@@ -188,8 +188,12 @@ impl Reader {
         };
         let place = self.place().await;
         self.refresh_router();
-        let full =
-            self.shared.in_flight.load(Ordering::Relaxed) >= self.shared.options().limits.calls_in_flight;
+        let server_gate = match &body {
+            Request::Mcp { server, .. } => self.shared.gates.get(server),
+            _ => None,
+        };
+        let full = [Some(&self.shared.gate), server_gate].into_iter().flatten().find(|gate| gate.is_full());
+        let full = full.cloned();
         let answer = Answer::new(NewOwed {
             span: self.shared.request_span(&request_id, kind, self.lane.epoch()),
             request_id,
@@ -199,7 +203,8 @@ impl Reader {
             lane: &self.lane,
             router: &self.router,
             counting: &self.shared.counting,
-            in_flight: &self.shared.in_flight,
+            gate: &self.shared.gate,
+            server_gate,
         });
         // Full or not, the router has the word: it knows which requests may be answered at all.
         self.hand_to_router(RouterMessage::Request { answer, body, full, place }).await;

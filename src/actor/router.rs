@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor_message;
+use super::admission::Gate;
 use super::callbacks::CallbacksMessage;
 use super::deadlines::Deadlines;
 use super::lane::Lane;
@@ -27,7 +28,7 @@ use super::reader::Place;
 use super::shared::Shared;
 use super::work::after;
 use crate::error::{Error, ErrorKind, Result};
-use crate::report::{RequestSnapshot, RouterSnapshot};
+use crate::report::{Event, RequestSnapshot, RouterSnapshot};
 use crate::wire::envelope::{self, OutRequest, Reply, Request};
 use crate::wire::rpc::{Rpc, RpcError};
 
@@ -46,8 +47,8 @@ pub(crate) enum RouterMessage {
     Request {
         answer: Answer,
         body: Request,
-        /// Whether as many as there may be were in flight before it.
-        full: bool,
+        /// What had as many in flight before it as there may be.
+        full: Option<Arc<Gate>>,
         place: Place,
     },
     /// The CLI answers.
@@ -227,7 +228,7 @@ impl Actor for ControlRouter {
 }
 
 impl RouterState {
-    fn request(&mut self, answer: Answer, body: Request, full: bool) {
+    fn request(&mut self, answer: Answer, body: Request, full: Option<Arc<Gate>>) {
         if answer.owed().epoch() <= self.ended_epoch {
             return answer.without_answer();
         }
@@ -242,12 +243,12 @@ impl RouterState {
         }
         // What ends a call must come through when there are too many, and holds no place for long.
         let ends_a_call = matches!(&body, Request::Mcp { rpc: Rpc::Notification { .. }, .. });
-        if full && !ends_a_call && !matches!(&body, Request::Silent { .. }) {
+        if let Some(gate) = full.filter(|_| !ends_a_call && !matches!(&body, Request::Silent { .. })) {
             counting.at_capacity.one();
-            let limit = self.shared.options().limits.calls_in_flight;
-            return answer
-                .owed()
-                .refuse(&RpcError::internal(format!("at capacity: {limit} requests are in flight")));
+            if gate.is_news() {
+                self.shared.emit(Event::AtCapacity { server: gate.server.clone(), limit: gate.limit });
+            }
+            return answer.owed().refuse(&RpcError::internal(gate.refusal()));
         }
         match body {
             Request::Mcp { server, rpc } => self.mcp(server, answer, rpc),

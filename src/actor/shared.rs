@@ -1,7 +1,8 @@
 //! What all actors of one session share: its specification, its counters, and where its events go.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ractor::ActorRef;
@@ -10,6 +11,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::Gate;
 use super::router::RouterMessage;
 use crate::control::Handlers;
 use crate::error::{Error, ErrorKind};
@@ -71,7 +73,9 @@ impl Telling {
 pub(crate) struct Shared {
     pub(crate) spec: SessionSpec,
     pub(crate) counting: Arc<Counting>,
-    pub(crate) in_flight: Arc<AtomicUsize>,
+    /// The requests of the CLI in flight, of all and of each tool server.
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) gates: HashMap<String, Arc<Gate>>,
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) messages: broadcast::Sender<Message>,
     pub(crate) vitals: watch::Sender<Vitals>,
@@ -100,11 +104,18 @@ impl Shared {
             "gen_ai.conversation.id" = tracing::field::Empty,
             "gen_ai.system" = "anthropic",
         );
+        let limits = &spec.options.limits;
         Arc::new(Self {
             counting: Arc::default(),
-            in_flight: Arc::default(),
+            gate: Arc::new(Gate::new(None, limits.calls_in_flight)),
+            gates: spec
+                .servers
+                .iter()
+                .map(|server| server.name.clone())
+                .map(|name| (name.clone(), Arc::new(Gate::new(Some(name), limits.calls_per_server))))
+                .collect(),
             events: telling.events,
-            messages: broadcast::channel(spec.options.limits.messages_kept).0,
+            messages: broadcast::channel(limits.messages_kept).0,
             vitals: watch::channel(Vitals { session_id: None, run_ended: true }).0,
             settings: Mutex::default(),
             router: watch::channel(None).0,

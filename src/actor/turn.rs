@@ -3,26 +3,23 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
-use tokio::sync::mpsc;
 
+use super::spill::{Backlog, Bounds, Taken};
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::Outcome;
+use crate::report::counters::Counting;
 use crate::wire::Message;
-
-enum Item {
-    Message(Message, usize),
-    End(Outcome),
-}
 
 /// A turn: the messages that answer one prompt, and how it ended. A [`Stream`] of [`Message`]s that ends when the
 /// turn does.
 ///
-/// Messages that are not read wait, up to [`Limits::unread_bytes`](crate::Limits::unread_bytes); they hold up
-/// nothing else. Dropping a turn does not end it: its further messages are dropped, and the next prompt waits for
+/// Messages that are not read wait in order, in memory up to [`Limits::unread_bytes`](crate::Limits::unread_bytes) and
+/// then in a temporary file up to [`Limits::spilled_bytes`](crate::Limits::spilled_bytes); they hold up nothing else, and
+/// nothing is lost unless [`Options::unread_partials`](crate::Options::unread_partials) says so. Past both bounds the
+/// turn ends with [`Overflow`](ErrorKind::Overflow), after the messages that were accepted. Dropping a turn does not end it: its further messages are dropped, and the next prompt waits for
 /// its result all the same. To end it, [`interrupt`](crate::Session::interrupt).
 ///
 /// ```
@@ -38,8 +35,9 @@ enum Item {
 /// ```
 pub struct Turn {
     uuid: String,
-    items: mpsc::UnboundedReceiver<Item>,
-    unread: Arc<AtomicUsize>,
+    backlog: Arc<Backlog>,
+    missed_partials: u64,
+    over: bool,
     outcome: Option<Outcome>,
     /// For a one-shot query: the session, which is stopped when the turn is over.
     owner: Option<crate::Session>,
@@ -47,44 +45,44 @@ pub struct Turn {
 
 /// The conversation's end of a turn.
 pub(crate) struct TurnSender {
-    items: mpsc::UnboundedSender<Item>,
-    unread: Arc<AtomicUsize>,
-    bound: usize,
+    backlog: Arc<Backlog>,
 }
 
-/// The messages of a turn that nobody read have reached their bound.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Overflow;
-
-pub(crate) fn turn(uuid: String, bound: usize) -> (TurnSender, Turn) {
-    let (sender, items) = mpsc::unbounded_channel();
-    let unread = Arc::new(AtomicUsize::new(0));
-    let turn = Turn { uuid, items, unread: unread.clone(), outcome: None, owner: None };
-    (TurnSender { items: sender, unread, bound }, turn)
+pub(crate) fn turn(uuid: String, bounds: Bounds, counting: Arc<Counting>) -> (TurnSender, Turn) {
+    let backlog = Arc::new(Backlog::new(bounds, counting));
+    let turn =
+        Turn { uuid, backlog: backlog.clone(), missed_partials: 0, over: false, outcome: None, owner: None };
+    (TurnSender { backlog }, turn)
 }
 
 impl TurnSender {
-    /// Hands a message over; false if nobody reads any more.
-    pub(crate) fn send(&self, message: Message) -> std::result::Result<bool, Overflow> {
-        if self.items.is_closed() {
-            return Ok(false);
-        }
-        let bytes = message.raw().get().len();
-        if self.unread.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bound {
-            return Err(Overflow);
-        }
-        Ok(self.items.send(Item::Message(message, bytes)).is_ok())
+    /// Hands a message over; false if nobody reads any more. An error is what the turn has to end with.
+    pub(crate) fn send(&self, message: Message) -> Result<bool> {
+        let taken = self.backlog.push(message)?;
+        self.backlog.start_mover();
+        Ok(taken)
     }
 
     /// Ends the turn.
     pub(crate) fn end(self, outcome: Outcome) {
-        // A reader who has gone does not want to know.
-        self.items.send(Item::End(outcome)).ok();
+        self.backlog.end(Some(outcome));
     }
 
-    /// Bytes that were not read.
+    /// Bytes that were not read and wait in memory.
     pub(crate) fn unread(&self) -> usize {
-        self.unread.load(Ordering::Relaxed)
+        self.backlog.in_memory()
+    }
+
+    /// Bytes that were not read and wait in a file.
+    pub(crate) fn spilled(&self) -> u64 {
+        self.backlog.in_file()
+    }
+}
+
+impl Drop for TurnSender {
+    /// Whoever reads learns that nothing more will come.
+    fn drop(&mut self) {
+        self.backlog.end(None);
     }
 }
 
@@ -101,12 +99,23 @@ impl Turn {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
+    /// How many partial messages (`stream_event`) were dropped so far because nobody read them: those that came before
+    /// the message that [`next`](Turn::next) returned last. It grows from one message to the next where there is a gap.
+    ///
+    /// Always 0 unless [`Options::unread_partials`](crate::Options::unread_partials) allows it.
+    pub fn missed_partials(&self) -> u64 {
+        self.missed_partials
+    }
+
     /// How the turn ended. Waits for its end; messages that were not read until then are dropped.
     ///
     /// # Errors
     /// [`SessionFailed`](ErrorKind::SessionFailed), when the session was torn down (killed, or its runtime
     /// shut down) without a word about the turn.
     pub async fn outcome(&mut self) -> Result<Outcome> {
+        if !self.over {
+            self.missed_partials = self.backlog.discard();
+        }
         while self.next().await.is_some() {}
         if let Some(owner) = &self.owner {
             // The run may go on after the result; it is over before a one-shot session is.
@@ -132,20 +141,28 @@ impl Stream for Turn {
     type Item = Message;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Message>> {
-        if self.outcome.is_some() {
+        if self.over {
             return Poll::Ready(None);
         }
-        match ready!(self.items.poll_recv(cx)) {
-            Some(Item::Message(message, bytes)) => {
-                self.unread.fetch_sub(bytes, Ordering::Relaxed);
+        match ready!(self.backlog.poll_take(cx)) {
+            Taken::Message(message, missed) => {
+                self.missed_partials += missed;
                 Poll::Ready(Some(message))
             }
-            Some(Item::End(outcome)) => {
-                self.outcome = Some(outcome);
+            Taken::End(outcome, missed) => {
+                self.missed_partials += missed;
+                self.over = true;
+                self.outcome = outcome;
                 Poll::Ready(None)
             }
-            None => Poll::Ready(None),
         }
+    }
+}
+
+impl Drop for Turn {
+    /// Nothing more is kept, and the file is closed.
+    fn drop(&mut self) {
+        self.backlog.close();
     }
 }
 

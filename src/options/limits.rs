@@ -22,15 +22,28 @@ pub struct Limits {
     /// [`AtCapacity`](crate::ErrorKind::AtCapacity). Default: 256.
     pub prompts_queued: usize,
     /// Requests of the CLI in flight at once, tool calls for the most part. One more is answered with an error
-    /// that says "at capacity". Nor are more control frames than this read ahead of being looked at.
-    /// Default: 16,384.
+    /// that says "at capacity", with an event; withdrawals and cancellations always come through. Nor are more control
+    /// frames than this read ahead of being looked at. Default: 16,384.
     pub calls_in_flight: usize,
+    /// The same for each tool server: one more is answered with an error that names the server. Lower it so that one
+    /// server cannot use up what all share. Default: 16,384.
+    pub calls_per_server: usize,
     /// Handlers on the blocking lane at once, for each tool server; further ones wait. A handler that was
     /// abandoned there holds its place until it returns. Default: 64.
     pub blocking_calls: usize,
-    /// Messages of one turn that the application has not read, in bytes of JSON. Past it the turn ends with
-    /// [`Overflow`](crate::ErrorKind::Overflow). Default: 256 MiB.
+    /// Messages of one turn that the application has not read and that wait in memory, in bytes of JSON. Further ones
+    /// go to a temporary file; without one (`spilled_bytes` is 0), the turn ends with
+    /// [`Overflow`](crate::ErrorKind::Overflow). Default: 16 MiB.
     pub unread_bytes: usize,
+    /// Messages of one turn on their way from memory to that file, in bytes of JSON, besides `unread_bytes`. Few, unless
+    /// the disk is slow: nobody waits for it. Past it the turn ends with [`Overflow`](crate::ErrorKind::Overflow); a
+    /// larger message goes alone. Default: 64 MiB.
+    pub spilling_bytes: usize,
+    /// Messages of one turn that wait in that file, which has no name and is closed with the turn, in bytes of the file
+    /// (16 more than its JSON for each message). What was read makes room. Past it, and when the file cannot be written,
+    /// the turn ends with [`Overflow`](crate::ErrorKind::Overflow): what waits can still be read, the CLI goes on, and so
+    /// does the next prompt. 0 for no file. Default: 1 GiB.
+    pub spilled_bytes: u64,
     /// Messages between the reader of the pipe and the conversation, in bytes of JSON. Past it the reader waits
     /// for the conversation, which never waits for anyone. Default: 16 MiB.
     pub message_lane_bytes: usize,
@@ -59,8 +72,11 @@ impl Default for Limits {
             line_bytes: 64 << 20,
             prompts_queued: 256,
             calls_in_flight: 16_384,
+            calls_per_server: 16_384,
             blocking_calls: 64,
-            unread_bytes: 256 << 20,
+            unread_bytes: 16 << 20,
+            spilling_bytes: 64 << 20,
+            spilled_bytes: 1 << 30,
             message_lane_bytes: 16 << 20,
             notifications_queued: 1024,
             lines_queued: 65_536,
@@ -81,8 +97,10 @@ impl Limits {
             ("line_bytes", self.line_bytes),
             ("prompts_queued", self.prompts_queued),
             ("calls_in_flight", self.calls_in_flight),
+            ("calls_per_server", self.calls_per_server),
             ("blocking_calls", self.blocking_calls),
             ("unread_bytes", self.unread_bytes),
+            ("spilling_bytes", self.spilling_bytes),
             ("message_lane_bytes", self.message_lane_bytes),
             ("notifications_queued", self.notifications_queued),
             ("lines_queued", self.lines_queued),

@@ -76,6 +76,8 @@ counters! {
     messages,
     /// Messages that nobody could be given: no turn was running, or its reader was gone.
     unread_messages,
+    /// Partial messages that were dropped because nobody read them, by choice.
+    dropped_partials,
     /// Restarts of the CLI.
     cli_restarts,
     /// Restarts of tool servers.

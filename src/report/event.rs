@@ -180,6 +180,15 @@ pub enum Event {
         /// Why.
         cause: String,
     },
+    /// As many requests of the CLI are in flight as there may be, and one more was refused. Told once; again only after no
+    /// more than half of the bound were in flight in between. `at_capacity` counts every refusal.
+    AtCapacity {
+        /// The tool server that is at its bound ([`Limits::calls_per_server`](crate::Limits::calls_per_server)); `None`
+        /// for the whole session ([`Limits::calls_in_flight`](crate::Limits::calls_in_flight)).
+        server: Option<String>,
+        /// The bound.
+        limit: usize,
+    },
     /// A line of the CLI could not be read and was skipped.
     LineSkipped {
         /// Which incarnation.

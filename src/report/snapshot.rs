@@ -105,8 +105,11 @@ pub struct ConversationSnapshot {
     pub turn_running: bool,
     /// Prompts that wait for their turn.
     pub queued: usize,
-    /// Messages of the running turn that were not read, in bytes of JSON.
+    /// Messages of the running turn that were not read and wait in memory, in bytes of JSON. Those on their way to the
+    /// file are among them.
     pub unread_bytes: usize,
+    /// Messages of the running turn that were not read and wait in a temporary file, in bytes of the file.
+    pub spilled_bytes: u64,
     /// Whether the run is over: nothing runs in the foreground or the background of the CLI.
     pub run_ended: bool,
     /// Background tasks of the CLI that keep the run going.
