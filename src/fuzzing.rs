@@ -23,17 +23,23 @@ impl Lines {
         Self(line::Lines::new(bound))
     }
 
-    /// Reads a chunk, and returns the lines that end in it.
-    pub fn push(&mut self, chunk: &[u8]) -> Vec<Line> {
-        self.0.room().extend_from_slice(chunk);
+    /// Reads a chunk, in as many reads as it takes, and returns the lines that end in it.
+    pub fn push(&mut self, mut chunk: &[u8]) -> Vec<Line> {
         let mut lines = Vec::new();
-        loop {
-            match self.0.next() {
-                Step::Line(range) => lines.push(Ok(self.0.bytes(range).to_vec())),
-                Step::TooLong(bytes) => lines.push(Err(bytes)),
-                Step::More => return lines,
+        while !chunk.is_empty() {
+            let room = self.0.room();
+            let (read, rest) = chunk.split_at(chunk.len().min(room.capacity() - room.len()));
+            room.extend_from_slice(read);
+            chunk = rest;
+            loop {
+                match self.0.next() {
+                    Step::Line(range) => lines.push(Ok(self.0.bytes(range).to_vec())),
+                    Step::TooLong(bytes) => lines.push(Err(bytes)),
+                    Step::More => break,
+                }
             }
         }
+        lines
     }
 
     /// What is left at the end of the stream.
