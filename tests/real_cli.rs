@@ -9,8 +9,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
+#[path = "support/real_cli.rs"]
+mod real;
+
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +24,9 @@ use futures_util::future::BoxFuture;
 use greenroom::testkit::{Fault, ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
 use greenroom::transport::{ChildProcess, Connection, Exit, Launch, Transport};
 use greenroom::{
-    EnvPolicy, ErrorKind, Event, Events, ExitCause, ExternalServer, Hook, HookOutput, InterruptedBy,
-    McpRegistration, NoArgs, OnFailure, Outcome, PermissionDecision, Session, SessionBuilder, ToolContext,
-    ToolDef, ToolServer,
+    ErrorKind, Event, Events, ExitCause, ExternalServer, Hook, HookOutput, InterruptedBy, McpRegistration,
+    NoArgs, OnFailure, Outcome, PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef,
+    ToolServer,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use schemars::JsonSchema;
@@ -41,20 +43,6 @@ async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
 }
 
-/// The real CLI's executable; `None` if there is none and there need not be one.
-fn real_cli() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("GREENROOM_CLI") {
-        return Some(path.into());
-    }
-    let required = std::env::var_os("GREENROOM_REQUIRE_CLI").is_some_and(|value| value == "1");
-    assert!(!required, "GREENROOM_REQUIRE_CLI=1 and no GREENROOM_CLI that names the claude executable");
-    // Not with `println!`, which is not shown for a test that passes.
-    let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
-    let test = thread.name().unwrap_or_default();
-    writeln!(stderr, "{test}: not run, for GREENROOM_CLI does not name the claude executable").unwrap();
-    None
-}
-
 /// A scripted model, and a home and a working directory for the CLIs that talk to it.
 struct Stage {
     cli: PathBuf,
@@ -65,20 +53,13 @@ struct Stage {
 
 impl Stage {
     async fn new(script: Script) -> Option<Self> {
-        let cli = real_cli()?;
+        let cli = real::real_cli()?;
         let model = ScriptedModel::start(script).await.unwrap();
         Some(Self { cli, model, home: tempfile::tempdir().unwrap(), cwd: tempfile::tempdir().unwrap() })
     }
 
     fn builder(&self) -> SessionBuilder {
-        Session::builder()
-            .cli_path(&self.cli)
-            .cwd(self.cwd.path())
-            .configure(|options| options.env_policy = EnvPolicy::Clean)
-            .envs(self.model.env())
-            .env("HOME", self.home.path().to_str().unwrap())
-            .env("TMPDIR", self.home.path().to_str().unwrap())
-            .env("PATH", std::env::var("PATH").unwrap())
+        real::builder(&self.cli, &self.model, self.home.path(), self.cwd.path())
     }
 
     /// A session with one tool server whose tools need no permission.

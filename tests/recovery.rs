@@ -253,6 +253,40 @@ async fn the_ladder_goes_from_the_same_id_to_a_fork_to_a_fresh_conversation_and_
     assert!(session.failure().is_some(), "a fork was allowed, a fresh conversation was not");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_conversation_of_which_nothing_was_written_down_is_begun_anew_under_its_id() {
+    let (session, mut end, mut listener) = start_by_hand(builder()).await;
+    let mut events = session.events();
+    let mut turn = session.prompt("hello").await.unwrap();
+    prompted(&mut end).await;
+    end.begin_turn();
+    common::settled(&mut end).await;
+    let session_id = session.session_id().unwrap();
+    end.exit(Exit::Signal(9));
+    assert!(refuses(&mut listener).await.contains(&format!("--resume={session_id}")));
+    let mut end = next(&mut listener).await;
+    let args = end.launch().args.clone();
+    assert!(args.contains(&format!("--session-id={session_id}")), "{args:?}");
+    assert!(!args.iter().any(|arg| arg.starts_with("--resume")), "{args:?}");
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { .. }));
+    let step = event(&mut events, |event| match event {
+        Event::ResumeStep { step, .. } => Some(*step),
+        _ => None,
+    });
+    assert_eq!(step.await, ResumeLadder::SameId);
+
+    // Now that something is written down, it is not given up in silence.
+    let mut turn = session.prompt("hello?").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    end.begin_turn();
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    end.exit(Exit::Signal(9));
+    refuses(&mut listener).await;
+    within(SOON, session.wait()).await;
+    assert!(session.failure().is_some());
+}
+
 fn limited(change: impl FnOnce(&mut greenroom::Timeouts)) -> SessionBuilder {
     builder().configure(|options| {
         options.timeouts.control_request = Duration::from_secs(30);

@@ -360,9 +360,15 @@ impl ConversationState {
 
     /// The turn's result is lost.
     fn unreadable(&mut self, reason: String) {
+        self.recorded();
         let text = format!("the result of the turn cannot be read: {reason}");
         self.end_turn(Outcome::Failed { error: Error::new(ErrorKind::Malformed, text), result: None });
         self.next();
+    }
+
+    /// Notes that the CLI has written down what was said: it does so before it tells a result.
+    fn recorded(&self) {
+        self.shared.vitals.send_if_modified(|vitals| !std::mem::replace(&mut vitals.recorded, true));
     }
 
     /// Notes the id under which the conversation is resumed.
@@ -410,6 +416,7 @@ impl ConversationState {
     }
 
     fn result(&mut self, result: Arc<ResultMessage>) {
+        self.recorded();
         let Some(running) = &self.running else { return };
         if let Some(usage) = &result.usage {
             running.span.record("gen_ai.usage.input_tokens", usage.input_tokens);

@@ -19,7 +19,7 @@ use crate::options::{Limits, Options};
 use crate::report::counters::Counting;
 use crate::report::{Event, Events};
 use crate::tool::server::ServerSpec;
-use crate::transport::{StderrSink, Transport};
+use crate::transport::{StderrSink, Transport, continues};
 use crate::wire::Message;
 
 /// What a session is made from.
@@ -36,6 +36,8 @@ pub(crate) struct SessionSpec {
 pub(crate) struct Vitals {
     /// The conversation's id, as the CLI named it.
     pub(crate) session_id: Option<String>,
+    /// Whether a turn has ended in it, so that the CLI has written it down.
+    pub(crate) recorded: bool,
     /// Whether the run is over.
     pub(crate) run_ended: bool,
 }
@@ -116,7 +118,12 @@ impl Shared {
                 .collect(),
             events: telling.events,
             messages: broadcast::channel(limits.messages_kept).0,
-            vitals: watch::channel(Vitals { session_id: None, run_ended: true }).0,
+            vitals: watch::channel(Vitals {
+                session_id: None,
+                recorded: continues(&spec.options),
+                run_ended: true,
+            })
+            .0,
             settings: Mutex::default(),
             router: watch::channel(None).0,
             turn_span: watch::channel(span.clone()).0,

@@ -39,7 +39,9 @@ pub enum TurnRecovery {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResumeLadder {
-    /// The same conversation or none: the session fails.
+    /// The same conversation or none: the session fails. A conversation in which no turn has ended yet, and of which
+    /// the CLI has written nothing down before it died, is begun anew under its id: nothing is lost but what the turn
+    /// that was cut off had come to.
     #[default]
     SameId,
     /// Then a fork of it, under a new id.

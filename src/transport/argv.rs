@@ -27,6 +27,8 @@ pub(crate) enum Resume {
     AsOptions,
     /// The captured one.
     Same(String),
+    /// The captured one, of which nothing was written down, from its beginning.
+    Anew(String),
     /// A fork of the captured one.
     Fork(String),
     /// A new one, whatever the options name.
@@ -38,7 +40,7 @@ impl Resume {
     pub(crate) fn session_id(&self) -> Option<&str> {
         match self {
             Resume::Same(id) | Resume::Fork(id) => Some(id),
-            Resume::AsOptions | Resume::Fresh => None,
+            Resume::AsOptions | Resume::Anew(_) | Resume::Fresh => None,
         }
     }
 }
@@ -152,12 +154,19 @@ fn args(options: &Options, spec: &LaunchSpec) -> Result<Vec<String>> {
     args.finish()
 }
 
+/// Whether the first incarnation goes on with a conversation that is there already.
+pub(crate) fn continues(options: &Options) -> bool {
+    let among_extra = || options.extra_args.keys().any(|name| CHOOSES_CONVERSATION.contains(&name.as_str()));
+    options.resume.is_some() || options.continue_conversation || among_extra()
+}
+
 fn conversation(args: &mut Args, options: &Options, spec: &LaunchSpec) {
     if let Some(captured) = spec.resume.session_id() {
         args.value("resume", captured);
     }
     match &spec.resume {
         Resume::AsOptions => {}
+        Resume::Anew(captured) => return args.value("session-id", captured),
         Resume::Fork(_) => return args.flag("fork-session"),
         Resume::Same(_) | Resume::Fresh => return,
     }

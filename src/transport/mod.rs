@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-pub(crate) use argv::{LaunchSpec, Resume, launch_for};
+pub(crate) use argv::{LaunchSpec, Resume, continues, launch_for};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 pub use process::ChildProcess;
 

@@ -112,6 +112,7 @@ impl SupervisorState {
     fn resume(&self) -> Resume {
         let captured = self.shared.vitals.borrow().session_id.clone();
         match (captured, self.ladder) {
+            (Some(id), ResumeLadder::SameId) if self.anew => Resume::Anew(id),
             (Some(id), ResumeLadder::SameId) => Resume::Same(id),
             (Some(id), ResumeLadder::Fork) => Resume::Fork(id),
             (Some(_), ResumeLadder::Fresh) => Resume::Fresh,
@@ -122,6 +123,13 @@ impl SupervisorState {
 
     /// The next step after a refusal to resume, if the policy allows one.
     fn next_step_of_ladder(&mut self, refused: &ExitCause) -> bool {
+        let nothing_written = matches!(refused, ExitCause::ResumeRefused { transcript_missing: true, .. });
+        if nothing_written && self.ladder == ResumeLadder::SameId && !self.shared.vitals.borrow().recorded {
+            // The CLI died before it wrote down the beginning of the first turn, which was told as cut off.
+            self.anew = true;
+            self.step_told(ResumeLadder::SameId, refused);
+            return true;
+        }
         let next = match self.ladder {
             ResumeLadder::SameId => ResumeLadder::Fork,
             ResumeLadder::Fork | ResumeLadder::Fresh => ResumeLadder::Fresh,
@@ -129,10 +137,13 @@ impl SupervisorState {
         let allowed = next > self.ladder && next <= self.shared.options().resume_ladder;
         if allowed {
             self.ladder = next;
-            let (epoch, refused) = (self.epoch + 1, refused.to_string());
-            self.shared.emit(Event::ResumeStep { epoch, step: next, refused });
+            self.step_told(next, refused);
         }
         allowed
+    }
+
+    fn step_told(&self, step: ResumeLadder, refused: &ExitCause) {
+        self.shared.emit(Event::ResumeStep { epoch: self.epoch + 1, step, refused: refused.to_string() });
     }
 
     pub(super) fn cli_ready(&mut self, lane: Lane) {
@@ -244,6 +255,8 @@ impl SupervisorState {
 
     pub(super) async fn port_ended(&mut self, end: End) -> Handled {
         self.lane = None;
+        // What was begun anew is resumed from now on, if it can be.
+        self.anew = false;
         let end = match end {
             End::Stopped(None) => PortEnd::Asked,
             End::Stopped(Some(reason)) => PortEnd::Died(ExitCause::Port { reason }),

@@ -83,6 +83,8 @@ pub(crate) struct SupervisorState {
     lane: Option<Lane>,
     ids: Arc<AtomicU64>,
     ever_ready: bool,
+    /// Whether the next incarnation begins the captured conversation anew.
+    anew: bool,
     /// How far down the ladder the next resumption is.
     ladder: ResumeLadder,
     /// The router is to be started as soon as there are callbacks for it.
@@ -201,6 +203,7 @@ impl Actor for SessionSupervisor {
             lane: None,
             ids: Arc::default(),
             ever_ready: false,
+            anew: false,
             ladder: ResumeLadder::SameId,
             router_waits: false,
             port_waits: false,

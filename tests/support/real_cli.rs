@@ -1,0 +1,33 @@
+//! Where the real CLI is, and what it may see, for the tests that need it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use greenroom::testkit::ScriptedModel;
+use greenroom::{EnvPolicy, Session, SessionBuilder};
+
+/// The real CLI's executable; `None` if there is none and there need not be one.
+pub(crate) fn real_cli() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("GREENROOM_CLI") {
+        return Some(path.into());
+    }
+    let required = std::env::var_os("GREENROOM_REQUIRE_CLI").is_some_and(|value| value == "1");
+    assert!(!required, "GREENROOM_REQUIRE_CLI=1 and no GREENROOM_CLI that names the claude executable");
+    // Not with `println!`, which is not shown for a test that passes.
+    let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
+    let test = thread.name().unwrap_or_default();
+    writeln!(stderr, "{test}: not run, for GREENROOM_CLI does not name the claude executable").unwrap();
+    None
+}
+
+/// A session whose CLI sees nothing of the machine but `PATH`, and knows no other host than the scripted model.
+pub(crate) fn builder(cli: &Path, model: &ScriptedModel, home: &Path, cwd: &Path) -> SessionBuilder {
+    Session::builder()
+        .cli_path(cli)
+        .cwd(cwd)
+        .configure(|options| options.env_policy = EnvPolicy::Clean)
+        .envs(model.env())
+        .env("HOME", home.to_str().unwrap())
+        .env("TMPDIR", home.to_str().unwrap())
+        .env("PATH", std::env::var("PATH").unwrap())
+}
