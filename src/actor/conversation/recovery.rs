@@ -64,7 +64,9 @@ impl ConversationState {
     fn continue_turn(&mut self, cause: &ExitCause) {
         let TurnRecovery::Continue { prompt } = &self.shared.options().turn_recovery else { return };
         let goes_on = self.running.as_ref().is_some_and(|running| running.certain && !running.interrupting);
-        if !goes_on || self.shared.vitals.borrow().session_id.is_none() {
+        let recorded = self.shared.vitals.borrow().recorded;
+        // A conversation of which nothing was written down knows nothing to go on with.
+        if !goes_on || !recorded || self.shared.vitals.borrow().session_id.is_none() {
             return;
         }
         let prompt = Prompt::text(prompt.clone());
