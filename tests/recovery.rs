@@ -516,3 +516,21 @@ async fn a_session_that_loses_its_last_handle_begins_nothing_new() {
     assert!(!matches!(outcome(&mut running).await, Outcome::NotStarted { .. }));
     end.run_out().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_first_turn_is_not_continued_for_nothing_of_it_may_be_written_down() {
+    let policy = TurnRecovery::Continue { prompt: "Go on.".into() };
+    let builder = builder().configure(|options| options.turn_recovery = policy);
+    let (session, mut end, mut listener) = start_by_hand(builder).await;
+    let mut turn = session.prompt("Work.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    lifecycle(&mut end, &prompt, "started");
+    end.begin_turn();
+    common::settled(&mut end).await;
+    end.exit(Exit::Signal(9));
+    let ended = outcome(&mut turn).await;
+    assert!(matches!(ended, Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, .. }), "{ended:?}");
+    let end = next(&mut listener).await;
+    assert!(!end.transcript().contains("Go on."));
+    stop(session, end).await;
+}

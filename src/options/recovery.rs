@@ -21,7 +21,8 @@ pub enum TurnRecovery {
     /// It goes on: the next incarnation is given this prompt, whose messages and result are those of the same turn.
     /// The CLI shows the model the tool calls that were cut off as interrupted, with an outcome that is not known;
     /// the prompt should say what to do about them. A turn that dies again is continued again, until the CLI has died
-    /// more often than it may. One that the CLI has not shown to have begun is not continued: it ends as interrupted,
+    /// more often than it may. One in a conversation without any result yet, which the CLI may not have written
+    /// down, and one that the CLI has not shown to have begun, is not continued: it ends as interrupted,
     /// or is sent again as it was.
     Continue {
         /// The prompt.
