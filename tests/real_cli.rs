@@ -11,9 +11,10 @@
 
 #[path = "support/real_cli.rs"]
 mod real;
+#[path = "support/stage.rs"]
+mod stage;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,138 +22,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use greenroom::testkit::{Fault, ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
+use greenroom::testkit::{Fault, ModelRequest, ModelTurn, Script};
 use greenroom::transport::{ChildProcess, Connection, Exit, Launch, Transport};
 use greenroom::{
-    ErrorKind, Event, Events, ExitCause, ExternalServer, Hook, HookOutput, InterruptedBy, McpRegistration,
-    NoArgs, OnFailure, Outcome, PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef,
-    ToolServer,
+    ErrorKind, Event, ExitCause, ExternalServer, Hook, HookOutput, InterruptedBy, McpRegistration, NoArgs,
+    OnFailure, Outcome, PermissionDecision, ToolContext, ToolDef, ToolServer,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use stage::*;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{Barrier, mpsc};
-
-/// Far more than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
-
-async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
-}
-
-/// A scripted model, and a home and a working directory for the CLIs that talk to it.
-struct Stage {
-    cli: PathBuf,
-    model: ScriptedModel,
-    home: TempDir,
-    cwd: TempDir,
-}
-
-impl Stage {
-    async fn new(script: Script) -> Option<Self> {
-        let cli = real::real_cli()?;
-        let model = ScriptedModel::start(script).await.unwrap();
-        Some(Self { cli, model, home: tempfile::tempdir().unwrap(), cwd: tempfile::tempdir().unwrap() })
-    }
-
-    fn builder(&self) -> SessionBuilder {
-        real::builder(&self.cli, &self.model, self.home.path(), self.cwd.path())
-    }
-
-    /// A session with one tool server whose tools need no permission.
-    async fn start(&self, server: ToolServer) -> Session {
-        start(self.builder().mcp_server(server).allow_server_tools("calc")).await
-    }
-
-    /// What the model was told in its newest request.
-    fn last_request(&self) -> ModelRequest {
-        self.model.requests().pop().expect("the model was asked")
-    }
-
-    /// The one tool result that the model was told in its newest request.
-    fn last_result(&self) -> ToolResultSeen {
-        let mut results = self.last_request().tool_results();
-        assert_eq!(results.len(), 1, "{results:?}");
-        results.remove(0)
-    }
-}
-
-async fn start(builder: SessionBuilder) -> Session {
-    in_time("the start", builder.start()).await.unwrap()
-}
-
-async fn stop(session: &Session) {
-    in_time("the stop", session.stop()).await.unwrap();
-}
-
-async fn outcome(session: &Session, prompt: &str) -> Outcome {
-    let mut turn = in_time("accepting the prompt", session.prompt(prompt)).await.unwrap();
-    in_time("the turn", turn.outcome()).await.unwrap()
-}
-
-/// Prompts, and expects this answer.
-async fn answers(session: &Session, prompt: &str, expected: &str) {
-    let outcome = outcome(session, prompt).await;
-    assert_eq!(outcome.text(), Some(expected), "{outcome:?}");
-}
-
-/// The first event that fits; those before it are dropped.
-async fn event<T>(events: &mut Events, what: &str, fits: impl Fn(&Event) -> Option<T>) -> T {
-    in_time(what, async {
-        loop {
-            let event = events.next().await.unwrap_or_else(|| panic!("the session ended without {what}"));
-            if let Some(found) = fits(&event) {
-                return found;
-            }
-        }
-    })
-    .await
-}
-
-fn text(text: &str) -> ModelTurn {
-    ModelTurn::new().text(text)
-}
-
-fn call(tool: &str, input: Value) -> ModelTurn {
-    ModelTurn::new().call(format!("mcp__calc__{tool}"), input)
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Add {
-    a: f64,
-    b: f64,
-}
-
-/// A tool that the model sees at once, and not only when it searches for it.
-fn loaded(tool: ToolDef) -> ToolDef {
-    tool.always_load(true)
-}
-
-fn calc() -> ToolServer {
-    let add = ToolDef::new("add", "Add two numbers", async |args: Add| args.a + args.b);
-    ToolServer::new("calc", "1.0.0").add(loaded(add))
-}
-
-/// A tool that says when it is called, waits for its cancellation, and says that it came.
-fn hang() -> (ToolDef, mpsc::UnboundedReceiver<&'static str>) {
-    let (said, hear) = mpsc::unbounded_channel();
-    let hang = ToolDef::new("hang", "Wait for ever", move |_: NoArgs, cx: ToolContext| {
-        let said = said.clone();
-        async move {
-            said.send("called").unwrap();
-            cx.cancelled().await;
-            said.send("cancelled").unwrap();
-        }
-    });
-    (loaded(hang), hear)
-}
-
-async fn hears(hear: &mut mpsc::UnboundedReceiver<&'static str>, expected: &str) {
-    assert_eq!(in_time(expected, hear.recv()).await, Some(expected));
-}
 
 fn one_call() -> Script {
     Script::new().turn(call("add", json!({ "a": 5, "b": 3 }))).turn(text("5 + 3 is 8."))

@@ -1,0 +1,1 @@
+//! Permissions, hooks, elicitations and dialogs: what the CLI asks of the application.

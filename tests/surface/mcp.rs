@@ -1,0 +1,1 @@
+//! Resources, prompts, completion and changes of the list of tools.

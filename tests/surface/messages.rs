@@ -1,0 +1,1 @@
+//! Everything that the CLI says is read without loss.

@@ -1,0 +1,1 @@
+//! What the CLI can be asked, one typed method for each.

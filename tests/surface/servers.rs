@@ -1,0 +1,1 @@
+//! Servers that come and go in a running session.

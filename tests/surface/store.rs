@@ -1,0 +1,1 @@
+//! Conversations on disk, and in a store.
