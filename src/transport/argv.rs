@@ -212,8 +212,10 @@ fn mcp(args: &mut Args, options: &Options, spec: &LaunchSpec) -> Result<()> {
 
 fn env(options: &Options, inherited: &[OsString]) -> BTreeMap<String, String> {
     let mut env = options.env.clone();
-    // Not looked for in what is inherited: a host that was itself started by a CLI has that CLI's.
-    env.entry("CLAUDE_CODE_ENTRYPOINT".into()).or_insert_with(|| "sdk-rust".into());
+    // Not looked for in what is inherited: a host that was itself started by a CLI has that CLI's. Of the names that
+    // stand for a program, CLI 2.1.328 knows `sdk-ts`, `sdk-py` and `sdk-cli` only. Under any other it offers the model
+    // what is meant for people: the agent `claude-code-guide`, previews in `AskUserQuestion`.
+    env.entry("CLAUDE_CODE_ENTRYPOINT".into()).or_insert_with(|| "sdk-cli".into());
     env.entry("CLAUDE_AGENT_SDK_VERSION".into()).or_insert_with(|| env!("CARGO_PKG_VERSION").into());
     let is_set = options.env.keys().any(|name| name.eq_ignore_ascii_case(READS_SESSION_STATE))
         || inherited.iter().any(|name| name.eq_ignore_ascii_case(READS_SESSION_STATE));

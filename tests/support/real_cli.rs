@@ -1,5 +1,6 @@
 //! Where the real CLI is, and what it may see, for the tests that need it.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -26,8 +27,15 @@ pub(crate) fn builder(cli: &Path, model: &ScriptedModel, home: &Path, cwd: &Path
         .cli_path(cli)
         .cwd(cwd)
         .configure(|options| options.env_policy = EnvPolicy::Clean)
-        .envs(model.env())
-        .env("HOME", home.to_str().unwrap())
-        .env("TMPDIR", home.to_str().unwrap())
-        .env("PATH", std::env::var("PATH").unwrap())
+        .envs(env(model, home))
+}
+
+/// Everything that a CLI sees of its environment.
+pub(crate) fn env(model: &ScriptedModel, home: &Path) -> BTreeMap<String, String> {
+    let mut env = model.env();
+    for name in ["HOME", "TMPDIR"] {
+        env.insert(name.into(), home.to_str().unwrap().into());
+    }
+    env.insert("PATH".into(), std::env::var("PATH").unwrap());
+    env
 }

@@ -195,7 +195,7 @@ fn the_environment_names_the_host() {
     let env = env(&Options::default(), &[]);
     let expected = [
         ("CLAUDE_AGENT_SDK_VERSION", env!("CARGO_PKG_VERSION")),
-        ("CLAUDE_CODE_ENTRYPOINT", "sdk-rust"),
+        ("CLAUDE_CODE_ENTRYPOINT", "sdk-cli"),
         (READS_SESSION_STATE, "1"),
     ];
     assert_eq!(env, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());

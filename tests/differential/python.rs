@@ -1,0 +1,50 @@
+//! The Python SDK, as a child process.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::real::env;
+use crate::scenarios::TOOL_SEARCH;
+use crate::stage::Stage;
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/scenario.py");
+
+/// A Python with the SDK; `None` if there is none and there need not be one.
+pub(crate) fn python() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("GREENROOM_PYTHON") {
+        return Some(path.into());
+    }
+    let required = std::env::var_os("GREENROOM_REQUIRE_CLI").is_some_and(|value| value == "1");
+    assert!(!required, "GREENROOM_REQUIRE_CLI=1 and no GREENROOM_PYTHON that names a Python with the SDK");
+    let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
+    let test = thread.name().unwrap_or_default();
+    writeln!(stderr, "{test}: not run, for GREENROOM_PYTHON does not name a Python with the SDK").unwrap();
+    None
+}
+
+/// Plays a scenario, and returns what it was told.
+pub(crate) async fn play(python: &Path, scenario: &str, stage: &Stage) -> Value {
+    #[expect(clippy::disallowed_methods, reason = "a test's own child, which it waits for")]
+    let child = Command::new(python)
+        .args(["-I", PROGRAM, scenario])
+        .env_clear()
+        .envs(env(&stage.model, stage.home.path()))
+        .env(TOOL_SEARCH.0, TOOL_SEARCH.1)
+        .env("GREENROOM_CLI", &stage.cli)
+        .env("GREENROOM_CWD", stage.cwd.path())
+        .current_dir(stage.cwd.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the scenario failed in Python: {}\n{stderr}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap()
+}

@@ -1,0 +1,413 @@
+//! The scenarios, in greenroom. `scenario.py` holds them in the Python SDK, under the same names.
+
+use greenroom::testkit::{ModelTurn, Script};
+use greenroom::{
+    CallToolResult, Content, Hook, HookInput, HookOutput, NoArgs, Options, PermissionDecision,
+    PermissionMode, PermissionRequest, Prompt, Resource, SessionBuilder, SystemPrompt, ToolContext, ToolDef,
+    ToolServer,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::compare;
+use crate::stage::{Stage, in_time};
+use crate::told::{Talk, Told};
+
+/// The Python SDK cannot say of a tool that the model sees it at once, so this is said for all of them.
+pub(crate) const TOOL_SEARCH: (&str, &str) = ("ENABLE_TOOL_SEARCH", "false");
+
+/// One red pixel.
+const PICTURE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+
+#[derive(Deserialize, JsonSchema)]
+struct Kind {
+    kind: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Numbers {
+    /// The first
+    a: i64,
+    /// The second
+    b: i64,
+}
+
+fn text(text: &str) -> ModelTurn {
+    ModelTurn::new().text(text)
+}
+
+/// One message of the model with a call of this tool for each of these arguments.
+fn calls(tool: &str, arguments: impl IntoIterator<Item = Value>) -> ModelTurn {
+    arguments
+        .into_iter()
+        .fold(ModelTurn::new(), |turn, arguments| turn.call(format!("mcp__desk__{tool}"), arguments))
+}
+
+fn kinds(tool: &str, kinds: &[&str]) -> ModelTurn {
+    calls(tool, kinds.iter().map(|kind| json!({ "kind": kind })))
+}
+
+fn desk(tools: impl IntoIterator<Item = ToolDef>) -> ToolServer {
+    tools.into_iter().fold(ToolServer::new("desk", "1.0.0"), ToolServer::add)
+}
+
+fn echo() -> ToolDef {
+    ToolDef::new("echo", "Say the arguments", async |args: Kind| args.kind)
+}
+
+fn builder(stage: &Stage) -> SessionBuilder {
+    stage.builder().env(TOOL_SEARCH.0, TOOL_SEARCH.1)
+}
+
+/// A session with these options, written as in a config file.
+fn with(stage: &Stage, options: Value) -> SessionBuilder {
+    builder(stage).configure(|target| {
+        let mut all = serde_json::to_value(&*target).unwrap();
+        all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        *target = serde_json::from_value::<Options>(all).unwrap();
+    })
+}
+
+async fn ask(told: &Told, mut talk: Talk, prompts: &[&str]) {
+    for prompt in prompts {
+        told.say(&mut talk, *prompt).await;
+    }
+    talk.stop().await;
+}
+
+#[tokio::test]
+async fn results() {
+    let kinds = kinds(
+        "give",
+        &["text", "several", "nothing", "signs", "picture", "error", "errors", "raised", "long"],
+    );
+    let script =
+        Script::new().turn(kinds).turn(calls("look", [json!({}), json!({})])).turn(text("That was all."));
+    compare("results", script, async |stage, told| {
+        let give = ToolDef::new("give", "Give a result of this kind", async |args: Kind| {
+            Ok(match args.kind.as_str() {
+                "text" => CallToolResult::new([Content::text("plain")]),
+                "several" => CallToolResult::new(["one", "two", ""].map(Content::text)),
+                "nothing" => CallToolResult::new([]),
+                "signs" => CallToolResult::new([Content::text("ä\u{2028}🎭\t\u{1}\"\\<b>")]),
+                "picture" => {
+                    CallToolResult::new([Content::text("look:"), Content::image(PICTURE, "image/png")])
+                }
+                "error" => CallToolResult::error("the disk is full"),
+                "errors" => {
+                    let mut result = CallToolResult::new(["first", "second"].map(Content::text));
+                    result.is_error = true;
+                    result
+                }
+                "long" => CallToolResult::new([Content::text("0123456789".repeat(12_000))]),
+                _ => return Err("it does not add up"),
+            })
+        });
+        let look = ToolDef::new("look", "Look, and change nothing", async |_: NoArgs| "seen");
+        let look = look.title("Look").read_only_hint(true);
+        let server = desk([give, look]);
+        let talk = Talk::start(builder(stage).mcp_server(server).allow_server_tools("desk")).await;
+        ask(told, talk, &["Give."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rich_results() {
+    let kinds = kinds("give", &["link", "file", "bytes", "sound", "structured"]);
+    let script = Script::new().turn(kinds).turn(text("That was all."));
+    compare("rich_results", script, async |stage, told| {
+        let give =
+            ToolDef::new("give", "Give a result of this kind", async |args: Kind| match args.kind.as_str() {
+                "link" => CallToolResult::new([
+                    Content::resource_link("file:///a.txt", "a").with("description", "The first")
+                ]),
+                "file" => CallToolResult::new([Content::resource(
+                    Resource::text("file:///a.txt", "inside").mime_type("text/plain"),
+                )]),
+                "bytes" => CallToolResult::new([
+                    Content::text("bytes:"),
+                    Content::resource(
+                        Resource::blob("file:///a.bin", "aGk=").mime_type("application/octet-stream"),
+                    ),
+                ]),
+                "sound" => {
+                    CallToolResult::new([Content::text("sound:"), Content::audio("aGk=", "audio/wav")])
+                }
+                _ => CallToolResult::new([Content::text("5")]).structured(json!({ "sum": 5 })),
+            });
+        let talk = Talk::start(builder(stage).mcp_server(desk([give])).allow_server_tools("desk")).await;
+        ask(told, talk, &["Give."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn arguments() {
+    let add = calls(
+        "add",
+        [
+            json!({ "a": 5, "b": 3 }),
+            json!({ "a": 5, "b": 3, "c": "one more" }),
+            json!({ "a": 5 }),
+            json!({ "a": 5, "b": "three" }),
+            json!({ "a": 5, "b": null }),
+            json!({ "a": 5.0, "b": 3 }),
+            json!({ "a": 9_007_199_254_740_993_i64, "b": 0 }),
+            json!({}),
+        ],
+    );
+    let echo = calls("echo", [json!({ "kind": "ä \u{1F3AD} \u{2028}" }), json!({ "Kind": "k" })]);
+    let script = Script::new().turn(add).turn(echo).turn(calls("nope", [json!({})])).turn(text("I see."));
+    compare("arguments", script, async |stage, told| {
+        let add = ToolDef::new("add", "Add two numbers", async |args: Numbers| args.a + args.b);
+        let echo = ToolDef::new("echo", "Say the arguments", async |args: Kind| {
+            json!({ "kind": args.kind }).to_string()
+        });
+        let talk = Talk::start(builder(stage).mcp_server(desk([add, echo])).allow_server_tools("desk")).await;
+        ask(told, talk, &["Try."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn permissions() {
+    let script = Script::new()
+        .turn(kinds("echo", &["as it is", "changed", "no"]))
+        .turn(text("Asked."))
+        .turn(kinds("echo", &["stop", "never asked"]))
+        .turn(kinds("echo", &["for good"]))
+        .turn(kinds("echo", &["no more asking"]))
+        .turn(text("Done."));
+    compare("permissions", script, async |stage, told| {
+        let asked = told.clone();
+        let can_use_tool = move |request: PermissionRequest, _| {
+            let raw = serde_json::to_value(&request).unwrap();
+            let known = |name: &str| raw[name].clone();
+            asked.asked(json!({
+                "tool_name": request.tool_name,
+                "input": request.input,
+                "tool_use_id": request.tool_use_id,
+                "suggestions": known("permission_suggestions"),
+                "title": known("title"),
+                "display_name": known("display_name"),
+                "description": known("description"),
+                "decision_reason": known("decision_reason"),
+                "blocked_path": known("blocked_path"),
+            }));
+            async move {
+                match request.input["kind"].as_str().unwrap() {
+                    "as it is" => PermissionDecision::allow(),
+                    "changed" => PermissionDecision::allow_with(json!({ "kind": "changed by the host" })),
+                    "no" => PermissionDecision::deny("not on a Sunday"),
+                    "for good" => request
+                        .permission_suggestions
+                        .into_iter()
+                        .fold(PermissionDecision::allow(), PermissionDecision::update),
+                    "stop" => PermissionDecision::deny_and_interrupt("that is enough"),
+                    other => panic!("asked again for {other}"),
+                }
+            }
+        };
+        let talk = Talk::start(builder(stage).mcp_server(desk([echo()])).can_use_tool(can_use_tool)).await;
+        ask(told, talk, &["Ask.", "Ask, and stop.", "Ask no more."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn hooks() {
+    let script = Script::new()
+        .turn(kinds("echo", &["as it is", "changed", "no"]))
+        .turn(calls("wipe", [json!({})]))
+        .turn(text("Done."))
+        .turn(text("Goodbye."));
+    compare("hooks", script, async |stage, told| {
+        let hook = |event: &str, answer: fn(&HookInput) -> HookOutput| {
+            let told = told.clone();
+            Hook::new(event, move |input: HookInput, _| {
+                told.asked(input.raw().clone());
+                let output = answer(&input);
+                async move { output }
+            })
+        };
+        let before = hook("PreToolUse", |input| match input.field("tool_input")["kind"].as_str() {
+            Some("no") => HookOutput::permission("deny", "a hook says no"),
+            Some("changed") => HookOutput::specific(
+                json!({ "permissionDecision": "allow", "updatedInput": { "kind": "changed by a hook" } }),
+            ),
+            _ => HookOutput::specific(json!({ "permissionDecision": "allow" })),
+        });
+        let after = hook("PostToolUse", |_| {
+            HookOutput::specific(json!({ "additionalContext": "It was said on a Monday." }))
+        });
+        let failed = hook("PostToolUseFailure", |_| {
+            HookOutput::specific(json!({ "additionalContext": "Fetch a screwdriver." }))
+        });
+        let prompted = hook("UserPromptSubmit", |_| {
+            HookOutput::specific(json!({ "additionalContext": "The user is called Ada." }))
+        });
+        let stopping = hook("Stop", |input| match input.field("stop_hook_active").as_bool() {
+            Some(true) => HookOutput::pass(),
+            _ => HookOutput::raw(json!({ "decision": "block", "reason": "Say goodbye first." })),
+        });
+        let wipe = ToolDef::new("wipe", "Wipe the desk", async |_: NoArgs| Err::<(), _>("it is screwed on"));
+        let builder = [before.matcher("mcp__desk__.*"), after, failed, prompted, stopping]
+            .into_iter()
+            .fold(builder(stage), SessionBuilder::hook);
+        let talk = Talk::start(builder.mcp_server(desk([echo(), wipe]))).await;
+        ask(told, talk, &["Go through the hooks."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn conversation() {
+    let script = ["One.", "Two.", "Three.", "Four.", "Five."]
+        .into_iter()
+        .fold(Script::new(), |script, answer| script.turn(text(answer)));
+    let write = ModelTurn::new().call("Write", json!({ "file_path": "notes.txt", "content": "six" }));
+    compare("conversation", script.turn(write).turn(text("Six.")), async |stage, told| {
+        let options =
+            json!({ "tools": ["Read", "Write"], "model": "claude-sonnet-4-5", "permission_mode": "default" });
+        let mut talk = Talk::start(with(stage, options)).await;
+        told.say(&mut talk, "First?").await;
+        told.say(&mut talk, Prompt::text("Second, with a picture?").image(PICTURE, "image/png")).await;
+        talk.session.set_model(Some("claude-opus-4-1")).await.unwrap();
+        told.say(&mut talk, "Third, to another model?").await;
+        talk.session.set_model(None).await.unwrap();
+        told.say(&mut talk, "Fourth, to the first model?").await;
+        talk.session.set_permission_mode(PermissionMode::Plan).await.unwrap();
+        told.say(&mut talk, "Fifth, as a plan?").await;
+        talk.session.set_permission_mode(PermissionMode::AcceptEdits).await.unwrap();
+        told.say(&mut talk, "Sixth, and write it down?").await;
+        talk.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prompt_text() {
+    compare("prompt_text", Script::new().turn(text("Fine.")), async |stage, told| {
+        let prompt = SystemPrompt::Text("Speak in rhymes.\nAlways.".into());
+        let talk = Talk::start(builder(stage).system_prompt(prompt)).await;
+        ask(told, talk, &["How are you?"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prompt_appended() {
+    compare("prompt_appended", Script::new().turn(text("Fine.")), async |stage, told| {
+        let prompt = SystemPrompt::Append("Speak in rhymes.".into());
+        let talk = Talk::start(builder(stage).system_prompt(prompt)).await;
+        ask(told, talk, &["How are you?"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn interrupted() {
+    let script = Script::new().turn(calls("hang", [json!({})])).turn(text("Still here."));
+    compare("interrupted", script, async |stage, told| {
+        let (said, mut hear) = mpsc::unbounded_channel();
+        let hang = ToolDef::new("hang", "Wait for ever", move |_: NoArgs, cx: ToolContext| {
+            let said = said.clone();
+            async move {
+                said.send(()).unwrap();
+                cx.cancelled().await;
+            }
+        });
+        let mut talk =
+            Talk::start(builder(stage).mcp_server(desk([hang])).allow_tool("mcp__desk__hang")).await;
+        let turn = talk.session.prompt("Hang.").await.unwrap();
+        in_time("the call", hear.recv()).await.unwrap();
+        in_time("the interrupt", talk.session.interrupt()).await.unwrap();
+        told.finish(&mut talk, turn).await;
+        ask(told, talk, &["Are you there?"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn resumed() {
+    let script = ["Noted.", "Blue.", "Blue, too.", "Still blue."]
+        .into_iter()
+        .fold(Script::new(), |script, answer| script.turn(text(answer)));
+    compare("resumed", script, async |stage, told| {
+        let talk = async |options: Value, prompt: &str| {
+            let mut talk = Talk::start(with(stage, options)).await;
+            told.say(&mut talk, prompt).await;
+            let id = talk.session.session_id().unwrap();
+            talk.stop().await;
+            id
+        };
+        let first = talk(json!({}), "Remember blue.").await;
+        let same = talk(json!({ "resume": first }), "Which colour?").await;
+        let fork = talk(json!({ "resume": first, "fork_session": true }), "And which in the fork?").await;
+        let newest = talk(json!({ "continue_conversation": true }), "And in the newest?").await;
+        told.asked(json!({ "same": same == first, "forked": fork != first, "newest": newest == fork }));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_step() {
+    let script = Script::new().turn(kinds("echo", &["hello"])).turn(text("Well.")).turn(text("Well again."));
+    compare("one_step", script, async |stage, told| {
+        let builder =
+            with(stage, json!({ "max_turns": 1 })).mcp_server(desk([echo()])).allow_tool("mcp__desk");
+        ask(told, Talk::start(builder).await, &["Echo.", "Go on."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn output_schema() {
+    let wrong = ModelTurn::new().call("StructuredOutput", json!({ "sum": "eight" }));
+    let right = ModelTurn::new().call("StructuredOutput", json!({ "sum": 8 }));
+    let script = Script::new().turn(wrong).turn(right).turn(text("Done."));
+    compare("output_schema", script, async |stage, told| {
+        let schema = json!({
+            "type": "object",
+            "properties": { "sum": { "type": "integer" } },
+            "required": ["sum"],
+            "additionalProperties": false,
+        });
+        let talk =
+            Talk::start(with(stage, json!({ "extra_args": { "json-schema": schema.to_string() } }))).await;
+        ask(told, talk, &["What is 5 + 3?"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn built_in_tools() {
+    let script = Script::new()
+        .turn(ModelTurn::new().call("Write", json!({ "file_path": "notes.txt", "content": "one\ntwo\n" })))
+        .turn(ModelTurn::new().call("Read", json!({ "file_path": "notes.txt" })))
+        .turn(ModelTurn::new().call("Bash", json!({ "command": "echo $COLOUR", "description": "Say it" })))
+        .turn(ModelTurn::new().call("Bash", json!({ "command": "rm notes.txt", "description": "Remove" })))
+        .turn(ModelTurn::new().call("Bash", json!({ "command": "touch other", "description": "Touch" })))
+        .turn(ModelTurn::new().call("Glob", json!({ "pattern": "*.txt" })))
+        .turn(text("Used."));
+    compare("built_in_tools", script, async |stage, told| {
+        let options = json!({
+            "tools": ["Read", "Write", "Bash", "Glob"],
+            "allowed_tools": ["Read", "Write", "Glob", "Bash(echo:*)"],
+            "disallowed_tools": ["Bash(rm:*)"],
+            "permission_mode": "dontAsk",
+            "additional_directories": [stage.home.path()],
+            "effort": "low",
+            "setting_sources": ["project"],
+            "settings": { "env": { "COLOUR": "blue" } },
+            "extra_args": { "max-thinking-tokens": "2048" },
+        });
+        let talk = Talk::start(with(stage, options)).await;
+        ask(told, talk, &["Use them."]).await;
+    })
+    .await;
+}
