@@ -72,7 +72,7 @@ pub use options::{
     ResumeLadder, SystemPrompt, Timeouts, TurnRecovery, UnreadPartials,
 };
 pub use report::*;
-pub use session::{Messages, Prompt, Received, Session, SessionBuilder, query};
+pub use session::{McpServerSet, Messages, Prompt, Received, Session, SessionBuilder, query};
 pub use tool::{
     IntoToolResult, Json, LogLevel, NoArgs, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler,
     ToolServer,

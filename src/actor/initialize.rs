@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::roster::Roster;
 use super::shared::SessionSpec;
 use crate::control::{Hook, OnFailure};
 use crate::options::SystemPrompt;
@@ -19,7 +20,7 @@ pub(crate) enum Route {
 }
 
 /// The body of `initialize`.
-pub(crate) fn body(spec: &SessionSpec, route: Route) -> Value {
+pub(crate) fn body(spec: &SessionSpec, roster: &Roster, route: Route) -> Value {
     let mut body = Map::new();
     body.insert("subtype".into(), json!("initialize"));
     body.insert(
@@ -39,11 +40,11 @@ pub(crate) fn body(spec: &SessionSpec, route: Route) -> Value {
     if !spec.handlers.dialog_kinds.is_empty() {
         body.insert("supportedDialogKinds".into(), json!(spec.handlers.dialog_kinds));
     }
-    if route == Route::Initialize && !spec.servers.is_empty() {
+    if route == Route::Initialize && !roster.inside().is_empty() {
         let mut names = Vec::new();
         let mut configs = Map::new();
         let mut manifests = Map::new();
-        for server in &spec.servers {
+        for server in roster.inside() {
             names.push(server.name.clone());
             let settings = server.settings();
             if !settings.is_empty() {
@@ -121,12 +122,12 @@ impl Answered {
 }
 
 /// Whether `mcp_status` lists all of these servers.
-pub(crate) fn lists_servers(status: &RawValue, spec: &SessionSpec) -> bool {
+pub(crate) fn lists_servers(status: &RawValue, roster: &Roster) -> bool {
     #[derive(Deserialize)]
     struct Status {
         #[serde(default, rename = "mcpServers")]
         servers: Vec<Value>,
     }
     let Ok(status) = serde_json::from_str::<Status>(status.get()) else { return false };
-    spec.servers.iter().all(|server| status.servers.iter().any(|row| row["name"] == server.name.as_str()))
+    roster.inside().iter().all(|server| status.servers.iter().any(|row| row["name"] == server.name.as_str()))
 }

@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 
 use super::actor_message;
 use super::lane::Lane;
+use super::supervisor::changing::{ChangeRequest, Told};
 use super::turn::Turn;
 use crate::error::{Error, Result};
 use crate::report::{Event, Snapshot};
@@ -60,6 +61,10 @@ pub enum Internal {
     AwaitStart(oneshot::Sender<Result<()>>),
     /// A tool server has its state.
     ServerServes(String),
+    /// Change the MCP servers.
+    Change(Box<ChangeRequest>),
+    /// The CLI has said what it makes of it.
+    Changed(Told),
     /// The wait before a restart is over.
     RestartCli,
     RestartServer(String),

@@ -64,6 +64,7 @@ pub(crate) mod message;
 pub(crate) mod port;
 pub(crate) mod reader;
 pub(crate) mod restart;
+pub(crate) mod roster;
 pub(crate) mod router;
 pub(crate) mod run;
 pub(crate) mod shared;

@@ -39,7 +39,7 @@ use super::shared::Shared;
 use super::work::{Task, after};
 use crate::error::{Error, ErrorKind};
 use crate::options::McpRegistration;
-use crate::report::{CliSnapshot, Event, ExitCause};
+use crate::report::{CliSnapshot, Event, ExitCause, McpSetServersResult};
 use crate::tool::instance::panic_text;
 use crate::transport::{Exit, LaunchSpec, Process, Resume, StderrSink, launch_for};
 
@@ -291,7 +291,7 @@ impl Incarnation {
                 resume: resume.clone(),
                 sdk_servers_by_config: match route {
                     Route::Initialize => Vec::new(),
-                    Route::McpConfig => shared.spec.servers.iter().map(by_config).collect(),
+                    Route::McpConfig => shared.roster().inside().iter().map(by_config).collect(),
                 },
                 permission_prompt: shared.spec.handlers.permission.is_some(),
                 replay_user_messages: false,
@@ -333,7 +333,7 @@ impl Incarnation {
     async fn initialize(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
         let shared = self.arguments.shared.clone();
         let (epoch, route) = (self.arguments.epoch, self.arguments.route);
-        let body = initialize::body(&shared.spec, route);
+        let body = initialize::body(&shared.spec, &shared.roster(), route);
         let reply = self.ask(running, &body, deadline).await?;
         let raw = match reply {
             Ok(raw) => raw,
@@ -407,7 +407,7 @@ impl Incarnation {
         deadline: Instant,
     ) -> Result<bool, PortEnd> {
         let shared = self.arguments.shared.clone();
-        let sure = shared.spec.servers.is_empty()
+        let sure = shared.roster().inside().is_empty()
             || self.arguments.route == Route::McpConfig
             || shared.options().mcp_registration == McpRegistration::Initialize
             || answered.shows_registration();
@@ -415,7 +415,7 @@ impl Incarnation {
             return Ok(true);
         }
         match self.ask(running, &serde_json::json!({ "subtype": "mcp_status" }), deadline).await? {
-            Ok(status) => Ok(initialize::lists_servers(&status, &shared.spec)),
+            Ok(status) => Ok(initialize::lists_servers(&status, &shared.roster())),
             // A CLI that cannot be asked is older than the question.
             Err(error) if error.kind() == ErrorKind::Refused => Ok(false),
             Err(error) if error.kind() == ErrorKind::Timeout => {
@@ -428,6 +428,7 @@ impl Incarnation {
     /// Sets again what was set at run time. A permission mode that cannot be is not gone without: the CLI would do what
     /// it was told not to do.
     async fn set_again(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
+        self.set_servers_again(running, deadline).await?;
         for body in self.arguments.shared.settings() {
             let subtype = body["subtype"].as_str().unwrap_or_default().to_owned();
             let Err(error) = self.ask(running, &body, deadline).await? else { continue };
@@ -437,6 +438,28 @@ impl Incarnation {
                 return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
             }
             self.arguments.shared.emit(Event::SettingLost { epoch: self.arguments.epoch, subtype, reason });
+        }
+        Ok(())
+    }
+
+    /// Names the MCP servers again that the CLI was not started with.
+    async fn set_servers_again(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
+        let roster = self.arguments.shared.roster();
+        if roster.is_announced_at_start() {
+            return Ok(());
+        }
+        let answer = self.ask(running, &roster.request(), deadline).await?;
+        let reasons = match answer.and_then(|answer| McpSetServersResult::parse(&answer)) {
+            Ok(result) => result
+                .errors
+                .into_iter()
+                .map(|(name, error)| format!("MCP server '{name}': {error}"))
+                .collect(),
+            Err(error) => vec![error.to_string()],
+        };
+        for reason in reasons {
+            let (epoch, subtype) = (self.arguments.epoch, "mcp_set_servers".to_owned());
+            self.arguments.shared.emit(Event::SettingLost { epoch, subtype, reason });
         }
         Ok(())
     }

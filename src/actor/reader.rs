@@ -189,10 +189,11 @@ impl Reader {
         let place = self.place().await;
         self.refresh_router();
         let server_gate = match &body {
-            Request::Mcp { server, .. } => self.shared.gates.get(server),
+            Request::Mcp { server, .. } => self.shared.roster.borrow().gate(server).cloned(),
             _ => None,
         };
-        let full = [Some(&self.shared.gate), server_gate].into_iter().flatten().find(|gate| gate.is_full());
+        let full =
+            [Some(&self.shared.gate), server_gate.as_ref()].into_iter().flatten().find(|gate| gate.is_full());
         let full = full.cloned();
         let answer = Answer::new(NewOwed {
             span: self.shared.request_span(&request_id, kind, self.lane.epoch()),
@@ -204,7 +205,7 @@ impl Reader {
             router: &self.router,
             counting: &self.shared.counting,
             gate: &self.shared.gate,
-            server_gate,
+            server_gate: server_gate.as_ref(),
         });
         // Full or not, the router has the word: it knows which requests may be answered at all.
         self.hand_to_router(RouterMessage::Request { answer, body, full, place }).await;

@@ -78,6 +78,10 @@ pub(crate) enum RouterMessage {
         server: String,
         cause: String,
     },
+    /// A tool server is none of the session's any more.
+    ServerRemoved {
+        server: String,
+    },
     /// The callbacks can be reached.
     CallbacksUp(ActorRef<CallbacksMessage>),
     /// Every handler is to come to an end.
@@ -210,6 +214,7 @@ impl Actor for ControlRouter {
                 state.servers.insert(server, Route::Down);
             }
             RouterMessage::ServerFailed { server, cause } => state.server_failed(server, cause),
+            RouterMessage::ServerRemoved { server } => state.server_removed(server),
             RouterMessage::CallbacksUp(actor) => state.callbacks = actor,
             RouterMessage::CancelAll => {
                 for owed in state.ledger.open() {
@@ -313,6 +318,16 @@ impl RouterState {
 
     fn server_failed(&mut self, server: String, cause: String) {
         self.servers.insert(server.clone(), Route::Failed(cause));
+        self.unpark(server);
+    }
+
+    fn server_removed(&mut self, server: String) {
+        self.servers.remove(&server);
+        self.unpark(server);
+    }
+
+    /// Answers what waits for a server that does not come back.
+    fn unpark(&mut self, server: String) {
         for Parked { answer, rpc, until } in self.parked.remove(&server).unwrap_or_default() {
             self.deadlines.remove(until, answer.owed().request_id.clone());
             self.mcp(server.clone(), answer, rpc);

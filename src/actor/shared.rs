@@ -1,6 +1,5 @@
 //! What all actors of one session share: its specification, its counters, and where its events go.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Gate;
+use super::roster::Roster;
 use super::router::RouterMessage;
 use crate::control::Handlers;
 use crate::error::{Error, ErrorKind};
@@ -25,7 +25,6 @@ use crate::wire::Message;
 /// What a session is made from.
 pub(crate) struct SessionSpec {
     pub(crate) options: Options,
-    pub(crate) servers: Vec<Arc<ServerSpec>>,
     pub(crate) handlers: Handlers,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) stderr: Option<StderrSink>,
@@ -75,9 +74,12 @@ impl Telling {
 pub(crate) struct Shared {
     pub(crate) spec: SessionSpec,
     pub(crate) counting: Arc<Counting>,
-    /// The requests of the CLI in flight, of all and of each tool server.
+    /// The requests of the CLI in flight. Those to each tool server are counted in the roster.
     pub(crate) gate: Arc<Gate>,
-    pub(crate) gates: HashMap<String, Arc<Gate>>,
+    /// The MCP servers of the moment. Written by the supervisor.
+    pub(crate) roster: watch::Sender<Arc<Roster>>,
+    /// The turn to change them, one at a time.
+    pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) messages: broadcast::Sender<Message>,
     pub(crate) vitals: watch::Sender<Vitals>,
@@ -98,7 +100,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(spec: SessionSpec, telling: Telling) -> Arc<Self> {
+    pub(crate) fn new(spec: SessionSpec, servers: Vec<Arc<ServerSpec>>, telling: Telling) -> Arc<Self> {
         let span = tracing::info_span!(
             parent: None,
             "session",
@@ -110,12 +112,8 @@ impl Shared {
         Arc::new(Self {
             counting: Arc::default(),
             gate: Arc::new(Gate::new(None, limits.calls_in_flight)),
-            gates: spec
-                .servers
-                .iter()
-                .map(|server| server.name.clone())
-                .map(|name| (name.clone(), Arc::new(Gate::new(Some(name), limits.calls_per_server))))
-                .collect(),
+            roster: watch::channel(Arc::new(Roster::new(servers, &spec.options))).0,
+            changing: Arc::default(),
             events: telling.events,
             messages: broadcast::channel(limits.messages_kept).0,
             vitals: watch::channel(Vitals {
@@ -138,6 +136,11 @@ impl Shared {
 
     pub(crate) fn options(&self) -> &Options {
         &self.spec.options
+    }
+
+    /// The MCP servers of the moment.
+    pub(crate) fn roster(&self) -> Arc<Roster> {
+        self.roster.borrow().clone()
     }
 
     /// What was set at run time.

@@ -8,6 +8,7 @@
 pub(crate) mod cause;
 pub(crate) mod counters;
 pub(crate) mod event;
+pub(crate) mod mcp;
 pub(crate) mod outcome;
 pub(crate) mod snapshot;
 pub(crate) mod subscription;
@@ -15,6 +16,7 @@ pub(crate) mod subscription;
 pub use cause::ExitCause;
 pub use counters::Counters;
 pub use event::{Event, Events};
+pub use mcp::McpSetServersResult;
 pub use outcome::{InterruptedBy, Outcome};
 pub use snapshot::{
     CallSnapshot, CallbacksSnapshot, CliSnapshot, ConversationSnapshot, Phase, RequestSnapshot,

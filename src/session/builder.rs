@@ -10,6 +10,7 @@ use ractor::{Actor, ActorCell};
 use serde_json::Value;
 
 use super::Session;
+use crate::actor::roster::refuse_clash;
 use crate::actor::shared::{SessionSpec, Shared, Telling};
 use crate::actor::supervisor::SessionSupervisor;
 use crate::control::{
@@ -298,29 +299,19 @@ impl SessionBuilder {
 
     fn into_shared(mut self) -> Result<Arc<Shared>> {
         let telling = self.telling.0.take();
-        let spec = self.into_spec()?;
+        let (spec, servers) = self.into_spec()?;
         let telling = telling.unwrap_or_else(|| Telling::new(spec.options.limits.events_kept));
-        Ok(Shared::new(spec, telling))
+        Ok(Shared::new(spec, servers, telling))
     }
 
-    fn into_spec(mut self) -> Result<SessionSpec> {
+    fn into_spec(mut self) -> Result<(SessionSpec, Vec<Arc<ServerSpec>>)> {
         self.options.validate()?;
         self.options.timeouts.clamp();
         self.options.restarts.clamp();
         for (index, server) in self.servers.iter().enumerate() {
             server.validate()?;
-            let prefix = ServerSpec::prefix(&server.name);
             let earlier = self.servers[..index].iter().map(|server| &server.name);
-            if let Some(other) = earlier
-                .chain(self.options.mcp_servers.keys())
-                .find(|other| ServerSpec::prefix(other) == prefix)
-            {
-                let text = format!(
-                    "two MCP servers have the names '{}' and '{other}', which are '{prefix}' to the CLI",
-                    server.name
-                );
-                return Err(Error::invalid_option(text).with_help("give one of them another name"));
-            }
+            refuse_clash(&server.name, earlier.chain(self.options.mcp_servers.keys()).map(String::as_str))?;
         }
         for server in &self.allowed_servers {
             let known = self.servers.iter().any(|known| known.name == *server)
@@ -334,13 +325,9 @@ impl SessionBuilder {
             self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
         }
         let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
-        Ok(SessionSpec {
-            options: *self.options,
-            servers: self.servers,
-            handlers: self.handlers,
-            transport,
-            stderr: self.stderr,
-        })
+        let spec =
+            SessionSpec { options: *self.options, handlers: self.handlers, transport, stderr: self.stderr };
+        Ok((spec, self.servers))
     }
 }
 

@@ -56,12 +56,12 @@ use crate::report::{Events, Snapshot};
 /// ```
 #[derive(Clone)]
 pub struct Session {
-    inner: Arc<Handle>,
+    pub(super) inner: Arc<Handle>,
 }
 
-struct Handle {
-    shared: Arc<Shared>,
-    actor: ActorRef<SessionMessage>,
+pub(super) struct Handle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) actor: ActorRef<SessionMessage>,
 }
 
 impl Drop for Handle {
@@ -116,8 +116,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, or for `initialize`, which is the
-    /// session's own; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout) or
+    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, or for `initialize` and `mcp_set_servers`, which
+    /// are the session's own; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout) or
     /// [`Refused`](ErrorKind::Refused) by the CLI.
     pub async fn control(&self, body: Value) -> Result<Value> {
         match body.get("subtype").and_then(Value::as_str) {
@@ -126,6 +126,12 @@ impl Session {
             }
             Some("initialize") => {
                 return Err(Error::invalid_option("`initialize` is sent by the session itself"));
+            }
+            Some("mcp_set_servers") => {
+                let error = Error::invalid_option("`mcp_set_servers` is sent by the session itself");
+                return Err(
+                    error.with_help("call `add_mcp_server`, `remove_mcp_server` or `set_mcp_servers`")
+                );
             }
             Some(_) => {}
         }
@@ -254,7 +260,7 @@ impl Session {
         answer.await.map_err(|_| self.gone())
     }
 
-    fn gone(&self) -> Error {
+    pub(super) fn gone(&self) -> Error {
         self.inner.shared.gone()
     }
 

@@ -11,9 +11,11 @@ mod handle;
 mod messages;
 mod prompt;
 mod query;
+mod servers;
 
 pub use builder::SessionBuilder;
 pub use handle::Session;
 pub use messages::{Messages, Received};
 pub use prompt::Prompt;
 pub use query::query;
+pub use servers::McpServerSet;

@@ -1,1 +1,143 @@
 //! Servers that come and go in a running session.
+
+use std::sync::Arc;
+
+use greenroom::testkit::{ModelTurn, Script};
+use greenroom::{ExternalServer, McpServerSet, NoArgs, Session, ToolContext, ToolDef, ToolServer};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tokio::sync::{Notify, mpsc};
+
+use crate::stage::{Add, Stage, answers, hears, in_time, loaded, start, stop, text};
+
+/// A stdio MCP server, with a tool `shout`.
+fn outside() -> ExternalServer {
+    let mut server = ExternalServer::stdio(env!("CARGO_BIN_EXE_greenroom-fake-cli"), Vec::<String>::new());
+    if let ExternalServer::Stdio { env, .. } = &mut server {
+        env.insert("FAKE_CLI".into(), "mcp-server".into());
+    }
+    server
+}
+
+fn adds(name: &str) -> ToolServer {
+    let add = ToolDef::new("add", "Add two numbers", async |args: Add| args.a + args.b);
+    ToolServer::new(name, "1.0.0").add(loaded(add))
+}
+
+/// A server with a tool `wait`, which says that it was called and waits until it is let go, or cancelled.
+fn waits(name: &str) -> (ToolServer, mpsc::UnboundedReceiver<&'static str>, Arc<Notify>) {
+    let (said, hear) = mpsc::unbounded_channel();
+    let go = Arc::new(Notify::new());
+    let let_go = go.clone();
+    let wait = ToolDef::new("wait", "Wait to be let go", move |_: NoArgs, cx: ToolContext| {
+        let (said, go) = (said.clone(), go.clone());
+        async move {
+            said.send("called").unwrap();
+            tokio::select! {
+                () = go.notified() => "waited",
+                () = cx.cancelled() => {
+                    said.send("cancelled").unwrap();
+                    "cancelled"
+                }
+            }
+        }
+    });
+    (ToolServer::new(name, "1.0.0").add(loaded(wait)), hear, let_go)
+}
+
+fn add(server: &str) -> ModelTurn {
+    ModelTurn::new().call(format!("mcp__{server}__add"), json!({ "a": 5, "b": 3 }))
+}
+
+/// Waits until the CLI has begun this many MCP sessions with a server.
+async fn is_initialized(session: &Session, server: &str, sessions: u64) {
+    in_time("the MCP session", async {
+        loop {
+            let snapshot = session.snapshot().await.unwrap();
+            let server = snapshot.servers.iter().find(|known| known.name == server).unwrap();
+            if server.mcp_sessions >= sessions {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// What the model was told of its tool calls in its newest request.
+fn results(stage: &Stage) -> Vec<(String, bool)> {
+    stage.last_request().tool_results().into_iter().map(|result| (result.text, result.is_error)).collect()
+}
+
+#[tokio::test]
+async fn servers_come_while_another_one_is_called_and_serve_the_same_turn_and_the_next_cli() {
+    let script = Script::new()
+        .turn(ModelTurn::new().call("mcp__first__wait", json!({})))
+        .turn(add("second").call("mcp__outside__shout", json!({ "text": "hello" })))
+        .turn(text("All three."))
+        .turn(add("second").call("mcp__outside__shout", json!({ "text": "again" })))
+        .turn(text("Both."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let (first, mut hear, let_go) = waits("first");
+    let builder = stage.builder().mcp_server(first).allow_server_tools("first");
+    let session = start(builder).await;
+    let mut turn = session.prompt("Go.").await.unwrap();
+    hears(&mut hear, "called").await;
+
+    // The first one has had no MCP session of its own, for its handshake was known beforehand; now all begin anew.
+    in_time("adding", session.add_mcp_server(adds("second"))).await.unwrap();
+    is_initialized(&session, "first", 1).await;
+    is_initialized(&session, "second", 1).await;
+    in_time("adding", session.add_external_mcp_server("outside", outside())).await.unwrap();
+    session.allow_server_tools("second").await.unwrap();
+    session.allow_server_tools("outside").await.unwrap();
+    let nowhere = ExternalServer::stdio("/nowhere/to/be/found", Vec::<String>::new());
+    let refused = session.add_external_mcp_server("nowhere", nowhere).await.unwrap_err();
+    assert!(refused.to_string().contains("ENOENT"), "{refused}");
+    let_go.notify_one();
+    let outcome = in_time("the turn", turn.outcome()).await.unwrap();
+    assert_eq!(outcome.text(), Some("All three."), "{outcome:?}");
+    assert_eq!(results(&stage), [("8".to_owned(), false), ("HELLO".to_owned(), false)]);
+    let waited = &stage.model.requests()[1].tool_results()[0];
+    assert_eq!((&*waited.text, waited.is_error), ("waited", false), "the call in flight was not disturbed");
+
+    let pid = session.snapshot().await.unwrap().cli.unwrap().pid.unwrap();
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    answers(&session, "Again.", "Both.").await;
+    assert_eq!(results(&stage), [("8".to_owned(), false), ("AGAIN".to_owned(), false)]);
+    let status = session.control(json!({ "subtype": "mcp_status" })).await.unwrap();
+    let connected = |server: &serde_json::Value| server["status"] == "connected";
+    assert!(status["mcpServers"].as_array().unwrap().iter().all(connected), "{status}");
+    assert_eq!(session.snapshot().await.unwrap().cli.unwrap().epoch, 2);
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn a_server_goes_with_its_call_in_flight_and_a_whole_set_takes_the_place_of_another() {
+    let script = Script::new()
+        .turn(ModelTurn::new().call("mcp__going__wait", json!({})))
+        .turn(text("It is gone."))
+        .turn(add("new").call("mcp__first__add", json!({ "a": 1, "b": 1 })))
+        .turn(text("One is new."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let (going, mut hear, _let_go) = waits("going");
+    let builder = stage.builder().mcp_server(adds("first")).mcp_server(going);
+    let session = start(builder.allow_server_tools("going")).await;
+    let mut turn = session.prompt("Go.").await.unwrap();
+    hears(&mut hear, "called").await;
+    in_time("removing", session.remove_mcp_server("going")).await.unwrap();
+    hears(&mut hear, "cancelled").await;
+    let outcome = in_time("the turn", turn.outcome()).await.unwrap();
+    assert_eq!(outcome.text(), Some("It is gone."), "{outcome:?}");
+    assert_eq!(results(&stage), [("Connection closed".to_owned(), true)]);
+
+    let set = McpServerSet::new().server(adds("new")).external("outside", outside());
+    let result = in_time("the set", session.set_mcp_servers(set)).await.unwrap();
+    assert_eq!((result.added.len(), &*result.removed), (2, &["first".to_owned()][..]), "{result:?}");
+    session.allow_server_tools("new").await.unwrap();
+    answers(&session, "Add.", "One is new.").await;
+    let results = results(&stage);
+    assert_eq!(results[0], ("8".to_owned(), false));
+    assert!(results[1].1 && results[1].0.contains("No such tool"), "{results:?}");
+    stop(&session).await;
+}

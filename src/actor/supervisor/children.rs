@@ -187,6 +187,9 @@ impl SupervisorState {
                 .fail(Error::new(ErrorKind::SessionFailed, format!("the conversation's actor ended: {end}")))
                 .await;
         }
+        if self.has_left(id) {
+            return if self.stopping() { self.check_step().await } else { Ok(()) };
+        }
         let server = self.servers.iter().position(|server| is(server.actor.as_ref().map(ActorRef::get_cell)));
         match server {
             Some(index) => self.server_ended(index, &end).await,
@@ -236,7 +239,7 @@ impl SupervisorState {
                     return self.restart_server(index).await;
                 }
                 self.tell_router(RouterMessage::ServerDown { server: name.clone() });
-                self.after(delay, Internal::RestartServer(name));
+                self.servers[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
                 Ok(())
             }
             Verdict::After { .. } | Verdict::GiveUp => {
@@ -272,6 +275,7 @@ impl SupervisorState {
         let epoch = self.epoch;
         self.tell_router(RouterMessage::Ended { epoch });
         self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone() });
+        self.change_ends_with_cli();
         if self.stopping() {
             return self.check_step().await;
         }

@@ -23,9 +23,11 @@
 //!
 //! - here: the state, and what each message leads to
 //! - [`children`]: how children start, and what follows when one ends
+//! - [`changing`]: how MCP servers come and go
 //! - [`stopping`]: how a session stops
 //! - [`report`]: what is told of the tree
 
+pub(crate) mod changing;
 mod children;
 mod report;
 mod stopping;
@@ -58,6 +60,7 @@ use crate::report::ServerStatus;
 use crate::tool::context::LevelFilter;
 use crate::tool::instance::BlockingLane;
 use crate::tool::server::ServerSpec;
+use changing::{Changing, Leaving};
 use stopping::Step;
 
 pub(crate) struct SessionSupervisor;
@@ -72,6 +75,13 @@ pub(crate) struct SupervisorState {
     router: Option<ActorRef<RouterMessage>>,
     callbacks: Option<ActorRef<CallbacksMessage>>,
     servers: Vec<Server>,
+    /// Those that were removed and are not gone yet.
+    leaving: Vec<Leaving>,
+    /// The change of the servers that is on its way.
+    changing: Option<Changing>,
+    /// How many there were.
+    changes: u64,
+    random: SmallRng,
     port: Option<ActorRef<PortMessage>>,
     windows: Windows,
     /// The waits before restarts.
@@ -116,6 +126,8 @@ struct Server {
     /// How often in a row it has ended before it had its state. One that never gets it is given up, however slowly it
     /// fails.
     barren: u32,
+    /// The wait before its restart.
+    timer: Option<Task>,
     log_level: Arc<LevelFilter>,
 }
 
@@ -160,21 +172,12 @@ impl Actor for SessionSupervisor {
         let mut window = |limits: &crate::options::Restart| {
             RestartWindow::new(limits.clone(), SmallRng::from_rng(&mut random))
         };
+        let places = shared.options().limits.blocking_calls;
         let servers = shared
-            .spec
-            .servers
+            .roster()
+            .inside()
             .iter()
-            .map(|spec| Server {
-                spec: spec.clone(),
-                actor: None,
-                generation: 0,
-                window: window(&restarts.server),
-                status: ServerStatus::Restarting,
-                blocking: BlockingLane::new(shared.options().limits.blocking_calls),
-                cause: String::new(),
-                barren: 0,
-                log_level: Arc::default(),
-            })
+            .map(|spec| Server::new(spec.clone(), window(&restarts.server), BlockingLane::new(places)))
             .collect();
         let windows = Windows {
             port: window(&restarts.cli),
@@ -194,6 +197,10 @@ impl Actor for SessionSupervisor {
             router: None,
             callbacks: None,
             servers,
+            leaving: Vec::new(),
+            changing: None,
+            changes: 0,
+            random,
             port: None,
             windows,
             timers: Vec::new(),
@@ -407,6 +414,8 @@ impl SupervisorState {
             | Internal::RestartServer(_)
             | Internal::RestartRouter
             | Internal::RestartCallbacks => {}
+            Internal::Change(request) => return self.change(*request).await,
+            Internal::Changed(told) => self.changed(told),
             Internal::ServerServes(name) => {
                 for server in self.servers.iter_mut().filter(|server| server.spec.name == name) {
                     server.barren = 0;

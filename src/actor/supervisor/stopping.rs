@@ -129,7 +129,9 @@ impl SupervisorState {
             Step::Drain => self.conversation.is_none(),
             Step::Cli => self.port.is_none(),
             Step::Handlers => {
-                self.callbacks.is_none() && self.servers.iter().all(|server| server.actor.is_none())
+                self.callbacks.is_none()
+                    && self.leaving.is_empty()
+                    && self.servers.iter().all(|server| server.actor.is_none())
             }
             Step::Router => self.router.is_none(),
             Step::Conversation => self.conversation.is_none(),
@@ -154,7 +156,8 @@ impl SupervisorState {
             Step::Handlers => {
                 let servers =
                     self.servers.iter().filter_map(|server| server.actor.as_ref()).map(ActorRef::get_cell);
-                servers.chain(self.callbacks.iter().map(ActorRef::get_cell)).collect()
+                let leaving = self.leaving.iter().map(|leaving| leaving.actor.get_cell());
+                servers.chain(leaving).chain(self.callbacks.iter().map(ActorRef::get_cell)).collect()
             }
             Step::Router => self.router.iter().map(ActorRef::get_cell).collect(),
             Step::Conversation => self.conversation.iter().map(ActorRef::get_cell).collect(),
