@@ -73,6 +73,9 @@ pub enum ErrorKind {
     Overflow,
     /// There is no CLI to talk to at this moment: the session is starting or recovering. CLI.
     NotReady,
+    /// A session that was named is not there: not on the disk, not in the store, not known to the CLI. Or it is, and the
+    /// message or the subagent of it that was named is not. The text names the id. Caller.
+    SessionNotFound,
     /// The session was stopped, or is stopping. Caller.
     Stopped,
     /// The session has failed for good; the message says why. CLI.
@@ -143,7 +146,10 @@ impl Error {
     /// True when the application, or the machine that it runs on, has to change something.
     pub fn is_caller(&self) -> bool {
         use ErrorKind::*;
-        matches!(self.kind(), InvalidOption | CliNotFound | Spawn | AtCapacity | Overflow | Stopped)
+        matches!(
+            self.kind(),
+            InvalidOption | CliNotFound | Spawn | AtCapacity | Overflow | Stopped | SessionNotFound
+        )
     }
 
     /// True when the CLI is to blame: it exited, refused, or did not answer.

@@ -38,6 +38,7 @@
 //! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
 //! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
 //! - [`PermissionRequest`], [`Hook`]: what the CLI asks
+//! - [`sessions`]: what the CLI has written down, listed, read and changed
 //! - [`transport`]: how the CLI is reached
 //! - [`actor`]: for programs that are made of `ractor` actors
 //! - [`telemetry`]: the names of spans and their fields
@@ -54,6 +55,7 @@ pub mod fuzzing;
 mod options;
 mod report;
 mod session;
+pub mod sessions;
 pub mod telemetry;
 #[cfg(feature = "testkit")]
 pub mod testkit;

@@ -86,22 +86,22 @@ impl<'de> Visitor<'de> for HeadVisitor {
 }
 
 /// The value as a `T`; `None` if it is null or something else.
-pub(super) fn fits<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Option<T> {
+pub(crate) fn fits<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Option<T> {
     serde_json::from_str::<Option<T>>(raw.get()).ok().flatten()
 }
 
 /// Those elements of a list that are a `T`; none if it is no list.
-pub(super) fn fitting<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Vec<T> {
+pub(crate) fn fitting<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Vec<T> {
     fits::<Vec<&RawValue>>(raw).unwrap_or_default().into_iter().filter_map(fits).collect()
 }
 
 /// For `deserialize_with`: [`fits`].
-pub(super) fn maybe<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn maybe<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     Ok(fits(<&'de RawValue>::deserialize(from)?))
 }
 
 /// For `deserialize_with`: [`fits`], or the default.
-pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,
@@ -110,7 +110,7 @@ where
 }
 
 /// For `deserialize_with`: [`fitting`].
-pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     Ok(fitting(<&'de RawValue>::deserialize(from)?))
 }
 

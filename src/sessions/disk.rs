@@ -1,0 +1,341 @@
+//! Where transcripts are and how they are read: blocking file work, robust against files that are huge, torn or gone.
+//!
+//! A listing reads the first and the last 64 KiB of a file. Reading messages goes through a file line by line and
+//! remembers where each entry stands, so that only those that are asked for are kept; the longest line bounds the memory.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::entry::Link;
+use super::key::{canonical, key_of_path, long_prefix, session_id_of};
+use super::message::Parents;
+use super::summary::Folded;
+use super::worktree::worktrees;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How much of each end of a file a listing reads, in bytes.
+const EDGE: usize = 64 << 10;
+
+/// Which sessions are looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) config_dir: PathBuf,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) worktrees: bool,
+}
+
+/// The folder of one project.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    /// The directory whose sessions are in it, where that is known.
+    pub(crate) project: Option<String>,
+}
+
+/// A session's file.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionFile {
+    pub(crate) session_id: String,
+    pub(crate) path: PathBuf,
+    pub(crate) folder: Folder,
+    pub(crate) modified: SystemTime,
+    pub(crate) size: u64,
+}
+
+impl SessionFile {
+    /// The folder for what belongs to the session besides its transcript.
+    pub(crate) fn own_folder(&self) -> PathBuf {
+        self.path.with_extension("")
+    }
+
+    pub(crate) fn subagents(&self) -> PathBuf {
+        self.own_folder().join("subagents")
+    }
+}
+
+impl Place {
+    pub(crate) fn projects(&self) -> PathBuf {
+        self.config_dir.join("projects")
+    }
+
+    /// The folders in question, those to be preferred first.
+    fn folders(&self) -> Result<Vec<Folder>> {
+        let all = || -> Result<Vec<PathBuf>> {
+            let mut folders = Vec::new();
+            for entry in entries(&self.projects())? {
+                let entry = entry.map_err(|error| unreadable(&self.projects(), error))?;
+                // A link to a folder is a folder; one that leads nowhere is none.
+                if entry.path().is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+            folders.sort();
+            Ok(folders)
+        };
+        let Some(directory) = &self.directory else {
+            return Ok(all()?.into_iter().map(|path| Folder { path, project: None }).collect());
+        };
+        let mut projects = vec![canonical(directory)];
+        if self.worktrees {
+            projects.extend(worktrees(projects[0].as_ref()));
+        }
+        let mut folders: Vec<Folder> = Vec::new();
+        for project in projects {
+            let key = key_of_path(&project);
+            let exact = self.projects().join(&key);
+            let found = match long_prefix(&key) {
+                _ if exact.is_dir() => vec![exact],
+                Some(prefix) => {
+                    let named = |path: &PathBuf| {
+                        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+                    };
+                    all()?.into_iter().filter(named).collect()
+                }
+                None => Vec::new(),
+            };
+            for path in found {
+                if !folders.iter().any(|folder| folder.path == path) {
+                    folders.push(Folder { path, project: Some(project.clone()) });
+                }
+            }
+        }
+        Ok(folders)
+    }
+
+    /// All sessions, the newest first; of two files with one id, the newer.
+    pub(crate) fn sessions(&self) -> Result<Vec<SessionFile>> {
+        let mut files = Vec::new();
+        for folder in self.folders()? {
+            for entry in entries(&folder.path)? {
+                let entry = entry.map_err(|error| unreadable(&folder.path, error))?;
+                if let Some(name) = entry.file_name().to_str()
+                    && let Some(session_id) = session_id_of(name)
+                    && let Some(file) = session_file(&folder, session_id)
+                {
+                    files.push(file);
+                }
+            }
+        }
+        files.sort_by(|one, other| {
+            let newest_first = other.modified.cmp(&one.modified);
+            newest_first.then_with(|| one.session_id.cmp(&other.session_id))
+        });
+        Ok(files)
+    }
+
+    /// One session: of several files the newest, or the one in the directory itself if one was named.
+    pub(crate) fn find(&self, session_id: &str) -> Result<SessionFile> {
+        let folders = self.folders()?;
+        let mut files = folders.iter().filter_map(|folder| session_file(folder, session_id));
+        let found = match self.directory {
+            Some(_) => files.next(),
+            None => files.max_by_key(|file| file.modified),
+        };
+        found.ok_or_else(|| {
+            let place = match &self.directory {
+                Some(directory) => format!("of the directory {}", directory.display()),
+                None => format!("in {}", self.projects().display()),
+            };
+            Error::new(ErrorKind::SessionNotFound, format!("there is no session {session_id} {place}"))
+                .with_help(
+                    "it may be in another directory or another configuration folder, or was never written",
+                )
+        })
+    }
+}
+
+/// What is in a folder; nothing if it is not there.
+fn entries(folder: &Path) -> Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => Ok(Some(entries).into_iter().flatten()),
+        Err(error) if is_absent(&error) => Ok(None.into_iter().flatten()),
+        Err(error) => Err(unreadable(folder, error)),
+    }
+}
+
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+pub(crate) fn unreadable(path: &Path, error: io::Error) -> Error {
+    failed("cannot be read", path, error)
+}
+
+pub(crate) fn failed(what: &str, path: &Path, error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("{} {what}: {error}", path.display())).with_source(error)
+}
+
+/// An empty file is no session: the CLI may have left it behind where it looked first.
+fn session_file(folder: &Folder, session_id: &str) -> Option<SessionFile> {
+    let path = folder.path.join(format!("{session_id}.jsonl"));
+    let metadata = fs::metadata(&path).ok().filter(|metadata| metadata.is_file() && metadata.len() > 0)?;
+    let modified = modified(&metadata);
+    let (session_id, folder, size) = (session_id.to_owned(), folder.clone(), metadata.len());
+    Some(SessionFile { session_id, path, folder, modified, size })
+}
+
+fn modified(metadata: &Metadata) -> SystemTime {
+    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// What both ends of a file tell.
+pub(crate) fn fold_edges(path: &Path) -> io::Result<Folded> {
+    let mut file = File::open(path)?;
+    let mut folded = Folded::default();
+    let mut head = Vec::new();
+    (&mut file).take(EDGE as u64).read_to_end(&mut head)?;
+    let size = file.metadata()?.len();
+    let whole = size <= head.len() as u64;
+    let mut first = true;
+    for line in head.split_inclusive(|byte| *byte == b'\n') {
+        let text = String::from_utf8_lossy(line);
+        if !folded.line(&text) && line.last() != Some(&b'\n') {
+            folded.torn(&text, first);
+        }
+        first = false;
+    }
+    if whole {
+        return Ok(folded);
+    }
+    // Where the two overlap, what is set once is set, and what counts last is read again.
+    file.seek(SeekFrom::Start(size - EDGE as u64))?;
+    let mut tail = Vec::new();
+    file.take(EDGE as u64).read_to_end(&mut tail)?;
+    for (number, line) in tail.split(|byte| *byte == b'\n').enumerate() {
+        let text = String::from_utf8_lossy(line);
+        if !folded.line(&text) && number == 0 {
+            folded.torn(&text, false);
+        }
+    }
+    Ok(folded)
+}
+
+/// The links of a transcript, and where its entries stand.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    pub(crate) links: Vec<Link>,
+    places: Vec<(u64, usize)>,
+    /// Lines that are no JSON object.
+    pub(crate) skipped: usize,
+}
+
+impl Index {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let mut index = Self::default();
+        let skipped = each_line(path, |at, bytes, line| {
+            let Some(link) = Link::read(line) else { return Ok(false) };
+            if link.is_linked() {
+                index.links.push(link);
+                index.places.push((at, bytes));
+            }
+            Ok(true)
+        })?;
+        index.skipped = skipped;
+        Ok(index)
+    }
+
+    /// The lines of these entries, in this order.
+    pub(crate) fn lines(&self, path: &Path, entries: &[usize]) -> Result<Vec<String>> {
+        let read = || -> io::Result<Vec<String>> {
+            let mut file = File::open(path)?;
+            let mut lines = Vec::new();
+            for entry in entries {
+                let (at, bytes) = self.places[*entry];
+                let mut line = vec![0; bytes];
+                file.seek(SeekFrom::Start(at))?;
+                file.read_exact(&mut line)?;
+                lines.push(String::from_utf8_lossy(&line).into_owned());
+            }
+            Ok(lines)
+        };
+        read().map_err(|error| unreadable(path, error))
+    }
+}
+
+/// Calls for each line that begins like an object, with its place, its length and its text. Returns how many lines were no
+/// entries: those, and those for which false was returned.
+pub(crate) fn each_line(
+    path: &Path,
+    mut take: impl FnMut(u64, usize, &str) -> Result<bool>,
+) -> Result<usize> {
+    let file = File::open(path).map_err(|error| unreadable(path, error))?;
+    let mut reader = BufReader::with_capacity(EDGE, file);
+    let (mut at, mut line, mut skipped) = (0, Vec::new(), 0);
+    loop {
+        line.clear();
+        let bytes = reader.read_until(b'\n', &mut line).map_err(|error| unreadable(path, error))?;
+        if bytes == 0 {
+            return Ok(skipped);
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim();
+        let is_read = text.is_empty() || (text.starts_with('{') && take(at, bytes, text)?);
+        skipped += usize::from(!is_read);
+        at += bytes as u64;
+    }
+}
+
+/// Puts an entry behind all others of a file that is there. One that was cut off before it stays a line of its own.
+pub(crate) fn append(path: &Path, entry: &serde_json::Value) -> Result<()> {
+    let write = || -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().read(true).append(true).open(path)?;
+        let mut last = [b'\n'];
+        if file.metadata()?.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        let torn = if last == *b"\n" { "" } else { "\n" };
+        // In one piece: the CLI may be writing to the same file.
+        file.write_all(format!("{torn}{entry}\n").as_bytes())
+    };
+    write().map_err(|error| failed("cannot be written", path, error))
+}
+
+/// The transcripts of a session's subagents: the name of each, and its file. They may be in folders of their own.
+pub(crate) fn subagent_files(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for path in transcripts(folder)? {
+        let name = path.file_stem().and_then(|name| name.to_str());
+        if let Some(agent) = name.and_then(|name| name.strip_prefix("agent-")) {
+            found.push((agent.to_owned(), path));
+        }
+    }
+    Ok(found)
+}
+
+/// All JSONL files below a folder, in the order of their paths.
+pub(crate) fn transcripts(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in entries(&folder)? {
+            let entry = entry.map_err(|error| unreadable(&folder, error))?;
+            // Links are not followed, so there is an end.
+            let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), error))?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() && entry.path().extension().is_some_and(|extension| extension == "jsonl")
+            {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What stands beside a subagent's transcript, as it is; none if there is nothing that can be read.
+pub(crate) fn sidecar(transcript: &Path) -> Option<serde_json::Value> {
+    let text = fs::read_to_string(sidecar_path(transcript)).ok()?;
+    serde_json::from_str(&text).ok().filter(serde_json::Value::is_object)
+}
+
+pub(crate) fn sidecar_path(transcript: &Path) -> PathBuf {
+    transcript.with_extension("meta.json")
+}
+
+pub(crate) fn parents(sidecar: Option<&serde_json::Value>) -> Parents {
+    let text = |name: &str| sidecar?.get(name)?.as_str().map(str::to_owned);
+    Parents { tool_use_id: text("toolUseId"), parent_agent_id: text("parentAgentId") }
+}
