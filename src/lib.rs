@@ -77,7 +77,7 @@ pub use report::*;
 pub use session::{McpServerSet, Messages, Prompt, Received, Session, SessionBuilder, query};
 pub use tool::{
     IntoToolResult, Json, LogLevel, NoArgs, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler,
-    ToolServer,
+    ToolPolicy, ToolServer,
 };
 pub use wire::*;
 

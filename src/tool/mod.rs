@@ -6,6 +6,7 @@
 //!
 //! - [`server`]: the definition
 //! - [`def`], [`handler`]: one tool, and what can be its handler
+//! - [`policy`]: whether the CLI asks before it calls a tool
 //! - [`context`]: what a handler gets beside its arguments
 //! - [`result`]: what a handler may return
 //! - [`schema`]: the JSON Schema of a type
@@ -19,6 +20,7 @@ pub(crate) mod dispatch;
 pub(crate) mod handler;
 pub(crate) mod instance;
 mod isolated;
+pub(crate) mod policy;
 pub(crate) mod result;
 mod schema;
 pub(crate) mod server;
@@ -26,5 +28,6 @@ pub(crate) mod server;
 pub use context::{LogLevel, ToolContext};
 pub use def::{Tool, ToolAnnotations, ToolDef};
 pub use handler::{NoArgs, ToolHandler};
+pub use policy::ToolPolicy;
 pub use result::{IntoToolResult, Json};
 pub use server::ToolServer;

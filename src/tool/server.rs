@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use super::def::{AnyState, Definition, Tool, ToolDef};
 use super::handler::ToolHandler;
 use super::isolated::Isolated;
+use super::policy::Policies;
 use crate::error::{Error, Result};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -43,7 +44,7 @@ type Factory = Arc<dyn Fn() -> BoxFuture<'static, Result<AnyState, BoxError>> + 
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct ToolServer<S = ()> {
-    spec: ServerSpec,
+    pub(super) spec: ServerSpec,
     isolated: Arc<OnceCell<Isolated>>,
     state: PhantomData<fn(S)>,
 }
@@ -58,6 +59,7 @@ pub(crate) struct ServerSpec {
     pub(crate) tools: Vec<Definition>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) significant: bool,
+    pub(crate) policies: Policies,
     factories: Vec<Factory>,
 }
 
@@ -80,6 +82,7 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
             tools: Vec::new(),
             timeout: None,
             significant: false,
+            policies: Policies::default(),
             factories: Vec::new(),
         })
     }
@@ -284,6 +287,9 @@ impl ServerSpec {
         if let Some(timeout) = self.timeout {
             settings.insert("timeout".into(), json!(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)));
         }
+        if let Some(policies) = self.policies.to_wire() {
+            settings.insert("tools".into(), policies);
+        }
         settings
     }
 
@@ -298,6 +304,7 @@ impl ServerSpec {
         if self.name.trim().is_empty() {
             return Err(Error::invalid_option("a tool server has no name"));
         }
+        self.policies.validate(&self.name, self.tools.iter().map(|tool| tool.name.as_str()))?;
         for (index, tool) in self.tools.iter().enumerate() {
             tool.validate(&self.name)?;
             if self.tools[..index].iter().any(|other| other.name == tool.name) {

@@ -1,9 +1,12 @@
 //! Servers that come and go in a running session.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use greenroom::testkit::{ModelTurn, Script};
-use greenroom::{ExternalServer, McpServerSet, NoArgs, Session, ToolContext, ToolDef, ToolServer};
+use greenroom::{
+    ExternalServer, McpServerSet, NoArgs, PermissionDecision, Session, ToolContext, ToolDef, ToolPolicy,
+    ToolServer,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
@@ -139,5 +142,62 @@ async fn a_server_goes_with_its_call_in_flight_and_a_whole_set_takes_the_place_o
     let results = results(&stage);
     assert_eq!(results[0], ("8".to_owned(), false));
     assert!(results[1].1 && results[1].0.contains("No such tool"), "{results:?}");
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn policies_of_tools_stand_above_rules_from_the_start_and_for_servers_that_come_later() {
+    let every = || {
+        let call = |turn: ModelTurn, tool: &str| turn.call(format!("mcp__{tool}"), json!({}));
+        ["early__free", "early__ask", "early__deny", "late__deny", "late__allow"]
+            .into_iter()
+            .fold(ModelTurn::new(), call)
+    };
+    let script = Script::new().turn(every()).turn(text("Once.")).turn(every()).turn(text("Twice."));
+    let script = script.turn(every()).turn(text("Thrice."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let tool = |name| loaded(ToolDef::new(name, "Answers", async |_: NoArgs| "answered"));
+    let early = ToolServer::new("early", "1.0.0")
+        .add(tool("free"))
+        .add(tool("ask"))
+        .add(tool("deny"))
+        .tool_policy("ask", ToolPolicy::AlwaysAsk)
+        .tool_policy("deny", ToolPolicy::AlwaysDeny);
+    let late = ToolServer::new("late", "1.0.0")
+        .add(tool("allow"))
+        .add(tool("deny"))
+        .tool_policy("allow", ToolPolicy::AlwaysAllow)
+        .tool_policy("deny", ToolPolicy::AlwaysDeny);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let ask = asked.clone();
+    let builder = stage.builder().mcp_server(early.clone()).allow_server_tools("early").can_use_tool(
+        move |request, _| {
+            ask.lock().unwrap().push(request.tool_name);
+            std::future::ready(PermissionDecision::allow())
+        },
+    );
+    let session = start(builder).await;
+    for (prompt, answer, late_is_there) in [("Once", "Once.", false), ("Twice", "Twice.", true)] {
+        answers(&session, prompt, answer).await;
+        let results = results(&stage);
+        let fine: Vec<_> = results.iter().map(|(_, is_error)| !is_error).collect();
+        assert_eq!(fine, [true, true, false, false, late_is_there], "{results:?}");
+        assert!(results[2].0.contains("No such tool"), "{results:?}");
+        let tools = stage.last_request().body()["tools"].to_string();
+        assert!(tools.contains("mcp__early__ask") && !tools.contains("mcp__early__deny"), "{tools}");
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        // An `AlwaysAllow` of a server in this process is nothing to the CLI: it asks.
+        let expected = ["mcp__early__ask", "mcp__late__allow"];
+        assert_eq!(asked, expected[..1 + usize::from(late_is_there)]);
+        if !late_is_there {
+            in_time("adding", session.add_mcp_server(late.clone())).await.unwrap();
+        }
+    }
+    stop(&session).await;
+
+    let session = start(stage.builder().mcp_server(early).allow_server_tools("early")).await;
+    answers(&session, "Thrice", "Thrice.").await;
+    let results = results(&stage);
+    assert!(!results[0].1 && results[1].1, "there is nobody to ask: {results:?}");
     stop(&session).await;
 }
