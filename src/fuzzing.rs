@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::ToolServer;
-use crate::tool::dispatch::{McpSession, Step as McpStep};
+use crate::tool::dispatch::{McpSession, Service, Step as McpStep};
 use crate::wire::envelope::{self, Unreadable};
 use crate::wire::line::{self, Step};
 use crate::wire::rpc::Rpc;
@@ -98,20 +98,22 @@ pub fn frame(line: &[u8]) -> Frame {
 }
 
 /// The MCP session of a server, which tells what a message asks for and runs no handler.
-#[derive(Debug)]
+#[allow(missing_debug_implementations, reason = "no part of the API")]
 pub struct Dispatch(McpSession);
 
 impl Dispatch {
     /// A session that has seen nothing yet.
     pub fn new(server: &ToolServer) -> Self {
-        Self(McpSession::new(Arc::new(server.spec().clone()), Arc::default()))
+        Self(McpSession::new(Arc::new(server.spec().clone())))
     }
 
     /// The id, as JSON, under which a message has to be answered; `None` if it must not be.
     pub fn answered_under(&mut self, message: &RawValue) -> Option<String> {
         match self.0.step(Rpc::parse(message)) {
-            McpStep::Reply { id, .. } | McpStep::Call { id, .. } => Some(id.get().to_owned()),
-            McpStep::Cancelled(_) | McpStep::Ack => None,
+            McpStep::Reply { id, .. } | McpStep::Call { id, .. } | McpStep::Run { id, .. } => {
+                Some(id.get().to_owned())
+            }
+            McpStep::Cancelled(_) | McpStep::Answered { .. } | McpStep::Ack => None,
         }
     }
 }

@@ -76,8 +76,8 @@ pub use options::{
 pub use report::*;
 pub use session::{McpServerSet, Messages, Prompt, Received, Session, SessionBuilder, query};
 pub use tool::{
-    IntoToolResult, Json, LogLevel, NoArgs, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler,
-    ToolPolicy, ToolServer,
+    IntoToolResult, Json, LogLevel, NoArgs, RequestError, ServerHandle, Tool, ToolAnnotations, ToolContext,
+    ToolDef, ToolHandler, ToolPolicy, ToolServer,
 };
 pub use wire::*;
 

@@ -10,11 +10,13 @@
 //! | `turn` | info | `session` | `prompt_uuid`, `epoch`, `outcome`, `gen_ai.operation.name` (`invoke_agent`), `gen_ai.conversation.id`, `gen_ai.usage.input_tokens`, `gen_ai.usage.output_tokens` |
 //! | `control_request` | info | the running `turn`; `session` outside of turns and for requests to the CLI | `request_id`, `kind`, `epoch`, `outcome` |
 //! | `tool_call` | info | its `control_request` | `request_id`, `tool_use_id`, `server`, `tool`, `epoch`, `outcome`, `gen_ai.operation.name` (`execute_tool`), `gen_ai.tool.name`, `gen_ai.tool.call.id`, `mcp.method.name`, `jsonrpc.request.id`, `error.type` |
+//! | `mcp_request` | info | its `control_request` | `request_id`, `server`, `subject` (a URI or a name), `epoch`, `outcome`, `mcp.method.name`, `jsonrpc.request.id`, `error.type` |
 //!
 //! | `outcome` of | values |
 //! |---|---|
 //! | `turn` | `completed`, `interrupted`, `failed`, `not_started` |
 //! | `control_request` | `answered`, `cancelled`, `refused`, `orphaned`; for requests to the CLI also `timed_out` |
+//! | `mcp_request` (what a handler answers that is no tool's) | `ok`, `error`, `panic`; empty if it was cancelled or aborted |
 //! | `tool_call` | `ok`, `error` (the handler said so), `bad_arguments`, `panic`; empty if it was cancelled or aborted |
 //!
 //! Arguments and results of tools may hold secrets. They are recorded only with

@@ -227,7 +227,7 @@ impl CallbacksState {
             panic
         };
         let myself = self.myself.clone();
-        let new = NewJob { owed, label: label.to_owned(), tool_use_id: None, rpc_id: None, limit };
+        let new = NewJob { owed, label: label.to_owned(), tool_use_id: None, rpc: None, limit };
         self.work.start(new, run, move |job, ending| {
             let (panic, aborted) = match ending {
                 Ending::Done(panic) => (panic, false),

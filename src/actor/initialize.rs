@@ -8,7 +8,6 @@ use super::roster::Roster;
 use super::shared::SessionSpec;
 use crate::control::{Hook, OnFailure};
 use crate::options::SystemPrompt;
-use crate::wire::rpc::PROTOCOL_VERSIONS;
 
 /// How in-process servers are announced to this incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +49,7 @@ pub(crate) fn body(spec: &SessionSpec, roster: &Roster, route: Route) -> Value {
             if !settings.is_empty() {
                 configs.insert(server.name.clone(), Value::Object(settings));
             }
-            // Known beforehand, so that the CLI need not ask before the first turn.
-            manifests.insert(
-                server.name.clone(),
-                json!({
-                    "initializeResult": server.initialize_result(PROTOCOL_VERSIONS[0]),
-                    "toolsListResult": server.tools_list_result(),
-                }),
-            );
+            manifests.insert(server.name.clone(), server.manifest());
         }
         body.insert("sdkMcpServers".into(), json!(names));
         body.insert("sdkMcpServerManifests".into(), Value::Object(manifests));

@@ -90,6 +90,11 @@ impl Lane {
         self.state.overflowed.cancelled().await;
     }
 
+    /// Resolves when its writer is no more.
+    pub(crate) async fn ended(&self) {
+        self.queue.closed().await;
+    }
+
     /// From now on nothing is taken: the incarnation is ending, and nobody would read it.
     pub(crate) fn end(&self) {
         self.state.ending.store(true, Ordering::Release);

@@ -167,6 +167,20 @@ impl Owed {
         }
     }
 
+    /// Answers a JSON-RPC request with an error, as the one who was asked.
+    pub(crate) fn mcp_error(&self, error: &RpcError) {
+        if self.settle(Settled::Answered) {
+            self.write_error(error, None);
+        }
+    }
+
+    /// The same in place of the one who was asked, because it took too long.
+    pub(crate) fn mcp_timed_out_error(&self, error: &RpcError) {
+        if self.settle(Settled::Cancelled) {
+            self.write_error(error, None);
+        }
+    }
+
     /// Answers a JSON-RPC request with a result in place of the one who was asked, because it took too long.
     pub(crate) fn mcp_timed_out(&self, result: impl Serialize) {
         if self.settle(Settled::Cancelled) {

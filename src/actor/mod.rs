@@ -61,6 +61,7 @@ pub(crate) mod lane;
 pub(crate) mod ledger;
 pub(crate) mod mcp_server;
 pub(crate) mod message;
+pub(crate) mod outgoing;
 pub(crate) mod port;
 pub(crate) mod reader;
 pub(crate) mod restart;

@@ -398,7 +398,9 @@ impl RouterState {
         let Some(awaited) = self.awaited.remove(&reply.request_id) else {
             if !reply.request_id.starts_with(PUSH_PREFIX) {
                 self.shared.counting.unmatched_responses.one();
-            } else if let Err(error) = reply.outcome {
+            } else if let Err(error) = reply.outcome
+                && !self.shared.outgoing.not_taken(&reply.request_id, &error.message)
+            {
                 tracing::debug!(message = error.message, "the CLI refused a notification of a tool server");
             }
             return;

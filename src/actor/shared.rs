@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Gate;
+use super::outgoing::Outgoing;
 use super::roster::Roster;
 use super::router::RouterMessage;
 use crate::control::Handlers;
@@ -87,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Mutex<Vec<Value>>,
     /// The router of the moment; `None` before the first.
     pub(crate) router: watch::Sender<Option<ActorRef<RouterMessage>>>,
+    /// What tool servers have asked the CLI.
+    pub(crate) outgoing: Outgoing,
     pub(crate) span: tracing::Span,
     /// The span of the running turn.
     pub(crate) turn_span: watch::Sender<tracing::Span>,
@@ -124,6 +127,7 @@ impl Shared {
             .0,
             settings: Mutex::default(),
             router: watch::channel(None).0,
+            outgoing: Outgoing::default(),
             turn_span: watch::channel(span.clone()).0,
             span,
             started: Instant::now(),

@@ -76,10 +76,19 @@ pub(crate) struct NewJob {
     /// The tool, or the kind of callback.
     pub(crate) label: String,
     pub(crate) tool_use_id: Option<String>,
-    /// For a JSON-RPC request: its id.
-    pub(crate) rpc_id: Option<String>,
+    /// For a JSON-RPC request.
+    pub(crate) rpc: Option<RpcJob>,
     /// How long it may take, from the arrival of its request.
     pub(crate) limit: Option<Duration>,
+}
+
+/// What a handler of a JSON-RPC request is.
+#[derive(Debug)]
+pub(crate) struct RpcJob {
+    /// The id of the request, as it came.
+    pub(crate) id: String,
+    /// Whether it is a tool, whose failures are results.
+    pub(crate) is_tool: bool,
 }
 
 /// One handler at work.

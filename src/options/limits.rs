@@ -28,6 +28,11 @@ pub struct Limits {
     /// The same for each tool server: one more is answered with an error that names the server. Lower it so that one
     /// server cannot use up what all share. Default: 16,384.
     pub calls_per_server: usize,
+    /// Requests of one tool server to the CLI that wait for an answer
+    /// ([`ToolContext::request`](crate::ToolContext::request)). One more is refused. Default: 256.
+    pub mcp_requests_per_server: usize,
+    /// Resources of one tool server that the CLI has subscribed to. One more is refused. Default: 1,024.
+    pub subscriptions_per_server: usize,
     /// Handlers on the blocking lane at once, for each tool server; further ones wait. A handler that was
     /// abandoned there holds its place until it returns. Default: 64.
     pub blocking_calls: usize,
@@ -73,6 +78,8 @@ impl Default for Limits {
             prompts_queued: 256,
             calls_in_flight: 16_384,
             calls_per_server: 16_384,
+            mcp_requests_per_server: 256,
+            subscriptions_per_server: 1024,
             blocking_calls: 64,
             unread_bytes: 16 << 20,
             spilling_bytes: 64 << 20,
@@ -98,6 +105,8 @@ impl Limits {
             ("prompts_queued", self.prompts_queued),
             ("calls_in_flight", self.calls_in_flight),
             ("calls_per_server", self.calls_per_server),
+            ("mcp_requests_per_server", self.mcp_requests_per_server),
+            ("subscriptions_per_server", self.subscriptions_per_server),
             ("blocking_calls", self.blocking_calls),
             ("unread_bytes", self.unread_bytes),
             ("spilling_bytes", self.spilling_bytes),

@@ -31,6 +31,10 @@ pub struct Timeouts {
     /// For a tool call, counted from its arrival; a tool's own limit goes before it. Default: none.
     #[serde(with = "optional_millis")]
     pub tool: Option<Duration>,
+    /// For a request of a tool server to the CLI ([`ToolContext::request`](crate::ToolContext::request)); when it passes,
+    /// the CLI is told that nobody waits any more. Default: 60 s, as in the MCP SDKs.
+    #[serde(with = "millis")]
+    pub mcp_request: Duration,
     /// For a hook handler; its request is then answered with an error. Default: 60 s, the CLI's own limit.
     #[serde(with = "optional_millis")]
     pub hook: Option<Duration>,
@@ -85,6 +89,7 @@ impl Default for Timeouts {
             start: secs(60),
             control_request: secs(60),
             tool: None,
+            mcp_request: secs(60),
             hook: Some(secs(60)),
             permission: None,
             turn: None,
@@ -108,6 +113,7 @@ impl Timeouts {
         let all = [
             &mut self.start,
             &mut self.control_request,
+            &mut self.mcp_request,
             &mut self.cancel_grace,
             &mut self.server_restart,
             &mut self.stdin_stall,

@@ -182,6 +182,8 @@ pub struct ServerSnapshot {
     pub blocking: usize,
     /// Handlers that were left behind on their thread since the start.
     pub abandoned: u64,
+    /// Requests of its own to the CLI that wait for an answer.
+    pub requests: usize,
     /// MCP sessions that the CLI has begun with it.
     pub mcp_sessions: u64,
 }

@@ -327,7 +327,9 @@ impl SessionBuilder {
         let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
         let spec =
             SessionSpec { options: *self.options, handlers: self.handlers, transport, stderr: self.stderr };
-        Ok((spec, self.servers))
+        // A clone of the builder is another session, whose servers change by themselves.
+        let servers = self.servers.iter().map(|server| Arc::new(ServerSpec::clone(server))).collect();
+        Ok((spec, servers))
     }
 }
 

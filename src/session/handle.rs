@@ -16,6 +16,7 @@ use crate::actor::turn::Turn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::PermissionMode;
 use crate::report::{Events, Snapshot};
+use crate::tool::ServerHandle;
 
 /// A running session. Cheap to clone; every clone is the same session.
 ///
@@ -156,6 +157,14 @@ impl Session {
     /// Those of [`control`](Session::control).
     pub async fn set_permission_mode(&self, mode: PermissionMode) -> Result<()> {
         self.control(json!({ "subtype": "set_permission_mode", "mode": mode.as_str() })).await.map(drop)
+    }
+
+    /// A handle of one of its tool servers, to change what it offers; `None` if it has none of this name.
+    pub fn server(&self, name: &str) -> Option<ServerHandle> {
+        let shared = &self.inner.shared;
+        let roster = shared.roster();
+        let spec = roster.inside().iter().find(|server| server.name == name)?;
+        Some(ServerHandle::new(spec.clone(), shared.gone.clone()))
     }
 
     /// The supervision events from now on.

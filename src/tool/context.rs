@@ -5,12 +5,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::handle::ServerHandle;
+use super::peer::{NoPeer, Peer, RequestError};
 
 /// What a handler gets beside its arguments: the server's state, who asks, how long it may take, and ways to speak
 /// while it works. Cheap to clone.
@@ -47,18 +49,7 @@ pub(crate) struct Call {
     pub(crate) cancel: CancellationToken,
     pub(crate) generation: u32,
     pub(crate) log_level: Arc<LevelFilter>,
-    pub(crate) sink: Arc<dyn NotificationSink>,
-}
-
-/// Where notifications of a handler go.
-pub(crate) trait NotificationSink: Send + Sync {
-    /// Sends a notification, waiting for room. It is dropped when nobody is there to read it any more.
-    fn notify<'a>(
-        &'a self,
-        server: &'a str,
-        method: &'static str,
-        params: Box<RawValue>,
-    ) -> BoxFuture<'a, ()>;
+    pub(crate) peer: Arc<dyn Peer>,
 }
 
 /// The parameters of `notifications/progress`.
@@ -71,15 +62,6 @@ struct Progress<'a> {
     total: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
-}
-
-/// Takes notifications and keeps none.
-pub(crate) struct NoSink;
-
-impl NotificationSink for NoSink {
-    fn notify<'a>(&'a self, _: &'a str, _: &'static str, _: Box<RawValue>) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
 }
 
 impl<S> ToolContext<S> {
@@ -112,7 +94,7 @@ impl<S> ToolContext<S> {
             cancel: CancellationToken::new(),
             generation: 1,
             log_level: Arc::default(),
-            sink: Arc::new(NoSink),
+            peer: Arc::new(NoPeer),
         };
         Self::new(Arc::new(state), Arc::new(call))
     }
@@ -132,7 +114,7 @@ impl<S> ToolContext<S> {
         &self.call.server
     }
 
-    /// The name of the tool.
+    /// The name of the tool; for a handler of something else, the name of the prompt or the URI of the resource.
     pub fn tool(&self) -> &str {
         &self.call.tool
     }
@@ -186,7 +168,7 @@ impl<S> ToolContext<S> {
         // Echoed as it came, whatever number it is.
         let params = Progress { progress_token: token, progress, total, message };
         let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
-        self.call.sink.notify(&self.call.server, "notifications/progress", params).await;
+        self.call.peer.notify("notifications/progress", params).await;
     }
 
     /// Sends a log message to the CLI, unless it asked for more severe ones only. Waits like
@@ -197,7 +179,38 @@ impl<S> ToolContext<S> {
         }
         let params = json!({ "level": level, "logger": &*self.call.tool, "data": data.into() });
         let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
-        self.call.sink.notify(&self.call.server, "notifications/message", params).await;
+        self.call.peer.notify("notifications/message", params).await;
+    }
+
+    /// Sends any notification to the CLI. For what has no method of its own. Waits like
+    /// [`progress`](ToolContext::progress); does nothing when `params` do not serialise.
+    pub async fn notify(&self, method: &str, params: impl Serialize + Send) {
+        if let Ok(params) = serde_json::value::to_raw_value(&params) {
+            self.call.peer.notify(method, params).await;
+        }
+    }
+
+    /// Asks the CLI something, as MCP lets a server ask its client: `roots/list`, `elicitation/create`,
+    /// `sampling/createMessage`, `ping`. The answer comes within
+    /// [`Timeouts::mcp_request`](crate::Timeouts::mcp_request); when the call is cancelled, when the CLI ends and when the
+    /// server is restarted, the request ends with it.
+    ///
+    /// The CLI announces no capabilities to in-process servers. CLI 2.1.328 was seen to answer `ping`, and to refuse
+    /// everything else with -32601.
+    ///
+    /// # Errors
+    /// See [`RequestError`]: a refusal of the CLI comes with its code.
+    pub async fn request(&self, method: &str, params: impl Serialize + Send) -> Result<Value, RequestError> {
+        let params = serde_json::value::to_raw_value(&params)
+            .map_err(|error| RequestError::Unserializable(error.to_string()))?;
+        let answer = self.call.peer.request(method, params).await?;
+        // It was read as JSON before.
+        Ok(serde_json::from_str(answer.get()).unwrap_or_default())
+    }
+
+    /// A handle of the server that this handler belongs to, to change what it offers; `None` without a session.
+    pub fn server_handle(&self) -> Option<ServerHandle> {
+        self.call.peer.server()
     }
 }
 
@@ -249,7 +262,7 @@ impl LevelFilter {
         self.0.store(level as u8, Ordering::Relaxed);
     }
 
-    fn lets(&self, level: LogLevel) -> bool {
+    pub(crate) fn lets(&self, level: LogLevel) -> bool {
         level as u8 >= self.0.load(Ordering::Relaxed)
     }
 }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 use super::context::{Call, ToolContext};
 use super::handler::ToolHandler;
+use super::registry::Listed;
 use super::result::IntoToolResult;
 use super::schema;
 use crate::error::{Error, Result};
@@ -153,8 +154,6 @@ pub(crate) struct Definition {
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_concurrency: Option<usize>,
     pub(crate) lane: Lane,
-    /// Which of the server's states is handed to it; `None` until that is known, or for ever for `()`.
-    pub(crate) state: Option<usize>,
 }
 
 impl<S: Send + Sync + 'static> ToolDef<S> {
@@ -268,7 +267,6 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             timeout: None,
             max_concurrency: None,
             lane,
-            state: None,
         };
         Self { inner, state: PhantomData }
     }
@@ -359,9 +357,15 @@ impl<S> fmt::Debug for ToolDef<S> {
     }
 }
 
-impl Definition {
-    /// The tool's entry in `tools/list`.
-    pub(crate) fn listed(&self) -> Value {
+impl Listed for Definition {
+    const KIND: &'static str = "tool";
+    const FIELD: &'static str = "tools";
+
+    fn key(&self) -> &str {
+        &self.name
+    }
+
+    fn listed(&self) -> Value {
         let mut entry = Map::new();
         entry.insert("name".into(), self.name.clone().into());
         if let Some(title) = &self.annotations.title {
@@ -383,7 +387,7 @@ impl Definition {
         Value::Object(entry)
     }
 
-    pub(crate) fn validate(&self, server: &str) -> Result<()> {
+    fn validate(&self, server: &str) -> Result<()> {
         let fault = |what: String| {
             Err(Error::invalid_option(format!("tool '{}' of server '{server}': {what}", self.name)))
         };

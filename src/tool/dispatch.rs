@@ -1,79 +1,103 @@
 //! Which JSON-RPC message asks for what: the MCP session of one server, without IO and without running a handler.
+//!
+//! [`Service`] is what the actor of a server drives. [`McpSession`] is the one of a [`ToolServer`](crate::ToolServer).
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::context::{LevelFilter, LogLevel};
+use super::context::{Call, LogLevel};
+use super::def::AnyState;
+use super::registry::{Lists, Revisions};
 use super::server::ServerSpec;
 use crate::wire::rpc::{
-    CallParams, CancelledParams, INVALID_PARAMS, INVALID_REQUEST, InitializeParams, Rpc, RpcError, negotiate,
+    CallMeta, CallParams, CancelledParams, INVALID_PARAMS, INVALID_REQUEST, InitializeParams, Rpc, RpcError,
+    negotiate,
 };
 
+/// What takes the messages that the CLI sends to one MCP server: its MCP session. It lives as long as the server's actor
+/// and is called by it alone, in the order in which the messages come. It runs no code of the application itself: what
+/// needs some comes back as [`Step::Call`] or [`Step::Run`], and runs as a task under the promises of a tool call.
+pub(crate) trait Service: Send {
+    /// Tells what a message asks for.
+    fn step(&mut self, rpc: Rpc) -> Step;
+
+    /// How many MCP sessions were begun with `initialize`. A new one counts the ids of its requests anew.
+    fn sessions(&self) -> u64;
+
+    /// What the server offers at this moment.
+    fn lists(&self) -> &Arc<Lists>;
+
+    /// Another CLI is there, or the same one after a restart of the server's actor. It knows what it was told when it met
+    /// the server.
+    fn opened(&mut self);
+
+    /// What the server offers may have changed: returns the notifications of which the CLI has to be told.
+    fn refresh(&mut self) -> Vec<&'static str>;
+}
+
 /// What a message asks for.
-#[derive(Debug)]
 pub(crate) enum Step {
     /// This is the answer.
     Reply { id: Box<RawValue>, outcome: Result<Value, RpcError> },
     /// A tool is called.
     Call { id: Box<RawValue>, params: CallParams },
+    /// Another handler has to run.
+    #[allow(dead_code, reason = "until resources are here")]
+    Run { id: Box<RawValue>, run: Run },
     /// The request with this id of the newest MCP session is cancelled.
     Cancelled(CancelledParams),
+    /// The CLI answers a request of the server.
+    Answered { id: Box<RawValue>, outcome: Result<Box<RawValue>, RpcError> },
     /// Nothing is to be done; over the control protocol it is acknowledged.
     Ack,
 }
 
+/// How a handler that is no tool's ends.
+pub(crate) type Outcome = Result<Value, RpcError>;
+
+/// A handler to be run for a request, which is no tool call.
+pub(crate) struct Run {
+    /// The method of the request.
+    pub(crate) method: &'static str,
+    /// What it asks for: a URI, or a name.
+    pub(crate) subject: String,
+    pub(crate) meta: CallMeta,
+    /// Which of the server's states the handler is given.
+    pub(crate) state: Option<usize>,
+    /// How long it may take, where that is not the session's limit.
+    pub(crate) timeout: Option<std::time::Duration>,
+    /// Makes the future that runs it. It may panic, and so may the future.
+    pub(crate) start: Start,
+}
+
+/// Makes the future of a handler.
+pub(crate) type Start = Box<dyn FnOnce(AnyState, Arc<Call>) -> BoxFuture<'static, Outcome> + Send>;
+
+impl Run {
+    /// For people: the method and what it asks for.
+    pub(crate) fn label(&self) -> String {
+        format!("{} {}", self.method, self.subject)
+    }
+}
+
 /// The MCP session of one server. A new `initialize` begins a new one: ids of requests count anew then.
-#[derive(Debug)]
 pub(crate) struct McpSession {
     spec: Arc<ServerSpec>,
-    log_level: Arc<LevelFilter>,
+    lists: Arc<Lists>,
+    /// What the CLI knows of the lists.
+    known: Revisions,
     /// How many `initialize` requests there were.
     sessions: u64,
 }
 
-impl std::fmt::Debug for ServerSpec {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerSpec").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
 impl McpSession {
-    pub(crate) fn new(spec: Arc<ServerSpec>, log_level: Arc<LevelFilter>) -> Self {
-        Self { spec, log_level, sessions: 0 }
-    }
-
-    pub(crate) fn log_level(&self) -> &Arc<LevelFilter> {
-        &self.log_level
-    }
-
-    /// How many MCP sessions were begun with `initialize`.
-    pub(crate) fn sessions(&self) -> u64 {
-        self.sessions
-    }
-
-    /// Tells what a message asks for.
-    pub(crate) fn step(&mut self, rpc: Rpc) -> Step {
-        match rpc {
-            Rpc::Request { id, method, params } => self.request(id, &method, params),
-            Rpc::Notification { method, params } => self.notification(&method, params),
-            Rpc::Response { error, .. } => {
-                if let Some(error) = error {
-                    tracing::debug!(
-                        server = self.spec.name,
-                        error = error.get(),
-                        "the CLI refused a request of a server"
-                    );
-                }
-                Step::Ack
-            }
-            Rpc::Malformed => Step::Reply {
-                id: RawValue::NULL.to_owned(),
-                outcome: Err(RpcError::new(INVALID_REQUEST, "not a JSON-RPC message")),
-            },
-        }
+    pub(crate) fn new(spec: Arc<ServerSpec>) -> Self {
+        let lists = spec.registry.look();
+        Self { spec, lists, known: Revisions::default(), sessions: 0 }
     }
 
     fn request(&mut self, id: Box<RawValue>, method: &str, params: Option<Box<RawValue>>) -> Step {
@@ -84,17 +108,25 @@ impl McpSession {
             },
             "initialize" => parse::<InitializeParams>(params.as_deref(), method).map(|params| {
                 self.sessions += 1;
-                self.spec.initialize_result(negotiate(&params.protocol_version))
+                self.known = self.lists.revisions();
+                self.spec.registry.announce(&self.lists);
+                self.spec.initialize_result(&self.lists, negotiate(&params.protocol_version))
             }),
             "ping" => Ok(json!({})),
-            "tools/list" => Ok(self.spec.tools_list_result()),
+            "tools/list" => self.list(params.as_deref(), method),
             "logging/setLevel" => parse::<SetLevel>(params.as_deref(), method).map(|params| {
-                self.log_level.set(params.level);
+                self.spec.registry.log_level.set(params.level);
                 json!({})
             }),
             _ => Err(RpcError::unknown_method(method)),
         };
         Step::Reply { id, outcome }
+    }
+
+    fn list(&mut self, params: Option<&RawValue>, method: &str) -> Result<Value, RpcError> {
+        let cursor = parse::<Page>(params, method)?.cursor;
+        let (cursor, size) = (cursor.as_deref(), self.spec.page_size);
+        self.lists.tools.page(cursor, size)
     }
 
     fn notification(&mut self, method: &str, params: Option<Box<RawValue>>) -> Step {
@@ -115,9 +147,51 @@ impl McpSession {
     }
 }
 
+impl Service for McpSession {
+    fn step(&mut self, rpc: Rpc) -> Step {
+        match rpc {
+            Rpc::Request { id, method, params } => self.request(id, &method, params),
+            Rpc::Notification { method, params } => self.notification(&method, params),
+            Rpc::Response { id: Some(id), outcome } => Step::Answered { id, outcome },
+            Rpc::Response { id: None, .. } => Step::Ack,
+            Rpc::Malformed => Step::Reply {
+                id: RawValue::NULL.to_owned(),
+                outcome: Err(RpcError::new(INVALID_REQUEST, "not a JSON-RPC message")),
+            },
+        }
+    }
+
+    fn sessions(&self) -> u64 {
+        self.sessions
+    }
+
+    fn lists(&self) -> &Arc<Lists> {
+        &self.lists
+    }
+
+    fn opened(&mut self) {
+        // One that has not met the server will ask for its lists.
+        self.known = self.spec.registry.announced().unwrap_or_else(|| self.lists.revisions());
+    }
+
+    fn refresh(&mut self) -> Vec<&'static str> {
+        self.lists = self.spec.registry.look();
+        let now = self.lists.revisions();
+        let news = now.news_since(&self.known).collect();
+        self.known = now;
+        news
+    }
+}
+
 #[derive(serde::Deserialize)]
 struct SetLevel {
     level: LogLevel,
+}
+
+#[derive(serde::Deserialize)]
+struct Page {
+    #[serde(default)]
+    cursor: Option<String>,
 }
 
 fn parse<P: DeserializeOwned>(params: Option<&RawValue>, method: &str) -> Result<P, RpcError> {

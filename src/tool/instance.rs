@@ -11,8 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::context::Call;
 use super::def::{AnyState, Arguments, Definition, Lane, Ran};
-use super::server::ServerSpec;
-use crate::wire::CallToolResult;
+use super::dispatch::{Outcome, Start};
+use super::registry::Lists;
+use crate::wire::{CallToolResult, RpcError};
 
 /// A server that can run calls.
 ///
@@ -26,7 +27,8 @@ pub(crate) struct Instance {
 }
 
 struct Runnable {
-    definition: Definition,
+    definition: Arc<Definition>,
+    enabled: bool,
     state: AnyState,
     limit: Option<Arc<Semaphore>>,
 }
@@ -84,20 +86,42 @@ impl Ended {
 }
 
 impl Instance {
-    pub(crate) fn new(spec: &ServerSpec, states: Vec<AnyState>, blocking: Arc<BlockingLane>) -> Self {
-        let unit: AnyState = Arc::new(());
-        let tools = spec
+    pub(crate) fn new(lists: &Lists, states: Vec<AnyState>, blocking: Arc<BlockingLane>) -> Self {
+        let mut instance = Self { tools: HashMap::new(), states, blocking };
+        instance.refresh(lists);
+        instance
+    }
+
+    /// Takes over what has changed in the list of tools. Calls in flight have what they need.
+    pub(crate) fn refresh(&mut self, lists: &Lists) {
+        let mut before = std::mem::take(&mut self.tools);
+        self.tools = lists
             .tools
             .iter()
-            .map(|definition| {
-                let state = definition.state.and_then(|index| states.get(index)).unwrap_or(&unit).clone();
-                let limit = definition
-                    .max_concurrency
-                    .map(|calls| Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))));
-                (definition.name.clone(), Runnable { definition: definition.clone(), state, limit })
+            .map(|entry| {
+                let definition = entry.definition.clone();
+                let name = definition.name.clone();
+                let runnable = match before.remove(&name) {
+                    // The same tool as before keeps count of its calls.
+                    Some(same) if Arc::ptr_eq(&same.definition, &definition) => {
+                        Runnable { enabled: entry.enabled, ..same }
+                    }
+                    _ => {
+                        let limit = definition
+                            .max_concurrency
+                            .map(|calls| Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))));
+                        let state = self.state(entry.state);
+                        Runnable { definition, enabled: entry.enabled, state, limit }
+                    }
+                };
+                (name, runnable)
             })
             .collect();
-        Self { tools, states, blocking }
+    }
+
+    /// The state of a handler.
+    pub(crate) fn state(&self, index: Option<usize>) -> AnyState {
+        index.and_then(|index| self.states.get(index)).map_or_else(|| Arc::new(()) as AnyState, Arc::clone)
     }
 
     /// Drops the states and waits for that.
@@ -113,7 +137,7 @@ impl Instance {
     }
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Definition> {
-        self.tools.get(name).map(|tool| &tool.definition)
+        self.tools.get(name).filter(|tool| tool.enabled).map(|tool| &*tool.definition)
     }
 
     /// The future that runs a call to its end, whatever the handler does; `None` if there is no such tool.
@@ -154,6 +178,19 @@ impl Instance {
             }
         })
     }
+}
+
+/// Runs a handler that is no tool's to its end; `Err` is the text of its panic.
+pub(crate) async fn run_caught(start: Start, state: AnyState, call: Arc<Call>) -> Result<Outcome, String> {
+    AssertUnwindSafe(async move { start(state, call).await })
+        .catch_unwind()
+        .await
+        .map_err(|panic| panic_text(&*panic))
+}
+
+/// What the CLI is told when a handler that is no tool's has panicked.
+pub(crate) fn panicked(label: &str, text: &str) -> RpcError {
+    RpcError::internal(format!("the handler of '{label}' panicked: {text}"))
 }
 
 impl Drop for Instance {

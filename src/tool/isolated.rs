@@ -7,9 +7,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::context::{Call, NoSink};
-use super::dispatch::{McpSession, Step};
-use super::instance::{BlockingLane, Instance};
+use super::context::Call;
+use super::dispatch::{McpSession, Outcome, Run, Service, Step};
+use super::instance::{BlockingLane, Instance, panicked, run_caught};
+use super::peer::NoPeer;
 use super::server::ServerSpec;
 use crate::options::Limits;
 use crate::wire::CallToolResult;
@@ -25,9 +26,11 @@ pub(crate) struct Isolated {
 impl Isolated {
     pub(crate) async fn start(spec: ServerSpec) -> Self {
         let blocking = BlockingLane::new(Limits::default().blocking_calls);
-        let instance = spec.make_states().await.map(|states| Instance::new(&spec, states, blocking));
         let spec = Arc::new(spec);
-        Self { session: Mutex::new(McpSession::new(spec.clone(), Arc::default())), spec, instance }
+        let session = McpSession::new(spec.clone());
+        let instance =
+            spec.make_states().await.map(|states| Instance::new(session.lists(), states, blocking));
+        Self { session: Mutex::new(session), spec, instance }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallToolResult {
@@ -52,7 +55,11 @@ impl Isolated {
                 let outcome = self.run(id.get().to_owned(), params).await;
                 (id, outcome.map(|result| json!(result)))
             }
-            Step::Cancelled(_) | Step::Ack => return None,
+            Step::Run { id, run } => {
+                let outcome = self.run_other(id.get().to_owned(), run).await;
+                (id, outcome)
+            }
+            Step::Cancelled(_) | Step::Answered { .. } | Step::Ack => return None,
         };
         Some(match outcome {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -62,26 +69,33 @@ impl Isolated {
 
     async fn run(&self, request_id: String, params: CallParams) -> Result<CallToolResult, RpcError> {
         let instance = self.instance.as_ref().map_err(|cause| RpcError::internal(cause.clone()))?;
-        let CallMeta { tool_use_id, progress_token } = params.meta.unwrap_or_default();
-        let log_level = {
-            let session = self.session.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            session.log_level().clone()
-        };
-        let call = Arc::new(Call {
+        let (name, meta) = (params.name, params.meta.unwrap_or_default());
+        match instance.run(&name, self.context(request_id, name.clone(), meta), params.arguments) {
+            Some(run) => Ok(run.await.result(&name)),
+            None => Err(RpcError::unknown_tool(&name)),
+        }
+    }
+
+    async fn run_other(&self, request_id: String, run: Run) -> Outcome {
+        let instance = self.instance.as_ref().map_err(|cause| RpcError::internal(cause.clone()))?;
+        let label = run.label();
+        let call = self.context(request_id, run.subject, run.meta);
+        let state = instance.state(run.state);
+        run_caught(run.start, state, call).await.unwrap_or_else(|panic| Err(panicked(&label, &panic)))
+    }
+
+    fn context(&self, request_id: String, subject: String, meta: CallMeta) -> Arc<Call> {
+        Arc::new(Call {
             server: self.spec.name.as_str().into(),
-            tool: params.name.clone(),
+            tool: subject,
             request_id,
-            tool_use_id,
-            progress_token,
+            tool_use_id: meta.tool_use_id,
+            progress_token: meta.progress_token,
             deadline: None,
             cancel: CancellationToken::new(),
             generation: 1,
-            log_level,
-            sink: Arc::new(NoSink),
-        });
-        match instance.run(&params.name, call, params.arguments) {
-            Some(run) => Ok(run.await.result(&params.name)),
-            None => Err(RpcError::unknown_tool(&params.name)),
-        }
+            log_level: self.spec.registry.log_level.clone(),
+            peer: Arc::new(NoPeer),
+        })
     }
 }

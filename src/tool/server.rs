@@ -1,5 +1,6 @@
 //! The definition of an in-process MCP server.
 
+use std::any::{TypeId, type_name};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,14 +11,24 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use super::def::{AnyState, Definition, Tool, ToolDef};
+use super::def::{AnyState, Tool, ToolDef};
+use super::dispatch::{McpSession, Service};
 use super::handler::ToolHandler;
 use super::isolated::Isolated;
 use super::policy::Policies;
+use super::registry::{Lists, Registry};
 use crate::error::{Error, Result};
+use crate::wire::rpc::PROTOCOL_VERSIONS;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Factory = Arc<dyn Fn() -> BoxFuture<'static, Result<AnyState, BoxError>> + Send + Sync>;
+type Make = Arc<dyn Fn() -> BoxFuture<'static, Result<AnyState, BoxError>> + Send + Sync>;
+
+/// How a state is made, and of which type it is.
+#[derive(Clone)]
+struct Factory {
+    state: TypeId,
+    make: Make,
+}
 
 /// An in-process MCP server: a name, its tools, and how to make the state that their handlers share.
 ///
@@ -49,14 +60,16 @@ pub struct ToolServer<S = ()> {
     state: PhantomData<fn(S)>,
 }
 
-/// A server, without the type of its state.
+/// A server, without the type of its state. In a session, what can be changed of it is changed in place: the lists of its
+/// [`Registry`]. A clone is the same server for another session.
 #[derive(Clone)]
 pub(crate) struct ServerSpec {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) title: Option<String>,
     pub(crate) instructions: Option<String>,
-    pub(crate) tools: Vec<Definition>,
+    pub(crate) registry: Registry,
+    pub(crate) page_size: Option<usize>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) significant: bool,
     pub(crate) policies: Policies,
@@ -79,7 +92,8 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
             version: version.into(),
             title: None,
             instructions: None,
-            tools: Vec::new(),
+            registry: Registry::default(),
+            page_size: None,
             timeout: None,
             significant: false,
             policies: Policies::default(),
@@ -100,7 +114,7 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
     /// With a tool that is defined in full.
     #[allow(clippy::should_implement_trait, reason = "a builder's word, with another type on the right")]
     pub fn add(mut self, tool: ToolDef<S>) -> Self {
-        self.spec.tools.push(tool.inner);
+        self.spec.registry.get_mut().tools.push(Arc::new(tool.inner), None);
         self
     }
 
@@ -148,12 +162,10 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
         }))
     }
 
-    fn bind<N: Send + Sync + 'static>(mut self, factory: Factory) -> ToolServer<N> {
+    fn bind<N: Send + Sync + 'static>(mut self, make: Make) -> ToolServer<N> {
         let index = self.spec.factories.len();
-        self.spec.factories.push(factory);
-        for tool in self.spec.tools.iter_mut().filter(|tool| tool.state.is_none()) {
-            tool.state = Some(index);
-        }
+        self.spec.factories.push(Factory { state: TypeId::of::<S>(), make });
+        self.spec.registry.get_mut().bind(index);
         ToolServer::with(self.spec)
     }
 }
@@ -172,6 +184,13 @@ impl<S> ToolServer<S> {
     /// What the model is told about the server as a whole.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.spec.instructions = Some(instructions.into());
+        self
+    }
+
+    /// How many things are on one page of `tools/list`, and of the lists of resources, resource templates and prompts. At
+    /// least 1. Default: all on one page, which is what the CLI is told beforehand.
+    pub fn page_size(mut self, things: usize) -> Self {
+        self.spec.page_size = Some(things);
         self
     }
 
@@ -230,7 +249,8 @@ impl ToolServer {
 
 impl<S> fmt::Debug for ToolServer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tools: Vec<_> = self.spec.tools.iter().map(|tool| &tool.name).collect();
+        let lists = self.spec.registry.snapshot();
+        let tools: Vec<_> = lists.tools.iter().map(|tool| &tool.definition.name).collect();
         f.debug_struct("ToolServer")
             .field("name", &self.spec.name)
             .field("tools", &tools)
@@ -243,8 +263,8 @@ impl ServerSpec {
     pub(crate) async fn make_states(&self) -> Result<Vec<AnyState>, String> {
         let mut states = Vec::with_capacity(self.factories.len());
         for factory in &self.factories {
-            let factory = factory.clone();
-            let made = std::panic::AssertUnwindSafe(async move { factory().await }).catch_unwind().await;
+            let make = factory.make.clone();
+            let made = std::panic::AssertUnwindSafe(async move { make().await }).catch_unwind().await;
             states.push(match made {
                 Ok(Ok(state)) => state,
                 Ok(Err(error)) => return Err(format!("its state could not be made: {error}")),
@@ -259,15 +279,33 @@ impl ServerSpec {
         Ok(states)
     }
 
+    /// Which state a handler of this type of state is given, if it needs one.
+    pub(crate) fn state_of<S: 'static>(&self) -> Result<Option<usize>> {
+        let wanted = TypeId::of::<S>();
+        match self.factories.iter().rposition(|factory| factory.state == wanted) {
+            Some(index) => Ok(Some(index)),
+            None if wanted == TypeId::of::<()>() => Ok(None),
+            None => {
+                let text = format!("server '{}' has no state of the type {}", self.name, type_name::<S>());
+                Err(Error::invalid_option(text).with_help("give it one with `ToolServer::state`"))
+            }
+        }
+    }
+
+    /// What takes the messages of the CLI for it.
+    pub(crate) fn service(self: &Arc<Self>) -> Box<dyn Service> {
+        Box::new(McpSession::new(self.clone()))
+    }
+
     /// The result of MCP `initialize` for this version of the protocol.
-    pub(crate) fn initialize_result(&self, version: &str) -> Value {
+    pub(crate) fn initialize_result(&self, lists: &Lists, version: &str) -> Value {
         let mut info = json!({ "name": self.name, "version": self.version });
         if let Some(title) = &self.title {
             info["title"] = json!(title);
         }
         let mut result = json!({
             "protocolVersion": version,
-            "capabilities": { "tools": { "listChanged": true }, "logging": {} },
+            "capabilities": lists.capabilities(),
             "serverInfo": info,
         });
         if let Some(instructions) = &self.instructions {
@@ -276,9 +314,19 @@ impl ServerSpec {
         result
     }
 
-    /// The result of `tools/list`.
-    pub(crate) fn tools_list_result(&self) -> Value {
-        json!({ "tools": self.tools.iter().map(Definition::listed).collect::<Vec<_>>() })
+    /// What the CLI is told beforehand, so that it need not ask before the first turn. A list of several pages is left
+    /// out; it has to ask for that.
+    pub(crate) fn manifest(&self) -> Value {
+        let lists = self.registry.snapshot();
+        self.registry.announce(&lists);
+        let mut manifest =
+            json!({ "initializeResult": self.initialize_result(&lists, PROTOCOL_VERSIONS[0]) });
+        if let Ok(list) = lists.tools.page(None, self.page_size)
+            && list.get("nextCursor").is_none()
+        {
+            manifest["toolsListResult"] = list;
+        }
+        manifest
     }
 
     /// The server's settings in `initialize.sdkMcpServerConfigs`.
@@ -304,16 +352,14 @@ impl ServerSpec {
         if self.name.trim().is_empty() {
             return Err(Error::invalid_option("a tool server has no name"));
         }
-        self.policies.validate(&self.name, self.tools.iter().map(|tool| tool.name.as_str()))?;
-        for (index, tool) in self.tools.iter().enumerate() {
-            tool.validate(&self.name)?;
-            if self.tools[..index].iter().any(|other| other.name == tool.name) {
-                return Err(Error::invalid_option(format!(
-                    "server '{}' has two tools '{}'",
-                    self.name, tool.name
-                )));
-            }
+        if self.page_size == Some(0) {
+            return Err(Error::invalid_option(format!(
+                "server '{}': page_size must be at least 1",
+                self.name
+            )));
         }
-        Ok(())
+        let lists = self.registry.snapshot();
+        self.policies.validate(&self.name, lists.tools.iter().map(|tool| tool.definition.name.as_str()))?;
+        lists.validate(&self.name)
     }
 }

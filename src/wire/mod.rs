@@ -14,3 +14,4 @@ pub(crate) mod rpc;
 
 pub use content::{CallToolResult, Content, Resource};
 pub use message::*;
+pub use rpc::RpcError;

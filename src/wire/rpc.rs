@@ -16,6 +16,8 @@ pub(crate) const INVALID_REQUEST: i64 = -32600;
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INVALID_PARAMS: i64 = -32602;
 pub(crate) const INTERNAL_ERROR: i64 = -32603;
+/// What MCP answers with when there is no such resource.
+pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
 /// What a cancelled request is answered with.
 pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 
@@ -33,7 +35,9 @@ pub(crate) enum Rpc {
     },
     /// An answer to a request of ours.
     Response {
-        error: Option<Box<RawValue>>,
+        /// `None` if it does not say to which.
+        id: Option<Box<RawValue>>,
+        outcome: Result<Box<RawValue>, RpcError>,
     },
     /// An object that is none of these.
     Malformed,
@@ -71,30 +75,80 @@ impl Rpc {
         match (fields.method, id) {
             (Some(method), Some(id)) => Rpc::Request { id, method, params },
             (Some(method), None) => Rpc::Notification { method, params },
-            (None, _) if fields.result.is_some() || fields.error.is_some() => {
-                Rpc::Response { error: fields.error.map(ToOwned::to_owned) }
+            (None, id) if fields.result.is_some() || fields.error.is_some() => {
+                let outcome = match (fields.error, fields.result) {
+                    (Some(error), _) => Err(RpcError::read(error)),
+                    (None, result) => Ok(result.unwrap_or(RawValue::NULL).to_owned()),
+                };
+                Rpc::Response { id, outcome }
             }
             _ => Rpc::Malformed,
         }
     }
 }
 
-/// A JSON-RPC error object.
+/// A JSON-RPC error object: what a handler of a resource, a prompt or a completion may return to choose the code itself,
+/// and what the CLI answers a request with that it refuses.
+///
+/// ```
+/// use greenroom::RpcError;
+///
+/// let error = RpcError::resource_not_found("file:///gone.txt");
+/// assert_eq!(error.code, -32002);
+/// assert_eq!(error.to_string(), "Resource 'file:///gone.txt' not found (-32002)");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RpcError {
-    pub(crate) code: i64,
-    pub(crate) message: String,
+#[non_exhaustive]
+pub struct RpcError {
+    /// What went wrong, in JSON-RPC's and MCP's numbers: -32602 for bad parameters, -32603 for an internal error.
+    pub code: i64,
+    /// The same in words.
+    pub message: String,
+    /// Whatever else belongs to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data: Option<Value>,
+    pub data: Option<Value>,
 }
 
+impl std::fmt::Display for RpcError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for RpcError {}
+
 impl RpcError {
-    pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
+    /// An error with this code.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    pub(crate) fn internal(message: impl Into<String>) -> Self {
+    /// Bad parameters (-32602).
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(INVALID_PARAMS, message)
+    }
+
+    /// Something failed on this side (-32603).
+    pub fn internal(message: impl Into<String>) -> Self {
         Self::new(INTERNAL_ERROR, message)
+    }
+
+    /// There is no such resource (-32002).
+    pub fn resource_not_found(uri: &str) -> Self {
+        let mut error = Self::new(RESOURCE_NOT_FOUND, format!("Resource '{uri}' not found"));
+        error.data = Some(serde_json::json!({ "uri": uri }));
+        error
+    }
+
+    /// With more that belongs to it.
+    pub fn with_data(mut self, data: impl Into<Value>) -> Self {
+        self.data = Some(data.into());
+        self
+    }
+
+    /// Reads the error of a response. One of another shape is told as it stands.
+    fn read(raw: &RawValue) -> Self {
+        serde_json::from_str(raw.get()).unwrap_or_else(|_| Self::internal(raw.get()))
     }
 
     pub(crate) fn unknown_method(method: &str) -> Self {
@@ -133,6 +187,22 @@ impl<'a, R: Serialize> Response<'a, R> {
 
     pub(crate) fn error(id: Option<&'a RawValue>, error: &'a RpcError) -> Self {
         Self { jsonrpc: "2.0", id, result: None, error: Some(error) }
+    }
+}
+
+/// A JSON-RPC request of ours, ready to be written.
+#[derive(Debug, Serialize)]
+pub(crate) struct OutCall<'a, P: Serialize> {
+    jsonrpc: &'static str,
+    id: &'a str,
+    method: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<P>,
+}
+
+impl<'a, P: Serialize> OutCall<'a, P> {
+    pub(crate) fn new(id: &'a str, method: &'a str, params: Option<P>) -> Self {
+        Self { jsonrpc: "2.0", id, method, params }
     }
 }
 
@@ -205,10 +275,15 @@ mod tests {
         assert!(matches!(parse(r#"{"id":0,"method":"ping"}"#), Rpc::Request { .. }));
         assert!(matches!(parse(r#"{"id":null,"method":"x"}"#), Rpc::Notification { .. }));
         assert!(matches!(parse(r#"{"method":"notifications/initialized"}"#), Rpc::Notification { .. }));
-        assert!(matches!(parse(r#"{"id":1,"result":{}}"#), Rpc::Response { error: None, .. }));
+        assert!(matches!(parse(r#"{"id":1,"result":{}}"#), Rpc::Response { outcome: Ok(_), id: Some(_) }));
         assert!(matches!(
             parse(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#),
-            Rpc::Response { error: Some(_), .. }
+            Rpc::Response { outcome: Err(RpcError { code: -1, .. }), .. }
+        ));
+        // Also when its id is that of a request of the other side.
+        assert!(matches!(
+            parse(r#"{"id":0,"error":"odd"}"#),
+            Rpc::Response { outcome: Err(RpcError { code: -32603, .. }), .. }
         ));
         assert!(matches!(parse(r#"{"id":1}"#), Rpc::Malformed));
         assert!(matches!(parse(r#"[1]"#), Rpc::Malformed));

@@ -214,7 +214,6 @@ impl Server {
             cause: String::new(),
             barren: 0,
             timer: None,
-            log_level: Arc::default(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::actor::callbacks::Callbacks;
 use crate::actor::conversation::ConversationMessage;
 use crate::actor::initialize;
 use crate::actor::lane::Lane;
-use crate::actor::mcp_server::{McpServer, ServerArguments};
+use crate::actor::mcp_server::{McpServer, ServerArguments, ServerMessage};
 use crate::actor::message::Internal;
 use crate::actor::port::{CliPort, PortArguments, PortEnd};
 use crate::actor::restart::Verdict;
@@ -57,7 +57,7 @@ impl SupervisorState {
             shared: self.shared.clone(),
             spec: server.spec.clone(),
             blocking: server.blocking.clone(),
-            log_level: server.log_level.clone(),
+            lane: self.lane.clone().filter(|_| matches!(self.phase, State::Ready)),
             session: self.myself.clone(),
             generation,
         };
@@ -151,6 +151,10 @@ impl SupervisorState {
             return;
         }
         self.phase = State::Ready;
+        for server in self.servers.iter().filter_map(|server| server.actor.as_ref()) {
+            // One that has just ended is given the lane when it starts again.
+            server.cast(ServerMessage::Opened(lane.clone())).ok();
+        }
         self.tell_conversation(ConversationMessage::CliReady(lane));
         if self.ever_ready {
             let session_id = self.shared.vitals.borrow().session_id.clone();

@@ -57,7 +57,6 @@ use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{McpRegistration, ResumeLadder};
 use crate::report::ServerStatus;
-use crate::tool::context::LevelFilter;
 use crate::tool::instance::BlockingLane;
 use crate::tool::server::ServerSpec;
 use changing::{Changing, Leaving};
@@ -128,7 +127,6 @@ struct Server {
     barren: u32,
     /// The wait before its restart.
     timer: Option<Task>,
-    log_level: Arc<LevelFilter>,
 }
 
 /// What the session is doing.

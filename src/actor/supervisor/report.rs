@@ -102,6 +102,7 @@ impl Server {
             calls: Vec::new(),
             blocking: self.blocking.running(),
             abandoned: self.blocking.abandoned(),
+            requests: 0,
             mcp_sessions: 0,
         }
     }

@@ -34,8 +34,8 @@ impl HandlerFaults {
 
     /// The same server with handlers that fail when they are told to.
     pub(super) fn in_server(&self, mut server: ServerSpec) -> ServerSpec {
-        for tool in &mut server.tools {
-            self.in_tool(tool);
+        for entry in server.registry.get_mut().tools.iter_mut() {
+            self.in_tool(Arc::make_mut(&mut entry.definition));
         }
         server
     }

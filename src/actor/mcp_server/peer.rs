@@ -1,0 +1,126 @@
+//! How a server and its handlers speak to the CLI.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::actor::lane::Lane;
+use crate::actor::ledger::Owed;
+use crate::actor::router::PUSH_PREFIX;
+use crate::actor::shared::Shared;
+use crate::tool::RequestError;
+use crate::tool::handle::ServerHandle;
+use crate::tool::peer::{Notifies, Peer};
+use crate::tool::server::ServerSpec;
+use crate::wire::envelope::{OutMcp, OutRequest};
+use crate::wire::rpc::{Notification, OutCall};
+
+/// What all calls of a server share.
+pub(super) struct Link {
+    pub(super) shared: Arc<Shared>,
+    pub(super) spec: Arc<ServerSpec>,
+    pub(super) generation: u32,
+}
+
+/// The end that the actor holds. Handlers may outlive it, and what they have asked may not.
+pub(super) struct OwnLink(pub(super) Arc<Link>);
+
+impl OwnLink {
+    /// What the server has asked gets no answer any more.
+    pub(super) fn end(&self) {
+        self.0.shared.outgoing.end(&self.0.spec.name, self.0.generation);
+    }
+}
+
+impl Drop for OwnLink {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The CLI that a request came from, for the handler that answers it.
+pub(super) struct CallPeer {
+    pub(super) owed: Arc<Owed>,
+    pub(super) link: Arc<Link>,
+}
+
+/// The CLI of the moment, for the server itself.
+pub(super) struct LanePeer {
+    pub(super) lane: Lane,
+    pub(super) server: Arc<str>,
+}
+
+/// A notification as a line.
+pub(super) fn notification(
+    server: &str,
+    method: &str,
+    params: Option<Box<RawValue>>,
+) -> serde_json::Result<Vec<u8>> {
+    let request_id = format!("{PUSH_PREFIX}{}", uuid::Uuid::new_v4());
+    line(&request_id, server, Notification::new(method, params))
+}
+
+fn line(request_id: &str, server: &str, message: impl Serialize) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&OutRequest::new(request_id, OutMcp::new(server, message)))
+}
+
+async fn notify(lane: &Lane, server: &str, method: &str, params: Box<RawValue>) {
+    match notification(server, method, Some(params)) {
+        // An incarnation that has ended wants no notifications.
+        Ok(json) => drop(lane.send_with_room(json).await),
+        Err(error) => tracing::debug!(%error, "a notification does not serialise"),
+    }
+}
+
+impl Notifies for LanePeer {
+    fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
+        Box::pin(notify(&self.lane, &self.server, method, params))
+    }
+}
+
+impl Notifies for CallPeer {
+    fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
+        Box::pin(notify(self.owed.lane(), &self.link.spec.name, method, params))
+    }
+}
+
+impl Peer for CallPeer {
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        params: Box<RawValue>,
+    ) -> BoxFuture<'a, Result<Box<RawValue>, RequestError>> {
+        Box::pin(async move {
+            let Link { shared, spec, generation } = &*self.link;
+            let (lane, cancel) = (self.owed.lane(), &self.owed.cancel);
+            let limit = shared.options().timeouts.mcp_request;
+            let most = shared.options().limits.mcp_requests_per_server;
+            if cancel.is_cancelled() {
+                return Err(RequestError::Cancelled);
+            }
+            let mut waiting = shared.outgoing.open(&spec.name, *generation, lane, most)?;
+            let id = waiting.id();
+            let json = line(&waiting.request_id(), &spec.name, OutCall::new(&id, method, Some(params)))
+                .map_err(|error| RequestError::Unserializable(error.to_string()))?;
+            let asking = async {
+                lane.send_with_room(json).await.map_err(|_| RequestError::Ended)?;
+                waiting.sent = true;
+                // The list lets go of a waiter only with an answer.
+                (&mut waiting.answer).await.unwrap_or(Err(RequestError::ServerEnded))
+            };
+            tokio::select! {
+                biased;
+                answer = asking => answer,
+                () = cancel.cancelled() => Err(RequestError::Cancelled),
+                () = lane.ended() => Err(RequestError::Ended),
+                () = tokio::time::sleep(limit) => Err(RequestError::TimedOut(limit)),
+            }
+        })
+    }
+
+    fn server(&self) -> Option<ServerHandle> {
+        Some(ServerHandle::new(self.link.spec.clone(), self.link.shared.gone.clone()))
+    }
+}

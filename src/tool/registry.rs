@@ -1,0 +1,341 @@
+//! What a server offers at this moment: its tools, resources, resource templates and prompts.
+//!
+//! A [`Registry`] belongs to one server in one session. It outlives the server's actor and the CLI, so what was changed at
+//! run time is still there after a restart of either. The actor works on a snapshot ([`Lists`]) and takes a new one when
+//! it is woken, so that a tool call takes no lock; whoever changes the lists wakes it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value, json};
+
+use super::context::LevelFilter;
+use super::def::Definition;
+use super::peer::Notifies;
+use crate::error::{Error, Result};
+use crate::wire::rpc::RpcError;
+
+/// What can be listed.
+pub(crate) trait Listed: Clone {
+    /// For people: `tool`.
+    const KIND: &'static str;
+    /// The field of the list in its result: `tools`.
+    const FIELD: &'static str;
+
+    /// What tells it from the others: its name, or its URI.
+    fn key(&self) -> &str;
+
+    /// Its entry in the list.
+    fn listed(&self) -> Value;
+
+    fn validate(&self, server: &str) -> Result<()>;
+}
+
+/// One list, in the order in which things were added.
+#[derive(Clone)]
+pub(crate) struct List<T> {
+    entries: Vec<Entry<T>>,
+    next: u64,
+    /// Counts the changes.
+    revision: u64,
+}
+
+/// One thing in a list.
+#[derive(Clone)]
+pub(crate) struct Entry<T> {
+    /// Where it stands; never used again.
+    place: u64,
+    pub(crate) enabled: bool,
+    /// Which of the server's states is handed to its handler; `None` until that is known, or for ever for `()`.
+    pub(crate) state: Option<usize>,
+    pub(crate) definition: Arc<T>,
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), next: 1, revision: 0 }
+    }
+}
+
+impl<T: Listed> List<T> {
+    pub(crate) fn push(&mut self, definition: Arc<T>, state: Option<usize>) {
+        self.entries.push(Entry { place: self.next, enabled: true, state, definition });
+        self.next += 1;
+        self.revision += 1;
+    }
+
+    #[allow(dead_code, reason = "until resources are here")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> + Clone {
+        self.entries.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<T>> {
+        self.entries.iter_mut()
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Entry<T>> {
+        self.entries.iter().find(|entry| entry.definition.key() == key)
+    }
+
+    /// Takes one out; false if it is not there.
+    fn remove(&mut self, key: &str) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.definition.key() != key);
+        let removed = self.entries.len() != before;
+        self.revision += u64::from(removed);
+        removed
+    }
+
+    /// Enables or disables one; `None` if it is not there, else whether that changed anything.
+    fn enable(&mut self, key: &str, enabled: bool) -> Option<bool> {
+        let entry = self.entries.iter_mut().find(|entry| entry.definition.key() == key)?;
+        let changed = std::mem::replace(&mut entry.enabled, enabled) != enabled;
+        self.revision += u64::from(changed);
+        Some(changed)
+    }
+
+    fn validate(&self, server: &str) -> Result<()> {
+        for (index, entry) in self.entries.iter().enumerate() {
+            entry.definition.validate(server)?;
+            let key = entry.definition.key();
+            if self.entries[..index].iter().any(|other| other.definition.key() == key) {
+                let kind = T::KIND;
+                return Err(Error::invalid_option(format!("server '{server}' has two {kind}s '{key}'")));
+            }
+        }
+        Ok(())
+    }
+
+    /// One page of what is enabled, after the thing that `cursor` names. A cursor survives changes of the list: what was
+    /// there all the time is on exactly one page.
+    pub(crate) fn page(&self, cursor: Option<&str>, size: Option<usize>) -> Result<Value, RpcError> {
+        let after = match cursor {
+            None => 0,
+            Some(cursor) => cursor
+                .strip_prefix(T::FIELD)
+                .and_then(|rest| rest.strip_prefix(':'))
+                .and_then(|place| place.parse::<u64>().ok())
+                .filter(|place| (1..self.next).contains(place))
+                .ok_or_else(|| RpcError::invalid_params(format!("'{cursor}' is no cursor of this list")))?,
+        };
+        let mut rest = self.entries.iter().filter(|entry| entry.enabled && entry.place > after).peekable();
+        let page: Vec<&Entry<T>> = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();
+        let mut result = Map::new();
+        result.insert(T::FIELD.into(), page.iter().map(|entry| entry.definition.listed()).collect());
+        if let (Some(last), Some(_)) = (page.last(), rest.peek()) {
+            result.insert("nextCursor".into(), json!(format!("{}:{}", T::FIELD, last.place)));
+        }
+        Ok(Value::Object(result))
+    }
+}
+
+/// All lists of a server.
+#[derive(Clone, Default)]
+pub(crate) struct Lists {
+    pub(crate) tools: List<Definition>,
+}
+
+/// Counts the changes of each list that has a notification of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Revisions {
+    tools: u64,
+}
+
+impl Lists {
+    pub(crate) fn validate(&self, server: &str) -> Result<()> {
+        self.tools.validate(server)
+    }
+
+    pub(crate) fn revisions(&self) -> Revisions {
+        Revisions { tools: self.tools.revision() }
+    }
+
+    /// What is offered, for `initialize`.
+    pub(crate) fn capabilities(&self) -> Value {
+        json!({ "logging": {}, "tools": { "listChanged": true } })
+    }
+
+    /// Gives what has no state yet the state with this index.
+    pub(crate) fn bind(&mut self, index: usize) {
+        for entry in self.tools.iter_mut() {
+            entry.state = entry.state.or(Some(index));
+        }
+    }
+}
+
+impl Revisions {
+    /// The notifications that are due to one who knows only `known`.
+    pub(crate) fn news_since(&self, known: &Revisions) -> impl Iterator<Item = &'static str> {
+        [(self.tools != known.tools).then_some("notifications/tools/list_changed")].into_iter().flatten()
+    }
+}
+
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// The lists of one server in one session, and who has to know when they change.
+#[derive(Default)]
+pub(crate) struct Registry {
+    lists: Mutex<Arc<Lists>>,
+    /// Whether the actor was woken and has not looked yet. It bounds what waits in its mailbox.
+    woken: AtomicBool,
+    wake: Mutex<Option<Wake>>,
+    /// Set by the CLI once, and not again after a restart of the server.
+    pub(crate) log_level: Arc<LevelFilter>,
+    /// What the newest CLI was told when it met the server, if it has.
+    announced: Mutex<Option<Revisions>>,
+    /// The CLI of the moment.
+    peer: Mutex<Option<Arc<dyn Notifies>>>,
+    subscriptions: Mutex<HashSet<String>>,
+}
+
+impl Clone for Registry {
+    /// The same lists, for another session.
+    fn clone(&self) -> Self {
+        Self { lists: Mutex::new(self.snapshot()), ..Self::default() }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Registry {
+    /// The lists of this moment.
+    pub(crate) fn snapshot(&self) -> Arc<Lists> {
+        lock(&self.lists).clone()
+    }
+
+    /// The lists, while nobody else has them.
+    pub(crate) fn get_mut(&mut self) -> &mut Lists {
+        Arc::make_mut(self.lists.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the lists and wakes the actor.
+    fn change<T>(&self, change: impl FnOnce(&mut Lists) -> Result<T>) -> Result<T> {
+        let changed = {
+            let mut lists = lock(&self.lists);
+            let before = lists.revisions();
+            let changed = change(Arc::make_mut(&mut lists));
+            if before == lists.revisions() {
+                return changed;
+            }
+            changed
+        };
+        if !self.woken.swap(true, Ordering::AcqRel)
+            && let Some(wake) = &*lock(&self.wake)
+        {
+            wake();
+        }
+        changed
+    }
+
+    /// Adds something that is not there yet.
+    pub(crate) fn add<T: Listed>(
+        &self,
+        server: &str,
+        definition: T,
+        state: Option<usize>,
+        list: impl FnOnce(&mut Lists) -> &mut List<T>,
+    ) -> Result<()> {
+        definition.validate(server)?;
+        self.change(|lists| {
+            let list = list(lists);
+            if list.get(definition.key()).is_some() {
+                let (kind, key) = (T::KIND, definition.key());
+                return Err(Error::invalid_option(format!("server '{server}' has a {kind} '{key}' already"))
+                    .with_help("remove it first"));
+            }
+            list.push(Arc::new(definition), state);
+            Ok(())
+        })
+    }
+
+    /// Takes something out; false if it is not there.
+    pub(crate) fn remove<T: Listed>(
+        &self,
+        key: &str,
+        list: impl FnOnce(&mut Lists) -> &mut List<T>,
+    ) -> Result<bool> {
+        self.change(|lists| Ok(list(lists).remove(key)))
+    }
+
+    /// Enables or disables something; false if it was so already.
+    pub(crate) fn enable<T: Listed>(
+        &self,
+        server: &str,
+        key: &str,
+        enabled: bool,
+        list: impl FnOnce(&mut Lists) -> &mut List<T>,
+    ) -> Result<bool> {
+        self.change(|lists| {
+            list(lists)
+                .enable(key, enabled)
+                .ok_or_else(|| Error::invalid_option(format!("server '{server}' has no {} '{key}'", T::KIND)))
+        })
+    }
+
+    /// From now on this is called when the lists have changed, instead of whatever was called before.
+    pub(crate) fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
+        // In this order: whoever changes the lists after the flag is cleared wakes the new one, and whoever changed them
+        // before is seen by the snapshot that comes after this.
+        *lock(&self.wake) = Some(Box::new(wake));
+        self.woken.store(false, Ordering::Release);
+    }
+
+    /// The lists of this moment, for the one who was woken.
+    pub(crate) fn look(&self) -> Arc<Lists> {
+        self.woken.store(false, Ordering::Release);
+        self.snapshot()
+    }
+
+    /// A CLI meets the server, in a manifest or with `initialize`: it is told these lists, or asks for them next, and has
+    /// subscribed to nothing.
+    pub(crate) fn announce(&self, lists: &Lists) {
+        *lock(&self.announced) = Some(lists.revisions());
+        lock(&self.subscriptions).clear();
+    }
+
+    /// What the newest CLI was told when it met the server, if it has.
+    pub(crate) fn announced(&self) -> Option<Revisions> {
+        *lock(&self.announced)
+    }
+
+    /// A CLI that can be spoken to.
+    pub(crate) fn meet(&self, peer: Arc<dyn Notifies>) {
+        *lock(&self.peer) = Some(peer);
+    }
+
+    pub(crate) fn peer(&self) -> Option<Arc<dyn Notifies>> {
+        lock(&self.peer).clone()
+    }
+
+    /// Notes a subscription; false if there are too many.
+    #[allow(dead_code, reason = "until resources are here")]
+    pub(crate) fn subscribe(&self, uri: &str, most: usize) -> bool {
+        let mut subscriptions = lock(&self.subscriptions);
+        if subscriptions.len() >= most && !subscriptions.contains(uri) {
+            return false;
+        }
+        subscriptions.insert(uri.to_owned());
+        true
+    }
+
+    #[allow(dead_code, reason = "until resources are here")]
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        lock(&self.subscriptions).remove(uri);
+    }
+
+    #[allow(dead_code, reason = "until resources are here")]
+    pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
+        lock(&self.subscriptions).contains(uri)
+    }
+}
