@@ -258,6 +258,12 @@ impl<S> fmt::Debug for ToolServer<S> {
     }
 }
 
+impl fmt::Debug for ServerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSpec").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl ServerSpec {
     /// Makes the states, one after another. A panic of a factory is an error.
     pub(crate) async fn make_states(&self) -> Result<Vec<AnyState>, String> {

@@ -234,3 +234,24 @@ async fn a_thousand_changes_at_once_are_told_in_few_words() {
     assert_eq!(tools(&mut end, "base").await.len(), 1001);
     stop(session, end).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_added_at_run_time_changes_like_any_other() {
+    let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
+    let (added, ()) = within(SOON, async {
+        tokio::join!(session.add_mcp_server(base()), async {
+            let set = end.expect_request("mcp_set_servers").await;
+            let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
+            ask(&mut end, "base", "initialize", params).await;
+            assert_eq!(tools(&mut end, "base").await, ["first"]);
+            end.answer(&set, json!({ "added": ["base"], "removed": [], "errors": {} }));
+        })
+    })
+    .await;
+    added.unwrap();
+    assert_eq!(methods(&settled(&mut end).await), Vec::<&str>::new(), "the CLI has just asked");
+    session.server("base").unwrap().add_tool(says("second", "two")).unwrap();
+    pushed(&mut end, TOOLS_CHANGED).await;
+    assert_eq!(tools(&mut end, "base").await, ["first", "second"]);
+    stop(session, end).await;
+}

@@ -16,7 +16,10 @@ fn asking() -> (ToolServer, mpsc::UnboundedReceiver<Result<Value, RequestError>>
     let roots = ToolDef::<()>::new("roots", "Asks for roots", move |_: NoArgs, cx: ToolContext| {
         let told = told.clone();
         async move {
-            // In a task of its own, so that what comes of it is heard when the handler is gone.
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "what comes of it is heard when the handler is gone"
+            )]
             let asked = tokio::spawn(async move {
                 let answer = cx.request("roots/list", json!({})).await;
                 told.send(answer.clone()).ok();
