@@ -37,7 +37,8 @@
 //! - [`Options`], [`Timeouts`], [`Limits`], [`Restarts`]: every setting, as plain data
 //! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
 //! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
-//! - [`PermissionRequest`], [`Hook`]: what the CLI asks
+//! - [`PermissionRequest`] and [`permission`], [`Hook`] and [`hook`], [`ElicitationRequest`], [`DialogRequest`]: what the
+//!   CLI asks
 //! - [`sessions`]: what the CLI has written down, listed, read and changed
 //! - [`transport`]: how the CLI is reached
 //! - [`actor`]: for programs that are made of `ractor` actors
@@ -65,8 +66,9 @@ mod wire;
 
 pub use actor::turn::Turn;
 pub use control::{
-    CallbackContext, DialogAnswer, ElicitationAnswer, Hook, HookInput, HookOutput, OnFailure,
-    PermissionDecision, PermissionRequest,
+    CallbackContext, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationMode, ElicitationRequest,
+    Hook, HookEvent, HookInput, HookOutput, IntoReply, OnFailure, PermissionDecision, PermissionRequest,
+    hook, permission,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use options::{

@@ -47,8 +47,8 @@ fn permissions() -> SessionBuilder {
     Session::builder().can_use_tool(async |request, cx| {
         assert_eq!(request.input, json!({ "command": "ls" }));
         assert_eq!(
-            (request.tool_use_id.as_deref(), &request.extra["title"]),
-            (Some("toolu_7"), &json!("List files?"))
+            (request.tool_use_id.as_deref(), request.title.as_deref()),
+            (Some("toolu_7"), Some("List files?"))
         );
         assert!(cx.request_id().starts_with("cli_1_"));
         match request.tool_name.as_str() {
@@ -226,7 +226,7 @@ async fn a_hook_that_is_not_there_panics_or_is_too_late_is_an_error() {
         let asked = Instant::now();
         let limit = Duration::from_secs(limit);
         let answer = ask(&mut end, hook_call(callback_id, stops())).await;
-        assert_eq!(refused(&answer), format!("the host's hook handler did not answer within {limit:?}"));
+        assert_eq!(refused(&answer), format!("the Stop hook did not answer within {limit:?}"));
         assert_eq!(asked.elapsed(), limit);
         assert_eq!(timed_out(&mut events).await, ("callbacks".into(), "hook".into(), limit));
         within(SOON, cancelled.recv()).await.unwrap();
@@ -288,12 +288,13 @@ async fn elicitations_are_declined_without_a_handler() {
 
 #[tokio::test(start_paused = true)]
 async fn elicitations_are_answered_by_their_handler_and_cancelled_when_it_fails() {
-    let builder = Session::builder().on_elicitation(async |request, _| match &request["mcp_server_name"] {
-        name if name == "accepts" => ElicitationAnswer::Accept(json!({ "name": "ada" })),
-        name if name == "declines" => ElicitationAnswer::Decline,
-        name if name == "panics" => panic!("no answer"),
-        _ => std::future::pending().await,
-    });
+    let builder =
+        Session::builder().on_elicitation(async |request, _| match request.mcp_server_name.as_str() {
+            "accepts" => ElicitationAnswer::Accept(json!({ "name": "ada" })),
+            "declines" => ElicitationAnswer::Decline,
+            "panics" => panic!("no answer"),
+            _ => std::future::pending().await,
+        });
     let limit = Duration::from_secs(9);
     let builder = builder.configure(|options| options.timeouts.permission = Some(limit));
     let (session, mut end, _listener) = start_by_hand(builder).await;
@@ -316,16 +317,14 @@ fn dialog(kind: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn dialogs_of_declared_kinds_are_answered_and_all_others_are_left_to_the_cli() {
-    let builder =
-        Session::builder().on_dialog(
-            ["retry", "bad", "slow"],
-            async |request, _| match request["dialog_kind"].as_str() {
-                Some("retry") => DialogAnswer::Completed(request["payload"].clone()),
-                Some("bad") => panic!("no answer"),
-                Some("slow") => std::future::pending().await,
-                other => unreachable!("{other:?} was not declared"),
-            },
-        );
+    let builder = Session::builder().on_dialog(["retry", "bad", "slow"], async |request, _| {
+        match request.dialog_kind.as_str() {
+            "retry" => DialogAnswer::Completed(request.payload),
+            "bad" => panic!("no answer"),
+            "slow" => std::future::pending().await,
+            other => unreachable!("{other:?} was not declared"),
+        }
+    });
     let limit = Duration::from_secs(9);
     let builder = builder.configure(|options| options.timeouts.permission = Some(limit));
     let (session, mut end, _listener) = start_by_hand(builder).await;

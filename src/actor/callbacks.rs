@@ -1,22 +1,27 @@
 //! The application's callbacks: permissions, hooks, elicitations, dialogs. A task per request, as for tool calls.
 //!
-//! | | no handler | it panics | it is too late |
+//! | | no handler | it fails or panics | it is too late |
 //! |---|---|---|---|
-//! | permission | an error | denied, with the text of the panic | denied |
+//! | permission | an error | denied, with the text | denied |
 //! | hook | an error (there is no such hook) | an error | an error |
 //! | elicitation | declined | cancelled | cancelled |
 //! | dialog | no answer: the CLI settles it | cancelled | cancelled |
 //!
+//! A handler fails when it returns an error, and when its answer cannot be sent. A request that cannot be read is an
+//! error, and told like a failure.
+//!
 //! Restart policy: permanent. What they owed when they end is answered with an error.
 
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -25,12 +30,12 @@ use super::ledger::{Answer, Owed};
 use super::shared::Shared;
 use super::work::{Ending, JobId, NewJob, Work};
 use crate::control::{
-    CallbackContext, DialogAnswer, ElicitationAnswer, Hook, HookInput, PermissionDecision, PermissionRequest,
+    CallbackContext, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest, Hook,
+    PermissionDecision, PermissionRequest, Replied,
 };
 use crate::report::{CallbacksSnapshot, Event};
 use crate::tool::instance::panic_text;
 use crate::wire::envelope::Request;
-use crate::wire::message::read::mend;
 use crate::wire::rpc::RpcError;
 
 /// What the callbacks understand.
@@ -39,10 +44,10 @@ pub(crate) enum CallbacksMessage {
         answer: Answer,
         body: Request,
     },
-    /// A handler's task has ended; with the text of its panic, if it panicked.
+    /// A handler's task has ended; with what went wrong, if something did.
     Finished {
         job: JobId,
-        panic: Option<String>,
+        fault: Option<Fault>,
         aborted: bool,
     },
     Tick,
@@ -59,7 +64,7 @@ pub(crate) struct Callbacks;
 pub(crate) struct CallbacksState {
     shared: Arc<Shared>,
     myself: ActorRef<CallbacksMessage>,
-    work: Work,
+    work: Work<Kind>,
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -86,7 +91,7 @@ impl Actor for Callbacks {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             CallbacksMessage::Request { answer, body } => state.request(answer, body),
-            CallbacksMessage::Finished { job, panic, aborted } => state.finished(job, panic, aborted),
+            CallbacksMessage::Finished { job, fault, aborted } => state.finished(job, fault, aborted),
             CallbacksMessage::Tick => state.tick(),
             CallbacksMessage::Stop => {
                 state.work.stop(state.shared.options().timeouts.child_stop / 2).await;
@@ -105,86 +110,77 @@ impl Actor for Callbacks {
 
 impl CallbacksState {
     fn request(&mut self, answer: Answer, body: Request) {
-        let handlers = &self.shared.spec.handlers;
-        let timeouts = &self.shared.options().timeouts;
+        let shared = self.shared.clone();
+        let handlers = &shared.spec.handlers;
+        let timeouts = &shared.options().timeouts;
         let owed = answer.owed();
         match body {
             Request::CanUseTool(raw) => {
-                let Some(handler) = handlers.permission.clone() else {
+                if !handlers.decide() {
                     return owed.refuse(&RpcError::internal("the host has no permission handler"));
+                }
+                let Some(request) = self.read::<PermissionRequest>(&answer, Kind::Permission, &raw) else {
+                    return;
                 };
-                let request: PermissionRequest = match serde_json::from_str(&mend(raw.get())) {
-                    Ok(request) => request,
-                    Err(error) => return owed.refuse(&unreadable(&error)),
-                };
-                let asked = request.clone();
-                self.start(
-                    answer,
-                    "permission",
-                    timeouts.permission,
-                    move |cx| handler(request, cx),
-                    move |decided| {
-                        let decision = decided.unwrap_or_else(|fault| {
-                            PermissionDecision::deny(format!("the permission handler {fault}"))
-                        });
-                        Ok(decision.to_wire(&asked))
-                    },
-                );
+                let (limit, asked) = (timeouts.permission, request.clone());
+                let understands = shared.understands();
+                let tool_use_id = request.tool_use_id.clone();
+                let questions =
+                    handlers.question.as_ref().and_then(|handler| Some((handler, request.questions()?)));
+                if let Some((handler, questions)) = questions {
+                    let handler = handler.clone();
+                    let run = move |cx| handler(questions, cx);
+                    self.start(answer, Kind::Permission, tool_use_id, limit, run, move |answers| {
+                        PermissionDecision::answer_questions(answers).to_wire(&asked, understands)
+                    });
+                } else if let Some(handler) = handlers.permission.clone() {
+                    let run = move |cx| handler(request, cx);
+                    self.start(answer, Kind::Permission, tool_use_id, limit, run, move |decision| {
+                        decision.to_wire(&asked, understands)
+                    });
+                } else {
+                    // It has one for questions only, and the CLI is to go on.
+                    owed.success(PermissionDecision::denied("the host decides on no permissions"));
+                }
             }
-            Request::Hook { callback_id, input } => {
-                let Some(hook) =
-                    Hook::index(&callback_id).and_then(|index| handlers.hooks.get(index)).cloned()
-                else {
+            Request::Hook { callback_id, tool_use_id, input } => {
+                let Some(hook) = Hook::index(&callback_id).and_then(|index| handlers.hooks.get(index)) else {
                     return owed.refuse(&RpcError::internal(format!("the host has no hook '{callback_id}'")));
-                };
-                let input = match serde_json::from_str::<Value>(&mend(input.get())) {
-                    Ok(input) => HookInput::new(input),
-                    Err(error) => return owed.refuse(&unreadable(&error)),
                 };
                 let (event, run) = (hook.event.clone(), hook.run.clone());
                 let limit = hook.timeout.or(timeouts.hook);
+                let kind = Kind::Hook(event.to_string());
                 self.start(
                     answer,
-                    "hook",
+                    kind,
+                    tool_use_id,
                     limit,
                     move |cx| run(input, cx),
-                    move |output| match output {
-                        Ok(output) => Ok(output.to_wire(&event)),
-                        Err(fault) => Err(format!("the {event} hook {fault}")),
-                    },
+                    move |output| output.to_wire(event.as_str()),
                 );
             }
             Request::Elicitation(raw) => {
                 let Some(handler) = handlers.elicitation.clone() else {
-                    return owed.success(ElicitationAnswer::Decline.to_wire());
+                    return owed.success(ElicitationAnswer::decline());
                 };
-                let Some(request) = self.value(&answer, &raw) else { return };
-                self.start(
-                    answer,
-                    "elicitation",
-                    timeouts.permission,
-                    move |cx| handler(request, cx),
-                    |said| Ok(said.unwrap_or(ElicitationAnswer::Cancel).to_wire()),
-                );
+                let Some(request) = self.read::<ElicitationRequest>(&answer, Kind::Elicitation, &raw) else {
+                    return;
+                };
+                let run = move |cx| handler(request, cx);
+                self.start(answer, Kind::Elicitation, None, timeouts.permission, run, |said| said.to_wire());
             }
-            Request::Dialog(raw) => {
-                let Some(request) = self.value(&answer, &raw) else { return };
-                let kind = request.get("dialog_kind").and_then(Value::as_str).unwrap_or_default();
-                let handler = handlers
-                    .dialog
-                    .clone()
-                    .filter(|_| handlers.dialog_kinds.iter().any(|known| known == kind));
+            Request::Dialog { kind, raw } => {
+                let handler = handlers.dialog.clone().filter(|_| handlers.declare(kind.as_deref()));
                 let Some(handler) = handler else {
                     // An answer would count as the person's; the CLI settles it at its own deadline.
                     return answer.without_answer();
                 };
-                self.start(
-                    answer,
-                    "dialog",
-                    timeouts.permission,
-                    move |cx| handler(request, cx),
-                    |said| Ok(said.unwrap_or(DialogAnswer::Cancelled).to_wire()),
-                );
+                let Some(request) = self.read::<DialogRequest>(&answer, Kind::Dialog, &raw) else { return };
+                let tool_use_id = request.tool_use_id.clone();
+                let run = move |cx| handler(request, cx);
+                self.start(answer, Kind::Dialog, tool_use_id, timeouts.permission, run, |said| {
+                    Ok(said.to_wire())
+                });
             }
             // The router sends nothing else here.
             Request::Mcp { .. }
@@ -194,47 +190,63 @@ impl CallbacksState {
         }
     }
 
-    fn value(&self, answer: &Answer, raw: &RawValue) -> Option<Value> {
-        serde_json::from_str(&mend(raw.get())).map_err(|error| answer.owed().refuse(&unreadable(&error))).ok()
+    /// The request as its type. One that cannot be read is answered with an error.
+    fn read<'de, T: Deserialize<'de>>(&self, answer: &Answer, kind: Kind, raw: &'de RawValue) -> Option<T> {
+        let error = match serde_json::from_str(raw.get()) {
+            Ok(request) => return Some(request),
+            Err(error) => error,
+        };
+        let owed = answer.owed();
+        let message = format!("the request cannot be read: {error}");
+        owed.refuse(&RpcError::internal(message.as_str()));
+        self.told(&kind, owed, message);
+        None
     }
 
-    /// Runs a handler; `wire` makes the answer of what it returned, or of what went wrong with it.
+    /// Runs a handler; `wire` makes the answer of what it returned, unless that cannot be sent.
     fn start<O, Fut>(
         &mut self,
         answer: Answer,
-        label: &'static str,
+        kind: Kind,
+        tool_use_id: Option<String>,
         limit: Option<Duration>,
         handler: impl FnOnce(CallbackContext) -> Fut,
-        wire: impl FnOnce(Result<O, Fault>) -> Result<Value, String> + Send + Sync + Clone + 'static,
+        wire: impl FnOnce(O) -> Result<Value, String> + Send + Sync + 'static,
     ) where
         O: Send + 'static,
-        Fut: Future<Output = O> + Send + 'static,
+        Fut: Future<Output = Replied<O>> + Send + 'static,
     {
         let owed = answer.owed().clone();
-        let cx = CallbackContext { request_id: owed.request_id.clone(), cancel: owed.cancel.clone() };
+        let cx = CallbackContext {
+            request_id: owed.request_id.clone(),
+            session_id: self.shared.vitals.borrow().session_id.clone(),
+            tool_use_id: tool_use_id.clone(),
+            cancel: owed.cancel.clone(),
+        };
         let future = handler(cx);
+        let failing = kind.clone();
         let run = async move {
-            let (output, panic) = match AssertUnwindSafe(future).catch_unwind().await {
-                Ok(output) => (Ok(output), None),
-                Err(panic) => {
-                    let text = panic_text(&*panic);
-                    (Err(Fault::Panicked(text.clone())), Some(text))
-                }
+            let outcome = match AssertUnwindSafe(future).catch_unwind().await {
+                Ok(output) => output.and_then(wire).map_err(Fault::Failed),
+                Err(panic) => Err(Fault::Panicked(panic_text(&*panic))),
+            };
+            let (said, fault) = match outcome {
+                Ok(body) => (Ok(body), None),
+                Err(fault) => (failing.instead(&format!("{failing} {fault}")), Some(fault)),
             };
             // The duty to answer stays where its drop answers until there is something to say.
-            let said = wire(output);
             settle(&answer.hand_over(), said);
-            panic
+            fault
         };
         let myself = self.myself.clone();
-        let new = NewJob { owed, label: label.to_owned(), tool_use_id: None, rpc: None, limit };
+        let new = NewJob { owed, label: kind, tool_use_id, rpc: None, limit };
         self.work.start(new, run, move |job, ending| {
-            let (panic, aborted) = match ending {
-                Ending::Done(panic) => (panic, false),
+            let (fault, aborted) = match ending {
+                Ending::Done(fault) => (fault, false),
                 Ending::Aborted => (None, true),
             };
             // Callbacks that have ended keep no books.
-            myself.cast(CallbacksMessage::Finished { job, panic, aborted }).ok();
+            myself.cast(CallbacksMessage::Finished { job, fault, aborted }).ok();
         });
         self.arm();
     }
@@ -246,39 +258,51 @@ impl CallbacksState {
         });
     }
 
-    fn finished(&mut self, job: JobId, panic: Option<String>, aborted: bool) {
+    fn finished(&mut self, job: JobId, fault: Option<Fault>, aborted: bool) {
         let Some(job) = self.work.finish(job) else { return };
         if aborted {
             self.shared.counting.aborted.one();
         }
-        if let Some(message) = panic {
-            self.shared.counting.panics.one();
-            tracing::warn!(parent: &job.owed.span, callback = job.label, message, "a callback panicked");
-            self.shared.emit(Event::CallPanicked {
-                server: "callbacks".into(),
-                tool: job.label.clone(),
-                request_id: job.owed.request_id.clone(),
-                message,
-            });
+        match fault {
+            Some(Fault::Failed(message)) => self.told(&job.label, &job.owed, message),
+            Some(Fault::Panicked(message)) => {
+                self.shared.counting.panics.one();
+                tracing::warn!(parent: &job.owed.span, callback = %job.label, message, "a callback panicked");
+                self.shared.emit(Event::CallPanicked {
+                    server: "callbacks".into(),
+                    tool: job.label.name().into(),
+                    request_id: job.owed.request_id.clone(),
+                    message,
+                });
+            }
+            None => {}
         }
+    }
+
+    /// Tells of a failure.
+    fn told(&self, kind: &Kind, owed: &Owed, message: String) {
+        tracing::warn!(parent: &owed.span, callback = %kind, message, "a callback failed");
+        self.shared.emit(Event::CallbackFailed {
+            callback: kind.name(),
+            hook: kind.hook().map(str::to_owned),
+            request_id: owed.request_id.clone(),
+            message,
+        });
     }
 
     fn tick(&mut self) {
         for job in self.work.expired(Instant::now()) {
             let Some(job) = self.work.get(job).filter(|job| job.owed.is_open()) else { continue };
             let limit = job.limit.unwrap_or_default();
-            let late = format!("the host's {} handler did not answer within {limit:?}", job.label);
-            match job.label.as_str() {
-                "permission" => job.owed.timed_out(json!({ "behavior": "deny", "message": late })),
-                "elicitation" => job.owed.timed_out(ElicitationAnswer::Cancel.to_wire()),
-                "dialog" => job.owed.timed_out(DialogAnswer::Cancelled.to_wire()),
-                _ => job.owed.refuse(&RpcError::internal(late)),
+            match job.label.instead(&format!("{} did not answer within {limit:?}", job.label)) {
+                Ok(answer) => job.owed.timed_out(answer),
+                Err(message) => job.owed.refuse(&RpcError::internal(message)),
             }
             job.owed.cancel.cancel();
             self.shared.counting.timeouts.one();
             self.shared.emit(Event::CallTimedOut {
                 server: "callbacks".into(),
-                tool: job.label.clone(),
+                tool: job.label.name().into(),
                 request_id: job.owed.request_id.clone(),
                 limit,
             });
@@ -287,14 +311,65 @@ impl CallbacksState {
     }
 }
 
+/// What kind of callback it is.
+#[derive(Clone, Debug)]
+enum Kind {
+    Permission,
+    /// At this event.
+    Hook(String),
+    Elicitation,
+    Dialog,
+}
+
+impl Kind {
+    fn name(&self) -> &'static str {
+        match self {
+            Kind::Permission => "permission",
+            Kind::Hook(_) => "hook",
+            Kind::Elicitation => "elicitation",
+            Kind::Dialog => "dialog",
+        }
+    }
+
+    fn hook(&self) -> Option<&str> {
+        match self {
+            Kind::Hook(event) => Some(event),
+            _ => None,
+        }
+    }
+
+    /// The answer for a handler that has none: the text is why.
+    fn instead(&self, why: &str) -> Result<Value, String> {
+        match self {
+            Kind::Permission => Ok(PermissionDecision::denied(why)),
+            // What follows from it is `onFailure`, and up to the CLI.
+            Kind::Hook(_) => Err(why.to_owned()),
+            Kind::Elicitation => Ok(ElicitationAnswer::cancel()),
+            Kind::Dialog => Ok(DialogAnswer::Cancelled.to_wire()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Hook(event) => write!(f, "the {event} hook"),
+            kind => write!(f, "the {} handler", kind.name()),
+        }
+    }
+}
+
 /// What went wrong with a handler.
-enum Fault {
+pub(crate) enum Fault {
+    /// It returned an error, or what cannot be sent.
+    Failed(String),
     Panicked(String),
 }
 
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Fault::Failed(text) => write!(f, "failed: {text}"),
             Fault::Panicked(text) => write!(f, "panicked: {text}"),
         }
     }
@@ -305,8 +380,4 @@ fn settle(owed: &Owed, answer: Result<Value, String>) {
         Ok(body) => owed.success(body),
         Err(message) => owed.refuse(&RpcError::internal(message)),
     }
-}
-
-fn unreadable(error: &serde_json::Error) -> RpcError {
-    RpcError::internal(format!("the request cannot be read: {error}"))
 }

@@ -65,7 +65,7 @@ pub(crate) fn body(spec: &SessionSpec, roster: &Roster, route: Route) -> Value {
 #[serde(default)]
 pub(crate) struct Answered {
     pub(crate) claude_code_version: Option<String>,
-    capabilities: Vec<String>,
+    pub(crate) capabilities: Vec<String>,
     sdk_mcp_manifests_parked: Option<Map<String, Value>>,
     hook_on_failure_supported: Option<bool>,
     hooks_applied: Option<bool>,
@@ -95,6 +95,11 @@ impl Answered {
     pub(crate) fn shows_registration(&self) -> bool {
         self.sdk_mcp_manifests_parked.is_some()
             || self.capabilities.iter().any(|known| known == "sdk_mcp_manifests")
+    }
+
+    /// Whether the CLI says that it did not take hooks that may go without.
+    pub(crate) fn hooks_were_left_out(&self, spec: &SessionSpec) -> bool {
+        !spec.handlers.hooks.is_empty() && self.hooks_applied == Some(false)
     }
 
     /// Why the session must not go on, if it must not: a hook that is there to block would not.

@@ -22,7 +22,7 @@
 //! The [`Ledger`] lists what is open by `request_id`, for cancelling, for the snapshot, and for the end of an
 //! incarnation. JSON-RPC ids are no keys here: they repeat.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -392,6 +392,9 @@ pub(crate) struct Closed {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     open: HashMap<String, Arc<Owed>>,
+    /// What the CLI may list as pending though it was settled, because the answer and the list crossed. The oldest go
+    /// first.
+    settled: VecDeque<String>,
 }
 
 /// A request with this id is in flight already.
@@ -407,11 +410,24 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes a settled request off the list. One that has since been registered under the same id stays.
-    pub(crate) fn close(&mut self, closed: &Closed) {
-        if self.open.get(&closed.request_id).is_some_and(|owed| owed.key() == closed.owed) {
-            self.open.remove(&closed.request_id);
+    /// Takes a settled request off the list. One that has since been registered under the same id stays. Of those that
+    /// the CLI may list as pending, so many are remembered as may be in flight.
+    pub(crate) fn close(&mut self, closed: &Closed, remembered: usize) {
+        if self.open.get(&closed.request_id).is_none_or(|owed| owed.key() != closed.owed) {
+            return;
         }
+        let Some(owed) = self.open.remove(&closed.request_id) else { return };
+        if ["can_use_tool", "request_user_dialog", "elicitation"].contains(&owed.kind) {
+            self.settled.push_back(owed.request_id.clone());
+            if self.settled.len() > remembered {
+                self.settled.pop_front();
+            }
+        }
+    }
+
+    /// Whether a request with this id is or was here in this incarnation.
+    pub(crate) fn knows(&self, request_id: &str) -> bool {
+        self.open.contains_key(request_id) || self.settled.iter().any(|settled| settled == request_id)
     }
 
     pub(crate) fn get(&self, request_id: &str) -> Option<&Arc<Owed>> {
@@ -424,6 +440,7 @@ impl Ledger {
 
     /// Gives up what an incarnation asked, and all before it.
     pub(crate) fn end_epoch(&mut self, epoch: u64) {
+        self.settled.clear();
         self.open.retain(|_, owed| {
             let ended = owed.epoch() <= epoch;
             if ended && owed.is_open() {
@@ -572,7 +589,7 @@ mod tests {
         let third = desk.asks("a", false);
         assert_eq!(ledger.register(third.owed()), Ok(()));
         // The news that the first is settled comes late, and must not take the third off the list.
-        ledger.close(&closed);
+        ledger.close(&closed, 8);
         assert!(ledger.get("a").is_some());
         drop(ledger);
         assert!(!third.owed().is_open(), "a ledger that ends answers for what is open");

@@ -293,7 +293,7 @@ impl Incarnation {
                     Route::Initialize => Vec::new(),
                     Route::McpConfig => shared.roster().inside().iter().map(by_config).collect(),
                 },
-                permission_prompt: shared.spec.handlers.permission.is_some(),
+                permission_prompt: shared.spec.handlers.decide(),
                 replay_user_messages: false,
                 stderr: StderrSink::new(move |line| {
                     tracing::debug!(parent: &span, line, "stderr of the CLI");
@@ -347,6 +347,10 @@ impl Incarnation {
         let answered = Answered::parse(&raw);
         if let Some(message) = answered.unfit(&shared.spec) {
             return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
+        }
+        shared.note_capabilities(answered.capabilities.clone());
+        if answered.hooks_were_left_out(&shared.spec) {
+            shared.emit(Event::HooksNotApplied { epoch });
         }
         if !self.registered(running, &answered, deadline).await? {
             return Err(PortEnd::Reregister);

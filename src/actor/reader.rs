@@ -151,10 +151,14 @@ impl Reader {
 
     async fn line(&mut self, line: &[u8]) {
         match Frame::parse(line) {
-            Ok(Frame::Request { request_id, body }) => self.request(request_id, body).await,
-            Ok(Frame::Response(reply)) => {
+            Ok(Frame::Request { request_id, body }) => self.request(request_id, body, false).await,
+            Ok(Frame::Response(mut reply)) => {
+                let pending = std::mem::take(&mut reply.pending);
                 let place = self.place().await;
                 self.hand_to_router(RouterMessage::Reply(reply, place)).await;
+                for (request_id, body) in pending {
+                    self.request(request_id, body, true).await;
+                }
             }
             Ok(Frame::Cancel { request_id }) => {
                 let place = self.place().await;
@@ -175,14 +179,15 @@ impl Reader {
         }
     }
 
-    async fn request(&mut self, request_id: String, body: Request) {
+    /// A request, live or listed as pending.
+    async fn request(&mut self, request_id: String, body: Request, replayed: bool) {
         let (kind, mcp, rpc_id) = match &body {
             Request::Mcp { rpc: Rpc::Request { id, .. }, .. } => ("mcp_message", true, Some(id.clone())),
             Request::Mcp { .. } => ("mcp_message", true, None),
             Request::CanUseTool(_) => ("can_use_tool", false, None),
             Request::Hook { .. } => ("hook_callback", false, None),
             Request::Elicitation(_) => ("elicitation", false, None),
-            Request::Dialog(_) => ("request_user_dialog", false, None),
+            Request::Dialog { .. } => ("request_user_dialog", false, None),
             Request::Silent { .. } => ("silent", false, None),
             Request::Unknown { .. } | Request::Incomplete { .. } => ("unknown", false, None),
         };
@@ -208,7 +213,7 @@ impl Reader {
             server_gate: server_gate.as_ref(),
         });
         // Full or not, the router has the word: it knows which requests may be answered at all.
-        self.hand_to_router(RouterMessage::Request { answer, body, full, place }).await;
+        self.hand_to_router(RouterMessage::Request { answer, body, full, replayed, place }).await;
     }
 
     async fn message(&mut self, line: &[u8]) {

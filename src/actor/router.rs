@@ -49,6 +49,8 @@ pub(crate) enum RouterMessage {
         body: Request,
         /// What had as many in flight before it as there may be.
         full: Option<Arc<Gate>>,
+        /// Whether it is one that the CLI lists as pending, and may be known.
+        replayed: bool,
         place: Place,
     },
     /// The CLI answers.
@@ -201,8 +203,12 @@ impl Actor for ControlRouter {
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RouterMessage::Request { answer, body, full, place: _place } => state.request(answer, body, full),
-            RouterMessage::Settled(closed) => state.ledger.close(&closed),
+            RouterMessage::Request { answer, body, full, replayed, place: _place } => {
+                state.request(answer, body, full, replayed);
+            }
+            RouterMessage::Settled(closed) => {
+                state.ledger.close(&closed, state.shared.options().limits.calls_in_flight);
+            }
             RouterMessage::Reply(reply, _place) => state.reply(reply),
             RouterMessage::Withdrawn { request_id, place: _place } => state.withdrawn(&request_id),
             RouterMessage::Ask(ask) => state.ask(ask),
@@ -233,11 +239,18 @@ impl Actor for ControlRouter {
 }
 
 impl RouterState {
-    fn request(&mut self, answer: Answer, body: Request, full: Option<Arc<Gate>>) {
+    fn request(&mut self, answer: Answer, body: Request, full: Option<Arc<Gate>>, replayed: bool) {
         if answer.owed().epoch() <= self.ended_epoch {
             return answer.without_answer();
         }
         let counting = &self.shared.counting;
+        if replayed && self.ledger.knows(&answer.owed().request_id) {
+            tracing::debug!(
+                request_id = answer.owed().request_id,
+                "pending by the CLI's list, and known here"
+            );
+            return answer.without_answer();
+        }
         if self.ledger.register(answer.owed()).is_err() {
             counting.duplicate_requests.one();
             tracing::warn!(
@@ -246,9 +259,15 @@ impl RouterState {
             );
             return answer.without_answer();
         }
-        // What ends a call must come through when there are too many, and holds no place for long.
-        let ends_a_call = matches!(&body, Request::Mcp { rpc: Rpc::Notification { .. }, .. });
-        if let Some(gate) = full.filter(|_| !ends_a_call && !matches!(&body, Request::Silent { .. })) {
+        let passes = match &body {
+            // What ends a call must come through when there are too many, and holds no place for long.
+            Request::Mcp { rpc: Rpc::Notification { .. }, .. } => true,
+            // What is left without an answer holds none at all.
+            Request::Silent { .. } => true,
+            Request::Dialog { kind, .. } => !self.shared.spec.handlers.declare(kind.as_deref()),
+            _ => false,
+        };
+        if let Some(gate) = full.filter(|_| !passes) {
             counting.at_capacity.one();
             if gate.is_news() {
                 self.shared.emit(Event::AtCapacity { server: gate.server.clone(), limit: gate.limit });
@@ -257,7 +276,10 @@ impl RouterState {
         }
         match body {
             Request::Mcp { server, rpc } => self.mcp(server, answer, rpc),
-            Request::CanUseTool(_) | Request::Hook { .. } | Request::Elicitation(_) | Request::Dialog(_) => {
+            Request::CanUseTool(_)
+            | Request::Hook { .. }
+            | Request::Elicitation(_)
+            | Request::Dialog { .. } => {
                 // Callbacks that have just ended leave the request to be answered by its drop.
                 self.callbacks.cast(CallbacksMessage::Request { answer, body }).ok();
             }

@@ -15,6 +15,7 @@ use super::outgoing::Outgoing;
 use super::roster::Roster;
 use super::router::RouterMessage;
 use crate::control::Handlers;
+use crate::control::permission::Understands;
 use crate::error::{Error, ErrorKind};
 use crate::options::{Limits, Options};
 use crate::report::counters::Counting;
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) vitals: watch::Sender<Vitals>,
     /// What was set at run time, as the requests that set it, in order. Set again in every incarnation.
     pub(crate) settings: Mutex<Vec<Value>>,
+    /// What the CLI of the moment says that it understands.
+    pub(crate) capabilities: Mutex<Vec<String>>,
     /// The router of the moment; `None` before the first.
     pub(crate) router: watch::Sender<Option<ActorRef<RouterMessage>>>,
     /// What tool servers have asked the CLI.
@@ -126,6 +129,7 @@ impl Shared {
             })
             .0,
             settings: Mutex::default(),
+            capabilities: Mutex::default(),
             router: watch::channel(None).0,
             outgoing: Outgoing::default(),
             turn_span: watch::channel(span.clone()).0,
@@ -150,6 +154,19 @@ impl Shared {
     /// What was set at run time.
     pub(crate) fn settings(&self) -> Vec<Value> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes what the CLI says that it understands.
+    pub(crate) fn note_capabilities(&self, capabilities: Vec<String>) {
+        *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner) = capabilities;
+    }
+
+    /// What of it decisions depend on.
+    pub(crate) fn understands(&self) -> Understands {
+        let capabilities = self.capabilities.lock().unwrap_or_else(PoisonError::into_inner);
+        Understands {
+            unanswered: capabilities.iter().any(|known| known == "ask_user_question_unanswered_v1"),
+        }
     }
 
     /// Whether a request sets something for the rest of the session.

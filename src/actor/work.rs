@@ -71,10 +71,10 @@ pub(crate) type JobId = u64;
 
 /// A handler to be started.
 #[derive(Debug)]
-pub(crate) struct NewJob {
+pub(crate) struct NewJob<L = String> {
     pub(crate) owed: Arc<Owed>,
     /// The tool, or the kind of callback.
-    pub(crate) label: String,
+    pub(crate) label: L,
     pub(crate) tool_use_id: Option<String>,
     /// For a JSON-RPC request.
     pub(crate) rpc: Option<RpcJob>,
@@ -93,24 +93,24 @@ pub(crate) struct RpcJob {
 
 /// One handler at work.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) new: NewJob,
+pub(crate) struct Job<L = String> {
+    pub(crate) new: NewJob<L>,
     deadline: Option<Instant>,
     abort: AbortHandle,
 }
 
-impl Deref for Job {
-    type Target = NewJob;
+impl<L> Deref for Job<L> {
+    type Target = NewJob<L>;
 
-    fn deref(&self) -> &NewJob {
+    fn deref(&self) -> &NewJob<L> {
         &self.new
     }
 }
 
 /// The handlers of one actor.
 #[derive(Debug)]
-pub(crate) struct Work {
-    jobs: HashMap<JobId, Job>,
+pub(crate) struct Work<L = String> {
+    jobs: HashMap<JobId, Job<L>>,
     next: JobId,
     deadlines: Deadlines<JobId>,
     tasks: TaskTracker,
@@ -150,7 +150,7 @@ impl<T, F: FnOnce(Ending<T>)> Drop for Finished<T, F> {
     }
 }
 
-impl Work {
+impl<L> Work<L> {
     pub(crate) fn new(grace: Duration, ending: String) -> Self {
         Self {
             jobs: HashMap::new(),
@@ -170,7 +170,7 @@ impl Work {
     /// Runs a handler. `finished` is called on its task when it ends, and has to tell the actor.
     pub(crate) fn start<T: Send + 'static>(
         &mut self,
-        new: NewJob,
+        new: NewJob<L>,
         handler: impl Future<Output = T> + Send + 'static,
         finished: impl FnOnce(JobId, Ending<T>) + Send + 'static,
     ) -> JobId {
@@ -197,7 +197,7 @@ impl Work {
     }
 
     /// Takes a handler off the list that has told of its end.
-    pub(crate) fn finish(&mut self, id: JobId) -> Option<Job> {
+    pub(crate) fn finish(&mut self, id: JobId) -> Option<Job<L>> {
         let job = self.jobs.remove(&id)?;
         if let Some(deadline) = job.deadline {
             self.deadlines.remove(deadline, id);
@@ -205,11 +205,11 @@ impl Work {
         Some(job)
     }
 
-    pub(crate) fn jobs(&self) -> impl ExactSizeIterator<Item = &Job> {
+    pub(crate) fn jobs(&self) -> impl ExactSizeIterator<Item = &Job<L>> {
         self.jobs.values()
     }
 
-    pub(crate) fn get(&self, id: JobId) -> Option<&Job> {
+    pub(crate) fn get(&self, id: JobId) -> Option<&Job<L>> {
         self.jobs.get(&id)
     }
 
@@ -261,7 +261,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl<L> Drop for Work<L> {
     fn drop(&mut self) {
         self.settle_all();
         self.abort_all();

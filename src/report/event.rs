@@ -112,6 +112,24 @@ pub enum Event {
         #[serde(serialize_with = "crate::options::millis_serialize")]
         limit: Duration,
     },
+    /// A callback of the application returned an error, or what cannot be sent, or could not read what it was asked. The
+    /// request was answered; [`IntoReply`](crate::IntoReply) says with what.
+    CallbackFailed {
+        /// The kind of callback: `permission`, `hook`, `elicitation` or `dialog`.
+        callback: &'static str,
+        /// The event, if it is a hook.
+        hook: Option<String>,
+        /// The control request.
+        request_id: String,
+        /// What went wrong.
+        message: String,
+    },
+    /// The CLI says that it did not take the session's hooks: none of them runs. A session with a hook that must block
+    /// when it fails does not start on such a CLI.
+    HooksNotApplied {
+        /// Which incarnation.
+        epoch: u64,
+    },
     /// A handler that blocks its thread was answered for and is left behind: nothing can end it from outside. It holds
     /// its place on the blocking lane until it returns.
     HandlerAbandoned {

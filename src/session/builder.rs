@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorCell};
-use serde_json::Value;
 
 use super::Session;
 use crate::actor::roster::refuse_clash;
 use crate::actor::shared::{SessionSpec, Shared, Telling};
 use crate::actor::supervisor::SessionSupervisor;
+use crate::control::permission::{Answers, Question};
 use crate::control::{
-    CallbackContext, DialogAnswer, ElicitationAnswer, Handlers, Hook, PermissionDecision, PermissionRequest,
-    erase,
+    CallbackContext, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest, Handlers, Hook,
+    IntoReply, PermissionDecision, PermissionRequest, erase,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{ExternalServer, Options, PermissionMode, SystemPrompt};
@@ -117,7 +117,7 @@ impl SessionBuilder {
     }
 
     /// Decides on tools that no rule allows. Without a handler the CLI's permission mode decides, which denies
-    /// where it would have asked.
+    /// where it would have asked. A handler that fails denies.
     ///
     /// ```
     /// use greenroom::{PermissionDecision, Session};
@@ -132,9 +132,38 @@ impl SessionBuilder {
         handler: impl Fn(PermissionRequest, CallbackContext) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
-        Fut: Future<Output = PermissionDecision> + Send + 'static,
+        Fut: Future<Output: IntoReply<PermissionDecision>> + Send + 'static,
     {
         self.handlers.permission = Some(erase(handler));
+        self
+    }
+
+    /// Answers what the model asks the person with its tool `AskUserQuestion`. Such a question does not reach the handler
+    /// of [`can_use_tool`](SessionBuilder::can_use_tool); without that one, everything else that the CLI would ask is
+    /// denied. A handler that fails denies the question, with the text of its error.
+    ///
+    /// ```
+    /// use greenroom::{Session, permission::Answers};
+    ///
+    /// // Whatever is asked, the first choice will do.
+    /// let builder = Session::builder().on_question(async |questions, _cx| {
+    ///     questions.into_iter().fold(Answers::new(), |answers, question| {
+    ///         match question.options.first() {
+    ///             Some(first) => answers.answer(question.question, first.label.as_str()),
+    ///             None => answers,
+    ///         }
+    ///     })
+    /// });
+    /// # let _ = builder;
+    /// ```
+    pub fn on_question<Fut>(
+        mut self,
+        handler: impl Fn(Vec<Question>, CallbackContext) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output: IntoReply<Answers>> + Send + 'static,
+    {
+        self.handlers.question = Some(erase(handler));
         self
     }
 
@@ -156,34 +185,34 @@ impl SessionBuilder {
         self.telling.0.get_or_insert_with(|| Telling::new(kept)).subscribe()
     }
 
-    /// With a hook.
+    /// With a hook. There may be several at an event: the CLI runs all that match, at the same time.
     pub fn hook(mut self, hook: Hook) -> Self {
         self.handlers.hooks.push(hook);
         self
     }
 
-    /// Answers elicitations of MCP servers that the CLI dials. The handler gets the request as it comes
-    /// (`mcp_server_name`, `message`, `requested_schema` and so on). Without one they are declined.
+    /// Answers elicitations of MCP servers that the CLI dials. Without a handler they are declined, and one that fails
+    /// cancels.
     pub fn on_elicitation<Fut>(
         mut self,
-        handler: impl Fn(Value, CallbackContext) -> Fut + Send + Sync + 'static,
+        handler: impl Fn(ElicitationRequest, CallbackContext) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
-        Fut: Future<Output = ElicitationAnswer> + Send + 'static,
+        Fut: Future<Output: IntoReply<ElicitationAnswer>> + Send + 'static,
     {
         self.handlers.elicitation = Some(erase(handler));
         self
     }
 
-    /// Answers dialogs of the CLI, of these kinds only. The handler gets the request as it comes (`dialog_kind`,
-    /// `payload`).
+    /// Answers dialogs of the CLI, of these kinds only. The CLI shows no others, and one that it asks all the same is left
+    /// for it to settle. A handler that fails counts as a person who closes the dialog.
     pub fn on_dialog<K: Into<String>, Fut>(
         mut self,
         kinds: impl IntoIterator<Item = K>,
-        handler: impl Fn(Value, CallbackContext) -> Fut + Send + Sync + 'static,
+        handler: impl Fn(DialogRequest, CallbackContext) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
-        Fut: Future<Output = DialogAnswer> + Send + 'static,
+        Fut: Future<Output: IntoReply<DialogAnswer>> + Send + 'static,
     {
         self.handlers.dialog = Some(erase(handler));
         self.handlers.dialog_kinds = kinds.into_iter().map(Into::into).collect();
@@ -313,6 +342,7 @@ impl SessionBuilder {
             let earlier = self.servers[..index].iter().map(|server| &server.name);
             refuse_clash(&server.name, earlier.chain(self.options.mcp_servers.keys()).map(String::as_str))?;
         }
+        self.handlers.hooks.iter().try_for_each(Hook::validate)?;
         for server in &self.allowed_servers {
             let known = self.servers.iter().any(|known| known.name == *server)
                 || self.options.mcp_servers.contains_key(server);

@@ -49,11 +49,11 @@ pub(crate) enum Request {
     /// May this tool run?
     CanUseTool(Box<RawValue>),
     /// A hook of ours.
-    Hook { callback_id: String, input: Box<RawValue> },
+    Hook { callback_id: String, tool_use_id: Option<String>, input: Box<RawValue> },
     /// An MCP server asks the person something.
     Elicitation(Box<RawValue>),
     /// The CLI asks the person something.
-    Dialog(Box<RawValue>),
+    Dialog { kind: Option<String>, raw: Box<RawValue> },
     /// Meant for another machine: must be left unanswered.
     Silent { subtype: String },
     /// A subtype that this library does not know.
@@ -67,6 +67,8 @@ pub(crate) enum Request {
 pub(crate) struct Reply {
     pub(crate) request_id: String,
     pub(crate) outcome: Result<Box<RawValue>, ReplyError>,
+    /// What the CLI asked before and still waits for, with the ids. The answer to `initialize` lists it.
+    pub(crate) pending: Vec<(String, Request)>,
 }
 
 /// An error that the CLI answers with.
@@ -211,12 +213,17 @@ impl Request {
             }
             "can_use_tool" => Request::CanUseTool(raw.into_owned()),
             "hook_callback" => match (text(field("callback_id")), field("input")) {
-                (Some(callback_id), Some(input)) => Request::Hook { callback_id, input: input.to_owned() },
+                (Some(callback_id), Some(input)) => {
+                    let tool_use_id = text(field("tool_use_id"));
+                    Request::Hook { callback_id, tool_use_id, input: input.to_owned() }
+                }
                 (None, _) => Request::Incomplete { subtype, missing: "callback_id" },
                 (_, None) => Request::Incomplete { subtype, missing: "input" },
             },
             "elicitation" => Request::Elicitation(raw.into_owned()),
-            "request_user_dialog" => Request::Dialog(raw.into_owned()),
+            "request_user_dialog" => {
+                Request::Dialog { kind: text(field("dialog_kind")), raw: raw.into_owned() }
+            }
             other if SILENT.contains(&other) => Request::Silent { subtype },
             _ => Request::Unknown { subtype },
         }
@@ -239,9 +246,23 @@ impl Reply {
         } else {
             Ok(field("response").map_or_else(empty_object, ToOwned::to_owned))
         };
-        Some(Self { request_id: text(field("request_id"))?, outcome })
+        let pending = PENDING.into_iter().filter_map(field).flat_map(Self::pending).collect();
+        Some(Self { request_id: text(field("request_id"))?, outcome, pending })
+    }
+
+    /// The requests of a list; what is none is passed over, for nobody waits for an answer to it.
+    fn pending(list: &RawValue) -> impl Iterator<Item = (String, Request)> {
+        let list: Vec<Fields<'_>> = serde_json::from_str(list.get()).unwrap_or_default();
+        list.into_iter().filter_map(|frame| {
+            let request_id = text(frame.get("request_id").copied())?;
+            Some((request_id, Request::parse(frame.get("request").copied())))
+        })
     }
 }
+
+/// Where the answer to `initialize` lists what is pending: beside its body, so that an error may have it, too.
+const PENDING: [&str; 3] =
+    ["pending_permission_requests", "pending_user_dialog_requests", "pending_elicitation_requests"];
 
 fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
@@ -342,7 +363,7 @@ mod tests {
         );
         assert!(matches!(request(json!({"subtype": "can_use_tool"})), Request::CanUseTool(_)));
         assert!(matches!(request(json!({"subtype": "elicitation"})), Request::Elicitation(_)));
-        assert!(matches!(request(json!({"subtype": "request_user_dialog"})), Request::Dialog(_)));
+        assert!(matches!(request(json!({"subtype": "request_user_dialog"})), Request::Dialog { .. }));
         assert!(matches!(request(json!({"subtype": "remote_tools_probe"})), Request::Silent { .. }));
         assert!(matches!(request(json!({"subtype": "of_tomorrow"})), Request::Unknown { .. }));
         let hook = json!({"subtype": "hook_callback", "callback_id": "h0", "input": {}});
@@ -423,6 +444,24 @@ mod tests {
         );
         let odd = parse(json!({"subtype": "error", "request_id": "1", "error": {"no": 1}, "error_code": 7}));
         assert_eq!(odd.outcome.unwrap_err(), ReplyError { message: r#"{"no":1}"#.into(), code: None });
+    }
+
+    #[test]
+    fn a_reply_lists_what_is_pending() {
+        let asked =
+            |id: &str, body: Value| json!({"type": "control_request", "request_id": id, "request": body});
+        let line = json!({"type": "control_response", "response": {
+            "subtype": "success", "request_id": "1", "response": {},
+            "pending_permission_requests": [asked("p1", json!({"subtype": "can_use_tool"})), 7, {"request": {}}],
+            "pending_user_dialog_requests": [asked("d1", json!({"subtype": "request_user_dialog", "dialog_kind": "k"}))],
+            "pending_elicitation_requests": "none",
+        }});
+        let Ok(Frame::Response(reply)) = Frame::parse(line.to_string().as_bytes()) else { panic!() };
+        let pending: Vec<_> = reply.pending.iter().map(|(id, body)| (id.as_str(), body)).collect();
+        assert!(
+            matches!(&pending[..], [("p1", Request::CanUseTool(_)), ("d1", Request::Dialog { kind: Some(kind), .. })] if kind == "k"),
+            "{pending:?}"
+        );
     }
 
     #[test]

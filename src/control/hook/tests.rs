@@ -1,0 +1,178 @@
+//! Every event: what the CLI sends is read without loss, and what is needed is needed.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::*;
+
+/// What the CLI sends at an event beside the common fields.
+pub(crate) trait Sampled: Event {
+    const SAMPLE: &'static str;
+    const NEEDS: &'static [&'static str];
+}
+
+/// The answer on the wire.
+pub(crate) fn wire<E: Event>(output: Output<E>) -> Value {
+    HookOutput::from(output).to_wire(E::NAME).unwrap()
+}
+
+fn common(event: &str) -> Map<String, Value> {
+    let common = json!({
+        "hook_event_name": event, "session_id": "s1", "transcript_path": "/t.jsonl", "cwd": "/w", "prompt_id": "p1",
+        "permission_mode": "acceptEdits", "agent_id": "a9", "agent_type": "Plan", "effort": {"level": "high", "new": 1},
+    });
+    common.as_object().unwrap().clone()
+}
+
+/// Reads the sample of an event in every way; returns the event.
+fn check<E: Sampled>() -> HookEvent
+where
+    E::Input: Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    let mut full = common(E::NAME);
+    let sample: Map<String, Value> = serde_json::from_str(E::SAMPLE).unwrap();
+    full.extend(sample.clone());
+    full.insert("of_tomorrow".into(), json!([1]));
+    let raw = Value::Object(full);
+    let text = RawValue::from_string(raw.to_string()).unwrap();
+    let input: E::Input = read(&text).unwrap();
+    assert_eq!(serde_json::to_value(&input).unwrap(), raw, "{}", E::NAME);
+
+    let needed: Map<String, Value> =
+        sample.iter().filter(|(name, _)| is_needed::<E>(name)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_eq!(needed.len(), E::NEEDS.len(), "{}: the sample has all that is needed", E::NAME);
+    let bare: E::Input = serde_json::from_value(Value::Object(needed.clone())).unwrap();
+    drop(bare);
+    for name in needed.keys() {
+        let mut without = needed.clone();
+        without.remove(name);
+        let error = serde_json::from_value::<E::Input>(Value::Object(without)).unwrap_err();
+        assert!(error.to_string().contains(name), "{}: {error}", E::NAME);
+    }
+    // What is not needed and has another shape is kept.
+    for name in sample.keys().filter(|name| !is_needed::<E>(name)) {
+        let mut odd = needed.clone();
+        odd.insert(name.clone(), json!({"odd": [null]}));
+        let odd = Value::Object(odd);
+        let input: E::Input = serde_json::from_value(odd.clone()).unwrap();
+        let again = serde_json::to_value(&input).unwrap();
+        assert_eq!(again[name], odd[name], "{}", E::NAME);
+    }
+    assert_eq!(wire(Output::<E>::pass()), json!({}), "{}", E::NAME);
+    let said = wire(Output::<E>::pass().field("newField", true));
+    assert_eq!(said, json!({"hookSpecificOutput": {"hookEventName": E::NAME, "newField": true}}));
+    let event = HookEvent::from(E::NAME);
+    assert!(!matches!(event, HookEvent::Other(_)), "{} is no known event", E::NAME);
+    event
+}
+
+fn is_needed<E: Sampled>(name: &str) -> bool {
+    E::NEEDS.iter().any(|needed| needed.trim_start_matches("r#") == name)
+}
+
+macro_rules! each {
+    ($($event:ident)*) => { vec![$(check::<$event>()),*] };
+}
+
+#[test]
+fn every_event_is_read_without_loss() {
+    let checked = each!(
+        PreToolUse PostToolUse PostToolUseFailure PostToolBatch PermissionRequest PermissionDenied UserPromptSubmit
+        UserPromptExpansion SessionStart SessionEnd Setup Stop StopFailure SubagentStart SubagentStop PreCompact
+        PostCompact PreModelSwitch PostModelSwitch Notification Elicitation ElicitationResult TaskCreated TaskCompleted
+        TeammateIdle ConfigChange InstructionsLoaded WorktreeCreate WorktreeRemove CwdChanged FileChanged
+        DirectoryAdded MessageDisplay
+    );
+    assert_eq!(checked, HookEvent::ALL, "each event has its types");
+}
+
+#[test]
+fn names_are_those_of_the_cli() {
+    for event in HookEvent::ALL {
+        assert_eq!(format!("{event:?}"), event.as_str());
+        assert_eq!(&HookEvent::from(event.as_str()), event);
+        assert_eq!(serde_json::from_value::<HookEvent>(json!(event)).unwrap(), *event);
+    }
+    assert_eq!(HookEvent::from("New").to_string(), "New");
+}
+
+#[test]
+fn every_field_of_an_answer_has_the_name_of_the_protocol() {
+    let names = |output: Value| {
+        let specific = output["hookSpecificOutput"].as_object().unwrap().clone();
+        specific.keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        names(wire(
+            SessionStartOutput::pass()
+                .additional_context("a")
+                .initial_user_message("b")
+                .session_title("c")
+                .watch_paths(vec!["/d".into()])
+                .reload_skills(true)
+        )),
+        "additionalContext hookEventName initialUserMessage reloadSkills sessionTitle watchPaths"
+    );
+    assert_eq!(
+        names(wire(
+            UserPromptSubmitOutput::block("no")
+                .additional_context("a")
+                .session_title("b")
+                .suppress_original_prompt(true)
+        )),
+        "additionalContext hookEventName sessionTitle suppressOriginalPrompt"
+    );
+    assert_eq!(names(wire(WorktreeCreateOutput::made("/w"))), "hookEventName worktreePath");
+    assert_eq!(
+        names(wire(MessageDisplayOutput::pass().display_content("x"))),
+        "displayContent hookEventName"
+    );
+    assert_eq!(names(wire(PermissionDeniedOutput::pass().retry(true))), "hookEventName retry");
+    assert_eq!(
+        names(wire(
+            PreModelSwitchOutput::pass()
+                .permission_decision(HookPermission::Deny)
+                .permission_decision_reason("no")
+        )),
+        "hookEventName permissionDecision permissionDecisionReason"
+    );
+}
+
+#[test]
+fn hooks_are_announced_by_event() {
+    let pass = |_: HookInput, _: CallbackContext| async { HookOutput::pass() };
+    let hooks = [
+        Hook::new("PreToolUse", pass)
+            .matcher("Bash")
+            .timeout(Duration::from_secs(5))
+            .on_failure(OnFailure::Block),
+        Hook::on(Stop, async |_, _| StopOutput::pass()),
+        Hook::new(HookEvent::PreToolUse, pass),
+    ];
+    assert_eq!(
+        Hook::to_wire(&hooks, Some(Duration::from_secs(60))),
+        json!({
+            "PreToolUse": [
+                {"matcher": "Bash", "hookCallbackIds": ["hook_0"], "timeout": 5.0, "onFailure": "block"},
+                {"hookCallbackIds": ["hook_2"], "timeout": 60.0},
+            ],
+            "Stop": [{"hookCallbackIds": ["hook_1"], "timeout": 60.0}],
+        })
+    );
+    assert_eq!(Hook::to_wire(&hooks[1..2], None)["Stop"][0]["timeout"], 86_400.0);
+    assert_eq!(Hook::index("hook_2"), Some(2));
+    assert_eq!(Hook::index("other"), None);
+}
+
+#[test]
+fn a_hook_that_cannot_block_is_refused_where_it_should() {
+    for event in HookEvent::ALL {
+        let hook = Hook::new(event.clone(), async |_, _| HookOutput::pass()).on_failure(OnFailure::Block);
+        let ignored = ["Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"].contains(&event.as_str());
+        assert_eq!(hook.validate().is_err(), ignored, "{event}");
+        assert!(Hook { on_failure: OnFailure::Continue, ..hook }.validate().is_ok());
+    }
+}
