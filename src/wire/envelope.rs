@@ -252,8 +252,9 @@ impl Reply {
 
     /// The requests of a list; what is none is passed over, for nobody waits for an answer to it.
     fn pending(list: &RawValue) -> impl Iterator<Item = (String, Request)> {
-        let list: Vec<Fields<'_>> = serde_json::from_str(list.get()).unwrap_or_default();
+        let list: Vec<&RawValue> = serde_json::from_str(list.get()).unwrap_or_default();
         list.into_iter().filter_map(|frame| {
+            let frame: Fields<'_> = serde_json::from_str(frame.get()).ok()?;
             let request_id = text(frame.get("request_id").copied())?;
             Some((request_id, Request::parse(frame.get("request").copied())))
         })
