@@ -8,7 +8,6 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::real::env;
-use crate::scenarios::TOOL_SEARCH;
 use crate::stage::Stage;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/scenario.py");
@@ -33,7 +32,6 @@ pub(crate) async fn play(python: &Path, scenario: &str, stage: &Stage) -> Value 
         .args(["-I", PROGRAM, scenario])
         .env_clear()
         .envs(env(&stage.model, stage.home.path()))
-        .env(TOOL_SEARCH.0, TOOL_SEARCH.1)
         .env("GREENROOM_CLI", &stage.cli)
         .env("GREENROOM_CWD", stage.cwd.path())
         .current_dir(stage.cwd.path())

@@ -26,6 +26,7 @@ from claude_agent_sdk import (
     ToolUseBlock,
     UserMessage,
     create_sdk_mcp_server,
+    query,
     tool,
 )
 
@@ -91,6 +92,8 @@ def note(message):
 
 
 def options(**given):
+    # The SDK cannot say of a tool that the model sees it at once, so this is said for all of them.
+    given.setdefault("env", {"ENABLE_TOOL_SEARCH": "false"})
     return ClaudeAgentOptions(
         cli_path=os.environ["GREENROOM_CLI"], cwd=os.environ["GREENROOM_CWD"], **given
     )
@@ -371,6 +374,35 @@ async def built_in_tools():
     )
     async with ClaudeSDKClient(given) as client:
         await say(client, "Use them.")
+
+
+async def deferred_tools():
+    @tool("echo", "Say the arguments", KIND)
+    async def echo(args):
+        return {"content": [text(args["kind"])]}
+
+    given = options(mcp_servers={"desk": create_sdk_mcp_server("desk", tools=[echo])}, allowed_tools=["mcp__desk__*"], env={})
+    async with ClaudeSDKClient(given) as client:
+        await say(client, "Search for the tool.")
+        await say(client, "Call it again.")
+
+
+async def one_shot():
+    @tool("echo", "Say the arguments", KIND)
+    async def echo(args):
+        return {"content": [text(args["kind"])]}
+
+    given = options(mcp_servers={"desk": create_sdk_mcp_server("desk", tools=[echo])}, allowed_tools=["mcp__desk__*"])
+    with open("notes.txt", "w") as file:
+        file.write("noted")
+    async for message in query(prompt="Echo, /compact, @notes.txt.", options=given):
+        note(message)
+
+
+async def failed_calls():
+    async with ClaudeSDKClient(options()) as client:
+        await say(client, "Fail.")
+        await say(client, "And now?")
 
 
 async def main():

@@ -4,7 +4,7 @@ use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{
     CallToolResult, Content, Hook, HookInput, HookOutput, NoArgs, Options, PermissionDecision,
     PermissionMode, PermissionRequest, Prompt, Resource, SessionBuilder, SystemPrompt, ToolContext, ToolDef,
-    ToolServer,
+    ToolServer, query,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,9 +14,6 @@ use tokio::sync::mpsc;
 use crate::compare;
 use crate::stage::{Stage, in_time};
 use crate::told::{Talk, Told};
-
-/// The Python SDK cannot say of a tool that the model sees it at once, so this is said for all of them.
-pub(crate) const TOOL_SEARCH: (&str, &str) = ("ENABLE_TOOL_SEARCH", "false");
 
 /// One red pixel.
 const PICTURE: &str =
@@ -58,8 +55,9 @@ fn echo() -> ToolDef {
     ToolDef::new("echo", "Say the arguments", async |args: Kind| args.kind)
 }
 
+/// As in Python, the model sees all tools at once.
 fn builder(stage: &Stage) -> SessionBuilder {
-    stage.builder().env(TOOL_SEARCH.0, TOOL_SEARCH.1)
+    stage.builder().env("ENABLE_TOOL_SEARCH", "false")
 }
 
 /// A session with these options, written as in a config file.
@@ -408,6 +406,49 @@ async fn built_in_tools() {
         });
         let talk = Talk::start(with(stage, options)).await;
         ask(told, talk, &["Use them."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deferred_tools() {
+    let search =
+        ModelTurn::new().call("ToolSearch", json!({ "query": "select:mcp__desk__echo", "max_results": 5 }));
+    let script = Script::new()
+        .turn(search)
+        .turn(kinds("echo", &["found"]))
+        .turn(text("Found."))
+        .turn(kinds("echo", &["again"]))
+        .turn(text("Again."));
+    compare("deferred_tools", script, async |stage, told| {
+        let builder = stage.builder().mcp_server(desk([echo()])).allow_server_tools("desk");
+        ask(told, Talk::start(builder).await, &["Search for the tool.", "Call it again."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_shot() {
+    let script = Script::new().turn(kinds("echo", &["hello"])).turn(text("Well."));
+    compare("one_shot", script, async |stage, told| {
+        std::fs::write(stage.cwd.path().join("notes.txt"), "noted").unwrap();
+        let builder = builder(stage).mcp_server(desk([echo()])).allow_server_tools("desk");
+        let mut turn = in_time("the query", query("Echo, /compact, @notes.txt.", builder)).await.unwrap();
+        while let Some(message) = in_time("a message", turn.next()).await {
+            told.note(&message);
+        }
+        in_time("the outcome", turn.outcome()).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn failed_calls() {
+    let script = Script::new()
+        .turn(ModelTurn::new().final_error(400, "invalid_request_error", "this cannot be"))
+        .turn(text("Fine again."));
+    compare("failed_calls", script, async |stage, told| {
+        ask(told, Talk::start(builder(stage)).await, &["Fail.", "And now?"]).await;
     })
     .await;
 }

@@ -54,7 +54,8 @@ impl Told {
         serde_json::to_value(&*self.0.lock().unwrap()).unwrap()
     }
 
-    fn note(&self, message: &Message) {
+    /// Notes a message.
+    pub(crate) fn note(&self, message: &Message) {
         let mut lists = self.0.lock().unwrap();
         let raw = message.value();
         let with_blocks = || json!({ "blocks": blocks(&raw), "parent": message.parent_tool_use_id() });
