@@ -2,12 +2,11 @@
 
 use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{
-    CallToolResult, Content, Hook, HookInput, HookOutput, NoArgs, Options, PermissionDecision,
-    PermissionMode, PermissionRequest, Prompt, Resource, SessionBuilder, SystemPrompt, ToolContext, ToolDef,
-    ToolServer, query,
+    CallToolResult, Content, Hook, NoArgs, Options, PermissionDecision, PermissionMode, PermissionRequest,
+    Prompt, Resource, SessionBuilder, SystemPrompt, ToolContext, ToolDef, ToolServer, hook, query,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -216,6 +215,20 @@ async fn permissions() {
     .await;
 }
 
+/// A hook that notes what it is told.
+fn on<E>(told: &Told, event: E, answer: fn(&E::Input) -> hook::Output<E>) -> Hook
+where
+    E: hook::Event,
+    E::Input: Serialize,
+{
+    let told = told.clone();
+    Hook::on(event, move |input, _| {
+        told.asked(serde_json::to_value(&input).unwrap());
+        let output = answer(&input);
+        async move { output }
+    })
+}
+
 #[tokio::test]
 async fn hooks() {
     let script = Script::new()
@@ -224,33 +237,26 @@ async fn hooks() {
         .turn(text("Done."))
         .turn(text("Goodbye."));
     compare("hooks", script, async |stage, told| {
-        let hook = |event: &str, answer: fn(&HookInput) -> HookOutput| {
-            let told = told.clone();
-            Hook::new(event, move |input: HookInput, _| {
-                told.asked(input.raw().clone());
-                let output = answer(&input);
-                async move { output }
-            })
-        };
-        let before = hook("PreToolUse", |input| match input.field("tool_input")["kind"].as_str() {
-            Some("no") => HookOutput::permission("deny", "a hook says no"),
-            Some("changed") => HookOutput::specific(
-                json!({ "permissionDecision": "allow", "updatedInput": { "kind": "changed by a hook" } }),
-            ),
-            _ => HookOutput::specific(json!({ "permissionDecision": "allow" })),
+        // What is typed is written down again: nothing of it may be lost.
+        let before = on(told, hook::PreToolUse, |input| match input.tool_input["kind"].as_str() {
+            Some("no") => hook::PreToolUseOutput::deny("a hook says no"),
+            Some("changed") => {
+                hook::PreToolUseOutput::allow().updated_input(json!({ "kind": "changed by a hook" }))
+            }
+            _ => hook::PreToolUseOutput::allow(),
         });
-        let after = hook("PostToolUse", |_| {
-            HookOutput::specific(json!({ "additionalContext": "It was said on a Monday." }))
+        let after = on(told, hook::PostToolUse, |_| {
+            hook::PostToolUseOutput::pass().additional_context("It was said on a Monday.")
         });
-        let failed = hook("PostToolUseFailure", |_| {
-            HookOutput::specific(json!({ "additionalContext": "Fetch a screwdriver." }))
+        let failed = on(told, hook::PostToolUseFailure, |_| {
+            hook::PostToolUseFailureOutput::pass().additional_context("Fetch a screwdriver.")
         });
-        let prompted = hook("UserPromptSubmit", |_| {
-            HookOutput::specific(json!({ "additionalContext": "The user is called Ada." }))
+        let prompted = on(told, hook::UserPromptSubmit, |_| {
+            hook::UserPromptSubmitOutput::pass().additional_context("The user is called Ada.")
         });
-        let stopping = hook("Stop", |input| match input.field("stop_hook_active").as_bool() {
-            Some(true) => HookOutput::pass(),
-            _ => HookOutput::raw(json!({ "decision": "block", "reason": "Say goodbye first." })),
+        let stopping = on(told, hook::Stop, |input| match input.stop_hook_active {
+            true => hook::StopOutput::pass(),
+            false => hook::StopOutput::block("Say goodbye first."),
         });
         let wipe = ToolDef::new("wipe", "Wipe the desk", async |_: NoArgs| Err::<(), _>("it is screwed on"));
         let builder = [before.matcher("mcp__desk__.*"), after, failed, prompted, stopping]
