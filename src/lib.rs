@@ -34,7 +34,7 @@
 //! # The map
 //!
 //! - [`Session`], [`SessionBuilder`], [`Turn`], [`query()`]: the face
-//! - [`Options`], [`Timeouts`], [`Limits`], [`Restarts`]: every setting, as plain data
+//! - [`Options`], [`Timeouts`], [`Limits`], [`Restarts`]: every setting, as plain data; [`options`] has its parts
 //! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
 //! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
 //! - [`PermissionRequest`] and [`permission`], [`Hook`] and [`hook`], [`ElicitationRequest`], [`DialogRequest`]: what the
@@ -53,7 +53,7 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod options;
+pub mod options;
 mod report;
 mod session;
 pub mod sessions;
@@ -72,8 +72,9 @@ pub use control::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use options::{
-    EnvPolicy, ExternalServer, Limits, McpRegistration, Options, PermissionMode, Restart, Restarts,
-    ResumeLadder, SystemPrompt, Timeouts, TurnRecovery, UnreadPartials,
+    AgentDefinition, Effort, EnvPolicy, ExternalServer, Limits, McpRegistration, Options, OutputFormat,
+    PermissionMode, Plugin, Restart, Restarts, ResumeLadder, Sandbox, SettingSource, Skills, SystemPrompt,
+    Thinking, Timeouts, TurnRecovery, UnreadPartials,
 };
 pub use report::*;
 pub use session::{McpServerSet, Messages, Prompt, Received, Session, SessionBuilder, query};

@@ -278,13 +278,16 @@ impl ConversationState {
             return;
         }
         let Some(queued) = self.queue.pop_front() else { return };
-        let line = json!({
+        let mut line = json!({
             "type": "user",
             "uuid": queued.uuid,
             "session_id": "",
             "parent_tool_use_id": null,
             "message": { "role": "user", "content": queued.prompt.content() },
         });
+        if self.shared.options().verbatim_prompts {
+            line["client_composed"] = json!(true);
+        }
         if lane.send_prompt(line.to_string().into_bytes()).is_err() {
             // This incarnation has just ended: it was not written, and waits for the next one.
             self.lane = None;

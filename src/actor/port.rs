@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use super::actor_message;
 use super::conversation::ConversationMessage;
-use super::initialize::{self, Answered, Route};
+use super::initialize::{self, Answered, Ways};
 use super::lane::{Lane, WriteError, write_lines};
 use super::message::{Internal, SessionMessage};
 use super::reader::{Reader, Seen};
@@ -38,10 +38,10 @@ use super::router::{self, RouterMessage};
 use super::shared::Shared;
 use super::work::{Task, after};
 use crate::error::{Error, ErrorKind};
-use crate::options::McpRegistration;
+use crate::options::{Delivery, McpRegistration};
 use crate::report::{CliSnapshot, Event, ExitCause, McpSetServersResult};
 use crate::tool::instance::panic_text;
-use crate::transport::{Exit, LaunchSpec, Process, Resume, StderrSink, launch_for};
+use crate::transport::{Exit, Process, Resume, StderrSink, Way, launch_for};
 
 /// What the port understands.
 pub(crate) enum PortMessage {
@@ -76,8 +76,8 @@ pub(crate) enum PortEnd {
     Died(ExitCause),
     /// It ended with a failure code right after the error result that announced it: on purpose, and no crash.
     AfterErrorResult(ExitCause),
-    /// It takes no in-process servers from `initialize`, and was ended to be started with `--mcp-config`.
-    Reregister,
+    /// It takes something not from `initialize`, and was ended to be told in these ways.
+    Reregister(Ways),
 }
 
 impl fmt::Display for PortEnd {
@@ -85,7 +85,13 @@ impl fmt::Display for PortEnd {
         match self {
             PortEnd::Asked => f.write_str("the CLI was asked to end"),
             PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => cause.fmt(f),
-            PortEnd::Reregister => f.write_str("the CLI takes no servers from `initialize`"),
+            PortEnd::Reregister(ways) => {
+                let what = match ways.private {
+                    Way::Arguments => "settings, servers or plugins",
+                    Way::Initialize => "servers",
+                };
+                write!(f, "the CLI takes no {what} from `initialize`")
+            }
         }
     }
 }
@@ -101,7 +107,7 @@ pub(crate) struct PortArguments {
     pub(crate) conversation: ActorRef<ConversationMessage>,
     pub(crate) epoch: u64,
     pub(crate) resume: Resume,
-    pub(crate) route: Route,
+    pub(crate) ways: Ways,
 }
 
 pub(crate) struct PortState {
@@ -278,32 +284,20 @@ impl Incarnation {
 
     /// Starts the process, its reader and its writer.
     async fn open(&self) -> Result<Running, Error> {
-        let PortArguments { shared, session, router, conversation, epoch, resume, route } = &self.arguments;
+        let PortArguments { shared, session, router, conversation, epoch, resume, ways } = &self.arguments;
         let options = shared.options();
         let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
         let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
-        let by_config =
-            |server: &Arc<crate::tool::server::ServerSpec>| (server.name.clone(), server.settings());
-        let launch = launch_for(
-            options,
-            &LaunchSpec {
-                epoch: *epoch,
-                resume: resume.clone(),
-                sdk_servers_by_config: match route {
-                    Route::Initialize => Vec::new(),
-                    Route::McpConfig => shared.roster().inside().iter().map(by_config).collect(),
-                },
-                permission_prompt: shared.spec.handlers.decide(),
-                replay_user_messages: false,
-                stderr: StderrSink::new(move |line| {
-                    tracing::debug!(parent: &span, line, "stderr of the CLI");
-                    tail.push(line, bound);
-                    if let Some(user) = &user {
-                        user.line(line);
-                    }
-                }),
-            },
-        )?;
+        let sink = StderrSink::new(move |line| {
+            tracing::debug!(parent: &span, line, "stderr of the CLI");
+            tail.push(line, bound);
+            if let Some(user) = &user {
+                user.line(line);
+            }
+        });
+        let spec =
+            initialize::launch_spec(&shared.spec, &shared.roster(), *ways, *epoch, resume.clone(), sink);
+        let launch = launch_for(options, &spec)?;
         let connection = shared.spec.transport.open(launch).await?;
         let (lane, lane_end) = Lane::new(*epoch, &options.limits);
         let pid = connection.process.pid();
@@ -332,9 +326,19 @@ impl Incarnation {
     /// The handshake. Requests of the CLI are served all the while: it may want to know the servers first.
     async fn initialize(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
         let shared = self.arguments.shared.clone();
-        let (epoch, route) = (self.arguments.epoch, self.arguments.route);
-        let body = initialize::body(&shared.spec, &shared.roster(), route);
-        let reply = self.ask(running, &body, deadline).await?;
+        let (epoch, ways) = (self.arguments.epoch, self.arguments.ways);
+        let body = initialize::body(&shared.spec, &shared.roster(), ways)
+            .map_err(|error| PortEnd::Died(ExitCause::NotStarted { error }))?;
+        let by_arguments = PortEnd::Reregister(Ways { private: Way::Arguments, ..ways });
+        let may_change = ways.private == Way::Initialize && shared.options().delivery == Delivery::Auto;
+        let reply = match self.ask(running, &body, deadline).await {
+            Err(PortEnd::Died(_))
+                if may_change && initialize::knows_no_private(shared.options(), &self.stderr.text()) =>
+            {
+                return Err(by_arguments);
+            }
+            reply => reply?,
+        };
         let raw = match reply {
             Ok(raw) => raw,
             Err(error) if error.kind() == ErrorKind::Timeout => {
@@ -352,8 +356,20 @@ impl Incarnation {
         if answered.hooks_were_left_out(&shared.spec) {
             shared.emit(Event::HooksNotApplied { epoch });
         }
+        if let Some(field) = answered.overlooked(&body) {
+            if may_change {
+                return Err(by_arguments);
+            }
+            let message =
+                format!("it did not take `{field}` from `initialize`, and must not be told by arguments");
+            return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
+        }
+        for field in answered.not_applied(&body) {
+            let reason = format!("the CLI did not take `{field}`");
+            shared.emit(Event::SettingLost { epoch, subtype: "initialize".into(), reason });
+        }
         if !self.registered(running, &answered, deadline).await? {
-            return Err(PortEnd::Reregister);
+            return Err(PortEnd::Reregister(Ways { servers: Way::Arguments, ..ways }));
         }
         self.set_again(running, deadline).await?;
         let version = answered.claude_code_version;
@@ -412,7 +428,7 @@ impl Incarnation {
     ) -> Result<bool, PortEnd> {
         let shared = self.arguments.shared.clone();
         let sure = shared.roster().inside().is_empty()
-            || self.arguments.route == Route::McpConfig
+            || self.arguments.ways.servers == Way::Arguments
             || shared.options().mcp_registration == McpRegistration::Initialize
             || answered.shows_registration();
         if sure {

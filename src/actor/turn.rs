@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
+use serde::de::DeserializeOwned;
 
 use super::spill::{Backlog, Bounds, Taken};
 use crate::error::{Error, ErrorKind, Result};
@@ -129,6 +130,27 @@ impl Turn {
         self.outcome.clone().ok_or_else(|| {
             Error::new(ErrorKind::SessionFailed, "the session was torn down in the middle of the turn")
         })
+    }
+
+    /// The turn's result in the form that [`Options::output_format`](crate::Options::output_format) asked for. Waits for
+    /// the end of the turn, as [`outcome`](Turn::outcome) does.
+    ///
+    /// ```
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sum { sum: f64 }
+    ///
+    /// async fn add(builder: greenroom::SessionBuilder) -> greenroom::Result<f64> {
+    ///     let session = builder.output_format::<Sum>().start().await?;
+    ///     let sum: Sum = session.prompt("What is 5 + 3?").await?.structured().await?;
+    ///     Ok(sum.sum)
+    /// }
+    /// # let _ = add;
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`outcome`](Turn::outcome) and of [`Outcome::structured`].
+    pub async fn structured<T: DeserializeOwned>(&mut self) -> Result<T> {
+        self.outcome().await?.structured()
     }
 
     pub(crate) fn owning(mut self, session: crate::Session) -> Self {

@@ -1,34 +1,64 @@
 //! Everything that can be set, as plain data: [`Options`] and its parts.
 //!
 //! Options are validated before a process starts, they serialise, and every limit that the library applies is
-//! one of them: there is no other.
+//! one of them: there is no other. Names in JSON are those of the fields; what the CLI has a form of its own for (agents,
+//! MCP servers, plugins, the sandbox) is in that form, so that it can be taken over from elsewhere.
 
+mod agent;
 mod limits;
 mod mcp;
+mod model;
+mod output;
+mod permission;
+mod plugin;
+mod process;
+mod prompt;
 mod recovery;
 mod restart;
+mod sandbox;
+pub(crate) mod schema;
+mod settings;
 mod timeouts;
+mod unread;
+mod validate;
+mod word;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+pub use agent::{AgentDefinition, AgentEffort, AgentMemory, AgentServer};
 pub use limits::Limits;
-pub use mcp::{ExternalServer, McpRegistration};
+pub use mcp::{ExternalServer, ExternalToolPolicy, McpRegistration, OrgPermission, ToolPermission};
+pub use model::{Effort, Thinking, ThinkingDisplay};
+pub use output::OutputFormat;
+pub use permission::{BuiltInTools, PermissionMode, PermissionPrompts, QuestionPreview, Skills};
+pub use plugin::Plugin;
+pub use process::{Delivery, EnvPolicy, OsUser};
+pub use prompt::SystemPrompt;
 pub use recovery::{ResumeLadder, TurnRecovery};
 pub use restart::{Restart, Restarts};
+pub use sandbox::{
+    CredentialFile, CredentialMode, CredentialVar, Sandbox, SandboxCredentials, SandboxFilesystem,
+    SandboxNetwork, SandboxRipgrep, SandboxTls,
+};
+pub use settings::SettingSource;
+pub(crate) use settings::{Merged, merged};
 pub(crate) use timeouts::FOREVER;
 pub use timeouts::Timeouts;
 pub(crate) use timeouts::millis::serialize as millis_serialize;
-
-use crate::error::{Error, Result};
+pub use unread::UnreadPartials;
+use validate::check_name;
 
 /// What a session is started with, as plain data.
 ///
 /// All fields have defaults; a config file names only what it changes. What is not data (tool servers, handlers,
 /// a transport) is given to the [`SessionBuilder`](crate::SessionBuilder).
+///
+/// In parentheses stands how an option reaches the CLI: as an argument (`--flag`), as a variable (`$NAME`), or in
+/// `initialize`, which goes through a pipe that nobody else can read.
 ///
 /// ```
 /// use greenroom::Options;
@@ -47,56 +77,152 @@ pub struct Options {
     pub cli_path: Option<PathBuf>,
     /// The CLI's working directory, which is also what its transcripts are filed under. Default: the host's.
     pub cwd: Option<PathBuf>,
-    /// Variables to set for the CLI.
+    /// The directory from which project settings, `.mcp.json` and the `.claude` folder are taken instead of `cwd`, as an
+    /// absolute path: for a `cwd` that is a worktree of it (`--project-config-root`).
+    pub project_config_root: Option<PathBuf>,
+    /// Variables to set for the CLI. They go before those that other options stand for.
     pub env: BTreeMap<String, String>,
     /// Whether the CLI inherits the host's environment. Default: [`EnvPolicy::Inherit`].
     pub env_policy: EnvPolicy,
+    /// The user of the operating system that the CLI runs as. Default: the host's.
+    pub user: Option<OsUser>,
+    /// What the application calls itself in the CLI's requests to the API, such as `my-app/1.0`
+    /// (`$CLAUDE_AGENT_SDK_CLIENT_APP`).
+    pub client_app: Option<String>,
+    /// How the CLI is told of `mcp_servers`, `plugins`, inline `settings` with `sandbox`, and `managed_settings`. Default:
+    /// [`Delivery::Auto`], by `initialize` where the CLI can.
+    pub delivery: Delivery,
     /// Further flags, without the leading dashes; `None` for a flag without a value. Each is passed as
     /// `--name=value`. For what is newer than this library.
     pub extra_args: BTreeMap<String, Option<String>>,
+    /// Whether the CLI writes a debug log (`--debug`), to its stderr or to `debug_file`.
+    pub debug: bool,
+    /// The file for the debug log; it turns that on (`--debug-file`).
+    pub debug_file: Option<PathBuf>,
 
     /// The model, by name or alias (`--model`). Default: the CLI's.
     pub model: Option<String>,
-    /// The model to use when the first is overloaded (`--fallback-model`). Must differ from `model`.
+    /// The model to use when the first is overloaded, or several with commas between them, to be tried in order
+    /// (`--fallback-model`). None of them may be `model`.
     pub fallback_model: Option<String>,
-    /// The system prompt. Default: [`SystemPrompt::Empty`], as in the official SDKs.
-    pub system_prompt: SystemPrompt,
-    /// How the CLI decides on tools that no rule allows (`--permission-mode`). Default: the CLI's.
-    pub permission_mode: Option<PermissionMode>,
-    /// The built-in tools that exist at all (`--tools`); an empty list means none. Default: the CLI's set.
-    pub tools: Option<Vec<String>>,
-    /// Rules for tools that run without asking (`--allowedTools`), such as `mcp__calc__*` or `Bash(ls:*)`.
-    pub allowed_tools: Vec<String>,
-    /// Rules for tools that never run (`--disallowedTools`).
-    pub disallowed_tools: Vec<String>,
-    /// Directories besides `cwd` that tools may touch (`--add-dir`).
-    pub additional_directories: Vec<PathBuf>,
+    /// Whether and how much the model thinks before it answers (`--thinking` or `--max-thinking-tokens`,
+    /// `--thinking-display`). Default: the CLI's.
+    pub thinking: Option<Thinking>,
+    /// The most tokens that the model may think, 0 for none (`--max-thinking-tokens`, `--thinking=disabled`). The older way
+    /// to say `thinking`; not both.
+    pub max_thinking_tokens: Option<u32>,
+    /// How hard the model works (`--effort`). Default: the CLI's.
+    pub effort: Option<Effort>,
     /// The most model turns that one prompt may take (`--max-turns`).
     pub max_turns: Option<u32>,
     /// The most that the session may cost, in US dollars (`--max-budget-usd`).
     pub max_budget_usd: Option<f64>,
-    /// How hard the model thinks: `low`, `medium`, `high`, `max` (`--effort`).
-    pub effort: Option<String>,
-    /// Beta features (`--betas`).
+    /// A budget in tokens of which the model is told, so that it can pace itself (`--task-budget`). At least 1.
+    pub task_budget: Option<u64>,
+    /// Beta features (`--betas`, once for each: CLI 2.1.328 was seen to take no notice of two that are joined by a comma, and
+    /// of those that it does not know).
     pub betas: Vec<String>,
-    /// Which settings files the CLI reads: `user`, `project`, `local` (`--setting-sources`); an empty list
-    /// means none. Default: the CLI's.
-    pub setting_sources: Option<Vec<String>>,
-    /// Settings for this session, as a JSON object or as the path of a file (`--settings`).
+    /// In which form the model gives the result of each turn (`initialize`). Default: text.
+    pub output_format: Option<OutputFormat>,
+
+    /// The system prompt (`initialize`; a file by `--system-prompt-file`). Default: [`SystemPrompt::Empty`], as in the
+    /// official SDKs.
+    pub system_prompt: SystemPrompt,
+    /// Whether what differs from user to user (working directory, memory, git status) stands in the first user message
+    /// instead of the system prompt, so that this is cached for all of them (`initialize`). Of no effect on a system prompt
+    /// of your own.
+    pub exclude_dynamic_sections: bool,
+    /// Whether the system prompt is recorded with the conversation, and the record used from then on (`initialize`).
+    /// Default: the CLI's, which is to do so where it can.
+    pub system_prompt_snapshot: Option<bool>,
+    /// What is to be done in plan mode, instead of the CLI's own instructions (`initialize`).
+    pub plan_mode_instructions: Option<String>,
+    /// Whether prompts reach the model as they are written: no `@path` is expanded, no slash command runs, and nothing is
+    /// attached (`client_composed` on each prompt; since CLI 2.1.248, others take no notice).
+    pub verbatim_prompts: bool,
+
+    /// The agent of the main conversation, by name: one of `agents` or of the settings (`--agent`). CLI 2.1.328 was seen to
+    /// start without one if there is none of this name.
+    pub agent: Option<String>,
+    /// Subagents, by name (`initialize`).
+    pub agents: BTreeMap<String, AgentDefinition>,
+
+    /// How the CLI decides on tools that no rule allows (`--permission-mode`). Default: the CLI's.
+    pub permission_mode: Option<PermissionMode>,
+    /// Whether [`PermissionMode::BypassPermissions`] may be used, from the start or later
+    /// (`--allow-dangerously-skip-permissions`). The CLI refuses it to root.
+    pub allow_dangerously_skip_permissions: bool,
+    /// The MCP tool that decides on permissions, instead of a handler (`--permission-prompt-tool`).
+    pub permission_prompt_tool_name: Option<String>,
+    /// Who answers when a permission has to be asked for (`--permission-prompts`). With
+    /// [`PermissionPrompts::None`] a handler is never called. Default: the host.
+    pub permission_prompts: Option<PermissionPrompts>,
+    /// The built-in tools that exist at all (`--tools`). Default: the CLI's set.
+    pub tools: Option<BuiltInTools>,
+    /// Other names for tools: what the model calls by the first runs the second (`initialize`). The second is taken as it
+    /// is, not as another alias.
+    pub tool_aliases: BTreeMap<String, String>,
+    /// Rules for tools that run without asking (`--allowedTools`), such as `mcp__calc__*` or `Bash(ls:*)`.
+    pub allowed_tools: Vec<String>,
+    /// Rules for tools that never run (`--disallowedTools`).
+    pub disallowed_tools: Vec<String>,
+    /// The skills that are turned on (`initialize` for a list; a rule in `--allowedTools` for each). Default: the CLI's.
+    pub skills: Option<Skills>,
+    /// In which form the previews of an `AskUserQuestion` come (`$CLAUDE_CODE_QUESTION_PREVIEW_FORMAT`).
+    pub question_preview: Option<QuestionPreview>,
+    /// Directories besides `cwd` that tools may touch (`--add-dir`). They should be absolute.
+    pub additional_directories: Vec<PathBuf>,
+
+    /// Which settings files the CLI reads (`--setting-sources`); an empty list means none. Default: the CLI's.
+    pub setting_sources: Option<Vec<SettingSource>>,
+    /// Settings for this session: a JSON object (`initialize`), or the path of a file (`--settings`).
     pub settings: Option<Value>,
+    /// The sandbox for commands, which goes over that of `settings` (with it).
+    pub sandbox: Option<Sandbox>,
+    /// Settings of the policy tier (`initialize`): they restrict, and cannot be overridden. An administrator's own
+    /// settings go before them.
+    pub managed_settings: Option<Map<String, Value>>,
+    /// Plugins (`initialize`).
+    pub plugins: Vec<Plugin>,
+
     /// Whether messages arrive in pieces as well, while the model writes them (`--include-partial-messages`).
     pub include_partial_messages: bool,
+    /// Whether every hook is told of in messages, not just those of the start (`--include-hook-events`).
+    pub include_hook_events: bool,
+    /// Whether text and thinking of subagents arrive as well, not just their tool calls (`initialize`).
+    pub forward_subagent_text: bool,
+    /// Whether the CLI suggests a next prompt after each turn (`initialize`).
+    pub prompt_suggestions: bool,
+    /// Whether the CLI says in words, from time to time, what each running subagent does (`initialize`).
+    pub agent_progress_summaries: bool,
+    /// Whether the application lets its user stop single background tasks (`stop_task`), so that an interrupt need not
+    /// end them all (`initialize`).
+    pub per_task_stop_affordance: bool,
 
     /// Continues this conversation (`--resume`).
     pub resume: Option<String>,
+    /// With `resume` or `continue_conversation`: up to this message of it and no further, by uuid (`--resume-session-at`).
+    pub resume_session_at: Option<String>,
+    /// With `resume_session_at`: the uuid of the prompt whose turn is cut off by it. The CLI refuses to resume when anything
+    /// else would be, with an error result that begins with `Resume rejected by --resume-drops-turn:`; trying again does not
+    /// help (`--resume-drops-turn`).
+    pub resume_drops_turn: Option<String>,
     /// With `resume` or `continue_conversation`: into a new session id (`--fork-session`).
     pub fork_session: bool,
     /// Continues the newest conversation of the working directory (`--continue`).
     pub continue_conversation: bool,
     /// The id of the new conversation, a UUID (`--session-id`). Default: the CLI makes one.
     pub session_id: Option<String>,
+    /// The title of a new conversation (`initialize`). Default: the CLI makes one.
+    pub title: Option<String>,
+    /// Whether the CLI writes the conversation down. `Some(false)`: it cannot be resumed, after a crash neither, so that
+    /// `resume_ladder` has to allow a fresh one for the session to live on (`--no-session-persistence`).
+    pub persist_session: Option<bool>,
+    /// Whether the CLI keeps what files were before it changed them, so that they can be rewound
+    /// (`$CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING`).
+    pub enable_file_checkpointing: bool,
 
-    /// MCP servers that the CLI dials itself, by name. In-process servers are given to the
+    /// MCP servers that the CLI dials itself, by name (`initialize`). In-process servers are given to the
     /// [`SessionBuilder`](crate::SessionBuilder).
     pub mcp_servers: BTreeMap<String, ExternalServer>,
     /// Files with further MCP servers, in the CLI's own format (`--mcp-config`).
@@ -127,169 +253,9 @@ pub struct Options {
     pub trace_payloads: bool,
 }
 
-/// Where the CLI's environment comes from.
-///
-/// ```
-/// assert_eq!(greenroom::EnvPolicy::default(), greenroom::EnvPolicy::Inherit);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum EnvPolicy {
-    /// The host's environment, with [`Options::env`] over it, and without the variables that would make the CLI
-    /// think it runs inside another one (`CLAUDECODE`) or change its runtime (`NODE_OPTIONS`).
-    #[default]
-    Inherit,
-    /// [`Options::env`] and nothing else.
-    Clean,
-}
-
-/// The system prompt of a session.
-///
-/// ```
-/// let prompt = greenroom::SystemPrompt::Append("Answer in one line.".into());
-/// # let _ = prompt;
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum SystemPrompt {
-    /// No system prompt.
-    #[default]
-    Empty,
-    /// This text instead of any other.
-    Text(String),
-    /// Claude Code's own.
-    ClaudeCode,
-    /// Claude Code's own, with this text after it.
-    Append(String),
-}
-
-/// How the CLI decides on a tool that no rule allows.
-///
-/// ```
-/// assert_eq!(greenroom::PermissionMode::AcceptEdits.as_str(), "acceptEdits");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum PermissionMode {
-    /// Ask.
-    Default,
-    /// Edits to files need no asking.
-    AcceptEdits,
-    /// Nothing is asked. The CLI refuses it unless it was started to allow it.
-    BypassPermissions,
-    /// Plan only; change nothing.
-    Plan,
-    /// What is not allowed is denied without asking.
-    DontAsk,
-    /// A classifier decides.
-    Auto,
-}
-
-/// What happens to partial messages (`stream_event`, see [`Options::include_partial_messages`]) that nobody reads.
-///
-/// ```
-/// assert_eq!(greenroom::UnreadPartials::default(), greenroom::UnreadPartials::Keep);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum UnreadPartials {
-    /// They wait like all others.
-    #[default]
-    Keep,
-    /// They are the first to go when [`Limits::unread_bytes`] is reached, a quarter of it at a time, the oldest first:
-    /// the messages of which those are pieces have arrived whole most likely, and wait right behind them. When there are
-    /// few to drop and the one that comes is partial itself, that one goes. No partial message is written to the file.
-    ///
-    /// What is dropped is counted (`dropped_partials`), and [`Turn::missed_partials`](crate::Turn::missed_partials)
-    /// says where the gaps are. Of a message that is written on, pieces may come whose beginning was dropped.
-    DropFirst,
-}
-
-impl PermissionMode {
-    /// The CLI's own spelling.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PermissionMode::Default => "default",
-            PermissionMode::AcceptEdits => "acceptEdits",
-            PermissionMode::BypassPermissions => "bypassPermissions",
-            PermissionMode::Plan => "plan",
-            PermissionMode::DontAsk => "dontAsk",
-            PermissionMode::Auto => "auto",
-        }
-    }
-}
-
 impl Options {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Finds contradictions, before any process starts.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption), naming the option.
-    pub fn validate(&self) -> Result<()> {
-        if self.model.is_some() && self.model == self.fallback_model {
-            return Err(Error::invalid_option("option `fallback_model` is the same as `model`")
-                .with_help("name another model, or none"));
-        }
-        if self.resume.is_some() && self.continue_conversation {
-            return Err(Error::invalid_option(
-                "options `resume` and `continue_conversation` exclude each other",
-            ));
-        }
-        let continues = self.resume.is_some() || self.continue_conversation;
-        if self.fork_session && !continues {
-            return Err(Error::invalid_option(
-                "option `fork_session` needs `resume` or `continue_conversation`",
-            ));
-        }
-        if self.session_id.is_some() && continues && !self.fork_session {
-            return Err(Error::invalid_option(
-                "option `session_id` goes with a resumed session only when it is forked",
-            )
-            .with_help("set `fork_session`, or leave `session_id` out"));
-        }
-        if let Some(id) = &self.session_id
-            && uuid::Uuid::parse_str(id).is_err()
-        {
-            return Err(Error::invalid_option(format!("option `session_id` is not a UUID: '{id}'")));
-        }
-        if let Some(settings) = &self.settings
-            && !settings.is_object()
-            && !settings.is_string()
-        {
-            return Err(Error::invalid_option(
-                "option `settings` must be a JSON object or the path of a file",
-            ));
-        }
-        if self.max_budget_usd.is_some_and(|budget| !(budget > 0.0 && budget.is_finite())) {
-            return Err(Error::invalid_option("option `max_budget_usd` must be a positive number"));
-        }
-        for name in self.extra_args.keys() {
-            if name.is_empty() || name.starts_with('-') || name.contains(['=', ' ', '\0']) {
-                return Err(Error::invalid_option(format!(
-                    "option `extra_args` has the name '{name}'; give it without dashes, '=' and spaces"
-                )));
-            }
-        }
-        for (name, value) in &self.env {
-            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return Err(Error::invalid_option(format!(
-                    "option `env` has an impossible variable '{name}'"
-                )));
-            }
-        }
-        for rule in self.allowed_tools.iter().chain(&self.disallowed_tools) {
-            if rule.trim().is_empty() {
-                return Err(Error::invalid_option("a tool rule is empty"));
-            }
-        }
-        self.limits.validate()
     }
 }

@@ -3,6 +3,7 @@
 //! - [`event`]: what happened, as it happens
 //! - [`snapshot`]: how things stand
 //! - [`outcome`]: how a turn ended
+//! - [`structured`]: its result as a value of a type
 //! - [`cause`]: why a CLI is gone
 
 pub(crate) mod cause;
@@ -11,6 +12,7 @@ pub(crate) mod event;
 pub(crate) mod mcp;
 pub(crate) mod outcome;
 pub(crate) mod snapshot;
+mod structured;
 pub(crate) mod subscription;
 
 pub use cause::ExitCause;

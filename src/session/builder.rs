@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorCell};
+use schemars::JsonSchema;
+use serde_json::Value;
 
 use super::Session;
 use crate::actor::roster::refuse_clash;
@@ -18,7 +20,10 @@ use crate::control::{
     IntoReply, PermissionDecision, PermissionRequest, erase,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::{ExternalServer, Options, PermissionMode, SystemPrompt};
+use crate::options::{
+    AgentDefinition, Effort, ExternalServer, Options, OutputFormat, PermissionMode, Plugin, Sandbox, Skills,
+    SystemPrompt, Thinking,
+};
 use crate::report::Events;
 use crate::tool::ToolServer;
 use crate::tool::server::ServerSpec;
@@ -271,6 +276,61 @@ impl SessionBuilder {
         self.configure(|options| options.resume = Some(session_id.into()))
     }
 
+    /// The form in which the model gives the result of each turn: `T`, which
+    /// [`Turn::structured`](crate::Turn::structured) reads.
+    pub fn output_format<T: JsonSchema>(self) -> Self {
+        self.configure(|options| options.output_format = Some(OutputFormat::of::<T>()))
+    }
+
+    /// The most model turns that one prompt may take.
+    pub fn max_turns(self, turns: u32) -> Self {
+        self.configure(|options| options.max_turns = Some(turns))
+    }
+
+    /// How hard the model works.
+    pub fn effort(self, effort: Effort) -> Self {
+        self.configure(|options| options.effort = Some(effort))
+    }
+
+    /// Whether and how much the model thinks before it answers.
+    pub fn thinking(self, thinking: Thinking) -> Self {
+        self.configure(|options| options.thinking = Some(thinking))
+    }
+
+    /// With a subagent of this name.
+    pub fn agent(self, name: impl Into<String>, agent: AgentDefinition) -> Self {
+        self.configure(|options| drop(options.agents.insert(name.into(), agent)))
+    }
+
+    /// With a plugin.
+    pub fn plugin(self, plugin: Plugin) -> Self {
+        self.configure(|options| options.plugins.push(plugin))
+    }
+
+    /// With a skill turned on, by name. All of them: set [`Options::skills`].
+    pub fn skill(self, name: impl Into<String>) -> Self {
+        self.configure(|options| match &mut options.skills {
+            Some(Skills::Only(names)) => names.push(name.into()),
+            Some(Skills::All) => {}
+            None => options.skills = Some(Skills::only([name])),
+        })
+    }
+
+    /// Settings for this session: a JSON object, or the path of a file.
+    pub fn settings(self, settings: impl Into<Value>) -> Self {
+        self.configure(|options| options.settings = Some(settings.into()))
+    }
+
+    /// The sandbox for commands.
+    pub fn sandbox(self, sandbox: Sandbox) -> Self {
+        self.configure(|options| options.sandbox = Some(sandbox))
+    }
+
+    /// A directory besides the working directory that tools may touch.
+    pub fn additional_directory(self, path: impl Into<PathBuf>) -> Self {
+        self.configure(|options| options.additional_directories.push(path.into()))
+    }
+
     /// How long a tool call may take, unless the tool says otherwise.
     pub fn tool_timeout(self, timeout: Duration) -> Self {
         self.configure(|options| options.timeouts.tool = Some(timeout))
@@ -333,8 +393,12 @@ impl SessionBuilder {
         Ok(Shared::new(spec, servers, telling))
     }
 
-    fn into_spec(mut self) -> Result<(SessionSpec, Vec<Arc<ServerSpec>>)> {
+    pub(crate) fn into_spec(mut self) -> Result<(SessionSpec, Vec<Arc<ServerSpec>>)> {
         self.options.validate()?;
+        if self.handlers.decide() && self.options.permission_prompt_tool_name.is_some() {
+            let text = "option `permission_prompt_tool_name` and a handler given to `can_use_tool` exclude each other";
+            return Err(Error::invalid_option(text).with_help("let one of them decide on permissions"));
+        }
         self.options.timeouts.clamp();
         self.options.restarts.clamp();
         for (index, server) in self.servers.iter().enumerate() {

@@ -89,6 +89,14 @@ enum Out {
     Close,
 }
 
+/// Fields of `initialize`, and what a CLI of today says when it has taken them.
+const APPLIED: [(&str, &str); 4] = [
+    ("mcpServers", "mcp_servers_applied"),
+    ("plugins", "plugins_applied"),
+    ("settings", "settings_applied"),
+    ("managedSettings", "managed_settings_applied"),
+];
+
 impl CliEnd {
     fn new(mut cli: MemoryCli) -> Self {
         let (reader, mut writer) = cli.take_pipes();
@@ -256,14 +264,20 @@ impl CliEnd {
         let parked = initialize["request"]["sdkMcpServerManifests"].as_object().map(|manifests| {
             manifests.keys().map(|name| (name.clone(), json!("parked"))).collect::<serde_json::Map<_, _>>()
         });
-        json!({
+        let mut answer = json!({
             "claude_code_version": "0.0.0-scripted",
             "capabilities": ["sdk_mcp_manifests", "interrupt_receipt_v1"],
             "sdk_mcp_manifests_parked": parked.unwrap_or_default(),
             "hook_on_failure_supported": true,
             "hooks_applied": true,
             "commands": [],
-        })
+        });
+        for (field, applied) in APPLIED {
+            if initialize["request"].get(field).is_some() {
+                answer[applied] = json!(true);
+            }
+        }
+        answer
     }
 
     /// Sends a control request and returns its id.

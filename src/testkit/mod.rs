@@ -7,6 +7,7 @@
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
 //! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
 //!   whether every promise holds; [`LeakCheck`] says what was left behind.
+//! - [`Delivered`] is what a session would tell its CLI when it starts it.
 //! - [`Fault`] breaks a part of a running session on purpose.
 //! - [`Probe`] waits for events and states of a session, and says what came instead.
 //! - [`Recorder`] keeps what goes over the wire as a [`Transcript`], with what is secret [redacted](Redact);
@@ -15,6 +16,7 @@
 
 mod chaos;
 mod cli;
+mod delivered;
 mod fake_cli;
 mod fault;
 mod hand;
@@ -32,6 +34,7 @@ mod transcript;
 
 pub use chaos::{Chaos, Progress, Run};
 pub use cli::ScriptedCli;
+pub use delivered::Delivered;
 pub use fake_cli::{FakeCli, FakeCliTransport, main_if_asked};
 pub use fault::Fault;
 pub use hand::{CliEnd, ScriptedListener};

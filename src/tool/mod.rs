@@ -9,7 +9,6 @@
 //! - [`policy`]: whether the CLI asks before it calls a tool
 //! - [`context`]: what a handler gets beside its arguments; [`peer`]: whom it speaks to
 //! - [`result`]: what a handler may return
-//! - [`schema`]: the JSON Schema of a type
 //! - [`registry`]: what a server offers at this moment; [`handle`]: how that is changed
 //! - [`instance`]: a definition with its state, on which a call can be run
 //! - [`dispatch`]: which JSON-RPC message asks for what
@@ -26,8 +25,9 @@ pub(crate) mod peer;
 pub(crate) mod policy;
 pub(crate) mod registry;
 pub(crate) mod result;
-mod schema;
 pub(crate) mod server;
+
+use crate::options::schema;
 
 pub use context::{LogLevel, ToolContext};
 pub use def::{Tool, ToolAnnotations, ToolDef};

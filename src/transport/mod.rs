@@ -24,11 +24,13 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-pub(crate) use argv::{LaunchSpec, Resume, continues, launch_for};
+pub(crate) use argv::fields::{fields, has_private};
+pub(crate) use argv::{LaunchSpec, Resume, Way, continues, launch_for};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 pub use process::ChildProcess;
 
 use crate::error::Result;
+use crate::options::OsUser;
 
 /// Opens a connection to a CLI, once for each incarnation of it.
 ///
@@ -81,6 +83,8 @@ pub struct Launch {
     pub inherit_env: bool,
     /// Variables to take away from what is inherited.
     pub unset_env: Vec<String>,
+    /// The user of the operating system to run as; the host's own when `None`.
+    pub user: Option<OsUser>,
     /// The working directory; the host's own when `None`.
     pub cwd: Option<PathBuf>,
     /// Where each line of the CLI's stderr goes.

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{End, Handled, Server, State, SupervisorState};
 use crate::actor::callbacks::Callbacks;
 use crate::actor::conversation::ConversationMessage;
-use crate::actor::initialize;
 use crate::actor::lane::Lane;
 use crate::actor::mcp_server::{McpServer, ServerArguments, ServerMessage};
 use crate::actor::message::Internal;
@@ -102,7 +101,7 @@ impl SupervisorState {
             conversation,
             epoch: self.epoch,
             resume: self.resume(),
-            route: self.route,
+            ways: self.ways,
         };
         self.port = Some(self.spawn(CliPort, arguments).await?);
         Ok(())
@@ -274,7 +273,7 @@ impl SupervisorState {
         };
         let cause = match &end {
             PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => Some(cause.clone()),
-            PortEnd::Asked | PortEnd::Reregister => None,
+            PortEnd::Asked | PortEnd::Reregister(_) => None,
         };
         let epoch = self.epoch;
         self.tell_router(RouterMessage::Ended { epoch });
@@ -284,8 +283,8 @@ impl SupervisorState {
             return self.check_step().await;
         }
         let Some(cause) = cause else {
-            if matches!(end, PortEnd::Reregister) {
-                self.route = initialize::Route::McpConfig;
+            if let PortEnd::Reregister(ways) = end {
+                self.ways = ways;
                 self.shared.emit(Event::CliReregistered { epoch });
             }
             return self.start_port().await;

@@ -45,7 +45,7 @@ use tokio_util::sync::DropGuard;
 
 use super::callbacks::CallbacksMessage;
 use super::conversation::{Conversation, ConversationArguments, ConversationMessage};
-use super::initialize;
+use super::initialize::Ways;
 use super::lane::Lane;
 use super::mcp_server::ServerMessage;
 use super::message::{Internal, SessionMessage};
@@ -55,7 +55,7 @@ use super::router::{self, RouterMessage};
 use super::shared::Shared;
 use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::{McpRegistration, ResumeLadder};
+use crate::options::ResumeLadder;
 use crate::report::ServerStatus;
 use crate::tool::instance::BlockingLane;
 use crate::tool::server::ServerSpec;
@@ -88,7 +88,7 @@ pub(crate) struct SupervisorState {
     /// Work that is done for a caller.
     errands: Vec<Task>,
     epoch: u64,
-    route: initialize::Route,
+    ways: Ways,
     lane: Option<Lane>,
     ids: Arc<AtomicU64>,
     ever_ready: bool,
@@ -182,10 +182,7 @@ impl Actor for SessionSupervisor {
             router: window(&restarts.control),
             callbacks: window(&restarts.control),
         };
-        let route = match shared.options().mcp_registration {
-            McpRegistration::McpConfig => initialize::Route::McpConfig,
-            _ => initialize::Route::Initialize,
-        };
+        let ways = Ways::first(shared.options());
         Ok(SupervisorState {
             _gone: shared.gone.clone().drop_guard(),
             shared,
@@ -204,7 +201,7 @@ impl Actor for SessionSupervisor {
             timers: Vec::new(),
             errands: Vec::new(),
             epoch: 0,
-            route,
+            ways,
             lane: None,
             ids: Arc::default(),
             ever_ready: false,

@@ -81,6 +81,7 @@ async fn play(visit: Visit, part: Part) -> io::Result<Exit> {
         env: std::env::vars().collect(),
         inherit_env: false,
         unset_env: Vec::new(),
+        user: None,
         cwd: None,
         stderr: StderrSink::new(system::say),
         stderr_line_bytes: usize::MAX,

@@ -9,6 +9,7 @@ fn spec() -> LaunchSpec {
         epoch: 1,
         resume: Resume::AsOptions,
         sdk_servers_by_config: Vec::new(),
+        private: Way::Arguments,
         permission_prompt: false,
         replay_user_messages: false,
         stderr: StderrSink::new(|_| {}),
@@ -41,8 +42,8 @@ fn each_option_becomes_its_flag() {
         (|o| o.model = Some("opus".into()), &["--model=opus"]),
         (|o| o.fallback_model = Some("haiku,sonnet".into()), &["--fallback-model=haiku,sonnet"]),
         (|o| o.permission_mode = Some(PermissionMode::AcceptEdits), &["--permission-mode=acceptEdits"]),
-        (|o| o.tools = Some(vec![]), &["--tools="]),
-        (|o| o.tools = Some(strings(&["Bash", "Read"])), &["--tools=Bash,Read"]),
+        (|o| o.tools = Some(BuiltInTools::none()), &["--tools="]),
+        (|o| o.tools = Some(BuiltInTools::only(["Bash", "Read"])), &["--tools=Bash,Read"]),
         (
             |o| o.allowed_tools = strings(&["mcp__calc__*", "Bash(ls:*)"]),
             &["--allowedTools=mcp__calc__*,Bash(ls:*)"],
@@ -55,9 +56,12 @@ fn each_option_becomes_its_flag() {
         (|o| o.max_turns = Some(3), &["--max-turns=3"]),
         (|o| o.max_budget_usd = Some(0.000_000_5), &["--max-budget-usd=0.0000005"]),
         (|o| o.effort = Some("high".into()), &["--effort=high"]),
-        (|o| o.betas = strings(&["a", "b"]), &["--betas=a,b"]),
+        (|o| o.betas = strings(&["a", "b"]), &["--betas=a", "--betas=b"]),
         (|o| o.setting_sources = Some(vec![]), &["--setting-sources="]),
-        (|o| o.setting_sources = Some(strings(&["user", "project"])), &["--setting-sources=user,project"]),
+        (
+            |o| o.setting_sources = Some(vec![SettingSource::User, SettingSource::Project]),
+            &["--setting-sources=user,project"],
+        ),
         (|o| o.settings = Some("/etc/s.json".into()), &["--settings=/etc/s.json"]),
         (|o| o.settings = Some(json!({ "env": {} })), &[r#"--settings={"env":{}}"#]),
         (|o| o.include_partial_messages = true, &["--include-partial-messages"]),
@@ -91,11 +95,11 @@ fn what_begins_with_a_dash_stays_a_value() {
         o.model = Some("--dangerously-skip-permissions".into());
         o.effort = Some("-e".into());
         o.resume = Some("--fork-session".into());
-        o.tools = Some(strings(&["-t"]));
+        o.tools = Some(BuiltInTools::only(["-t"]));
     });
     assert_eq!(
         beyond_base(&options, &spec()),
-        ["--model=--dangerously-skip-permissions", "--tools=-t", "--effort=-e", "--resume=--fork-session"],
+        ["--model=--dangerously-skip-permissions", "--effort=-e", "--tools=-t", "--resume=--fork-session"],
     );
 }
 
@@ -104,7 +108,7 @@ fn the_spec_adds_its_flags() {
     let spec = LaunchSpec { permission_prompt: true, replay_user_messages: true, ..spec() };
     assert_eq!(
         beyond_base(&Options::default(), &spec),
-        ["--replay-user-messages", "--permission-prompt-tool=stdio"]
+        ["--permission-prompt-tool=stdio", "--replay-user-messages"]
     );
 }
 
@@ -135,11 +139,9 @@ fn a_captured_session_overrides_every_choice_of_conversation() {
 #[test]
 fn servers_share_one_mcp_config() {
     let options = options(|o| {
-        let mut web = ExternalServer::http("https://example.com/mcp");
-        if let ExternalServer::Http { headers, extra, .. } = &mut web {
-            headers.insert("Authorization".into(), "Bearer x".into());
-            extra.insert("alwaysLoad".into(), true.into());
-        }
+        let web = ExternalServer::http("https://example.com/mcp")
+            .with_header("Authorization", "Bearer x")
+            .with_always_load(true);
         o.mcp_servers =
             [("files".to_owned(), ExternalServer::stdio("npx", ["-y", "server"])), ("web".to_owned(), web)]
                 .into();

@@ -15,6 +15,7 @@ fn launch(epoch: u64) -> Launch {
         env: Default::default(),
         inherit_env: false,
         unset_env: Vec::new(),
+        user: None,
         cwd: None,
         stderr: StderrSink::new(|_| {}),
         stderr_line_bytes: 1024,

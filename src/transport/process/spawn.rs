@@ -47,6 +47,10 @@ fn command(launch: &Launch, located: &Located) -> Command {
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
     }
+    if let Some(user) = launch.user {
+        // Before the request below, which a change of the user would take back.
+        command.uid(user.uid).gid(user.gid);
+    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     die_with_parent(&mut command);
     command
@@ -92,6 +96,15 @@ fn explain(error: io::Error, launch: &Launch, located: &Located) -> Error {
         let message = format!("the CLI's working directory '{}' {trouble}", cwd.display());
         return Error::new(ErrorKind::Spawn, message)
             .with_help("create the directory, or correct the option `cwd`")
+            .with_source(error);
+    }
+    if let Some(user) = launch.user
+        && error.raw_os_error() == Some(Errno::PERM.raw_os_error())
+    {
+        let message =
+            format!("this process may not start another as the user {} of the group {}", user.uid, user.gid);
+        return Error::new(ErrorKind::Spawn, message)
+            .with_help("run the host as root, or leave the option `user` out")
             .with_source(error);
     }
     let program = located.program.display();
@@ -152,6 +165,7 @@ mod tests {
             env: Default::default(),
             inherit_env: true,
             unset_env: Vec::new(),
+            user: None,
             cwd: None,
             stderr: StderrSink::new(|_| {}),
             stderr_line_bytes: 1024,

@@ -42,6 +42,7 @@ fn program<const N: usize>(program: impl AsRef<Path>, args: [&str; N]) -> Launch
         env: Default::default(),
         inherit_env: true,
         unset_env: Vec::new(),
+        user: None,
         cwd: None,
         stderr: StderrSink::new(|_| {}),
         stderr_line_bytes: 1024,

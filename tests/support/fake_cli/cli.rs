@@ -176,6 +176,13 @@ impl Cli {
         if !self.behaviour.old_cli {
             answer["capabilities"] = capabilities();
             answer["sdk_mcp_manifests_parked"] = json!({});
+            let waits = std::env::args().any(|arg| arg == "--await-initialize");
+            for (field, applied) in [("mcpServers", "mcp_servers_applied"), ("settings", "settings_applied")]
+            {
+                if request.get(field).is_some() {
+                    answer[applied] = json!(waits);
+                }
+            }
             for name in request["sdkMcpServers"].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 let parked = request["sdkMcpServerManifests"][name].is_object();
                 let status = if parked { "connected" } else { "pending" };
