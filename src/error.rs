@@ -36,6 +36,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     help: Option<String>,
+    code: Option<String>,
     stderr: Option<String>,
     source: Option<BoxError>,
 }
@@ -64,6 +65,8 @@ pub enum ErrorKind {
     NotTheProtocol,
     /// The CLI answered a control request with an error. CLI.
     Refused,
+    /// The CLI does not know a control request, or lacks a capability that it needs; the message names it. CLI.
+    Unsupported,
     /// The CLI did not answer a control request in time. CLI.
     Timeout,
     /// A bound of [`Limits`](crate::Limits) was reached; nothing was accepted. Caller.
@@ -93,7 +96,14 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
-            inner: Arc::new(Inner { kind, message: message.into(), help: None, stderr: None, source: None }),
+            inner: Arc::new(Inner {
+                kind,
+                message: message.into(),
+                help: None,
+                code: None,
+                stderr: None,
+                source: None,
+            }),
         }
     }
 
@@ -103,6 +113,7 @@ impl Error {
             kind: shared.kind,
             message: shared.message.clone(),
             help: shared.help.clone(),
+            code: shared.code.clone(),
             stderr: shared.stderr.clone(),
             source: None,
         });
@@ -112,6 +123,10 @@ impl Error {
 
     pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
         self.rebuild(|inner| inner.help = Some(help.into()))
+    }
+
+    pub(crate) fn with_code(self, code: Option<String>) -> Self {
+        self.rebuild(|inner| inner.code = code)
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
@@ -135,6 +150,11 @@ impl Error {
     /// What to do about it, in a sentence, where that is known.
     pub fn help(&self) -> Option<&str> {
         self.inner.help.as_deref()
+    }
+
+    /// The code that the CLI gave its refusal, such as `reload_plugins_busy`, where it gave one.
+    pub fn code(&self) -> Option<&str> {
+        self.inner.code.as_deref()
     }
 
     /// The last lines that the CLI wrote to its stderr, where they may explain the error. At most
@@ -161,6 +181,7 @@ impl Error {
                 | InitializeRefused
                 | CliExited
                 | Refused
+                | Unsupported
                 | Timeout
                 | NotReady
                 | SessionFailed
@@ -203,6 +224,7 @@ impl fmt::Debug for Error {
             .field("kind", &self.inner.kind)
             .field("message", &self.inner.message)
             .field("help", &self.inner.help)
+            .field("code", &self.inner.code)
             .field("stderr", &self.inner.stderr)
             .field("source", &self.inner.source)
             .finish()

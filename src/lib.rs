@@ -37,6 +37,7 @@
 //! - [`Options`], [`Timeouts`], [`Limits`], [`Restarts`]: every setting, as plain data; [`options`] has its parts
 //! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
 //! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
+//! - [`requests`]: what the CLI can be asked, and its answers
 //! - [`PermissionRequest`] and [`permission`], [`Hook`] and [`hook`], [`ElicitationRequest`], [`DialogRequest`]: what the
 //!   CLI asks
 //! - [`sessions`]: what the CLI has written down, listed, read and changed
@@ -55,6 +56,7 @@ mod error;
 pub mod fuzzing;
 pub mod options;
 mod report;
+pub mod requests;
 mod session;
 pub mod sessions;
 pub mod telemetry;
@@ -77,6 +79,7 @@ pub use options::{
     Thinking, Timeouts, TurnRecovery, UnreadPartials,
 };
 pub use report::*;
+pub use requests::{Reply, ServerInfo};
 pub use session::{McpServerSet, Messages, Prompt, Received, Session, SessionBuilder, query};
 pub use tool::{
     IntoToolResult, Json, LogLevel, NoArgs, RequestError, ServerHandle, Tool, ToolAnnotations, ToolContext,

@@ -15,7 +15,7 @@
 //! | `outcome` of | values |
 //! |---|---|
 //! | `turn` | `completed`, `interrupted`, `failed`, `not_started` |
-//! | `control_request` | `answered`, `cancelled`, `refused`, `orphaned`; for requests to the CLI also `timed_out` |
+//! | `control_request` | `answered`, `cancelled`, `refused`, `orphaned`; for requests to the CLI also `timed_out` and `withdrawn` |
 //! | `mcp_request` (what a handler answers that is no tool's) | `ok`, `error`, `panic`; empty if it was cancelled or aborted |
 //! | `tool_call` | `ok`, `error` (the handler said so), `bad_arguments`, `panic`; empty if it was cancelled or aborted |
 //!

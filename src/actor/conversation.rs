@@ -71,8 +71,16 @@ pub(crate) enum ConversationMessage {
         epoch: u64,
         cause: Option<ExitCause>,
     },
-    /// The user wants the running turn to end. Answers whether there is one.
-    Interrupting(oneshot::Sender<bool>),
+    /// The user wants the running turn to end, and perhaps those that wait, too.
+    Interrupting {
+        cancel_queued: bool,
+        reply: oneshot::Sender<Interrupting>,
+    },
+    /// The user takes a prompt back that waits. Answers whether there was one.
+    TakeBack {
+        uuid: String,
+        reply: oneshot::Sender<bool>,
+    },
     /// The CLI did not take note of that.
     NotInterrupted,
     /// Nothing new is accepted; say when the turn in flight has ended.
@@ -123,6 +131,27 @@ struct Queued {
     before: Before,
     /// When the turn was first written to a CLI.
     first_sent: Option<Instant>,
+}
+
+impl Queued {
+    /// Ends it: it will not be sent any more.
+    fn give_back(self) {
+        self.turn.end(match self.before {
+            // Its prompt is ours; the application's own was sent and begun.
+            Before::CutOff(cause) => {
+                Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None }
+            }
+            Before::Unsent | Before::NotBegun(_) => Outcome::NotStarted { prompt: self.prompt },
+        });
+    }
+}
+
+/// What there is to interrupt.
+pub(crate) struct Interrupting {
+    /// Whether a turn runs.
+    pub(crate) turn: bool,
+    /// The uuids of the prompts that wait.
+    pub(crate) queued: Vec<String>,
 }
 
 /// What became of a queued turn before.
@@ -210,12 +239,27 @@ impl Actor for Conversation {
                 state.next();
             }
             ConversationMessage::CliEnded { epoch, cause } => state.cli_ended(epoch, cause),
-            ConversationMessage::Interrupting(reply) => {
+            ConversationMessage::Interrupting { cancel_queued, reply } => {
                 if let Some(running) = &mut state.running {
                     running.interrupting = true;
                 }
+                let queued = state.queue.iter().map(|queued| queued.uuid.clone()).collect();
+                if cancel_queued {
+                    // Before the CLI is told: the end of the turn would send the next one.
+                    state.give_back_queue();
+                }
                 // Whoever asked may have stopped waiting.
-                reply.send(state.running.is_some()).ok();
+                reply.send(Interrupting { turn: state.running.is_some(), queued }).ok();
+            }
+            ConversationMessage::TakeBack { uuid, reply } => {
+                let at = state.queue.iter().position(|queued| queued.uuid == uuid);
+                let taken = at.and_then(|at| state.queue.remove(at));
+                // Whoever asked may have stopped waiting.
+                reply.send(taken.is_some()).ok();
+                if let Some(queued) = taken {
+                    queued.give_back();
+                    state.run_changed();
+                }
             }
             ConversationMessage::NotInterrupted => {
                 if let Some(running) = &mut state.running {
@@ -332,6 +376,7 @@ impl ConversationState {
     fn message(&mut self, message: Message) {
         self.heard();
         self.capture(&message);
+        self.shared.note_message(&message);
         self.note_begun(&message);
         self.run.message(&message, Instant::now());
         // Meant for the host, and told by the run; or for whoever stores transcripts.
@@ -467,15 +512,7 @@ impl ConversationState {
     }
 
     fn give_back_queue(&mut self) {
-        for queued in self.queue.drain(..) {
-            queued.turn.end(match queued.before {
-                // Its prompt is ours; the application's own was sent and begun.
-                Before::CutOff(cause) => {
-                    Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None }
-                }
-                Before::Unsent | Before::NotBegun(_) => Outcome::NotStarted { prompt: queued.prompt },
-            });
-        }
+        self.queue.drain(..).for_each(Queued::give_back);
         self.run_changed();
     }
 

@@ -1,5 +1,7 @@
 //! What a session's actor understands.
 
+use std::time::Duration;
+
 use ractor::RpcReplyPort;
 use tokio::sync::oneshot;
 
@@ -9,6 +11,7 @@ use super::supervisor::changing::{ChangeRequest, Told};
 use super::turn::Turn;
 use crate::error::{Error, Result};
 use crate::report::{Event, Snapshot};
+use crate::requests::{InterruptReceipt, Reply};
 
 /// What a session's actor understands. For programs that are made of `ractor` actors; everybody else calls the
 /// methods of [`Session`](crate::Session), which do the same.
@@ -84,6 +87,17 @@ pub enum Internal {
     /// Stop in order.
     Stop(oneshot::Sender<Result<()>>),
     Snapshot(oneshot::Sender<Result<Snapshot>>),
+    /// Interrupt whatever the CLI does.
+    Interrupt {
+        cancel_queued: bool,
+        limit: Duration,
+        reply: oneshot::Sender<Result<Reply<InterruptReceipt>>>,
+    },
+    /// Take a prompt back that waits; answers whether there was one.
+    TakeBack {
+        uuid: String,
+        reply: oneshot::Sender<bool>,
+    },
     /// Break something on purpose.
     #[cfg(feature = "testkit")]
     Inject(crate::testkit::Fault),

@@ -53,10 +53,12 @@
 //! program enables one, greenroom's feature of the same name has to be enabled too.
 
 pub(crate) mod admission;
+pub(crate) mod asking;
 pub(crate) mod callbacks;
 pub(crate) mod conversation;
 pub(crate) mod deadlines;
 pub(crate) mod initialize;
+pub(crate) mod interrupt;
 pub(crate) mod lane;
 pub(crate) mod ledger;
 pub(crate) mod mcp_server;
@@ -68,6 +70,7 @@ pub(crate) mod restart;
 pub(crate) mod roster;
 pub(crate) mod router;
 pub(crate) mod run;
+pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod spill;
 pub(crate) mod spool;

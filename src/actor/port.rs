@@ -29,17 +29,20 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::actor_message;
+use super::asking::ask_again;
 use super::conversation::ConversationMessage;
 use super::initialize::{self, Answered, Ways};
 use super::lane::{Lane, WriteError, write_lines};
 use super::message::{Internal, SessionMessage};
 use super::reader::{Reader, Seen};
-use super::router::{self, RouterMessage};
+use super::router::RouterMessage;
+use super::settings;
 use super::shared::Shared;
 use super::work::{Task, after};
 use crate::error::{Error, ErrorKind};
 use crate::options::{Delivery, McpRegistration};
 use crate::report::{CliSnapshot, Event, ExitCause, McpSetServersResult};
+use crate::requests::Reply;
 use crate::tool::instance::panic_text;
 use crate::transport::{Exit, Process, Resume, StderrSink, Way, launch_for};
 
@@ -349,10 +352,13 @@ impl Incarnation {
             }
         };
         let answered = Answered::parse(&raw);
+        // What cannot be read here is no answer to `initialize` for `Answered` either.
+        if let Ok(info) = Reply::read("initialize", raw) {
+            shared.note_server_info(info);
+        }
         if let Some(message) = answered.unfit(&shared.spec) {
             return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
         }
-        shared.note_capabilities(answered.capabilities.clone());
         if answered.hooks_were_left_out(&shared.spec) {
             shared.emit(Event::HooksNotApplied { epoch });
         }
@@ -398,7 +404,7 @@ impl Incarnation {
                 router.cast(RouterMessage::Opened(running.lane.clone())).ok();
             }
             let asking = async {
-                let reply = router::ask(&shared, body.clone(), left).await;
+                let reply = ask_again(&shared, body.clone(), left).await;
                 if matches!(&reply, Err(error) if error.kind() == ErrorKind::NotReady) {
                     // Without a next router there is nothing to ask, and the limit passes.
                     tokio::time::timeout_at(deadline, routers.changed()).await.ok();
@@ -437,7 +443,7 @@ impl Incarnation {
         match self.ask(running, &serde_json::json!({ "subtype": "mcp_status" }), deadline).await? {
             Ok(status) => Ok(initialize::lists_servers(&status, &shared.roster())),
             // A CLI that cannot be asked is older than the question.
-            Err(error) if error.kind() == ErrorKind::Refused => Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) => Ok(false),
             Err(error) if error.kind() == ErrorKind::Timeout => {
                 Err(PortEnd::Died(self.start_timeout(running.seen.noise.load(Ordering::Relaxed))))
             }
@@ -445,16 +451,27 @@ impl Incarnation {
         }
     }
 
-    /// Sets again what was set at run time. A permission mode that cannot be is not gone without: the CLI would do what
-    /// it was told not to do.
+    /// Sets again what was set at run time. A permission mode or a working directory that cannot be is not gone without:
+    /// the CLI would do what it was told not to do, or do it elsewhere.
     async fn set_again(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
         self.set_servers_again(running, deadline).await?;
         for body in self.arguments.shared.settings() {
             let subtype = body["subtype"].as_str().unwrap_or_default().to_owned();
-            let Err(error) = self.ask(running, &body, deadline).await? else { continue };
-            let reason = error.to_string();
-            if subtype == "set_permission_mode" {
-                let message = format!("the permission mode could not be set again: {reason}");
+            let reason = match self.ask(running, &body, deadline).await? {
+                Ok(raw) => {
+                    let answer = serde_json::from_str(raw.get()).unwrap_or_default();
+                    let Err(reason) = settings::took_effect(&body, &answer) else { continue };
+                    reason
+                }
+                Err(error) => error.to_string(),
+            };
+            if settings::is_vital(&body) {
+                let what = match &*subtype {
+                    "set_permission_mode" => "the permission mode",
+                    "set_cwd" => "the working directory",
+                    _ => "the permission mode of an MCP server",
+                };
+                let message = format!("{what} could not be set again: {reason}");
                 return Err(PortEnd::Died(ExitCause::InitializeRefused { message }));
             }
             self.arguments.shared.emit(Event::SettingLost { epoch: self.arguments.epoch, subtype, reason });

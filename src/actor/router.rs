@@ -8,17 +8,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
-use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor_message;
 use super::admission::Gate;
+pub(crate) use super::asking::ask;
+use super::asking::{Ask, Asking};
 use super::callbacks::CallbacksMessage;
 use super::deadlines::Deadlines;
 use super::lane::Lane;
@@ -27,9 +26,8 @@ use super::mcp_server::ServerMessage;
 use super::reader::Place;
 use super::shared::Shared;
 use super::work::after;
-use crate::error::{Error, ErrorKind, Result};
 use crate::report::{Event, RequestSnapshot, RouterSnapshot};
-use crate::wire::envelope::{self, OutRequest, Reply, Request};
+use crate::wire::envelope::{Reply, Request};
 use crate::wire::rpc::{Rpc, RpcError};
 
 /// What the id of a pushed notification starts with: the CLI's acknowledgement of it means nothing.
@@ -64,6 +62,10 @@ pub(crate) enum RouterMessage {
     Settled(Closed),
     /// The application asks.
     Ask(Ask),
+    /// The application does not wait for the answer any more.
+    Unwanted {
+        request_id: String,
+    },
     /// A deadline may have passed.
     Tick,
     /// A tool server can be reached.
@@ -95,29 +97,6 @@ pub(crate) enum RouterMessage {
 
 actor_message!(RouterMessage);
 
-/// A request to the CLI.
-pub(crate) struct Ask {
-    /// Its body, with `subtype`.
-    pub(crate) body: Value,
-    pub(crate) limit: Duration,
-    pub(crate) reply: oneshot::Sender<Result<Box<RawValue>>>,
-}
-
-/// Asks the CLI through the router of the moment.
-pub(crate) async fn ask(shared: &Shared, body: Value, limit: Duration) -> Result<Box<RawValue>> {
-    let (reply, answer) = oneshot::channel();
-    if shared.gone.is_cancelled() {
-        return Err(shared.gone());
-    }
-    let router = shared.router.borrow().clone();
-    let not_ready = || Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment");
-    let router = router.ok_or_else(not_ready)?;
-    router.cast(RouterMessage::Ask(Ask { body, limit, reply })).map_err(|_| not_ready())?;
-    answer.await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::NotReady, "the control router ended before the CLI answered"))
-    })
-}
-
 pub(crate) struct ControlRouter;
 
 pub(crate) struct RouterArguments {
@@ -125,8 +104,6 @@ pub(crate) struct RouterArguments {
     pub(crate) lane: Option<Lane>,
     pub(crate) servers: HashMap<String, Route>,
     pub(crate) callbacks: ActorRef<CallbacksMessage>,
-    /// Counts the ids of our requests over all routers of the session.
-    pub(crate) ids: Arc<AtomicU64>,
     /// The newest incarnation that has ended.
     pub(crate) ended_epoch: u64,
 }
@@ -145,22 +122,11 @@ pub(crate) struct RouterState {
     lane: Option<Lane>,
     ended_epoch: u64,
     ledger: Ledger,
-    awaited: HashMap<String, Awaited>,
+    asking: Asking,
     servers: HashMap<String, Route>,
     parked: HashMap<String, VecDeque<Parked>>,
     callbacks: ActorRef<CallbacksMessage>,
-    ids: Arc<AtomicU64>,
     deadlines: Deadlines<String>,
-}
-
-struct Awaited {
-    reply: oneshot::Sender<Result<Box<RawValue>>>,
-    subtype: String,
-    /// The whole request, if it sets something for the rest of the session.
-    setting: Option<Value>,
-    limit: Duration,
-    deadline: Instant,
-    span: tracing::Span,
 }
 
 struct Parked {
@@ -180,18 +146,17 @@ impl Actor for ControlRouter {
         myself: ActorRef<RouterMessage>,
         arguments: RouterArguments,
     ) -> Result<RouterState, ActorProcessingErr> {
-        let RouterArguments { shared, lane, servers, callbacks, ids, ended_epoch } = arguments;
+        let RouterArguments { shared, lane, servers, callbacks, ended_epoch } = arguments;
         Ok(RouterState {
+            asking: Asking::new(shared.clone()),
             shared,
             myself,
             lane,
             ended_epoch,
             ledger: Ledger::default(),
-            awaited: HashMap::new(),
             servers,
             parked: HashMap::new(),
             callbacks,
-            ids,
             deadlines: Deadlines::new(),
         })
     }
@@ -211,7 +176,13 @@ impl Actor for ControlRouter {
             }
             RouterMessage::Reply(reply, _place) => state.reply(reply),
             RouterMessage::Withdrawn { request_id, place: _place } => state.withdrawn(&request_id),
-            RouterMessage::Ask(ask) => state.ask(ask),
+            RouterMessage::Ask(ask) => {
+                state.asking.ask(ask, state.lane.as_ref(), &mut state.deadlines);
+                state.arm();
+            }
+            RouterMessage::Unwanted { request_id } => {
+                state.asking.unwanted(&request_id, &mut state.deadlines);
+            }
             RouterMessage::Tick => state.tick(Instant::now()),
             RouterMessage::Opened(lane) => state.lane = Some(lane),
             RouterMessage::Ended { epoch } => state.ended(epoch),
@@ -373,74 +344,21 @@ impl RouterState {
         if self.lane.as_ref().is_some_and(|lane| lane.epoch() <= epoch) {
             self.lane = None;
             self.deadlines.clear();
-            for (_, awaited) in self.awaited.drain() {
-                let error = Error::new(
-                    ErrorKind::CliExited,
-                    format!("the CLI ended before it answered '{}'", awaited.subtype),
-                );
-                // The one who asked may have stopped waiting.
-                awaited.reply.send(Err(error)).ok();
-            }
-        }
-    }
-
-    fn ask(&mut self, Ask { body, limit, reply }: Ask) {
-        let subtype = body.get("subtype").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let request_id = format!("req_{}", self.ids.fetch_add(1, Ordering::Relaxed));
-        let setting = Shared::is_setting(&body).then(|| body.clone());
-        let json = serde_json::to_vec(&OutRequest::new(&request_id, body));
-        let written = match (&self.lane, json) {
-            (_, Err(error)) => Err(Error::invalid_option(format!("the request does not serialise: {error}"))),
-            (None, _) => {
-                Err(Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment"))
-            }
-            (Some(lane), Ok(json)) => lane
-                .send(json)
-                .map_err(|_| Error::new(ErrorKind::CliExited, "the CLI has just ended"))
-                .map(|()| lane.epoch()),
-        };
-        match written {
-            Ok(epoch) => {
-                let span = tracing::info_span!(
-                    parent: &self.shared.span, "control_request", request_id, kind = subtype, epoch,
-                    outcome = tracing::field::Empty,
-                );
-                let deadline = after(Instant::now(), limit);
-                self.deadlines.insert(deadline, request_id.clone());
-                self.awaited.insert(request_id, Awaited { reply, subtype, setting, limit, deadline, span });
-                self.arm();
-            }
-            Err(error) => {
-                reply.send(Err(error)).ok();
-            }
+            self.asking.ended();
         }
     }
 
     fn reply(&mut self, reply: Reply) {
-        let Some(awaited) = self.awaited.remove(&reply.request_id) else {
-            if !reply.request_id.starts_with(PUSH_PREFIX) {
-                self.shared.counting.unmatched_responses.one();
-            } else if let Err(error) = reply.outcome
-                && !self.shared.outgoing.not_taken(&reply.request_id, &error.message)
-            {
-                tracing::debug!(message = error.message, "the CLI refused a notification of a tool server");
-            }
-            return;
-        };
-        self.deadlines.remove(awaited.deadline, reply.request_id);
-        awaited.span.record("outcome", if reply.outcome.is_ok() { "answered" } else { "refused" });
-        // Whether or not the one who asked still waits: it is in force.
-        if let Some(setting) = awaited.setting.filter(|_| reply.outcome.is_ok()) {
-            self.shared.note_setting(&setting);
+        let pushed = reply.request_id.starts_with(PUSH_PREFIX);
+        if pushed
+            && let Err(error) = &reply.outcome
+            && !self.shared.outgoing.not_taken(&reply.request_id, &error.message)
+        {
+            tracing::debug!(message = error.message, "the CLI refused a notification of a tool server");
         }
-        let outcome = reply.outcome.map_err(|error| {
-            let code = error.code.map(|code| format!(" ({code})")).unwrap_or_default();
-            Error::new(
-                ErrorKind::Refused,
-                format!("the CLI refused '{}': {}{code}", awaited.subtype, error.message),
-            )
-        });
-        awaited.reply.send(outcome).ok();
+        if !self.asking.reply(reply, &mut self.deadlines) && !pushed {
+            self.shared.counting.unmatched_responses.one();
+        }
     }
 
     fn tick(&mut self, now: Instant) {
@@ -451,17 +369,7 @@ impl RouterState {
     }
 
     fn expired(&mut self, request_id: &str, now: Instant) {
-        if let Some(awaited) = self.awaited.remove(request_id) {
-            if let Some(lane) = &self.lane {
-                // If the incarnation has just ended there is nothing to withdraw.
-                lane.send(envelope::cancel(request_id)).ok();
-            }
-            awaited.span.record("outcome", "timed_out");
-            let message = format!("the CLI did not answer '{}' within {:?}", awaited.subtype, awaited.limit);
-            let error = Error::new(ErrorKind::Timeout, message)
-                .with_help("raise `timeouts.control_request` if it needs longer");
-            awaited.reply.send(Err(error)).ok();
-        }
+        self.asking.expired(request_id);
         let limit = self.shared.options().timeouts.server_restart;
         for (server, parked) in &mut self.parked {
             parked.retain(|parked| {
@@ -499,7 +407,7 @@ impl RouterState {
                     age_ms: millis(now.duration_since(owed.received)),
                 })
                 .collect(),
-            awaited: self.awaited.len(),
+            awaited: self.asking.len(),
             parked: self.parked.values().map(VecDeque::len).sum(),
         }
     }

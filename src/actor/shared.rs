@@ -1,11 +1,12 @@
 //! What all actors of one session share: its specification, its counters, and where its events go.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ractor::ActorRef;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,12 +15,15 @@ use super::admission::Gate;
 use super::outgoing::Outgoing;
 use super::roster::Roster;
 use super::router::RouterMessage;
+use super::settings;
 use crate::control::Handlers;
 use crate::control::permission::Understands;
 use crate::error::{Error, ErrorKind};
 use crate::options::{Limits, Options};
 use crate::report::counters::Counting;
 use crate::report::{Event, Events};
+use crate::requests::read::Lenient;
+use crate::requests::{Reply, ServerInfo};
 use crate::tool::server::ServerSpec;
 use crate::transport::{StderrSink, Transport, continues};
 use crate::wire::Message;
@@ -43,14 +47,24 @@ pub(crate) struct Vitals {
     pub(crate) run_ended: bool,
 }
 
-/// The control requests that set something for the rest of the session.
-const SETTINGS: [&str; 5] = [
-    "set_model",
-    "set_permission_mode",
-    "set_max_thinking_tokens",
-    "set_mcp_permission_mode_override",
-    "apply_flag_settings",
-];
+/// What the CLI of the moment has said of what it can do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Capabilities {
+    /// In its answer to `initialize`: only a part of them.
+    pub(crate) of_initialize: Vec<String>,
+    /// In `system/init`: all of them; `None` before its first turn.
+    pub(crate) of_init: Option<Vec<String>>,
+}
+
+impl Capabilities {
+    /// Whether it has this one; `None` if it has not said yet.
+    pub(crate) fn has(&self, name: &str) -> Option<bool> {
+        if self.of_initialize.iter().chain(self.of_init.iter().flatten()).any(|known| known == name) {
+            return Some(true);
+        }
+        self.of_init.as_ref().map(|_| false)
+    }
+}
 
 /// Where the events of a session go, from before it starts until it is gone.
 pub(crate) struct Telling {
@@ -85,10 +99,13 @@ pub(crate) struct Shared {
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) messages: broadcast::Sender<Message>,
     pub(crate) vitals: watch::Sender<Vitals>,
+    /// What the CLI of the moment, or the last one, said of itself.
+    pub(crate) server_info: watch::Sender<Arc<Reply<ServerInfo>>>,
+    pub(crate) capabilities: watch::Sender<Capabilities>,
+    /// Counts the requests to the CLI.
+    asked: AtomicU64,
     /// What was set at run time, as the requests that set it, in order. Set again in every incarnation.
     pub(crate) settings: Mutex<Vec<Value>>,
-    /// What the CLI of the moment says that it understands.
-    pub(crate) capabilities: Mutex<Vec<String>>,
     /// The router of the moment; `None` before the first.
     pub(crate) router: watch::Sender<Option<ActorRef<RouterMessage>>>,
     /// What tool servers have asked the CLI.
@@ -128,8 +145,14 @@ impl Shared {
                 run_ended: true,
             })
             .0,
+            server_info: watch::channel(Arc::new(Reply::new(
+                ServerInfo::default(),
+                RawValue::NULL.to_owned(),
+            )))
+            .0,
+            capabilities: watch::channel(Capabilities::default()).0,
+            asked: AtomicU64::new(0),
             settings: Mutex::default(),
-            capabilities: Mutex::default(),
             router: watch::channel(None).0,
             outgoing: Outgoing::default(),
             turn_span: watch::channel(span.clone()).0,
@@ -156,41 +179,46 @@ impl Shared {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes what the CLI says that it understands.
-    pub(crate) fn note_capabilities(&self, capabilities: Vec<String>) {
-        *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner) = capabilities;
-    }
-
-    /// What of it decisions depend on.
+    /// What decisions depend on, of what the CLI says that it can do.
     pub(crate) fn understands(&self) -> Understands {
-        let capabilities = self.capabilities.lock().unwrap_or_else(PoisonError::into_inner);
-        Understands {
-            unanswered: capabilities.iter().any(|known| known == "ask_user_question_unanswered_v1"),
-        }
+        let unanswered = self.capabilities.borrow().has("ask_user_question_unanswered_v1") == Some(true);
+        Understands { unanswered }
     }
 
-    /// Whether a request sets something for the rest of the session.
-    pub(crate) fn is_setting(body: &Value) -> bool {
-        body["subtype"].as_str().is_some_and(|subtype| SETTINGS.contains(&subtype))
-    }
-
-    /// Notes that a request has set something. A later one for the same thing takes the place of an earlier one.
+    /// Notes that a request has set something.
     pub(crate) fn note_setting(&self, body: &Value) {
-        let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |set: &Value| set["subtype"] == body["subtype"] && set["serverName"] == body["serverName"];
-        let mut body = body.clone();
-        match settings.iter_mut().find(|set| same(set)) {
-            Some(earlier) => {
-                // The CLI lays flag settings over those before, key by key.
-                if let (Some(over), Value::Object(mut merged)) =
-                    (body["settings"].as_object(), earlier["settings"].clone())
-                {
-                    merged.extend(over.clone());
-                    body["settings"] = Value::Object(merged);
+        let mut noted = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        settings::note(&mut noted, body);
+    }
+
+    /// The id of the next request to the CLI, over all incarnations and routers.
+    pub(crate) fn next_request_id(&self) -> String {
+        format!("req_{}", self.asked.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Notes what an incarnation says of itself at its start.
+    pub(crate) fn note_server_info(&self, info: Reply<ServerInfo>) {
+        self.capabilities
+            .send_replace(Capabilities { of_initialize: info.capabilities.clone(), of_init: None });
+        self.server_info.send_replace(Arc::new(info));
+    }
+
+    /// Notes what a message says of the CLI: its capabilities, and commands that have changed.
+    pub(crate) fn note_message(&self, message: &Message) {
+        let Message::System(system) = message else { return };
+        if let Some(init) = system.init() {
+            self.capabilities.send_if_modified(|known| {
+                let changed = known.of_init.as_ref() != Some(&init.capabilities);
+                if changed {
+                    known.of_init = Some(init.capabilities.clone());
                 }
-                *earlier = body;
-            }
-            None => settings.push(body),
+                changed
+            });
+        }
+        if system.subtype == "commands_changed"
+            && let Some(commands) = message.field("commands").and_then(|commands| Lenient::read(&commands))
+        {
+            self.server_info.send_modify(|info| Arc::make_mut(info).view_mut().commands = commands);
         }
     }
 

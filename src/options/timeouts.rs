@@ -28,6 +28,11 @@ pub struct Timeouts {
     /// For each request to the CLI; when it passes, the request is withdrawn. Default: 60 s.
     #[serde(with = "millis")]
     pub control_request: Duration,
+    /// The same for requests that wait for a tool or for the model: `mcp_call`, `side_question`,
+    /// `generate_session_title`, `get_context_usage` in full. Default: 180 s, which is longer than the 30 s and 120 s
+    /// that the CLI gives a server to come up and a tool to run.
+    #[serde(with = "millis")]
+    pub long_request: Duration,
     /// For a tool call, counted from its arrival; a tool's own limit goes before it. Default: none.
     #[serde(with = "optional_millis")]
     pub tool: Option<Duration>,
@@ -88,6 +93,7 @@ impl Default for Timeouts {
         Self {
             start: secs(60),
             control_request: secs(60),
+            long_request: secs(180),
             tool: None,
             mcp_request: secs(60),
             hook: Some(secs(60)),
@@ -114,6 +120,7 @@ impl Timeouts {
             &mut self.start,
             &mut self.control_request,
             &mut self.mcp_request,
+            &mut self.long_request,
             &mut self.cancel_grace,
             &mut self.server_restart,
             &mut self.stdin_stall,

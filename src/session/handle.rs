@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Messages, Prompt, SessionBuilder};
 use crate::actor::message::{Internal, SessionMessage};
-use crate::actor::router;
 use crate::actor::shared::Shared;
 use crate::actor::turn::Turn;
-use crate::error::{Error, ErrorKind, Result};
-use crate::options::PermissionMode;
+use crate::error::{Error, Result};
 use crate::report::{Events, Snapshot};
 use crate::tool::ServerHandle;
 
@@ -58,6 +55,8 @@ use crate::tool::ServerHandle;
 #[derive(Clone)]
 pub struct Session {
     pub(super) inner: Arc<Handle>,
+    /// The limit of requests to the CLI that are made with this handle, if it is another than that of the options.
+    limit: Option<Duration>,
 }
 
 pub(super) struct Handle {
@@ -79,7 +78,7 @@ impl Session {
     }
 
     pub(crate) fn new(shared: Arc<Shared>, actor: ActorRef<SessionMessage>) -> Self {
-        Self { inner: Arc::new(Handle { shared, actor }) }
+        Self { inner: Arc::new(Handle { shared, actor }), limit: None }
     }
 
     /// Queues a prompt. Returns at once with its turn; prompts are answered one after another, in order. A future that
@@ -91,72 +90,6 @@ impl Session {
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn> {
         let prompt = prompt.into();
         self.call(|reply| SessionMessage::Prompt(prompt, reply)).await?
-    }
-
-    /// Ends the running turn, as with the escape key. Returns when the CLI has taken note; the turn ends with
-    /// [`Outcome::Interrupted`](crate::Outcome::Interrupted) soon after, and handlers of its calls are cancelled.
-    /// Without a running turn it does nothing.
-    ///
-    /// # Errors
-    /// [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout) or
-    /// [`Refused`](ErrorKind::Refused) by the CLI.
-    pub async fn interrupt(&self) -> Result<()> {
-        self.call(SessionMessage::Interrupt).await?
-    }
-
-    /// Sends any control request to the CLI and returns its answer: `body` with a `subtype`. For what has no
-    /// method of its own. What sets something (the model, the permission mode, thinking tokens, flag settings) is set
-    /// again after a restart of the CLI. Limited by [`Timeouts::control_request`](crate::Timeouts::control_request).
-    ///
-    /// ```
-    /// async fn model(session: &greenroom::Session) -> greenroom::Result<()> {
-    ///     session.control(serde_json::json!({ "subtype": "set_model", "model": "haiku" })).await?;
-    ///     Ok(())
-    /// }
-    /// # let _ = model;
-    /// ```
-    ///
-    /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, or for `initialize` and `mcp_set_servers`, which
-    /// are the session's own; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout) or
-    /// [`Refused`](ErrorKind::Refused) by the CLI.
-    pub async fn control(&self, body: Value) -> Result<Value> {
-        match body.get("subtype").and_then(Value::as_str) {
-            None => {
-                return Err(Error::invalid_option("a control request needs a `subtype` that is a string"));
-            }
-            Some("initialize") => {
-                return Err(Error::invalid_option("`initialize` is sent by the session itself"));
-            }
-            Some("mcp_set_servers") => {
-                let error = Error::invalid_option("`mcp_set_servers` is sent by the session itself");
-                return Err(
-                    error.with_help("call `add_mcp_server`, `remove_mcp_server` or `set_mcp_servers`")
-                );
-            }
-            Some(_) => {}
-        }
-        let limit = self.inner.shared.options().timeouts.control_request;
-        let raw = router::ask(&self.inner.shared, body, limit).await?;
-        serde_json::from_str(raw.get()).map_err(|error| {
-            Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
-        })
-    }
-
-    /// Changes the model for the turns to come; `None` is the session's first choice.
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control).
-    pub async fn set_model(&self, model: Option<&str>) -> Result<()> {
-        self.control(json!({ "subtype": "set_model", "model": model })).await.map(drop)
-    }
-
-    /// Changes how the CLI decides on tools that no rule allows.
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control).
-    pub async fn set_permission_mode(&self, mode: PermissionMode) -> Result<()> {
-        self.control(json!({ "subtype": "set_permission_mode", "mode": mode.as_str() })).await.map(drop)
     }
 
     /// A handle of one of its tool servers, to change what it offers; `None` if it has none of this name.
@@ -252,12 +185,7 @@ impl Session {
     }
 
     pub(crate) async fn started(&self) -> Result<()> {
-        let (reply, started) = oneshot::channel();
-        self.inner
-            .actor
-            .cast(SessionMessage::Internal(Internal::AwaitStart(reply)))
-            .map_err(|_| self.gone())?;
-        started.await.unwrap_or_else(|_| Err(self.gone()))
+        self.ask(Internal::AwaitStart).await?
     }
 
     async fn call<T: Send + 'static>(
@@ -271,6 +199,25 @@ impl Session {
 
     pub(super) fn gone(&self) -> Error {
         self.inner.shared.gone()
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.inner.shared
+    }
+
+    pub(super) fn request_limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
+    pub(super) fn with_limit(&self, limit: Duration) -> Self {
+        Self { inner: self.inner.clone(), limit: Some(limit) }
+    }
+
+    /// Asks the session's actor something.
+    pub(super) async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Internal) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.inner.actor.cast(SessionMessage::Internal(message(reply))).map_err(|_| self.gone())?;
+        answer.await.map_err(|_| self.gone())
     }
 
     /// How long [`stop`](Session::stop) takes at most.

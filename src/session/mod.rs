@@ -2,6 +2,7 @@
 //!
 //! - [`builder`]: what a session is made from
 //! - [`handle`]: the session, in methods
+//! - [`requests`]: what the CLI can be asked, in methods
 //! - [`prompt`]: what is said to it
 //! - [`messages`]: all messages, also those outside of turns
 //! - [`query`](mod@query): one prompt and nothing else
@@ -11,6 +12,7 @@ mod handle;
 mod messages;
 mod prompt;
 mod query;
+mod requests;
 mod servers;
 
 pub use builder::SessionBuilder;

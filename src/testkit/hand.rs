@@ -10,6 +10,17 @@ use tokio::sync::{mpsc, oneshot};
 use crate::actor::work::Task;
 use crate::transport::{Exit, Launch, MemoryCli, MemoryListener};
 
+/// What a CLI of today says that it can do.
+const CAPABILITIES: [&str; 7] = [
+    "sdk_mcp_manifests",
+    "interrupt_receipt_v1",
+    "interrupt_cancel_queued_v1",
+    "mcp_read_resource_v1",
+    "mcp_call_result_not_for_model_v1",
+    "mcp_call_check_permissions_v1",
+    "reload_plugins_refuse_if_busy_v1",
+];
+
 /// Waits for a session to start its CLI, and is that CLI: see
 /// [`ScriptedCli::by_hand`](super::ScriptedCli::by_hand).
 ///
@@ -266,7 +277,7 @@ impl CliEnd {
         });
         let mut answer = json!({
             "claude_code_version": "0.0.0-scripted",
-            "capabilities": ["sdk_mcp_manifests", "interrupt_receipt_v1"],
+            "capabilities": CAPABILITIES,
             "sdk_mcp_manifests_parked": parked.unwrap_or_default(),
             "hook_on_failure_supported": true,
             "hooks_applied": true,
@@ -361,7 +372,7 @@ impl CliEnd {
     pub fn begin_turn(&mut self) {
         self.message(json!({
             "type": "system", "subtype": "init", "cwd": "/", "model": "scripted", "tools": [], "mcp_servers": [],
-            "permissionMode": "default", "claude_code_version": "0.0.0-scripted", "capabilities": [],
+            "permissionMode": "default", "claude_code_version": "0.0.0-scripted", "capabilities": CAPABILITIES,
         }));
     }
 

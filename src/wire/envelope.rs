@@ -265,7 +265,8 @@ impl Reply {
 const PENDING: [&str; 3] =
     ["pending_permission_requests", "pending_user_dialog_requests", "pending_elicitation_requests"];
 
-fn empty_object() -> Box<RawValue> {
+/// The answer of a CLI that acknowledges only.
+pub(crate) fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 

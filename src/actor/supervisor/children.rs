@@ -40,7 +40,6 @@ impl SupervisorState {
             lane: self.lane.clone(),
             servers,
             callbacks,
-            ids: self.ids.clone(),
             ended_epoch: if self.port.is_some() { self.epoch.saturating_sub(1) } else { self.epoch },
         };
         let router = self.spawn(ControlRouter, arguments).await?;

@@ -33,25 +33,24 @@ mod report;
 mod stopping;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
 use super::callbacks::CallbacksMessage;
 use super::conversation::{Conversation, ConversationArguments, ConversationMessage};
 use super::initialize::Ways;
+use super::interrupt::interrupt;
 use super::lane::Lane;
 use super::mcp_server::ServerMessage;
 use super::message::{Internal, SessionMessage};
 use super::port::PortMessage;
 use super::restart::RestartWindow;
-use super::router::{self, RouterMessage};
+use super::router::RouterMessage;
 use super::shared::Shared;
 use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
@@ -90,7 +89,6 @@ pub(crate) struct SupervisorState {
     epoch: u64,
     ways: Ways,
     lane: Option<Lane>,
-    ids: Arc<AtomicU64>,
     ever_ready: bool,
     /// Whether the next incarnation begins the captured conversation anew.
     anew: bool,
@@ -203,7 +201,6 @@ impl Actor for SessionSupervisor {
             epoch: 0,
             ways,
             lane: None,
-            ids: Arc::default(),
             ever_ready: false,
             anew: false,
             ladder: ResumeLadder::SameId,
@@ -246,7 +243,9 @@ impl Actor for SessionSupervisor {
                 let (shared, conversation) = (state.shared.clone(), state.conversation.clone());
                 state.errand(async move {
                     // Whoever asked may have stopped waiting.
-                    reply.send(interrupt(&shared, conversation.as_ref()).await).ok();
+                    let limit = shared.options().timeouts.control_request;
+                    let interrupted = interrupt(&shared, conversation.as_ref(), false, limit).await;
+                    reply.send(interrupted.map(drop)).ok();
                 });
             }
             SessionMessage::Snapshot(reply) => state.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
@@ -289,26 +288,6 @@ impl Actor for SessionSupervisor {
             _ => Ok(()),
         }
     }
-}
-
-/// Interrupts the running turn, if there is one.
-pub(crate) async fn interrupt(
-    shared: &Shared,
-    conversation: Option<&ActorRef<ConversationMessage>>,
-) -> Result<()> {
-    let Some(conversation) = conversation else { return Err(shared.gone()) };
-    let (reply, running) = oneshot::channel();
-    conversation.cast(ConversationMessage::Interrupting(reply)).map_err(|_| shared.gone())?;
-    if !running.await.map_err(|_| shared.gone())? {
-        return Ok(());
-    }
-    let limit = shared.options().timeouts.control_request;
-    let asked = router::ask(shared, json!({ "subtype": "interrupt" }), limit).await;
-    if asked.is_err() {
-        // A conversation that has ended has no turn.
-        conversation.cast(ConversationMessage::NotInterrupted).ok();
-    }
-    asked.map(drop)
 }
 
 type Handled = Result<(), ActorProcessingErr>;
@@ -432,6 +411,19 @@ impl SupervisorState {
             Internal::Abandoned => {}
             Internal::Stop(reply) => {
                 return self.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
+            }
+            Internal::Interrupt { cancel_queued, limit, reply } => {
+                let (shared, conversation) = (self.shared.clone(), self.conversation.clone());
+                self.errand(async move {
+                    // Whoever asked may have stopped waiting.
+                    reply.send(interrupt(&shared, conversation.as_ref(), cancel_queued, limit).await).ok();
+                });
+            }
+            Internal::TakeBack { uuid, reply } => {
+                if let Some(conversation) = &self.conversation {
+                    // A conversation that has just ended drops the reply, which the caller notices.
+                    conversation.cast(ConversationMessage::TakeBack { uuid, reply }).ok();
+                }
             }
             Internal::Snapshot(reply) => self.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
             #[cfg(feature = "testkit")]

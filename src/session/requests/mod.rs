@@ -1,0 +1,240 @@
+//! What the CLI can be asked, in methods: each sends one control request.
+//!
+//! - here: what they have in common, and the door for requests that have no method
+//! - [`turn`]: interrupts, prompts that are taken back, side questions
+//! - [`settings`]: what is set for the rest of the session, and settings files
+//! - [`info`]: what the CLI says of itself and of the session
+//! - [`mcp`]: MCP servers
+//! - [`tasks`]: background tasks
+//! - [`files`]: files and folders
+
+mod files;
+mod info;
+mod mcp;
+mod settings;
+mod tasks;
+mod turn;
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::Session;
+use crate::actor::asking;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::FOREVER;
+use crate::requests::Reply;
+use crate::requests::read::Lenient;
+
+impl Session {
+    /// The same session, whose requests to the CLI have this time instead of that of the
+    /// [options](crate::Timeouts::control_request). When it is over, the request is withdrawn.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// async fn status(session: &greenroom::Session) -> greenroom::Result<()> {
+    ///     let status = session.with_request_timeout(Duration::from_secs(2)).mcp_status().await?;
+    ///     println!("{} servers", status.servers.len());
+    ///     Ok(())
+    /// }
+    /// # let _ = status;
+    /// ```
+    pub fn with_request_timeout(&self, limit: Duration) -> Self {
+        self.with_limit(limit.min(FOREVER))
+    }
+
+    /// Sends any control request to the CLI and returns its answer: `body` with a `subtype`. For what has no
+    /// method of its own. What sets something (the model, the permission mode, thinking tokens, flag settings and others,
+    /// see [`requests`](crate::requests)) is set again after a restart of the CLI. Limited by
+    /// [`Timeouts::control_request`](crate::Timeouts::control_request); when that passes, or the future is dropped, the
+    /// request is withdrawn.
+    ///
+    /// ```
+    /// async fn plan(session: &greenroom::Session) -> greenroom::Result<bool> {
+    ///     let plan = session.control(serde_json::json!({ "subtype": "get_plan" })).await?;
+    ///     Ok(plan["exists"] == true)
+    /// }
+    /// # let _ = plan;
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, or for `initialize` and `mcp_set_servers`,
+    /// which are the session's own; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout);
+    /// [`Refused`](ErrorKind::Refused) by the CLI, with its [code](Error::code) if it gives one;
+    /// [`Unsupported`](ErrorKind::Unsupported) if it does not know the request; [`CliExited`](ErrorKind::CliExited) if it
+    /// ends before it answers.
+    pub async fn control(&self, body: Value) -> Result<Value> {
+        match body.get("subtype").and_then(Value::as_str) {
+            None => {
+                return Err(Error::invalid_option("a control request needs a `subtype` that is a string"));
+            }
+            Some("initialize") => {
+                return Err(Error::invalid_option("`initialize` is sent by the session itself"));
+            }
+            Some("mcp_set_servers") => {
+                let error = Error::invalid_option("`mcp_set_servers` is sent by the session itself");
+                return Err(
+                    error.with_help("call `add_mcp_server`, `remove_mcp_server` or `set_mcp_servers`")
+                );
+            }
+            Some(_) => {}
+        }
+        let limit = self.shared().options().timeouts.control_request;
+        let raw = self.ask_cli(body, limit).await?;
+        serde_json::from_str(raw.get()).map_err(|error| {
+            Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
+        })
+    }
+
+    /// Sends a request, and reads its answer.
+    async fn request<T: Lenient>(&self, body: Body) -> Result<Reply<T>> {
+        let limit = self.shared().options().timeouts.control_request;
+        self.request_within(body, limit).await
+    }
+
+    /// The same for one that waits for a tool or for the model.
+    async fn long_request<T: Lenient>(&self, body: Body) -> Result<Reply<T>> {
+        let limit = self.shared().options().timeouts.long_request;
+        self.request_within(body, limit).await
+    }
+
+    /// Sends a request that the CLI acknowledges.
+    async fn acknowledged(&self, body: Body) -> Result<()> {
+        let limit = self.shared().options().timeouts.control_request;
+        self.ask_cli(body.into_json()?, limit).await.map(drop)
+    }
+
+    /// The limit is that of the options; one of this handle goes before it.
+    async fn request_within<T: Lenient>(&self, body: Body, limit: Duration) -> Result<Reply<T>> {
+        let subtype = body.subtype;
+        Reply::read(subtype, self.ask_cli(body.into_json()?, limit).await?)
+    }
+
+    async fn ask_cli(&self, body: Value, limit: Duration) -> Result<Box<RawValue>> {
+        asking::ask(self.shared(), body, self.request_limit().unwrap_or(limit)).await
+    }
+
+    /// Fails if the CLI is known to lack a capability.
+    fn require(&self, capability: &str, what: &str) -> Result<()> {
+        if self.has_capability(capability) == Some(false) { Err(lacks(capability, what)) } else { Ok(()) }
+    }
+
+    /// Fails unless the CLI is known to have a capability.
+    fn require_known(&self, capability: &str, what: &str) -> Result<()> {
+        if self.has_capability(capability) == Some(true) { Ok(()) } else { Err(lacks(capability, what)) }
+    }
+}
+
+fn lacks(capability: &str, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("the CLI lacks the capability `{capability}`, which {what} needs"),
+    )
+    .with_help("use a newer CLI")
+}
+
+/// The body of a control request.
+struct Body {
+    subtype: &'static str,
+    fields: Map<String, Value>,
+    wrong: Option<Error>,
+}
+
+impl Body {
+    fn new(subtype: &'static str) -> Self {
+        let fields = Map::from_iter([("subtype".to_owned(), Value::from(subtype))]);
+        Self { subtype, fields, wrong: None }
+    }
+
+    /// With a field.
+    fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With a field that is left out if there is nothing in it.
+    fn maybe(self, name: &str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// With a field that is left out unless it is set.
+    fn flag(self, name: &str, set: bool) -> Self {
+        self.maybe(name, set.then_some(true))
+    }
+
+    /// With a path.
+    fn path(mut self, name: &str, path: &Path) -> Self {
+        match path.to_str() {
+            Some(path) => self.with(name, path),
+            None => {
+                let text =
+                    format!("the path {} is not Unicode, and cannot be told to the CLI", path.display());
+                self.wrong.get_or_insert(Error::invalid_option(text));
+                self
+            }
+        }
+    }
+
+    /// With an object.
+    fn object(mut self, name: &str, value: impl Serialize) -> Self {
+        match serde_json::to_value(value) {
+            Ok(value @ Value::Object(_)) => self.with(name, value),
+            Ok(_) => {
+                let text = format!("`{name}` of a {} request is no object", self.subtype);
+                self.wrong.get_or_insert(Error::invalid_option(text));
+                self
+            }
+            Err(error) => {
+                let text = format!("`{name}` of a {} request does not serialise: {error}", self.subtype);
+                self.wrong.get_or_insert(Error::invalid_option(text));
+                self
+            }
+        }
+    }
+
+    fn into_json(self) -> Result<Value> {
+        match self.wrong {
+            Some(error) => Err(error),
+            None => Ok(Value::Object(self.fields)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_body_has_what_is_set_and_no_more() {
+        let body = Body::new("x").with("a", 1).maybe("b", None::<u64>).maybe("c", Some("d"));
+        let body = body.flag("e", false).flag("f", true).path("p", Path::new("/a"));
+        let body = body.object("o", json!({ "k": null }));
+        assert_eq!(
+            body.into_json().unwrap(),
+            json!({ "subtype": "x", "a": 1, "c": "d", "f": true, "p": "/a", "o": { "k": null } })
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_cannot_be_told_is_the_callers_fault() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let path = Path::new(OsStr::from_bytes(b"/\xff"));
+        for body in [Body::new("x").path("p", path), Body::new("x").object("o", json!([1]))] {
+            assert_eq!(body.into_json().unwrap_err().kind(), ErrorKind::InvalidOption);
+        }
+    }
+}
