@@ -179,7 +179,7 @@ mod tests {
     fn overrides_are_told_apart_by_server_and_taken_back() {
         let set = |server: &str, mode: Value| json!({"subtype": "set_mcp_permission_mode_override", "serverName": server, "mode": mode});
         let (a, b) = (set("a", json!("default")), set("b", json!("auto")));
-        assert_eq!(noted(&[a.clone(), b.clone(), set("a", Value::Null)]), [b.clone()]);
+        assert_eq!(noted(&[a.clone(), b.clone(), set("a", Value::Null)]), std::slice::from_ref(&b));
         assert!(is_vital(&a) && !is_vital(&b));
     }
 

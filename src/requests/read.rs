@@ -192,6 +192,7 @@ pub(crate) use words;
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    #![allow(unreachable_pub, reason = "the macros make public types")]
 
     use serde_json::json;
 
