@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::*;
 use greenroom::actor::SessionMessage;
+use greenroom::message::TerminalReason;
 use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{
@@ -190,7 +191,7 @@ async fn an_interrupted_turn_says_by_whom() {
     interrupted.unwrap();
     match outcome(&mut turn).await {
         Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) } => {
-            assert_eq!(result.terminal_reason.as_deref(), Some("aborted_tools"));
+            assert_eq!(result.terminal_reason, Some(TerminalReason::AbortedTools));
         }
         other => panic!("{other:?}"),
     }

@@ -44,6 +44,7 @@ use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::{ConversationSnapshot, Event, ExitCause, InterruptedBy, Outcome};
 use crate::session::Prompt;
+use crate::wire::message::TerminalReason;
 use crate::wire::{Message, ResultMessage, SessionState};
 use limits::TurnLimits;
 
@@ -400,7 +401,7 @@ impl ConversationState {
                     self.unreadable(lost);
                 }
             }
-            Message::Other(other) if other.kind() == "command_lifecycle" => self.known_already(&message),
+            Message::CommandLifecycle(lifecycle) => self.known_already(lifecycle),
             _ => {}
         }
         self.run_changed();
@@ -459,7 +460,7 @@ impl ConversationState {
     fn ends_turn(&self, message: &Message) -> bool {
         let Some(running) = &self.running else { return false };
         let uuids = message.user_message_uuids();
-        let another = matches!(message, Message::Result(result) if result.origin.as_ref().is_some_and(|origin| origin["kind"] != "human"));
+        let another = matches!(message, Message::Result(result) if result.origin.as_ref().is_some_and(|origin| !origin.is_human()));
         if uuids.is_empty() { !another } else { uuids.contains(&running.uuid) }
     }
 
@@ -470,7 +471,7 @@ impl ConversationState {
             running.span.record("gen_ai.usage.input_tokens", usage.input_tokens);
             running.span.record("gen_ai.usage.output_tokens", usage.output_tokens);
         }
-        let aborted = result.terminal_reason.as_deref().is_some_and(|reason| reason.starts_with("aborted"));
+        let aborted = result.terminal_reason.as_ref().is_some_and(TerminalReason::is_aborted);
         let outcome = if result.is_success() {
             Outcome::Completed { result }
         } else if let Some(by) = self.limits.passed() {

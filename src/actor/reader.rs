@@ -57,7 +57,7 @@ impl Seen {
                     &*system.subtype,
                     "session_state_changed" | "session_writes_lost" | "plugin_install"
                 ) => {}
-            Message::Other(other) if other.kind() == "command_lifecycle" => {}
+            Message::CommandLifecycle(_) => {}
             _ => *last = None,
         }
     }

@@ -9,9 +9,13 @@
 pub(crate) mod content;
 pub(crate) mod envelope;
 pub(crate) mod line;
-pub(crate) mod message;
+pub mod message;
 pub(crate) mod rpc;
 
 pub use content::{CallToolResult, Content, Resource};
-pub use message::*;
+pub use message::{
+    ApiMessage, AssistantMessage, ContentBlock, InitMcpServer, InitMessage, InitPlugin, Message, ModelUsage,
+    OtherMessage, PermissionDenial, ResultMessage, SessionState, StreamEvent, SystemMessage, TaskEvent,
+    TaskStatus, ToolResultContent, ToolResultRef, ToolUseRef, Usage, UserMessage,
+};
 pub use rpc::RpcError;

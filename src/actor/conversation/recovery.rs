@@ -7,6 +7,7 @@ use crate::options::TurnRecovery;
 use crate::report::{ExitCause, InterruptedBy, Outcome};
 use crate::session::Prompt;
 use crate::wire::Message;
+use crate::wire::message::{CommandLifecycle, CommandState};
 
 impl ConversationState {
     pub(super) fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
@@ -82,11 +83,16 @@ impl ConversationState {
     /// prompt must rather be lost, and be said so, than be sent twice. It is certain only when the CLI names the
     /// prompt, or is one that names none.
     pub(super) fn note_begun(&mut self, message: &Message) {
-        let lifecycle = message.kind() == "command_lifecycle";
-        self.tells_lifecycle |= lifecycle;
+        let lifecycle = match message {
+            Message::CommandLifecycle(lifecycle) => Some(lifecycle),
+            _ => None,
+        };
+        self.tells_lifecycle |= lifecycle.is_some();
         let Some(running) = &mut self.running else { return };
         let named = message.user_message_uuids().contains(&running.uuid)
-            || (lifecycle && lifecycle_of(message, &running.uuid).is_some_and(|state| state == "started"));
+            || lifecycle.is_some_and(|lifecycle| {
+                lifecycle.command_uuid == running.uuid && lifecycle.state == CommandState::Started
+            });
         let something = match message {
             Message::System(system) => system.init().is_some(),
             // Also one whose shape is not known.
@@ -98,11 +104,11 @@ impl ConversationState {
 
     /// A prompt that was written again, and that the CLI knows as done already: it says so, and nothing else. Its answer
     /// went to the incarnation that died.
-    pub(super) fn known_already(&mut self, message: &Message) {
+    pub(super) fn known_already(&mut self, lifecycle: &CommandLifecycle) {
         let Some(running) = &self.running else { return };
         let Before::NotBegun(cause) = &running.before else { return };
-        let done = lifecycle_of(message, &running.uuid)
-            .is_some_and(|state| matches!(state.as_str(), "completed" | "cancelled"));
+        let done = lifecycle.command_uuid == running.uuid
+            && matches!(lifecycle.state, CommandState::Completed | CommandState::Cancelled);
         if done && !running.begun {
             let by = InterruptedBy::CliExit { cause: cause.clone() };
             self.run.result(Instant::now());
@@ -110,10 +116,4 @@ impl ConversationState {
             self.next();
         }
     }
-}
-
-/// What a `command_lifecycle` says of this prompt, if it is about it.
-fn lifecycle_of(message: &Message, uuid: &str) -> Option<String> {
-    let about = message.field("command_uuid").is_some_and(|about| about == uuid);
-    if about { message.field("state")?.as_str().map(str::to_owned) } else { None }
 }

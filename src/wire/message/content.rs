@@ -6,11 +6,17 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One piece of a message: text, thinking, a tool call, a tool's result, or something newer.
+use super::read::fits;
+
+mod source;
+
+pub use source::{MediaSource, WebSearchContent, WebSearchResult};
+
+/// One piece of a message: text, thinking, a tool call, a tool's result, a picture, or something newer.
 ///
-/// The names are those of the Messages API. A block of another type (images, documents, `redacted_thinking`,
-/// server tools), or one whose fields are not as expected, is [`Unknown`](ContentBlock::Unknown). Fields that
-/// have no place here, such as citations, are in the [`raw`](crate::Message::raw) JSON of the message.
+/// The names are those of the Messages API. A block of another type, or one whose fields are not as expected, is
+/// [`Unknown`](ContentBlock::Unknown). Fields that have no place here, such as `cache_control`, are in the
+/// [`raw`](crate::Message::raw) JSON of the message.
 ///
 /// ```
 /// use greenroom::{ContentBlock, Message};
@@ -39,6 +45,8 @@ pub enum ContentBlock {
     Text {
         /// What is said.
         text: String,
+        /// What it is taken from, in the API's shape.
+        citations: Vec<Value>,
     },
     /// The model's reasoning (`thinking`).
     #[non_exhaustive]
@@ -47,6 +55,12 @@ pub enum ContentBlock {
         thinking: String,
         /// What proves to the API that the text was not changed; empty if there was none.
         signature: String,
+    },
+    /// Reasoning that is not shown (`redacted_thinking`).
+    #[non_exhaustive]
+    RedactedThinking {
+        /// The reasoning, encrypted.
+        data: String,
     },
     /// The model calls a tool (`tool_use`).
     #[non_exhaustive]
@@ -67,6 +81,102 @@ pub enum ContentBlock {
         content: ToolResultContent,
         /// Whether the call failed, or was refused.
         is_error: bool,
+    },
+    /// The model calls a tool on the API's side, such as `web_search` (`server_tool_use`).
+    #[non_exhaustive]
+    ServerToolUse {
+        /// The call's id, `srvtoolu_…`; the result names it.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The arguments.
+        input: Value,
+    },
+    /// What a web search on the API's side came to (`web_search_tool_result`).
+    #[non_exhaustive]
+    WebSearchToolResult {
+        /// The id of the call.
+        tool_use_id: String,
+        /// What was found, or why nothing could be.
+        content: WebSearchContent,
+    },
+    /// What another tool on the API's side came to: `web_fetch_tool_result`, `code_execution_tool_result`,
+    /// `bash_code_execution_tool_result`, `text_editor_code_execution_tool_result`, `tool_search_tool_result`,
+    /// `advisor_tool_result`, and any other type that ends with `_tool_result`.
+    #[non_exhaustive]
+    ServerToolResult {
+        /// The type of the block.
+        kind: String,
+        /// The id of the call.
+        tool_use_id: String,
+        /// What it came to, in the tool's own shape.
+        content: Value,
+    },
+    /// The model calls a tool of an MCP server that the API talks to (`mcp_tool_use`).
+    #[non_exhaustive]
+    McpToolUse {
+        /// The call's id; the result names it.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The server.
+        server_name: String,
+        /// The arguments.
+        input: Value,
+    },
+    /// What the call of such a tool came to (`mcp_tool_result`).
+    #[non_exhaustive]
+    McpToolResult {
+        /// The id of the call.
+        tool_use_id: String,
+        /// What the model reads.
+        content: ToolResultContent,
+        /// Whether the call failed.
+        is_error: bool,
+    },
+    /// A picture (`image`).
+    #[non_exhaustive]
+    Image {
+        /// Where it is.
+        source: MediaSource,
+    },
+    /// A document, such as a PDF (`document`).
+    #[non_exhaustive]
+    Document {
+        /// Where it is.
+        source: MediaSource,
+        /// Its title.
+        title: Option<String>,
+        /// What the model is told about it.
+        context: Option<String>,
+    },
+    /// Something that was found, and may be cited (`search_result`).
+    #[non_exhaustive]
+    SearchResult {
+        /// Where it was found.
+        source: String,
+        /// Its title.
+        title: String,
+        /// What it says: text blocks.
+        content: Vec<ContentBlock>,
+    },
+    /// A file for the container in which code is run (`container_upload`).
+    #[non_exhaustive]
+    ContainerUpload {
+        /// The file.
+        file_id: String,
+    },
+    /// A tool that was found by a search, and is there from now on (`tool_reference`).
+    #[non_exhaustive]
+    ToolReference {
+        /// The tool.
+        tool_name: String,
+    },
+    /// What the conversation before came to (`compaction`).
+    #[non_exhaustive]
+    Compaction {
+        /// The summary; `None` if there is none.
+        content: Option<String>,
     },
     /// Any other block, as it came.
     Unknown(Value),
@@ -91,8 +201,7 @@ pub enum ContentBlock {
 pub enum ToolResultContent {
     /// Plain text: what built-in tools give.
     Text(String),
-    /// A list of blocks: what MCP tools give. Empty if the result had no content. Images and the like are
-    /// [`ContentBlock::Unknown`].
+    /// A list of blocks: what MCP tools give. Empty if the result had no content.
     Blocks(Vec<ContentBlock>),
 }
 
@@ -155,6 +264,31 @@ pub struct ToolResultRef<'a> {
 }
 
 impl ContentBlock {
+    /// The types that this library knows, the `server` results that share a variant among them.
+    pub const KINDS: &'static [&'static str] = &[
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "advisor_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "image",
+        "document",
+        "search_result",
+        "container_upload",
+        "tool_reference",
+        "compaction",
+    ];
+
     /// The block's `type`; empty if it has none.
     pub fn kind(&self) -> &str {
         match self {
@@ -162,6 +296,18 @@ impl ContentBlock {
             ContentBlock::Thinking { .. } => "thinking",
             ContentBlock::ToolUse { .. } => "tool_use",
             ContentBlock::ToolResult { .. } => "tool_result",
+            ContentBlock::RedactedThinking { .. } => "redacted_thinking",
+            ContentBlock::ServerToolUse { .. } => "server_tool_use",
+            ContentBlock::WebSearchToolResult { .. } => "web_search_tool_result",
+            ContentBlock::ServerToolResult { kind, .. } => kind,
+            ContentBlock::McpToolUse { .. } => "mcp_tool_use",
+            ContentBlock::McpToolResult { .. } => "mcp_tool_result",
+            ContentBlock::Image { .. } => "image",
+            ContentBlock::Document { .. } => "document",
+            ContentBlock::SearchResult { .. } => "search_result",
+            ContentBlock::ContainerUpload { .. } => "container_upload",
+            ContentBlock::ToolReference { .. } => "tool_reference",
+            ContentBlock::Compaction { .. } => "compaction",
             ContentBlock::Unknown(value) => value.get("type").and_then(Value::as_str).unwrap_or_default(),
         }
     }
@@ -169,7 +315,15 @@ impl ContentBlock {
     /// The text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
-            ContentBlock::Text { text } => Some(text),
+            ContentBlock::Text { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The reasoning of a thinking block.
+    pub fn as_thinking(&self) -> Option<&str> {
+        match self {
+            ContentBlock::Thinking { thinking, .. } => Some(thinking),
             _ => None,
         }
     }
@@ -203,7 +357,10 @@ impl ContentBlock {
     fn known(raw: &RawValue, place: Place) -> Option<Self> {
         let fields: Fields<'_> = serde_json::from_str(raw.get()).ok()?;
         match &*fields.kind {
-            "text" => Some(ContentBlock::Text { text: fields.text? }),
+            "text" => Some(ContentBlock::Text {
+                text: fields.text?,
+                citations: fields.citations.and_then(fits).unwrap_or_default(),
+            }),
             "thinking" => Some(ContentBlock::Thinking {
                 thinking: fields.thinking?,
                 signature: fields.signature.unwrap_or_default(),
@@ -215,26 +372,83 @@ impl ContentBlock {
             }),
             "tool_result" if place == Place::Message => Some(ContentBlock::ToolResult {
                 tool_use_id: fields.tool_use_id?,
-                content: match fields.content {
-                    None => ToolResultContent::Blocks(Vec::new()),
-                    Some(raw) if raw.get().starts_with('"') => {
-                        ToolResultContent::Text(serde_json::from_str(raw.get()).ok()?)
-                    }
-                    Some(raw) => ToolResultContent::Blocks(blocks(raw, Place::ToolResult).ok()?),
-                },
+                content: result_content(fields.content)?,
                 is_error: fields.is_error.unwrap_or_default(),
             }),
-            _ => None,
+            _ => Self::rare(&fields, place),
         }
+    }
+
+    /// The blocks that are not met every day.
+    fn rare(fields: &Fields<'_>, place: Place) -> Option<Self> {
+        let word = |raw: Option<&RawValue>| raw.and_then(fits::<String>);
+        let value = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+        Some(match &*fields.kind {
+            "redacted_thinking" => ContentBlock::RedactedThinking { data: word(fields.data)? },
+            "server_tool_use" => ContentBlock::ServerToolUse {
+                id: fields.id.clone()?,
+                name: fields.name.clone()?,
+                input: value(fields.input?)?,
+            },
+            "mcp_tool_use" => ContentBlock::McpToolUse {
+                id: fields.id.clone()?,
+                name: fields.name.clone()?,
+                server_name: word(fields.server_name)?,
+                input: value(fields.input?)?,
+            },
+            "mcp_tool_result" if place == Place::Message => ContentBlock::McpToolResult {
+                tool_use_id: fields.tool_use_id.clone()?,
+                content: result_content(fields.content)?,
+                is_error: fields.is_error.unwrap_or_default(),
+            },
+            "web_search_tool_result" => ContentBlock::WebSearchToolResult {
+                tool_use_id: fields.tool_use_id.clone()?,
+                content: WebSearchContent::read(fields.content?)?,
+            },
+            "image" => ContentBlock::Image { source: MediaSource::read(fields.source?)? },
+            "document" => ContentBlock::Document {
+                source: MediaSource::read(fields.source?)?,
+                title: word(fields.title),
+                context: word(fields.context),
+            },
+            "search_result" if place != Place::SearchResult => ContentBlock::SearchResult {
+                source: word(fields.source)?,
+                title: word(fields.title)?,
+                content: blocks(fields.content?, Place::SearchResult).ok()?,
+            },
+            "container_upload" => ContentBlock::ContainerUpload { file_id: word(fields.file_id)? },
+            "tool_reference" => ContentBlock::ToolReference { tool_name: word(fields.tool_name)? },
+            "compaction" => ContentBlock::Compaction { content: word(fields.content) },
+            kind if kind.ends_with("_tool_result") && place == Place::Message => {
+                ContentBlock::ServerToolResult {
+                    kind: kind.to_owned(),
+                    tool_use_id: fields.tool_use_id.clone()?,
+                    content: value(fields.content?)?,
+                }
+            }
+            _ => return None,
+        })
     }
 }
 
-/// Where a block stands. A tool result holds no tool result: one that seems to is not looked into, so that no
-/// input makes the parser recurse without end.
+/// What a tool result holds.
+fn result_content(content: Option<&RawValue>) -> Option<ToolResultContent> {
+    Some(match content {
+        None => ToolResultContent::Blocks(Vec::new()),
+        Some(raw) if raw.get().starts_with('"') => {
+            ToolResultContent::Text(serde_json::from_str(raw.get()).ok()?)
+        }
+        Some(raw) => ToolResultContent::Blocks(blocks(raw, Place::ToolResult).ok()?),
+    })
+}
+
+/// Where a block stands. A tool result holds no tool result, and a search result no search result: one that seems to
+/// is not looked into, so that no input makes the parser recurse without end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Message,
     ToolResult,
+    SearchResult,
 }
 
 /// The fields of all known blocks together, since `RawValue` does not work in tagged enums.
@@ -254,6 +468,23 @@ struct Fields<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     is_error: Option<bool>,
+    // What only rare blocks have is not looked at in others.
+    #[serde(borrow)]
+    citations: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    server_name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    source: Option<&'a RawValue>,
+    #[serde(borrow)]
+    title: Option<&'a RawValue>,
+    #[serde(borrow)]
+    context: Option<&'a RawValue>,
+    #[serde(borrow)]
+    file_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_name: Option<&'a RawValue>,
 }
 
 fn blocks(raw: &RawValue, place: Place) -> serde_json::Result<Vec<ContentBlock>> {
@@ -269,11 +500,20 @@ impl<'de> Deserialize<'de> for Blocks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&'de RawValue>::deserialize(deserializer)?;
         let blocks = if raw.get().starts_with('"') {
-            serde_json::from_str(raw.get()).map(|text| vec![ContentBlock::Text { text }])
+            serde_json::from_str(raw.get())
+                .map(|text| vec![ContentBlock::Text { text, citations: Vec::new() }])
         } else {
             blocks(raw, Place::Message)
         };
         blocks.map(Blocks).map_err(de::Error::custom)
+    }
+}
+
+/// A single block, as in the start of one in a stream.
+impl<'de> Deserialize<'de> for ContentBlock {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ContentBlock::parse(<&'de RawValue>::deserialize(deserializer)?, Place::Message)
+            .map_err(de::Error::custom)
     }
 }
 
@@ -290,108 +530,4 @@ pub(super) fn join(blocks: &[ContentBlock], separator: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use serde_json::json;
-
-    use super::*;
-
-    fn parse(content: &Value) -> Vec<ContentBlock> {
-        serde_json::from_str::<Blocks>(&content.to_string()).unwrap().0
-    }
-
-    #[test]
-    fn each_known_block_is_typed_whatever_the_order_of_its_keys() {
-        assert_eq!(parse(&json!("say \"hi\"\n")), [ContentBlock::Text { text: "say \"hi\"\n".into() }]);
-        let content = r#"[
-            {"text": "a\tb", "citations": [], "type": "text"},
-            {"thinking": "hm", "type": "thinking", "signature": "s"},
-            {"input": {"a": [1, {"type": "x"}]}, "name": "Bash", "id": "t1", "type": "tool_use", "new": {}},
-            {"tool_use_id": "toolu_1", "type": "tool_result", "content": [{"type": "text", "text": "8"}]},
-            {"type": "tool_result", "content": "no", "is_error": true, "tool_use_id": "toolu_2"},
-            {"type": "tool_result", "tool_use_id": "toolu_3"}
-        ]"#;
-        let Blocks(blocks) = serde_json::from_str(content).unwrap();
-        let wanted = [
-            ContentBlock::Text { text: "a\tb".into() },
-            ContentBlock::Thinking { thinking: "hm".into(), signature: "s".into() },
-            ContentBlock::ToolUse {
-                id: "t1".into(),
-                name: "Bash".into(),
-                input: json!({"a": [1, {"type": "x"}]}),
-            },
-            ContentBlock::ToolResult {
-                tool_use_id: "toolu_1".into(),
-                content: ToolResultContent::Blocks(vec![ContentBlock::Text { text: "8".into() }]),
-                is_error: false,
-            },
-            ContentBlock::ToolResult {
-                tool_use_id: "toolu_2".into(),
-                content: ToolResultContent::Text("no".into()),
-                is_error: true,
-            },
-            ContentBlock::ToolResult {
-                tool_use_id: "toolu_3".into(),
-                content: ToolResultContent::Blocks(vec![]),
-                is_error: false,
-            },
-        ];
-        assert_eq!(blocks, wanted);
-    }
-
-    #[test]
-    fn what_is_unknown_or_does_not_fit_is_kept_whole() {
-        let content = json!([
-            {"type": "image", "source": {"type": "base64", "data": "AA=="}},
-            {"type": "redacted_thinking", "data": "x"},
-            {"type": "hologram", "text": {"deep": [1]}},
-            {"type": "text", "text": 7},
-            {"type": "text"},
-            {"type": "tool_use", "id": "toolu_1", "name": "Bash"},
-            {"type": "tool_result", "tool_use_id": "toolu_1", "content": 4},
-            {"no": "type"},
-            {"type": 3},
-            "bare",
-            null
-        ]);
-        let blocks = parse(&content);
-        let kept: Vec<Value> = blocks
-            .iter()
-            .map(|block| match block {
-                ContentBlock::Unknown(value) => value.clone(),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(Value::Array(kept), content);
-        assert_eq!(blocks[2].kind(), "hologram");
-        assert_eq!(blocks[7].kind(), "");
-    }
-
-    #[test]
-    fn results_within_results_do_not_recurse() {
-        let mut content = json!("x");
-        for _ in 0..60 {
-            content = json!([{"type": "tool_result", "tool_use_id": "t", "content": content}]);
-        }
-        let blocks = parse(&content);
-        let inner = blocks[0].as_tool_result().unwrap().content;
-        let ToolResultContent::Blocks(inner) = inner else { panic!("{inner:?}") };
-        assert!(matches!(inner[..], [ContentBlock::Unknown(_)]));
-
-        let mut deep = String::from("\"x\"");
-        for _ in 0..5000 {
-            deep = format!(r#"[{{"type":"tool_result","tool_use_id":"t","content":{deep}}}]"#);
-        }
-        assert!(serde_json::from_str::<Box<RawValue>>(&deep).is_ok());
-        assert!(serde_json::from_str::<Blocks>(&deep).is_err());
-    }
-
-    #[test]
-    fn the_text_of_a_result_leaves_out_what_is_no_text() {
-        let blocks = parse(&json!([{"type": "tool_result", "tool_use_id": "t", "content": [
-            {"type": "text", "text": "one"}, {"type": "image"}, {"type": "text", "text": "two"}
-        ]}]));
-        assert_eq!(blocks[0].as_tool_result().unwrap().content.text(), "one\ntwo");
-    }
-}
+mod tests;

@@ -1,9 +1,23 @@
 //! What the conversation consists of: the messages that the CLI writes, typed, with the raw JSON beside them.
 //!
-//! - [`content`]: the blocks inside assistant and user messages
-//! - [`assistant`], [`user`], [`result`], [`system`], [`stream`], [`other`]: one type of message each
-//! - [`usage`]: tokens and cost
-//! - [`read`]: how fields are read, leniently
+//! The most used names are at the root of the crate, too. Each message keeps its exact JSON
+//! ([`Message::raw`]), and serialising it writes that again; the typed views never lose anything, because they are
+//! views.
+//!
+//! | to | there is |
+//! |---|---|
+//! | read what is said | [`Message::text`], [`Message::content`], [`ContentBlock`] |
+//! | follow tool calls from call to result | [`ToolCalls`] |
+//! | know what it costs | [`ResultMessage`], [`UsageTracker`] |
+//! | show a transcript without what was taken back | [`remove_superseded`] |
+//! | watch the session | [`SystemMessage::detail`] |
+//! | see which frames are known | [`Message::TYPES`], [`SystemMessage::SUBTYPES`], [`ContentBlock::KINDS`] |
+
+// - `content`: the blocks inside assistant and user messages
+// - `assistant`, `user`, `result`, `system`, `stream`, `aside`, `other`: the types of messages
+// - `usage`, `context`, `origin`, `reason`: what several of them have
+// - `calls`, `assemble`, `transcript`, `tracker`: what is made of many messages
+// - `read`, `view`: how fields are read, leniently
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,28 +26,45 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+mod aside;
 mod assistant;
+mod calls;
 mod content;
+mod context;
+mod origin;
 mod other;
 pub(crate) mod read;
+mod reason;
 mod result;
 mod stream;
 mod system;
 #[cfg(test)]
 mod tests;
+mod time;
+mod tracker;
+mod transcript;
 mod usage;
 mod user;
+mod view;
 
-pub use assistant::{ApiMessage, AssistantMessage};
-pub use content::{ContentBlock, ToolResultContent, ToolResultRef, ToolUseRef};
-pub use other::OtherMessage;
-pub use result::{PermissionDenial, ResultMessage};
-pub use stream::StreamEvent;
-pub use system::{
-    InitMcpServer, InitMessage, InitPlugin, SessionState, SystemMessage, TaskEvent, TaskStatus,
+pub use aside::*;
+pub use assistant::{ApiMessage, AssistantMessage, ToolUseMeta};
+pub use calls::{ToolCall, ToolCallResult, ToolCalls};
+pub use content::{
+    ContentBlock, MediaSource, ToolResultContent, ToolResultRef, ToolUseRef, WebSearchContent,
+    WebSearchResult,
 };
-pub use usage::{ModelUsage, Usage};
-pub use user::UserMessage;
+pub use context::*;
+pub use origin::{Origin, PeerOrigin, TaskOrigin};
+pub use other::OtherMessage;
+pub use reason::*;
+pub use result::{DeferredToolUse, InvalidConfigFile, PermissionDenial, ResultMessage, SubagentStats};
+pub use stream::{ApiEvent, BlockDelta, StreamEvent};
+pub use system::*;
+pub use tracker::{TurnUsage, UsageTracker};
+pub use transcript::remove_superseded;
+pub use usage::{CacheCreation, ModelUsage, OutputTokensDetails, ServerToolUsage, Usage};
+pub use user::{ToolPermissionDecision, ToolResultMeta, UserMessage};
 
 use read::{Head, mend};
 
@@ -76,6 +107,24 @@ pub enum Message {
     Result(Arc<ResultMessage>),
     /// A piece of a message that the model is still writing.
     StreamEvent(Arc<StreamEvent>),
+    /// A tool is still at work.
+    ToolProgress(Arc<Typed<ToolProgress>>),
+    /// What some tool calls did, in a few words.
+    ToolUseSummary(Arc<Typed<ToolUseSummary>>),
+    /// How a login goes.
+    AuthStatus(Arc<Typed<AuthStatus>>),
+    /// How much of a quota is left has changed.
+    RateLimitEvent(Arc<Typed<RateLimitEvent>>),
+    /// What the user may want to say next.
+    PromptSuggestion(Arc<Typed<PromptSuggestion>>),
+    /// The conversation begins anew.
+    ConversationReset(Arc<Typed<ConversationReset>>),
+    /// What the session works towards.
+    ActiveGoal(Arc<Typed<ActiveGoal>>),
+    /// What becomes of a prompt.
+    CommandLifecycle(Arc<Typed<CommandLifecycle>>),
+    /// When the CLI will replace the conversation by a summary.
+    AutocompactState(Arc<Typed<AutocompactState>>),
     /// Any other type, and a message of a known type that does not have its shape.
     Other(Arc<OtherMessage>),
 }
@@ -88,12 +137,39 @@ macro_rules! each {
             Message::User($message) => $value,
             Message::Result($message) => $value,
             Message::StreamEvent($message) => $value,
+            Message::ToolProgress($message) => $value,
+            Message::ToolUseSummary($message) => $value,
+            Message::AuthStatus($message) => $value,
+            Message::RateLimitEvent($message) => $value,
+            Message::PromptSuggestion($message) => $value,
+            Message::ConversationReset($message) => $value,
+            Message::ActiveGoal($message) => $value,
+            Message::CommandLifecycle($message) => $value,
+            Message::AutocompactState($message) => $value,
             Message::Other($message) => $value,
         }
     };
 }
 
 impl Message {
+    /// The types that this library knows. A message of another type is [`Message::Other`].
+    pub const TYPES: &'static [&'static str] = &[
+        "system",
+        "assistant",
+        "user",
+        "result",
+        "stream_event",
+        "tool_progress",
+        "tool_use_summary",
+        "auth_status",
+        "rate_limit_event",
+        "prompt_suggestion",
+        "conversation_reset",
+        "active_goal",
+        "command_lifecycle",
+        "autocompact_state",
+    ];
+
     /// Reads one line of the CLI's output. White space around the object does not matter.
     ///
     /// A control frame is no message, but it has a `type` too and becomes [`Message::Other`].
@@ -107,6 +183,14 @@ impl Message {
     fn from_raw(raw: Box<RawValue>) -> Result<Message, serde_json::Error> {
         let text = mend(raw.get());
         let head: Head = serde_json::from_str(&text)?;
+        macro_rules! typed {
+            ($variant:ident) => {
+                match serde_json::from_str(&text) {
+                    Ok(body) => return Ok(Message::$variant(Arc::new(Typed::new(head, raw, body)))),
+                    Err(problem) => Some(problem),
+                }
+            };
+        }
         let problem = match head.kind.as_str() {
             "assistant" => match serde_json::from_str::<assistant::Fields>(&text) {
                 Ok(fields) => return Ok(Message::Assistant(Arc::new(fields.finish(head, raw)))),
@@ -120,7 +204,8 @@ impl Message {
                 Ok(fields) => return Ok(Message::StreamEvent(Arc::new(fields.finish(head, raw)))),
                 Err(problem) => Some(problem),
             },
-            "result" => match result::read(head.subtype.as_deref(), &text) {
+            "result" if head.subtype.is_none() => Some(de::Error::missing_field("subtype")),
+            "result" => match serde_json::from_str::<result::Fields>(&text) {
                 Ok(fields) => return Ok(Message::Result(Arc::new(fields.finish(head, raw)))),
                 Err(problem) => Some(problem),
             },
@@ -128,6 +213,15 @@ impl Message {
                 Ok(fields) => return Ok(Message::System(Arc::new(fields.finish(head, raw)))),
                 Err(problem) => Some(problem),
             },
+            "tool_progress" => typed!(ToolProgress),
+            "tool_use_summary" => typed!(ToolUseSummary),
+            "auth_status" => typed!(AuthStatus),
+            "rate_limit_event" => typed!(RateLimitEvent),
+            "prompt_suggestion" => typed!(PromptSuggestion),
+            "conversation_reset" => typed!(ConversationReset),
+            "active_goal" => typed!(ActiveGoal),
+            "command_lifecycle" => typed!(CommandLifecycle),
+            "autocompact_state" => typed!(AutocompactState),
             _ => None,
         };
         Ok(Message::Other(Arc::new(OtherMessage::new(head, raw, problem))))
@@ -149,21 +243,14 @@ impl Message {
     /// One field of the message, parsed; the rest of the raw JSON is skipped. `None` if there is no such
     /// field.
     ///
-    /// For what has no typed view, such as `state` of a `command_lifecycle`.
+    /// For what has no typed view.
     pub fn field(&self, name: &str) -> Option<Value> {
         read::field(self.raw(), name)
     }
 
-    /// The `type`: `assistant`, `user`, `system`, `result`, `stream_event`, or another.
+    /// The `type`: one of [`TYPES`](Message::TYPES), or another.
     pub fn kind(&self) -> &str {
-        match self {
-            Message::System(_) => "system",
-            Message::Assistant(_) => "assistant",
-            Message::User(_) => "user",
-            Message::Result(_) => "result",
-            Message::StreamEvent(_) => "stream_event",
-            Message::Other(message) => message.kind(),
-        }
+        each!(self, message => &message.head.kind)
     }
 
     /// The `subtype`, which messages of the types `system` and `result` have.
@@ -184,6 +271,56 @@ impl Message {
     /// The tool call under which a subagent produced this message; `None` on the main thread.
     pub fn parent_tool_use_id(&self) -> Option<&str> {
         each!(self, message => message.parent_tool_use_id())
+    }
+
+    /// Whether the message is of the main thread, and not of a subagent.
+    pub fn is_main_thread(&self) -> bool {
+        self.parent_tool_use_id().is_none()
+    }
+
+    /// Whether a subagent produced the message.
+    pub fn is_from_subagent(&self) -> bool {
+        !self.is_main_thread()
+    }
+
+    /// When the CLI made the message (RFC 3339): of assistant and user messages, and of a conversation that begins
+    /// anew. All others have none.
+    pub fn timestamp(&self) -> Option<&str> {
+        match self {
+            Message::Assistant(message) => message.timestamp.as_deref(),
+            Message::User(message) => message.timestamp.as_deref(),
+            Message::ConversationReset(message) => message.timestamp.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The typed body of a system message.
+    pub fn system(&self) -> Option<&SystemDetail> {
+        match self {
+            Message::System(message) => Some(message.detail()),
+            _ => None,
+        }
+    }
+
+    /// The result, if the message is one.
+    pub fn result(&self) -> Option<&ResultMessage> {
+        match self {
+            Message::Result(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The uuids of earlier messages that this one takes back: they should no longer be shown. Those that an assistant
+    /// message supersedes, and those that were retracted because the model refused and another one goes on.
+    pub fn supersedes(&self) -> &[String] {
+        match self {
+            Message::Assistant(message) => &message.supersedes,
+            Message::System(message) => match message.detail() {
+                SystemDetail::ModelRefusalFallback(fallback) => &fallback.retracted_message_uuids,
+                _ => &[],
+            },
+            _ => &[],
+        }
     }
 
     /// The ids of the prompts that this message belongs to, without repeats: `user_message_uuids` and
@@ -250,8 +387,8 @@ impl fmt::Display for Message {
 
 /// What every type of message has: all of them keep a `head` and the `raw` JSON.
 macro_rules! common {
-    ($message:ty) => {
-        impl $message {
+    ($message:ty $(, $body:ident)?) => {
+        impl$(<$body>)? $message {
             /// The exact JSON of the message as it was received.
             pub fn raw(&self) -> &serde_json::value::RawValue {
                 &self.raw
@@ -280,7 +417,7 @@ macro_rules! common {
         }
 
         /// Writes the JSON exactly as it was received (with `serde_json`; another format may refuse it).
-        impl serde::Serialize for $message {
+        impl$(<$body>)? serde::Serialize for $message {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 self.raw.serialize(serializer)
             }

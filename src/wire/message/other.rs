@@ -6,17 +6,15 @@ use super::read::Head;
 
 /// A message that has no typed view: its type is not known here, or it does not have that type's shape.
 ///
-/// Among the types that CLIs of today send and that come this way: `command_lifecycle`, `tool_progress`,
-/// `tool_use_summary`, `auth_status`, `rate_limit_event`, `prompt_suggestion`, `conversation_reset`.
-/// [`Message::field`](crate::Message::field) reads one of their fields.
+/// [`Message::field`](crate::Message::field) reads one of its fields.
 ///
 /// ```
 /// use greenroom::Message;
 ///
-/// let message = Message::parse(r#"{"state": "started", "type": "command_lifecycle", "uuid": "u1"}"#)?;
+/// let message = Message::parse(r#"{"mood": "good", "type": "of_next_year", "uuid": "u1"}"#)?;
 /// let Message::Other(other) = &message else { unreachable!() };
-/// assert_eq!((other.kind(), other.uuid(), other.problem()), ("command_lifecycle", Some("u1"), None));
-/// assert_eq!(message.field("state"), Some("started".into()));
+/// assert_eq!((other.kind(), other.uuid(), other.problem()), ("of_next_year", Some("u1"), None));
+/// assert_eq!(message.field("mood"), Some("good".into()));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -114,16 +114,6 @@ pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> R
     Ok(fitting(<&'de RawValue>::deserialize(from)?))
 }
 
-/// For `deserialize_with`: those entries of an object whose value is a `T`.
-pub(super) fn map<'de, D, T>(from: D) -> Result<BTreeMap<String, T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let raw: BTreeMap<String, &'de RawValue> = or_default(from)?;
-    Ok(raw.into_iter().filter_map(|(key, value)| Some((key, fits(value)?))).collect())
-}
-
 /// For `deserialize_with`: a count or a number of milliseconds. JavaScript has only floats, so a fraction is
 /// rounded; what is negative or no number is `None`.
 pub(super) fn maybe_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
 use super::read::{count, maybe, maybe_count};
+use super::view::{loose, view};
 
 /// Tokens, as the Messages API counts them. A count that was not sent is 0.
 ///
@@ -25,11 +26,47 @@ pub struct Usage {
     pub cache_creation_input_tokens: u64,
     /// Tokens read from the prompt cache.
     pub cache_read_input_tokens: u64,
+    /// Those put into the prompt cache, by how long they stay in it.
+    pub cache_creation: Option<CacheCreation>,
+    /// What was done on the API's side.
+    pub server_tool_use: Option<ServerToolUsage>,
+    /// More about what was written.
+    pub output_tokens_details: Option<OutputTokensDetails>,
+    /// How the requests were served, such as `standard`.
+    pub service_tier: Option<String>,
     raw: Box<RawValue>,
 }
 
+view! {
+    /// Tokens put into the prompt cache, in a [`Usage`].
+    part CacheCreation: r#"{"ephemeral_5m_input_tokens": 7, "ephemeral_1h_input_tokens": 0}"#
+        => r#"view.ephemeral_5m_input_tokens == 7"#
+    {
+        /// For five minutes.
+        ephemeral_5m_input_tokens: u64,
+        /// For an hour.
+        ephemeral_1h_input_tokens: u64,
+    }
+
+    /// What was done on the API's side, in a [`Usage`].
+    part ServerToolUsage: r#"{"web_search_requests": 1}"# => r#"view.web_search_requests == 1"# {
+        /// Web searches.
+        web_search_requests: u64,
+        /// Web pages that were fetched.
+        web_fetch_requests: u64,
+    }
+
+    /// More about what was written, in a [`Usage`].
+    part OutputTokensDetails: r#"{"thinking_tokens": 5}"# => r#"view.thinking_tokens == 5"# {
+        /// How much of it was thinking.
+        thinking_tokens: u64,
+    }
+}
+
+loose!(Usage, ModelUsage);
+
 impl Usage {
-    /// All of it as JSON, with the fields that have no place here (`service_tier`, `server_tool_use`, …).
+    /// All of it as JSON, with the fields that have no place here (`inference_geo`, `iterations`, …).
     pub fn raw(&self) -> &RawValue {
         &self.raw
     }
@@ -46,6 +83,14 @@ struct UsageFields {
     cache_creation_input_tokens: u64,
     #[serde(deserialize_with = "count")]
     cache_read_input_tokens: u64,
+    #[serde(deserialize_with = "maybe")]
+    cache_creation: Option<CacheCreation>,
+    #[serde(deserialize_with = "maybe")]
+    server_tool_use: Option<ServerToolUsage>,
+    #[serde(deserialize_with = "maybe")]
+    output_tokens_details: Option<OutputTokensDetails>,
+    #[serde(deserialize_with = "maybe")]
+    service_tier: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for Usage {
@@ -57,6 +102,10 @@ impl<'de> Deserialize<'de> for Usage {
             output_tokens: fields.output_tokens,
             cache_creation_input_tokens: fields.cache_creation_input_tokens,
             cache_read_input_tokens: fields.cache_read_input_tokens,
+            cache_creation: fields.cache_creation,
+            server_tool_use: fields.server_tool_use,
+            output_tokens_details: fields.output_tokens_details,
+            service_tier: fields.service_tier,
             raw,
         })
     }
@@ -98,6 +147,12 @@ pub struct ModelUsage {
     /// Tokens read and put into the prompt cache.
     #[serde(deserialize_with = "count")]
     pub cache_creation_input_tokens: u64,
+    /// Those put into it for five minutes.
+    #[serde(rename = "cacheCreationEphemeral5mInputTokens", deserialize_with = "count")]
+    pub cache_creation_ephemeral_5m_input_tokens: u64,
+    /// Those put into it for an hour.
+    #[serde(rename = "cacheCreationEphemeral1hInputTokens", deserialize_with = "count")]
+    pub cache_creation_ephemeral_1h_input_tokens: u64,
     /// Web searches made.
     #[serde(deserialize_with = "count")]
     pub web_search_requests: u64,
@@ -116,4 +171,7 @@ pub struct ModelUsage {
     /// Who served it, such as `firstParty`.
     #[serde(deserialize_with = "maybe")]
     pub provider: Option<String>,
+    /// What the cost was reckoned with, such as `list` prices.
+    #[serde(deserialize_with = "maybe")]
+    pub cost_basis: Option<String>,
 }

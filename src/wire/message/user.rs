@@ -5,47 +5,83 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::{Blocks, ContentBlock, ToolResultRef, join};
-use super::read::{self, Head, maybe, or_default};
+use super::origin::Origin;
+use super::read::{self, Head};
+use super::view::{message, view};
 
-/// What the model is told (`type` `user`): results of its tool calls above all; also prompts that the CLI
-/// made itself, and, with `--replay-user-messages`, the prompts that it was sent.
-///
-/// Without an object `message` that has a `content` this is [`Message::Other`](crate::Message::Other).
-///
-/// ```
-/// use greenroom::Message;
-///
-/// let line = r#"{"type": "user", "tool_use_result": [{"type": "text", "text": "8"}],
-///     "message": {"content": [
-///         {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "8"}]}
-///     ]}}"#;
-/// let Message::User(told) = Message::parse(line)? else { unreachable!() };
-/// let result = told.tool_results().next().unwrap();
-/// assert_eq!((result.tool_use_id, &*result.content.text()), ("toolu_1", "8"));
-/// assert_eq!(told.tool_use_result().unwrap()[0]["text"], "8");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct UserMessage {
-    pub(super) head: Head,
-    raw: Box<RawValue>,
-    /// The blocks. Content that came as a plain string is one text block.
-    pub content: Vec<ContentBlock>,
-    /// Whether this repeats a prompt that the CLI was sent, or one of its own that it had already recorded.
-    pub is_replay: bool,
-    /// Whether the CLI made the message itself, such as the summary after a compaction.
-    pub is_synthetic: bool,
-    /// Who it comes from: an object whose `kind` is `human`, `task-notification`, `channel`, `peer`, and
-    /// others. A kind that is not known is not a human. `None` if the CLI did not say.
-    pub origin: Option<Value>,
-    /// The subagent that is told; `None` on the main thread.
-    pub agent_id: Option<String>,
-    /// When the CLI made the message (RFC 3339).
-    pub timestamp: Option<String>,
+message! {
+    /// What the model is told (`type` `user`): results of its tool calls above all; also prompts that the CLI
+    /// made itself, and, with `--replay-user-messages`, the prompts that it was sent.
+    ///
+    /// Without an object `message` that has a `content` this is [`Message::Other`](crate::Message::Other).
+    ///
+    /// ```
+    /// use greenroom::Message;
+    ///
+    /// let line = r#"{"type": "user", "tool_use_result": [{"type": "text", "text": "8"}],
+    ///     "message": {"content": [
+    ///         {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "8"}]}
+    ///     ]}}"#;
+    /// let Message::User(told) = Message::parse(line)? else { unreachable!() };
+    /// let result = told.tool_results().next().unwrap();
+    /// assert_eq!((result.tool_use_id, &*result.content.text()), ("toolu_1", "8"));
+    /// assert_eq!(told.tool_use_result().unwrap()[0]["text"], "8");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    UserMessage {
+        read {
+            message: MessageFields,
+        }
+        made |fields, _head| {
+            /// The blocks. Content that came as a plain string is one text block.
+            content: Vec<ContentBlock> = fields.message.content.0,
+        }
+        /// Whether this repeats a prompt that the CLI was sent, or one of its own that it had already recorded.
+        is_replay: bool = "isReplay",
+        /// Whether the CLI made the message itself, such as the summary after a compaction.
+        is_synthetic: bool = "isSynthetic",
+        /// Who it comes from. `None` if the CLI did not say.
+        origin: Option<Origin>,
+        /// The subagent that is told; `None` on the main thread.
+        agent_id: Option<String>,
+        /// What kind of subagent it is.
+        subagent_type: Option<String>,
+        /// What the subagent was asked to do, in a few words.
+        task_description: Option<String>,
+        /// How the tool calls came to run, or not.
+        tool_result_meta: Vec<ToolResultMeta>,
+        /// Files that belong to a prompt that is repeated.
+        file_attachments: Vec<Value>,
+        /// When the CLI made the message (RFC 3339).
+        timestamp: Option<String>,
+    }
 }
 
-super::common!(UserMessage);
+view! {
+    /// How a tool call came to run, or not, in a [`UserMessage`].
+    part ToolResultMeta: r#"{"id": "toolu_1", "non_execution_kind": "user-rejected"}"#
+        => r#"view.non_execution_kind.as_deref() == Some("user-rejected")"#
+    {
+        /// The call.
+        id: String,
+        /// Who decided about its permission.
+        permission_decision: Option<ToolPermissionDecision>,
+        /// Why it did not run, as a word: `interrupted`, `user-rejected`, and others.
+        non_execution_kind: Option<String>,
+    }
+
+    /// Who decided about the permission of a call, in a [`ToolResultMeta`].
+    part ToolPermissionDecision: r#"{"decision": "accept", "source": "config", "reason_type": "rule"}"#
+        => r#"view.decision == "accept""#
+    {
+        /// `accept`, `reject`, and others.
+        decision: String,
+        /// Who: `config`, `user`, `hook`, and others.
+        source: Option<String>,
+        /// What kind of reason it is, such as `rule`.
+        reason_type: Option<String>,
+    }
+}
 
 impl UserMessage {
     /// The text of the message: its text blocks, joined by newlines. Empty if it has none.
@@ -68,36 +104,6 @@ impl UserMessage {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Fields {
-    message: MessageFields,
-    #[serde(default, rename = "isReplay", deserialize_with = "or_default")]
-    is_replay: bool,
-    #[serde(default, rename = "isSynthetic", deserialize_with = "or_default")]
-    is_synthetic: bool,
-    #[serde(default, deserialize_with = "maybe")]
-    origin: Option<Value>,
-    #[serde(default, deserialize_with = "maybe")]
-    agent_id: Option<String>,
-    #[serde(default, deserialize_with = "maybe")]
-    timestamp: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct MessageFields {
     content: Blocks,
-}
-
-impl Fields {
-    pub(super) fn finish(self, head: Head, raw: Box<RawValue>) -> UserMessage {
-        UserMessage {
-            head,
-            raw,
-            content: self.message.content.0,
-            is_replay: self.is_replay,
-            is_synthetic: self.is_synthetic,
-            origin: self.origin,
-            agent_id: self.agent_id,
-            timestamp: self.timestamp,
-        }
-    }
 }

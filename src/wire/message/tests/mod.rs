@@ -46,7 +46,7 @@ fn samples() -> Vec<Value> {
         json!({"type": "prompt_suggestion", "suggestion": "run the tests"}),
         json!({"type": "conversation_reset", "new_conversation_id": "s2", "trigger": "clear"}),
         json!({"type": "active_goal", "value": null}),
-        json!({"type": "autocompact_state", "enabled": true}),
+        json!({"type": "autocompact_state", "value": {"enabled": true}}),
         json!({"type": "command_lifecycle", "command_uuid": "u9", "state": "queued"}),
         json!({"type": "keep_alive"}),
         json!({"type": "control_request", "request_id": "r1", "request": {"subtype": "mcp_message"}}),
@@ -86,7 +86,11 @@ fn samples() -> Vec<Value> {
         ("mirror_error", json!({"error": "e", "key": {"projectKey": "p"}})),
         ("post_turn_summary", json!({"summary": "s"})),
         ("task_summary", json!({"summary": "s"})),
-        ("session_metadata", json!({"title": "t"})),
+        ("session_metadata", json!({"metadata": {"artifacts": null}})),
+        ("session_title_changed", json!({"title": "t"})),
+        ("vcs_state_changed", json!({"kind": "branch", "branch": "main"})),
+        ("per_turn_effort_changed", json!({"per_turn_effort_active": true})),
+        ("late_allow_not_run", json!({"request_id": "r1", "tool_use_id": "t"})),
         ("from_the_future", json!({"x": [1, {"y": null}]})),
     ];
     for (subtype, mut sample) in subtypes {
@@ -106,25 +110,44 @@ fn every_message_of_the_protocol_is_told_apart_and_comes_back_unchanged() {
     for sample in samples() {
         let message = parse(&sample);
         let kind = sample["type"].as_str().unwrap();
-        let typed = matches!(
-            (kind, &message),
-            ("assistant", Message::Assistant(_))
-                | ("user", Message::User(_))
-                | ("stream_event", Message::StreamEvent(_))
-                | ("result", Message::Result(_))
-                | ("system", Message::System(_))
-        );
-        let known = ["assistant", "user", "stream_event", "result", "system"].contains(&kind);
-        assert_eq!(typed, known, "{message:?}");
-        if let Message::Other(other) = &message {
-            assert_eq!(other.problem(), None, "{message:?}");
+        match &message {
+            Message::Other(other) => {
+                assert!(!Message::TYPES.contains(&kind), "{message:?}");
+                assert_eq!(other.problem(), None, "{message:?}");
+            }
+            Message::System(system) => {
+                let unknown = matches!(system.detail(), SystemDetail::Unknown);
+                assert_eq!(unknown, !SystemMessage::SUBTYPES.contains(&&*system.subtype), "{message:?}");
+                assert_eq!(unknown, system.subtype == "from_the_future");
+            }
+            _ => assert!(Message::TYPES.contains(&kind), "{message:?}"),
         }
         assert_eq!((message.kind(), message.subtype()), (kind, sample["subtype"].as_str()));
         assert_eq!((message.uuid(), message.session_id()), (Some("u1"), Some("s1")));
         assert_eq!((message.parent_tool_use_id(), message.text().filter(|t| t.is_empty())), (None, None));
+        assert!(message.is_main_thread() && !message.is_from_subagent());
         assert_eq!(message.value(), sample);
         assert_eq!(serde_json::to_string(&message).unwrap(), sample.to_string());
         let again: Message = serde_json::from_str(&message.to_string()).unwrap();
         assert_eq!(again.raw().get(), message.raw().get());
+    }
+}
+
+#[test]
+fn there_is_a_sample_of_every_type_and_subtype_that_is_known() {
+    let samples = samples();
+    let has = |kind: &str, subtype: Option<&str>| {
+        samples.iter().any(|sample| {
+            sample["type"] == kind && subtype.is_none_or(|subtype| sample["subtype"] == subtype)
+        })
+    };
+    for kind in Message::TYPES {
+        assert!(has(kind, None), "{kind}");
+    }
+    for subtype in SystemMessage::SUBTYPES {
+        assert!(has("system", Some(subtype)), "{subtype}");
+    }
+    for subtype in ResultMessage::SUBTYPES {
+        assert!(has("result", Some(subtype)), "{subtype}");
     }
 }

@@ -138,7 +138,9 @@ fn any_json() -> impl Strategy<Value = Value> {
 fn any_word() -> impl Strategy<Value = String> {
     proptest::sample::select(
         "assistant user result system stream_event success init session_state_changed task_started \
-         task_updated idle text thinking tool_use tool_result text_delta content_block_delta completed type \
+         task_updated api_retry hook_response compact_boundary tool_progress rate_limit_event command_lifecycle \
+         conversation_reset informational image document search_result server_tool_use web_search_tool_result \
+         source content_block rate_limit_info compact_metadata origin idle text thinking tool_use tool_result text_delta content_block_delta completed type \
          subtype message content event delta input id name tool_use_id is_error patch status state task_id \
          usage modelUsage tools uuid mcp_servers session_id parent_tool_use_id user_message_uuids errors"
             .split_whitespace()

@@ -57,7 +57,7 @@ fn a_user_message_holds_results() {
     assert_eq!((results.len(), results[0].tool_use_id, results[0].is_error), (1, "toolu_1", true));
     assert_eq!((told.text().as_str(), told.is_synthetic, told.is_replay), ("one\ntwo", true, false));
     assert_eq!(told.tool_use_result(), Some(json!("Error: no")));
-    assert_eq!(told.origin.as_ref().unwrap()["kind"], "auto-continuation");
+    assert_eq!(told.origin, Some(Origin::AutoContinuation));
     assert_eq!(Message::User(told).text(), None);
 }
 
@@ -89,7 +89,7 @@ fn a_result_has_what_the_turn_came_to() {
     );
     assert_eq!(end.structured_output, Some(json!({"answer": 8})));
     assert_eq!(
-        (end.terminal_reason.as_deref(), end.stop_reason.as_deref()),
+        (end.terminal_reason.as_ref().map(TerminalReason::as_str), end.stop_reason.as_deref()),
         (Some("completed"), Some("end_turn"))
     );
     assert_eq!(
@@ -128,7 +128,7 @@ fn init_says_what_the_session_consists_of() {
         json!({
             "type": "system", "subtype": "init", "cwd": "/srv", "session_id": "s1",
             "tools": ["Bash", "mcp__calc__add"],
-            "mcp_servers": [{"name": "calc", "status": "connected", "source": "sdk"}, {"status": "lost"}],
+            "mcp_servers": [{"name": "calc", "status": "connected", "source": "sdk"}, 3],
             "model": "m", "permissionMode": "acceptEdits", "slash_commands": ["compact"],
             "apiKeySource": "none",
             "claude_code_version": "2.1.328", "output_style": "default", "agents": ["Explore", {"odd": 1}],
@@ -247,8 +247,8 @@ fn turns_end_in_the_ways_that_were_seen() {
     );
     assert_eq!(interrupted.error_text().as_deref(), Some("diagnostic"));
     assert_eq!(
-        (interrupted.terminal_reason.as_deref(), interrupted.result.as_ref()),
-        (Some("aborted_tools"), None)
+        (interrupted.terminal_reason.clone(), interrupted.result.as_ref()),
+        (Some(TerminalReason::AbortedTools), None)
     );
 
     let said = view!(
@@ -265,7 +265,7 @@ fn turns_end_in_the_ways_that_were_seen() {
             }
         })
     );
-    assert_eq!((said.error.as_deref(), said.api_error_status), (Some("model_not_found"), Some(404)));
+    assert_eq!((said.error.clone(), said.api_error_status), (Some(ApiErrorKind::ModelNotFound), Some(404)));
     assert_eq!(said.message.model.as_deref(), Some("<synthetic>"));
 
     let no_start = view!(
@@ -292,4 +292,108 @@ fn turns_end_in_the_ways_that_were_seen() {
     assert!(
         unprompted.is_success() && unprompted.user_message_uuids().is_empty() && unprompted.origin.is_some()
     );
+}
+
+#[test]
+fn a_view_keeps_what_it_does_not_know_and_loses_no_more_than_the_field_that_does_not_fit() {
+    let frame = json!({
+        "type": "system", "subtype": "task_updated", "uuid": "u1", "session_id": "s1", "task_id": "t1",
+        "run_id": 7, "mood": {"good": [1]},
+        "patch": {"status": "sleeping", "end_time": 2.6, "error": null, "new": true}
+    });
+    let notice = view!(System, frame);
+    let SystemDetail::TaskUpdated(task) = notice.detail() else { panic!("{notice:?}") };
+    assert_eq!((task.task_id.as_str(), &task.run_id), ("t1", &None));
+    assert_eq!(Value::Object(task.extra.clone()), json!({"mood": {"good": [1]}}));
+    assert_eq!(task.patch.status, Some(TaskStatus::Other("sleeping".into())));
+    assert_eq!((task.patch.end_time, &task.patch.error), (Some(3), &None));
+    assert_eq!(task.patch.extra["new"], true);
+    assert_eq!(notice.task(), None);
+}
+
+#[test]
+fn a_key_that_stands_twice_counts_as_it_does_last() {
+    let line = r#"{"type":"tool_use_summary","summary":"a","x":1,"summary":"b","x":2}"#;
+    let Message::ToolUseSummary(summary) = Message::parse(line).unwrap() else { panic!() };
+    assert_eq!((summary.summary.as_str(), &summary.extra["x"]), ("b", &json!(2)));
+}
+
+#[test]
+fn each_kind_of_origin_is_told_apart_and_only_one_is_human() {
+    for kind in [
+        json!({"kind": "human"}),
+        json!({"kind": "channel", "server": "chat"}),
+        json!({"kind": "peer", "from": "s2", "fromMode": "bypass"}),
+        json!({"kind": "task-notification", "subkind": "scheduled-trigger"}),
+        json!({"kind": "coordinator"}),
+        json!({"kind": "unclassified"}),
+        json!({"kind": "observer", "from": "o", "senderTaskId": "t"}),
+        json!({"kind": "auto-continuation"}),
+        json!({"kind": "observer-activity"}),
+    ] {
+        let origin: Origin = serde_json::from_str(&kind.to_string()).unwrap();
+        assert!(!matches!(origin, Origin::Other(_)), "{origin:?}");
+        assert_eq!(
+            (origin.kind(), origin.is_human()),
+            (kind["kind"].as_str().unwrap(), kind["kind"] == "human")
+        );
+    }
+    for odd in
+        [json!({"kind": "ghost"}), json!({"kind": "channel"}), json!({"kind": 3}), json!("human"), json!(3)]
+    {
+        let origin: Origin = serde_json::from_str(&odd.to_string()).unwrap();
+        assert!(!origin.is_human());
+        assert_eq!(origin, Origin::Other(odd));
+    }
+}
+
+#[test]
+fn messages_that_take_others_back_name_them() {
+    let said = json!({"type": "assistant", "supersedes": ["u1", "u2"], "message": {"content": []}});
+    assert_eq!(parse(&said).supersedes(), ["u1", "u2"]);
+    let refused =
+        json!({"type": "system", "subtype": "model_refusal_fallback", "retracted_message_uuids": ["u3"]});
+    assert_eq!(parse(&refused).supersedes(), ["u3"]);
+    assert!(
+        parse(&json!({"type": "user", "supersedes": ["u1"], "message": {"content": "x"}}))
+            .supersedes()
+            .is_empty()
+    );
+}
+
+#[test]
+fn the_events_of_a_stream_are_typed() {
+    let event = |event: Value| {
+        let line = json!({"type": "stream_event", "event": event}).to_string();
+        match Message::parse(&line).unwrap() {
+            Message::StreamEvent(piece) => piece.api_event().clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let start = event(json!({"type": "message_start", "message": {"id": "m1", "model": "m", "content": []}}));
+    assert!(matches!(start, ApiEvent::MessageStart(message) if message.id.as_deref() == Some("m1")));
+    let block = json!({"type": "tool_use", "id": "t1", "name": "Bash", "input": {}});
+    let begun = event(json!({"type": "content_block_start", "index": 1, "content_block": block}));
+    assert!(
+        matches!(begun, ApiEvent::ContentBlockStart(block) if block.as_tool_use().unwrap().name == "Bash")
+    );
+    for (delta, wanted) in [
+        (json!({"type": "signature_delta", "signature": "s"}), BlockDelta::Signature("s".into())),
+        (json!({"type": "citations_delta", "citation": {"a": 1}}), BlockDelta::Citation(json!({"a": 1}))),
+        (json!({"type": "text_delta"}), BlockDelta::Unknown(json!({"type": "text_delta"}))),
+        (json!({"type": "new_delta", "x": 1}), BlockDelta::Unknown(json!({"type": "new_delta", "x": 1}))),
+    ] {
+        let read = event(json!({"type": "content_block_delta", "index": 0, "delta": delta}));
+        assert!(matches!(&read, ApiEvent::ContentBlockDelta(delta) if *delta == wanted), "{read:?}");
+    }
+    let failed = event(json!({"type": "error", "error": {"type": "overloaded_error"}}));
+    assert!(matches!(failed, ApiEvent::Error(error) if error["type"] == "overloaded_error"));
+    assert!(matches!(event(json!({"type": "ping"})), ApiEvent::Ping));
+    for odd in [
+        json!({"type": "message_start"}),
+        json!({"type": "message_start", "message": 3}),
+        json!({"type": "new"}),
+    ] {
+        assert!(matches!(event(odd), ApiEvent::Unknown));
+    }
 }
