@@ -104,7 +104,7 @@ pub struct Dispatch(McpSession);
 impl Dispatch {
     /// A session that has seen nothing yet.
     pub fn new(server: &ToolServer) -> Self {
-        Self(McpSession::new(Arc::new(server.spec().clone())))
+        Self(McpSession::new(Arc::new(server.spec().clone()), 16))
     }
 
     /// The id, as JSON, under which a message has to be answered; `None` if it must not be.

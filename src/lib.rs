@@ -36,6 +36,7 @@
 //! - [`Session`], [`SessionBuilder`], [`Turn`], [`query()`]: the face
 //! - [`Options`], [`Timeouts`], [`Limits`], [`Restarts`]: every setting, as plain data; [`options`] has its parts
 //! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
+//! - [`mcp`], [`ResourceDef`], [`PromptDef`], [`ServerHandle`]: what a server offers besides tools, and how that changes
 //! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
 //! - [`requests`]: what the CLI can be asked, and its answers
 //! - [`PermissionRequest`] and [`permission`], [`Hook`] and [`hook`], [`ElicitationRequest`], [`DialogRequest`]: what the
@@ -54,6 +55,7 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod mcp;
 pub mod options;
 mod report;
 pub mod requests;
@@ -82,8 +84,8 @@ pub use report::*;
 pub use requests::{Reply, ServerInfo};
 pub use session::{McpServerSet, Messages, Prompt, Received, Session, SessionBuilder, query};
 pub use tool::{
-    IntoToolResult, Json, LogLevel, NoArgs, RequestError, ServerHandle, Tool, ToolAnnotations, ToolContext,
-    ToolDef, ToolHandler, ToolPolicy, ToolServer,
+    IntoToolResult, Json, LogLevel, NoArgs, PromptDef, RequestError, ResourceDef, ResourceTemplateDef,
+    ServerHandle, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler, ToolPolicy, ToolServer,
 };
 pub use wire::*;
 

@@ -93,7 +93,8 @@ pub enum Event {
     CallPanicked {
         /// The server, or `callbacks`.
         server: String,
-        /// The tool, or the kind of callback.
+        /// The tool, or the kind of callback; for another handler of a server the method and what it asks for, such as
+        /// `resources/read file:///notes.txt`.
         tool: String,
         /// The control request.
         request_id: String,
@@ -104,7 +105,8 @@ pub enum Event {
     CallTimedOut {
         /// The server, or `callbacks`.
         server: String,
-        /// The tool, or the kind of callback.
+        /// The tool, or the kind of callback; for another handler of a server the method and what it asks for, such as
+        /// `resources/read file:///notes.txt`.
         tool: String,
         /// The control request.
         request_id: String,

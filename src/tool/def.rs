@@ -408,7 +408,7 @@ impl Listed for Definition {
     }
 }
 
-fn typed_state<S: Send + Sync + 'static>(state: AnyState) -> Option<Arc<S>> {
+pub(crate) fn typed_state<S: Send + Sync + 'static>(state: AnyState) -> Option<Arc<S>> {
     state.downcast::<S>().ok()
 }
 
@@ -422,15 +422,18 @@ fn parse<A: DeserializeOwned>(arguments: Arguments) -> Result<A, String> {
     // The model may write half of a character; that is no reason not to call.
     let text = mend(arguments.as_deref().map_or("{}", RawValue::get));
     let mut json = serde_json::Deserializer::from_str(&text);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        let error = error.inner().to_string();
-        // The position in a line that the model does not see helps nobody.
-        let error = error.split(" at line ").next().unwrap_or_default();
-        if path == "." {
-            format!("Input validation error: {error}")
-        } else {
-            format!("Input validation error: `{path}`: {error}")
-        }
-    })
+    serde_path_to_error::deserialize(&mut json).map_err(|error| validation_error(&error))
+}
+
+/// What does not fit; it names the field.
+pub(crate) fn validation_error<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
+    let path = error.path().to_string();
+    let error = error.inner().to_string();
+    // The position in a line that the model does not see helps nobody.
+    let error = error.split(" at line ").next().unwrap_or_default();
+    if path == "." {
+        format!("Input validation error: {error}")
+    } else {
+        format!("Input validation error: `{path}`: {error}")
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! [`Service`] is what the actor of a server drives. [`McpSession`] is the one of a [`ToolServer`](crate::ToolServer).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -9,10 +10,14 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::completion::CompletionRequest;
 use super::context::{Call, LogLevel};
 use super::def::AnyState;
-use super::registry::{Lists, Revisions};
+use super::prompt::Given;
+use super::registry::{Entry, List, Listed, Lists, Revisions};
+use super::resource::{ReadResource, Source, TemplateDefinition};
 use super::server::ServerSpec;
+use crate::wire::Resource;
 use crate::wire::rpc::{
     CallMeta, CallParams, CancelledParams, INVALID_PARAMS, INVALID_REQUEST, InitializeParams, Rpc, RpcError,
     negotiate,
@@ -46,7 +51,6 @@ pub(crate) enum Step {
     /// A tool is called.
     Call { id: Box<RawValue>, params: CallParams },
     /// Another handler has to run.
-    #[allow(dead_code, reason = "until resources are here")]
     Run { id: Box<RawValue>, run: Run },
     /// The request with this id of the newest MCP session is cancelled.
     Cancelled(CancelledParams),
@@ -92,12 +96,13 @@ pub(crate) struct McpSession {
     known: Revisions,
     /// How many `initialize` requests there were.
     sessions: u64,
+    most_subscriptions: usize,
 }
 
 impl McpSession {
-    pub(crate) fn new(spec: Arc<ServerSpec>) -> Self {
+    pub(crate) fn new(spec: Arc<ServerSpec>, most_subscriptions: usize) -> Self {
         let lists = spec.registry.look();
-        Self { spec, lists, known: Revisions::default(), sessions: 0 }
+        Self { spec, lists, known: Revisions::default(), sessions: 0, most_subscriptions }
     }
 
     fn request(&mut self, id: Box<RawValue>, method: &str, params: Option<Box<RawValue>>) -> Step {
@@ -113,7 +118,24 @@ impl McpSession {
                 self.spec.initialize_result(&self.lists, negotiate(&params.protocol_version))
             }),
             "ping" => Ok(json!({})),
-            "tools/list" => self.list(params.as_deref(), method),
+            "tools/list" => self.list(params.as_deref(), method, |lists| &lists.tools),
+            _ if method.starts_with("resources/") && self.lists.offers_resources() => {
+                return self.resources(id, method, params.as_deref());
+            }
+            "prompts/list" if self.lists.offers_prompts() => {
+                self.list(params.as_deref(), method, |lists| &lists.prompts)
+            }
+            "prompts/get" if self.lists.offers_prompts() => match self.prompt(params.as_deref(), method) {
+                Ok(run) => return Step::Run { id, run },
+                Err(error) => Err(error),
+            },
+            "completion/complete" if self.lists.offers_completions() => {
+                match self.completion(params.as_deref(), method) {
+                    Ok(Some(run)) => return Step::Run { id, run },
+                    Ok(None) => Ok(json!({ "completion": { "values": [] } })),
+                    Err(error) => Err(error),
+                }
+            }
             "logging/setLevel" => parse::<SetLevel>(params.as_deref(), method).map(|params| {
                 self.spec.registry.log_level.set(params.level);
                 json!({})
@@ -123,10 +145,138 @@ impl McpSession {
         Step::Reply { id, outcome }
     }
 
-    fn list(&mut self, params: Option<&RawValue>, method: &str) -> Result<Value, RpcError> {
+    fn list<T: Listed>(
+        &self,
+        params: Option<&RawValue>,
+        method: &str,
+        list: impl FnOnce(&Lists) -> &List<T>,
+    ) -> Result<Value, RpcError> {
         let cursor = parse::<Page>(params, method)?.cursor;
-        let (cursor, size) = (cursor.as_deref(), self.spec.page_size);
-        self.lists.tools.page(cursor, size)
+        list(&self.lists).page(cursor.as_deref(), self.spec.page_size)
+    }
+
+    fn resources(&self, id: Box<RawValue>, method: &str, params: Option<&RawValue>) -> Step {
+        let outcome = match method {
+            "resources/list" => self.list(params, method, |lists| &lists.resources),
+            "resources/templates/list" => self.list(params, method, |lists| &lists.templates),
+            "resources/read" => match parse::<Uri>(params, method).and_then(|asked| self.read(asked)) {
+                Ok(Read::Fixed(contents)) => Ok(json!({ "contents": [contents] })),
+                Ok(Read::Run(run)) => return Step::Run { id, run },
+                Err(error) => Err(error),
+            },
+            "resources/subscribe" => {
+                parse::<Uri>(params, method).and_then(|asked| self.subscribe(&asked.uri))
+            }
+            "resources/unsubscribe" => parse::<Uri>(params, method).map(|asked| {
+                self.spec.registry.unsubscribe(&asked.uri);
+                json!({})
+            }),
+            _ => Err(RpcError::unknown_method(method)),
+        };
+        Step::Reply { id, outcome }
+    }
+
+    fn read(&self, asked: Uri) -> Result<Read, RpcError> {
+        let Uri { uri, meta } = asked;
+        let (read, state, timeout, mime_type, variables) = match self.lists.resources.get(&uri) {
+            Some(entry) => match &entry.definition.source {
+                Source::Fixed(contents) => return Ok(Read::Fixed(contents.clone())),
+                Source::Handler(read) => {
+                    let def = &entry.definition;
+                    (read.clone(), entry.state, def.timeout, def.mime_type.clone(), BTreeMap::new())
+                }
+            },
+            None => {
+                let fits = |entry| Self::variables(entry, &uri).map(|variables| (entry, variables));
+                let (entry, variables) = self
+                    .lists
+                    .templates
+                    .enabled()
+                    .find_map(fits)
+                    .ok_or_else(|| RpcError::resource_not_found(&uri))?;
+                let def = &entry.definition;
+                (def.read.clone(), entry.state, def.timeout, def.mime_type.clone(), variables)
+            }
+        };
+        let request = ReadResource { uri: uri.clone(), variables };
+        Ok(Read::Run(Run {
+            method: "resources/read",
+            subject: uri,
+            meta: meta.unwrap_or_default(),
+            state,
+            timeout,
+            start: Box::new(move |state, call| read(state, call, request, mime_type)),
+        }))
+    }
+
+    fn variables(entry: &Entry<TemplateDefinition>, uri: &str) -> Option<BTreeMap<String, String>> {
+        entry.definition.matches(uri)
+    }
+
+    fn subscribe(&self, uri: &str) -> Result<Value, RpcError> {
+        let known = self.lists.resources.get(uri).is_some()
+            || self.lists.templates.enabled().any(|entry| entry.definition.matches(uri).is_some());
+        if !known {
+            return Err(RpcError::resource_not_found(uri));
+        }
+        let most = self.most_subscriptions;
+        if !self.spec.registry.subscribe(uri, most) {
+            let server = &self.spec.name;
+            let text = format!("at capacity: {most} resources of MCP server '{server}' are subscribed to");
+            return Err(RpcError::internal(text));
+        }
+        Ok(json!({}))
+    }
+
+    fn prompt(&self, params: Option<&RawValue>, method: &str) -> Result<Run, RpcError> {
+        let GetPrompt { name, arguments, meta } = parse(params, method)?;
+        let unknown = || RpcError::invalid_params(format!("Prompt '{name}' not found"));
+        let entry = self.lists.prompts.get(&name).ok_or_else(unknown)?;
+        if let Some(missing) = entry.definition.missing(&arguments) {
+            let text = format!("prompt '{name}' needs the argument '{missing}'");
+            return Err(RpcError::invalid_params(text));
+        }
+        let fill = entry.definition.fill.clone();
+        Ok(Run {
+            method: "prompts/get",
+            state: entry.state,
+            timeout: entry.definition.timeout,
+            subject: name,
+            meta: meta.unwrap_or_default(),
+            start: Box::new(move |state, call| fill(state, call, arguments)),
+        })
+    }
+
+    /// `None` if there is such a thing, and nothing is suggested for this argument of it.
+    fn completion(&self, params: Option<&RawValue>, method: &str) -> Result<Option<Run>, RpcError> {
+        let Complete { reference, argument, context, meta } = parse(params, method)?;
+        let (found, timeout, subject) = match reference {
+            Reference::Prompt { name } => {
+                let unknown = || RpcError::invalid_params(format!("Prompt '{name}' not found"));
+                let entry = self.lists.prompts.get(&name).ok_or_else(unknown)?;
+                let complete = entry.definition.completers.get(&argument.name).cloned();
+                (complete.map(|complete| (complete, entry.state)), entry.definition.timeout, name)
+            }
+            Reference::Resource { uri } => {
+                let unknown = || RpcError::invalid_params(format!("Resource template '{uri}' not found"));
+                let entry = self.lists.templates.get(&uri).ok_or_else(unknown)?;
+                let complete = entry.definition.completers.get(&argument.name).cloned();
+                (complete.map(|complete| (complete, entry.state)), entry.definition.timeout, uri)
+            }
+        };
+        let request = CompletionRequest {
+            argument: argument.name,
+            value: argument.value,
+            arguments: context.unwrap_or_default().arguments,
+        };
+        Ok(found.map(|(complete, state)| Run {
+            method: "completion/complete",
+            subject,
+            meta: meta.unwrap_or_default(),
+            state,
+            timeout,
+            start: Box::new(move |state, call| complete(state, call, request)),
+        }))
     }
 
     fn notification(&mut self, method: &str, params: Option<Box<RawValue>>) -> Step {
@@ -186,6 +336,60 @@ impl Service for McpSession {
 #[derive(serde::Deserialize)]
 struct SetLevel {
     level: LogLevel,
+}
+
+/// What is to be read.
+enum Read {
+    Fixed(Resource),
+    Run(Run),
+}
+
+#[derive(serde::Deserialize)]
+struct Uri {
+    uri: String,
+    #[serde(default, rename = "_meta")]
+    meta: Option<CallMeta>,
+}
+
+#[derive(serde::Deserialize)]
+struct GetPrompt {
+    name: String,
+    #[serde(default)]
+    arguments: Given,
+    #[serde(default, rename = "_meta")]
+    meta: Option<CallMeta>,
+}
+
+#[derive(serde::Deserialize)]
+struct Complete {
+    #[serde(rename = "ref")]
+    reference: Reference,
+    argument: Argument,
+    #[serde(default)]
+    context: Option<Context>,
+    #[serde(default, rename = "_meta")]
+    meta: Option<CallMeta>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(tag = "type")]
+enum Reference {
+    #[serde(rename = "ref/prompt")]
+    Prompt { name: String },
+    #[serde(rename = "ref/resource")]
+    Resource { uri: String },
+}
+
+#[derive(serde::Deserialize)]
+struct Argument {
+    name: String,
+    value: String,
+}
+
+#[derive(Default, serde::Deserialize)]
+struct Context {
+    #[serde(default)]
+    arguments: Given,
 }
 
 #[derive(serde::Deserialize)]

@@ -9,17 +9,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::LogLevel;
 use super::def::ToolDef;
+use super::prompt::PromptDef;
+use super::resource::{ResourceDef, ResourceTemplateDef};
 use super::server::ServerSpec;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A tool server of a running session: adds, removes, enables and disables its tools, and speaks for it.
+/// A tool server of a running session: adds, removes, enables and disables what it offers, and speaks for it.
 /// [`Session::server`](crate::Session::server) and [`ToolContext::server_handle`](crate::ToolContext::server_handle) give
 /// it. Cheap to clone.
 ///
 /// A change is in force at once: when the method has returned, the next call finds it so. The CLI is told with
-/// `notifications/tools/list_changed`, and CLI 2.1.328 asks for the list anew at once; while there is no CLI, the next
-/// one is told from the start. A change is still there after a restart of the server or of the CLI. A call that is in
-/// flight is not touched by any.
+/// `notifications/tools/list_changed` and its like; while there is no CLI, the next one is told from the start. A change is
+/// still there after a restart of the server or of the CLI. A call that is in flight is not touched by any.
+///
+/// CLI 2.1.328 asks for the list anew at once. It does so for resources and prompts only if the server had some when the two
+/// met, or announced that some would come: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolDef, ToolServer};
@@ -61,47 +65,12 @@ impl ServerHandle {
         lists.tools.iter().filter(|tool| tool.enabled).map(|tool| tool.definition.name.clone()).collect()
     }
 
-    /// Adds a tool. Its state is the one of its type that the server was given last with
-    /// [`ToolServer::state`](crate::ToolServer::state); a `ToolDef<()>` needs none.
-    ///
-    /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) when the tool is defined in a way that cannot work, when there is one of
-    /// this name, or when the server has no state of this type; [`Stopped`](ErrorKind::Stopped) when the session is no
-    /// more.
-    pub fn add_tool<S: Send + Sync + 'static>(&self, tool: ToolDef<S>) -> Result<()> {
-        self.running()?;
-        let state = self.spec.state_of::<S>()?;
-        self.spec.registry.add(&self.spec.name, tool.inner, state, |lists| &mut lists.tools)
-    }
-
-    /// Removes a tool; false if there is none of this name. Its calls in flight go on; a later one is answered with
-    /// -32601.
-    ///
-    /// # Errors
-    /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
-    pub fn remove_tool(&self, name: &str) -> Result<bool> {
-        self.running()?;
-        self.spec.registry.remove(name, |lists| &mut lists.tools)
-    }
-
-    /// Enables a tool that was disabled; false if it was enabled.
-    ///
-    /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) when there is no tool of this name; [`Stopped`](ErrorKind::Stopped)
-    /// when the session is no more.
-    pub fn enable_tool(&self, name: &str) -> Result<bool> {
-        self.running()?;
-        self.spec.registry.enable(&self.spec.name, name, true, |lists| &mut lists.tools)
-    }
-
-    /// Disables a tool, which stays defined: it is not listed, and a call of it is answered with -32601. False if it was
-    /// disabled.
-    ///
-    /// # Errors
-    /// Those of [`enable_tool`](ServerHandle::enable_tool).
-    pub fn disable_tool(&self, name: &str) -> Result<bool> {
-        self.running()?;
-        self.spec.registry.enable(&self.spec.name, name, false, |lists| &mut lists.tools)
+    /// Tells the CLI that the contents of a resource have changed (`notifications/resources/updated`), if it has subscribed
+    /// to it. Waits when many notifications are queued; does nothing while there is no CLI.
+    pub async fn resource_updated(&self, uri: &str) {
+        if self.spec.registry.is_subscribed(uri) {
+            self.notify("notifications/resources/updated", serde_json::json!({ "uri": uri })).await;
+        }
     }
 
     /// Sends a log message to the CLI of the moment, unless it asked for more severe ones only. Waits when many
@@ -129,6 +98,61 @@ impl ServerHandle {
         }
         Ok(())
     }
+}
+
+/// The four changes of one list.
+macro_rules! changes {
+    ($kind:literal, $key:ident, $def:ident in $list:ident: $add:ident, $remove:ident, $enable:ident, $disable:ident) => {
+        #[doc = concat!("Adds a ", $kind, ". Its state is the one of its type that the server was given last with")]
+        #[doc = concat!("[`ToolServer::state`](crate::ToolServer::state); a `", stringify!($def), "<()>` needs none.")]
+        ///
+        /// # Errors
+        #[doc = concat!("[`InvalidOption`](ErrorKind::InvalidOption) when the ", $kind, " is defined in a way that cannot work,")]
+        #[doc = concat!("when there is one of this ", stringify!($key), ", or when the server has no state of this type;")]
+        /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
+        pub fn $add<S: Send + Sync + 'static>(&self, definition: $def<S>) -> Result<()> {
+            self.running()?;
+            let state = self.spec.state_of::<S>()?;
+            self.spec.registry.add(&self.spec.name, definition.inner, state, |lists| &mut lists.$list)
+        }
+
+        #[doc = concat!("Removes a ", $kind, "; false if there is none of this ", stringify!($key), ". What is in flight goes on; what comes")]
+        /// later finds it not there.
+        ///
+        /// # Errors
+        /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
+        pub fn $remove(&self, $key: &str) -> Result<bool> {
+            self.running()?;
+            self.spec.registry.remove($key, |lists| &mut lists.$list)
+        }
+
+        #[doc = concat!("Enables a ", $kind, " that was disabled; false if it was enabled.")]
+        ///
+        /// # Errors
+        #[doc = concat!("[`InvalidOption`](ErrorKind::InvalidOption) when there is no ", $kind, " of this ", stringify!($key), ";")]
+        /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
+        pub fn $enable(&self, $key: &str) -> Result<bool> {
+            self.running()?;
+            self.spec.registry.enable(&self.spec.name, $key, true, |lists| &mut lists.$list)
+        }
+
+        #[doc = concat!("Disables a ", $kind, ", which stays defined, but is neither listed nor found. False if it was disabled.")]
+        ///
+        /// # Errors
+        #[doc = concat!("Those of [`", stringify!($enable), "`](ServerHandle::", stringify!($enable), ").")]
+        pub fn $disable(&self, $key: &str) -> Result<bool> {
+            self.running()?;
+            self.spec.registry.enable(&self.spec.name, $key, false, |lists| &mut lists.$list)
+        }
+    };
+}
+
+impl ServerHandle {
+    changes!("tool", name, ToolDef in tools: add_tool, remove_tool, enable_tool, disable_tool);
+    changes!("resource", uri, ResourceDef in resources: add_resource, remove_resource, enable_resource, disable_resource);
+    changes!("resource template", uri_template, ResourceTemplateDef in templates:
+        add_resource_template, remove_resource_template, enable_resource_template, disable_resource_template);
+    changes!("prompt", name, PromptDef in prompts: add_prompt, remove_prompt, enable_prompt, disable_prompt);
 }
 
 impl fmt::Debug for ServerHandle {

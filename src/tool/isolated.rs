@@ -27,7 +27,7 @@ impl Isolated {
     pub(crate) async fn start(spec: ServerSpec) -> Self {
         let blocking = BlockingLane::new(Limits::default().blocking_calls);
         let spec = Arc::new(spec);
-        let session = McpSession::new(spec.clone());
+        let session = McpSession::new(spec.clone(), Limits::default().subscriptions_per_server);
         let instance =
             spec.make_states().await.map(|states| Instance::new(session.lists(), states, blocking));
         Self { session: Mutex::new(session), spec, instance }

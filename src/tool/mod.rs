@@ -8,12 +8,16 @@
 //! - [`def`], [`handler`]: one tool, and what can be its handler
 //! - [`policy`]: whether the CLI asks before it calls a tool
 //! - [`context`]: what a handler gets beside its arguments; [`peer`]: whom it speaks to
+//! - [`resource`] with [`uri_template`], [`prompt`], [`completion`]: what else a server may offer; [`about`]: what it says
+//!   of that
 //! - [`result`]: what a handler may return
 //! - [`registry`]: what a server offers at this moment; [`handle`]: how that is changed
 //! - [`instance`]: a definition with its state, on which a call can be run
 //! - [`dispatch`]: which JSON-RPC message asks for what
 //! - [`isolated`]: a server without a session
 
+mod about;
+mod completion;
 pub(crate) mod context;
 pub(crate) mod def;
 pub(crate) mod dispatch;
@@ -23,17 +27,24 @@ pub(crate) mod instance;
 mod isolated;
 pub(crate) mod peer;
 pub(crate) mod policy;
+mod prompt;
 pub(crate) mod registry;
+mod resource;
 pub(crate) mod result;
 pub(crate) mod server;
+mod uri_template;
 
 use crate::options::schema;
 
+pub use about::{Annotations, Icon, Role};
+pub use completion::{Completion, CompletionRequest, IntoCompletion};
 pub use context::{LogLevel, ToolContext};
 pub use def::{Tool, ToolAnnotations, ToolDef};
 pub use handle::ServerHandle;
 pub use handler::{NoArgs, ToolHandler};
 pub use peer::RequestError;
 pub use policy::ToolPolicy;
+pub use prompt::{GetPromptResult, IntoPrompt, PromptArgument, PromptDef, PromptMessage};
+pub use resource::{IntoResourceContents, ReadResource, ResourceDef, ResourceTemplateDef};
 pub use result::{IntoToolResult, Json};
 pub use server::ToolServer;

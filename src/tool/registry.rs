@@ -13,6 +13,8 @@ use serde_json::{Map, Value, json};
 use super::context::LevelFilter;
 use super::def::Definition;
 use super::peer::Notifies;
+use super::prompt::PromptDefinition;
+use super::resource::{ResourceDefinition, TemplateDefinition};
 use crate::error::{Error, Result};
 use crate::wire::rpc::RpcError;
 
@@ -65,13 +67,14 @@ impl<T: Listed> List<T> {
         self.revision += 1;
     }
 
-    #[allow(dead_code, reason = "until resources are here")]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    fn bind(&mut self, index: usize) {
+        for entry in &mut self.entries {
+            entry.state = entry.state.or(Some(index));
+        }
     }
 
-    pub(crate) fn revision(&self) -> u64 {
-        self.revision
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> + Clone {
@@ -82,8 +85,18 @@ impl<T: Listed> List<T> {
         self.entries.iter_mut()
     }
 
+    fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.definition.key() == key)
+    }
+
+    /// What is enabled.
+    pub(crate) fn enabled(&self) -> impl Iterator<Item = &Entry<T>> {
+        self.entries.iter().filter(|entry| entry.enabled)
+    }
+
+    /// The one of this name or URI, if it is enabled.
     pub(crate) fn get(&self, key: &str) -> Option<&Entry<T>> {
-        self.entries.iter().find(|entry| entry.definition.key() == key)
+        self.enabled().find(|entry| entry.definition.key() == key)
     }
 
     /// Takes one out; false if it is not there.
@@ -127,7 +140,7 @@ impl<T: Listed> List<T> {
                 .filter(|place| (1..self.next).contains(place))
                 .ok_or_else(|| RpcError::invalid_params(format!("'{cursor}' is no cursor of this list")))?,
         };
-        let mut rest = self.entries.iter().filter(|entry| entry.enabled && entry.place > after).peekable();
+        let mut rest = self.enabled().filter(|entry| entry.place > after).peekable();
         let page: Vec<&Entry<T>> = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();
         let mut result = Map::new();
         result.insert(T::FIELD.into(), page.iter().map(|entry| entry.definition.listed()).collect());
@@ -142,40 +155,86 @@ impl<T: Listed> List<T> {
 #[derive(Clone, Default)]
 pub(crate) struct Lists {
     pub(crate) tools: List<Definition>,
+    pub(crate) resources: List<ResourceDefinition>,
+    pub(crate) templates: List<TemplateDefinition>,
+    pub(crate) prompts: List<PromptDefinition>,
+    /// Whether resources are offered though there may be none yet.
+    pub(crate) resources_to_come: bool,
+    /// The same for prompts.
+    pub(crate) prompts_to_come: bool,
 }
 
 /// Counts the changes of each list that has a notification of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revisions {
     tools: u64,
+    resources: u64,
+    prompts: u64,
 }
 
 impl Lists {
     pub(crate) fn validate(&self, server: &str) -> Result<()> {
-        self.tools.validate(server)
+        self.tools.validate(server)?;
+        self.resources.validate(server)?;
+        self.templates.validate(server)?;
+        self.prompts.validate(server)
     }
 
     pub(crate) fn revisions(&self) -> Revisions {
-        Revisions { tools: self.tools.revision() }
+        Revisions {
+            tools: self.tools.revision,
+            resources: self.resources.revision + self.templates.revision,
+            prompts: self.prompts.revision,
+        }
+    }
+
+    pub(crate) fn offers_resources(&self) -> bool {
+        self.resources_to_come || !self.resources.is_empty() || !self.templates.is_empty()
+    }
+
+    pub(crate) fn offers_prompts(&self) -> bool {
+        self.prompts_to_come || !self.prompts.is_empty()
+    }
+
+    pub(crate) fn offers_completions(&self) -> bool {
+        self.prompts.iter().any(|prompt| !prompt.definition.completers.is_empty())
+            || self.templates.iter().any(|template| !template.definition.completers.is_empty())
     }
 
     /// What is offered, for `initialize`.
     pub(crate) fn capabilities(&self) -> Value {
-        json!({ "logging": {}, "tools": { "listChanged": true } })
+        let mut capabilities = json!({ "logging": {}, "tools": { "listChanged": true } });
+        if self.offers_resources() {
+            capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
+        }
+        if self.offers_prompts() {
+            capabilities["prompts"] = json!({ "listChanged": true });
+        }
+        if self.offers_completions() {
+            capabilities["completions"] = json!({});
+        }
+        capabilities
     }
 
     /// Gives what has no state yet the state with this index.
     pub(crate) fn bind(&mut self, index: usize) {
-        for entry in self.tools.iter_mut() {
-            entry.state = entry.state.or(Some(index));
-        }
+        self.tools.bind(index);
+        self.resources.bind(index);
+        self.templates.bind(index);
+        self.prompts.bind(index);
     }
 }
 
 impl Revisions {
     /// The notifications that are due to one who knows only `known`.
     pub(crate) fn news_since(&self, known: &Revisions) -> impl Iterator<Item = &'static str> {
-        [(self.tools != known.tools).then_some("notifications/tools/list_changed")].into_iter().flatten()
+        [
+            (self.tools != known.tools).then_some("notifications/tools/list_changed"),
+            (self.resources != known.resources).then_some("notifications/resources/list_changed"),
+            (self.prompts != known.prompts).then_some("notifications/prompts/list_changed"),
+        ]
+        .into_iter()
+        .flatten()
     }
 }
 
@@ -249,7 +308,7 @@ impl Registry {
         definition.validate(server)?;
         self.change(|lists| {
             let list = list(lists);
-            if list.get(definition.key()).is_some() {
+            if list.has(definition.key()) {
                 let (kind, key) = (T::KIND, definition.key());
                 return Err(Error::invalid_option(format!("server '{server}' has a {kind} '{key}' already"))
                     .with_help("remove it first"));
@@ -319,7 +378,6 @@ impl Registry {
     }
 
     /// Notes a subscription; false if there are too many.
-    #[allow(dead_code, reason = "until resources are here")]
     pub(crate) fn subscribe(&self, uri: &str, most: usize) -> bool {
         let mut subscriptions = lock(&self.subscriptions);
         if subscriptions.len() >= most && !subscriptions.contains(uri) {
@@ -329,12 +387,10 @@ impl Registry {
         true
     }
 
-    #[allow(dead_code, reason = "until resources are here")]
     pub(crate) fn unsubscribe(&self, uri: &str) {
         lock(&self.subscriptions).remove(uri);
     }
 
-    #[allow(dead_code, reason = "until resources are here")]
     pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
         lock(&self.subscriptions).contains(uri)
     }

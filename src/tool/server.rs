@@ -11,13 +11,17 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
+use super::about::Icon;
 use super::def::{AnyState, Tool, ToolDef};
 use super::dispatch::{McpSession, Service};
 use super::handler::ToolHandler;
 use super::isolated::Isolated;
 use super::policy::Policies;
+use super::prompt::PromptDef;
 use super::registry::{Lists, Registry};
+use super::resource::{ResourceDef, ResourceTemplateDef};
 use crate::error::{Error, Result};
+use crate::options::Limits;
 use crate::wire::rpc::PROTOCOL_VERSIONS;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -68,6 +72,9 @@ pub(crate) struct ServerSpec {
     pub(crate) version: String,
     pub(crate) title: Option<String>,
     pub(crate) instructions: Option<String>,
+    description: Option<String>,
+    website_url: Option<String>,
+    icons: Vec<Icon>,
     pub(crate) registry: Registry,
     pub(crate) page_size: Option<usize>,
     pub(crate) timeout: Option<Duration>,
@@ -92,6 +99,9 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
             version: version.into(),
             title: None,
             instructions: None,
+            description: None,
+            website_url: None,
+            icons: Vec::new(),
             registry: Registry::default(),
             page_size: None,
             timeout: None,
@@ -118,12 +128,30 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
         self
     }
 
+    /// With a resource.
+    pub fn resource(mut self, resource: ResourceDef<S>) -> Self {
+        self.spec.registry.get_mut().resources.push(Arc::new(resource.inner), None);
+        self
+    }
+
+    /// With resources under a template of URIs.
+    pub fn resource_template(mut self, template: ResourceTemplateDef<S>) -> Self {
+        self.spec.registry.get_mut().templates.push(Arc::new(template.inner), None);
+        self
+    }
+
+    /// With a prompt.
+    pub fn prompt(mut self, prompt: PromptDef<S>) -> Self {
+        self.spec.registry.get_mut().prompts.push(Arc::new(prompt.inner), None);
+        self
+    }
+
     /// With a tool that is a type.
     pub fn add_tool(self, tool: impl Tool<S>) -> Self {
         self.add(ToolDef::from_type(tool))
     }
 
-    /// How to make the state of all tools so far. Called when the server starts, and again at each restart, on a
+    /// How to make the state of all tools, resources and prompts so far. Called when the server starts, and again at each restart, on a
     /// task of its own; a factory that panics is a failed start.
     pub fn state<N: Send + Sync + 'static>(
         self,
@@ -184,6 +212,37 @@ impl<S> ToolServer<S> {
     /// What the model is told about the server as a whole.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.spec.instructions = Some(instructions.into());
+        self
+    }
+
+    /// What it is, for people.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.spec.description = Some(description.into());
+        self
+    }
+
+    /// Its page on the web.
+    pub fn website_url(mut self, url: impl Into<String>) -> Self {
+        self.spec.website_url = Some(url.into());
+        self
+    }
+
+    /// With one more picture.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.spec.icons.push(icon);
+        self
+    }
+
+    /// Announces resources to the CLI though there may be none yet, for those that are added at run time. A server that has
+    /// some announces them by itself.
+    pub fn dynamic_resources(mut self) -> Self {
+        self.spec.registry.get_mut().resources_to_come = true;
+        self
+    }
+
+    /// The same for prompts.
+    pub fn dynamic_prompts(mut self) -> Self {
+        self.spec.registry.get_mut().prompts_to_come = true;
         self
     }
 
@@ -299,15 +358,22 @@ impl ServerSpec {
     }
 
     /// What takes the messages of the CLI for it.
-    pub(crate) fn service(self: &Arc<Self>) -> Box<dyn Service> {
-        Box::new(McpSession::new(self.clone()))
+    pub(crate) fn service(self: &Arc<Self>, limits: &Limits) -> Box<dyn Service> {
+        Box::new(McpSession::new(self.clone(), limits.subscriptions_per_server))
     }
 
     /// The result of MCP `initialize` for this version of the protocol.
     pub(crate) fn initialize_result(&self, lists: &Lists, version: &str) -> Value {
         let mut info = json!({ "name": self.name, "version": self.version });
-        if let Some(title) = &self.title {
-            info["title"] = json!(title);
+        let texts =
+            [("title", &self.title), ("description", &self.description), ("websiteUrl", &self.website_url)];
+        for (field, text) in texts {
+            if let Some(text) = text {
+                info[field] = json!(text);
+            }
+        }
+        if !self.icons.is_empty() {
+            info["icons"] = json!(self.icons);
         }
         let mut result = json!({
             "protocolVersion": version,

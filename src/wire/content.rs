@@ -86,23 +86,44 @@ pub struct Resource {
     /// Its contents in base64, if they are not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
+    /// What is meant for the client and not for the model.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
 }
 
 impl Resource {
     /// A resource that is text.
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { uri: uri.into(), mime_type: None, text: Some(text.into()), blob: None }
+        Self { uri: uri.into(), mime_type: None, text: Some(text.into()), blob: None, meta: None }
     }
 
     /// A resource that is bytes, in base64.
     pub fn blob(uri: impl Into<String>, base64: impl Into<String>) -> Self {
-        Self { uri: uri.into(), mime_type: None, text: None, blob: Some(base64.into()) }
+        Self { uri: uri.into(), mime_type: None, text: None, blob: Some(base64.into()), meta: None }
     }
 
     /// With this type, such as `text/plain`.
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
+    }
+
+    /// With one more field of `_meta`.
+    pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.meta.get_or_insert_default().insert(key.into(), value.into());
+        self
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Self::text(text)
     }
 }
 

@@ -6,6 +6,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod dynamic;
+mod offers;
+mod promises;
 mod requests;
 
 use common::*;

@@ -154,7 +154,7 @@ impl Actor for McpServer {
         let mut state = ServerState {
             work: Work::new(shared.options().timeouts.cancel_grace, ending),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), SmallRng::seed_from_u64(0)),
-            session: spec.service(),
+            session: spec.service(&shared.options().limits),
             link: OwnLink(link),
             lane: None,
             name: spec.name.as_str().into(),
