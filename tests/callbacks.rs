@@ -7,10 +7,11 @@ mod common;
 use std::time::Duration;
 
 use common::*;
+use greenroom::permission::{Answers, Question};
 use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{
-    DialogAnswer, ElicitationAnswer, ErrorKind, Event, Events, Hook, HookOutput, OnFailure,
-    PermissionDecision, Session, SessionBuilder,
+    CallbackContext, DialogAnswer, ElicitationAnswer, ErrorKind, Event, Events, Hook, HookOutput, OnFailure,
+    PermissionDecision, PermissionRequest, Session, SessionBuilder, hook,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -177,11 +178,11 @@ async fn hooks_are_announced_and_answer_what_they_say() {
     assert_eq!(
         initialize["request"]["hooks"],
         json!({
-            "PreToolUse": [{ "matcher": "Bash|Read", "hookCallbackIds": ["hook_0"], "timeout": 60.0 }],
-            "PostToolUse": [{ "hookCallbackIds": ["hook_1"], "timeout": 60.0 }],
-            "Stop": [{ "hookCallbackIds": ["hook_2"], "timeout": 60.0 }],
+            "PreToolUse": [{ "matcher": "Bash|Read", "hookCallbackIds": ["hook_0"], "timeout": 65.0 }],
+            "PostToolUse": [{ "hookCallbackIds": ["hook_1"], "timeout": 65.0 }],
+            "Stop": [{ "hookCallbackIds": ["hook_2"], "timeout": 65.0 }],
         }),
-        "the limits are the session's, for the CLI as well"
+        "the limits are the session's, with the grace time on top, so that ours passes first"
     );
     let input = |tool: &str| json!({ "hook_event_name": "PreToolUse", "tool_name": tool });
     let denied = ask(&mut end, hook_call("hook_0", input("Bash"))).await;
@@ -201,7 +202,7 @@ async fn hooks_are_announced_and_answer_what_they_say() {
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_is_not_there_panics_or_is_too_late_is_an_error() {
     let (told, mut cancelled) = mpsc::unbounded_channel();
-    let slow = move |_, cx: greenroom::CallbackContext| {
+    let slow = move |_, cx: CallbackContext| {
         let told = told.clone();
         async move {
             cx.cancelled().await;
@@ -352,4 +353,277 @@ async fn without_a_handler_no_dialog_is_answered() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(answers(&settled(&mut end).await, &request_id).len(), 0);
     stop(session, end).await;
+}
+
+/// What was told of callbacks that failed: the kind, the event of a hook, and what went wrong.
+async fn failed(events: &mut Events) -> (&'static str, Option<String>, String) {
+    event(events, |event| match event {
+        Event::CallbackFailed { callback, hook, message, .. } => {
+            Some((*callback, hook.clone(), message.clone()))
+        }
+        _ => None,
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_a_handler_is_answered_and_told() {
+    let builder = Session::builder()
+        .can_use_tool(async |request, _| match request.tool_name.as_str() {
+            "Text" => Ok(PermissionDecision::allow_with(json!("no object"))),
+            _ => Err("the policy is lost"),
+        })
+        .on_elicitation(async |_, _| Err::<ElicitationAnswer, _>("nobody is there"))
+        .on_dialog(["retry"], async |_, _| Err::<DialogAnswer, _>("nobody is there"))
+        .hook(Hook::on(hook::Stop, async |_, _| Err::<hook::StopOutput, _>("the hook is off")))
+        .hook(Hook::new("OfTomorrow", async |_, _| HookOutput::raw(Value::Null)));
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+
+    let denied = |message: &str| json!({ "behavior": "deny", "message": message });
+    let answer = ask(&mut end, may_run("Bash")).await;
+    assert_eq!(answer, denied("the permission handler failed: the policy is lost"));
+    let told = failed(&mut events).await;
+    assert_eq!(told, ("permission", None, "the policy is lost".into()));
+
+    let answer = ask(&mut end, may_run("Text")).await;
+    let problem = "allowed the call with arguments that are no object";
+    assert_eq!(answer, denied(&format!("the permission handler failed: {problem}")));
+    assert_eq!(failed(&mut events).await.2, problem);
+
+    assert_eq!(ask(&mut end, elicitation("files")).await, json!({ "action": "cancel" }));
+    assert_eq!(failed(&mut events).await.0, "elicitation");
+    assert_eq!(ask(&mut end, dialog("retry")).await, json!({ "behavior": "cancelled" }));
+    assert_eq!(failed(&mut events).await.0, "dialog");
+
+    let answer = ask(&mut end, hook_call("hook_0", json!({ "stop_hook_active": false }))).await;
+    assert_eq!(refused(&answer), "the Stop hook failed: the hook is off");
+    assert_eq!(failed(&mut events).await, ("hook", Some("Stop".into()), "the hook is off".into()));
+
+    // The CLI would count null as a failure, and would not say so to anybody.
+    let answer = ask(&mut end, hook_call("hook_1", json!({}))).await;
+    assert_eq!(refused(&answer), "the OfTomorrow hook failed: answered with null, which is no object");
+    assert_eq!(failed(&mut events).await.1.as_deref(), Some("OfTomorrow"));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_a_typed_hook_is_an_error_and_never_a_hook_that_is_passed_over() {
+    let builder = Session::builder().hook(Hook::on(hook::PreToolUse, async |input, cx| {
+        assert_eq!(cx.tool_use_id(), Some("toolu_7"));
+        hook::PreToolUseOutput::deny(input.tool_name)
+    }));
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+    let input = json!({ "hook_event_name": "PreToolUse", "tool_input": {}, "tool_use_id": "toolu_7" });
+    let answer = ask(&mut end, hook_call("hook_0", input)).await;
+    let problem = "its input cannot be read: missing field `tool_name`";
+    assert!(refused(&answer).starts_with(&format!("the PreToolUse hook failed: {problem}")), "{answer}");
+    assert!(failed(&mut events).await.2.starts_with(problem));
+
+    let input = json!({ "tool_name": "Bash", "tool_input": {}, "tool_use_id": "toolu_7", "of_tomorrow": 1 });
+    let answer = ask(&mut end, hook_call("hook_0", input)).await;
+    let specific = json!({
+        "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "Bash",
+    });
+    assert_eq!(answer, json!({ "hookSpecificOutput": specific }));
+
+    // So is a permission request that cannot be read.
+    let answer = ask(&mut end, json!({ "subtype": "can_use_tool", "input": {} })).await;
+    assert!(refused(&answer).contains("no permission handler"), "{answer}");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_of_one_event_run_at_the_same_time() {
+    let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(3));
+    let mut builder = Session::builder();
+    for number in 0..3 {
+        let barrier = barrier.clone();
+        builder = builder.hook(Hook::on(hook::Stop, move |_, _| {
+            let barrier = barrier.clone();
+            async move {
+                barrier.wait().await;
+                hook::StopOutput::block(number.to_string())
+            }
+        }));
+    }
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let input = json!({ "stop_hook_active": false });
+    let ids: Vec<_> =
+        (0..3).map(|number| end.request(hook_call(&format!("hook_{number}"), input.clone()))).collect();
+    for (number, request_id) in ids.iter().enumerate() {
+        let answer = within(SOON, end.answer_to(request_id)).await;
+        assert_eq!(answer["reason"], number.to_string(), "each hook answers its own request");
+    }
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_cannot_block_is_refused_before_anything_starts() {
+    for event in ["Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"] {
+        let hook = Hook::new(event, async |_, _| HookOutput::pass()).on_failure(OnFailure::Block);
+        let (transport, _listener) = ScriptedCli::by_hand();
+        let error = Session::builder().hook(hook).transport(transport).start().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOption);
+        assert!(error.to_string().contains(event), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_have_a_handler_of_their_own() {
+    let question = || {
+        let mut asked = may_run("AskUserQuestion");
+        asked["input"] = json!({ "questions": [{ "question": "Why?", "header": "Why", "options": [] }] });
+        asked
+    };
+    let handler = async |questions: Vec<Question>, _| {
+        Answers::new()
+            .answer(questions[0].question.as_str(), "because")
+            .unanswered("Why?", greenroom::permission::Unanswered::Dismissed)
+    };
+    let (session, mut end, _listener) = start_by_hand(permissions().on_question(handler)).await;
+    let mut expected = question()["input"].clone();
+    expected["answers"] = json!({ "Why?": "because" });
+    assert_eq!(ask(&mut end, question()).await["updatedInput"], expected, "it knows no `unanswered`");
+    assert_eq!(ask(&mut end, may_run("Denied")).await["message"], "not today");
+    // Most of what a CLI understands is said with each turn.
+    end.message(json!({
+        "type": "system", "subtype": "init", "capabilities": ["ask_user_question_unanswered_v1"],
+    }));
+    expected["annotations"] = json!({ "Why?": { "unanswered": "dismissed" } });
+    assert_eq!(ask(&mut end, question()).await["updatedInput"], expected);
+    stop(session, end).await;
+
+    let (session, mut end, _listener) = start_by_hand(Session::builder().on_question(handler)).await;
+    assert_eq!(ask(&mut end, may_run("Bash")).await["behavior"], "deny", "nobody decides on anything else");
+    stop(session, end).await;
+}
+
+/// Answers `initialize` with what is pending; the requests beside it are written first.
+async fn start_with_pending(
+    builder: SessionBuilder,
+    before: &[(&str, Value)],
+    pending: Value,
+) -> (Session, CliEnd, greenroom::testkit::ScriptedListener) {
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let (session, end) = within(SOON, async {
+        tokio::join!(builder.transport(transport).start(), async {
+            let mut end = listener.accept().await;
+            let initialize = end.expect_request("initialize").await;
+            for (request_id, body) in before {
+                end.send(control_request(request_id, body));
+            }
+            let mut response =
+                json!({ "subtype": "success", "request_id": initialize["request_id"], "response": {} });
+            for (list, requests) in pending.as_object().unwrap() {
+                response[list] = requests.clone();
+            }
+            end.send(json!({ "type": "control_response", "response": response }));
+            end
+        })
+    })
+    .await;
+    (session.unwrap(), end, listener)
+}
+
+fn control_request(request_id: &str, body: &Value) -> Value {
+    json!({ "type": "control_request", "request_id": request_id, "request": body })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cli_lists_as_pending_is_asked_once() {
+    let (told, mut asked) = mpsc::unbounded_channel();
+    let (release, released) = tokio::sync::watch::channel(false);
+    let permission = told.clone();
+    let builder = Session::builder()
+        .can_use_tool(move |request: PermissionRequest, cx: CallbackContext| {
+            let (told, mut released) = (permission.clone(), released.clone());
+            async move {
+                told.send((cx.request_id().to_owned(), request.tool_name.clone())).unwrap();
+                if request.tool_name == "Slow" {
+                    released.wait_for(|released| *released).await.unwrap();
+                }
+                PermissionDecision::deny(request.tool_name)
+            }
+        })
+        .on_dialog(["retry"], async |_, _| DialogAnswer::Completed(json!(1)))
+        .on_elicitation(async |_, _| ElicitationAnswer::Decline);
+    let pending = json!({
+        "pending_permission_requests": [control_request("live", &may_run("Slow")), control_request("old", &may_run("Old"))],
+        "pending_user_dialog_requests": [
+            control_request("dialog", &dialog("retry")), control_request("undeclared", &dialog("other")),
+        ],
+        "pending_elicitation_requests": [control_request("elicitation", &elicitation("files"))],
+    });
+    let live = [("live", may_run("Slow"))];
+    let (session, mut end, _listener) = start_with_pending(builder, &live, pending).await;
+    assert_eq!(within(SOON, end.answer_to("old")).await["message"], "Old");
+    assert_eq!(within(SOON, end.answer_to("dialog")).await["result"], 1);
+    assert_eq!(within(SOON, end.answer_to("elicitation")).await["action"], "decline");
+    release.send(true).unwrap();
+    assert_eq!(within(SOON, end.answer_to("live")).await["message"], "Slow");
+
+    // The answers and another list cross: what was settled is not asked again, though its id may be used again live.
+    let control = session.control(json!({ "subtype": "reinitialize" }));
+    let (answered, ()) = tokio::join!(control, async {
+        let request = end.expect_request("reinitialize").await;
+        end.send(json!({ "type": "control_response", "response": {
+            "subtype": "error", "request_id": request["request_id"], "error": "no",
+            "pending_permission_requests": [control_request("old", &may_run("Old")), control_request("new", &may_run("New"))],
+        } }));
+    });
+    answered.unwrap_err();
+    assert_eq!(within(SOON, end.answer_to("new")).await["message"], "New");
+    let frames = settled(&mut end).await;
+    for request_id in ["live", "old", "undeclared"] {
+        assert_eq!(answers(&frames, request_id).len(), 0, "{frames:?}");
+    }
+    drop(session.snapshot().await.unwrap());
+    let mut order: Vec<_> = std::iter::from_fn(|| asked.try_recv().ok()).collect();
+    order.sort();
+    let of = |id: &str, tool: &str| (id.to_owned(), tool.to_owned());
+    assert_eq!(order, [of("live", "Slow"), of("new", "New"), of("old", "Old")]);
+    assert_eq!(counters(&session).await.duplicate_requests, 0, "it is no fault of the CLI");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undeclared_dialog_is_left_unanswered_at_capacity_too() {
+    let builder = Session::builder()
+        .can_use_tool(async |_, _| std::future::pending::<PermissionDecision>().await)
+        .on_dialog(["retry"], async |_, _| DialogAnswer::Cancelled)
+        .configure(|options| options.limits.calls_in_flight = 1);
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    end.request(may_run("Bash"));
+    let undeclared = end.request(dialog("other"));
+    let declared = end.request(dialog("retry"));
+    assert!(refused(&within(SOON, end.answer_to(&declared)).await).contains("at capacity"));
+    let frames = end.transcript();
+    assert!(!frames.contains(&format!(r#""request_id":"{undeclared}","response""#)), "{frames}");
+    let counters = counters(&session).await;
+    assert_eq!((counters.at_capacity, counters.orphaned), (1, 1));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_that_a_cli_did_not_take_are_told() {
+    let mut builder = Session::builder().hook(Hook::on(hook::Stop, async |_, _| hook::StopOutput::pass()));
+    let mut events = builder.events();
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let (session, end) = within(SOON, async {
+        tokio::join!(builder.transport(transport).start(), async {
+            let mut end = listener.accept().await;
+            let initialize = end.expect_request("initialize").await;
+            end.answer(&initialize, json!({ "hooks_applied": false }));
+            end
+        })
+    })
+    .await;
+    let epoch = event(&mut events, |event| match event {
+        Event::HooksNotApplied { epoch } => Some(*epoch),
+        _ => None,
+    });
+    assert_eq!(epoch.await, 1);
+    stop(session.unwrap(), end).await;
 }

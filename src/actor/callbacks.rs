@@ -150,6 +150,7 @@ impl CallbacksState {
                 let (event, run) = (hook.event.clone(), hook.run.clone());
                 let limit = hook.timeout.or(timeouts.hook);
                 let kind = Kind::Hook(event.to_string());
+                let tool_use_id = tool_use_id.filter(|_| event.is_about_a_call());
                 self.start(
                     answer,
                     kind,

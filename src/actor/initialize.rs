@@ -68,6 +68,7 @@ pub(crate) fn launch_spec(
 /// # Errors
 /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) for an option that cannot be written as JSON.
 pub(crate) fn body(spec: &SessionSpec, roster: &Roster, ways: Ways) -> Result<Value> {
+    let timeouts = &spec.options.timeouts;
     let mut body = fields(&spec.options, ways.private)?;
     body.insert("subtype".into(), json!("initialize"));
     body.insert(
@@ -75,7 +76,7 @@ pub(crate) fn body(spec: &SessionSpec, roster: &Roster, ways: Ways) -> Result<Va
         if spec.handlers.hooks.is_empty() {
             Value::Null
         } else {
-            Hook::to_wire(&spec.handlers.hooks, spec.options.timeouts.hook)
+            Hook::to_wire(&spec.handlers.hooks, timeouts.hook, timeouts.cancel_grace)
         },
     );
     if !spec.handlers.dialog_kinds.is_empty() {

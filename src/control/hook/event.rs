@@ -86,6 +86,19 @@ open_enum! {
 }
 
 impl HookEvent {
+    /// Whether it is about one call of a tool. At the others the CLI sends an id of its own making in the place of the
+    /// tool use's.
+    pub(crate) fn is_about_a_call(&self) -> bool {
+        matches!(
+            self,
+            Self::PreToolUse
+                | Self::PostToolUse
+                | Self::PostToolUseFailure
+                | Self::PermissionRequest
+                | Self::PermissionDenied
+        )
+    }
+
     /// Whether the CLI heeds [`OnFailure`](super::OnFailure) at this event. At the others it goes on, whatever was asked
     /// for.
     pub(crate) fn can_block_on_failure(&self) -> bool {

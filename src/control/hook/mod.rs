@@ -150,8 +150,8 @@ impl Hook {
         self
     }
 
-    /// How long it may take, for the CLI as well. Default: [`Timeouts::hook`](crate::Timeouts::hook). At most a
-    /// day.
+    /// How long it may take. Default: [`Timeouts::hook`](crate::Timeouts::hook). At most a day: the CLI is told this limit
+    /// and [`Timeouts::cancel_grace`](crate::Timeouts::cancel_grace) on top, and waits no longer.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -176,8 +176,9 @@ impl Hook {
         Ok(())
     }
 
-    /// The `hooks` field of `initialize`; the callback ids are `hook_0`, `hook_1` and so on.
-    pub(crate) fn to_wire(hooks: &[Hook], limit: Option<Duration>) -> Value {
+    /// The `hooks` field of `initialize`; the callback ids are `hook_0`, `hook_1` and so on. The CLI waits longer than we
+    /// do by this grace: what follows when a hook is too late is then up to its `on_failure`, and no race.
+    pub(crate) fn to_wire(hooks: &[Hook], limit: Option<Duration>, grace: Duration) -> Value {
         let mut events: Map<String, Value> = Map::new();
         for (index, hook) in hooks.iter().enumerate() {
             let mut matcher = json!({ "hookCallbackIds": [Hook::callback_id(index)] });
@@ -185,7 +186,7 @@ impl Hook {
                 matcher["matcher"] = json!(pattern);
             }
             // Always said, so that the CLI's own limit does not undercut ours: a day stands for none.
-            let timeout = hook.timeout.or(limit).unwrap_or(NO_LIMIT).min(NO_LIMIT);
+            let timeout = hook.timeout.or(limit).unwrap_or(NO_LIMIT).saturating_add(grace).min(NO_LIMIT);
             matcher["timeout"] = json!(timeout.as_secs_f64());
             if hook.on_failure == OnFailure::Block {
                 matcher["onFailure"] = json!("block");

@@ -28,7 +28,8 @@ open_enum! {
 }
 
 event! {
-    /// When a session begins.
+    /// When a session begins. CLI 2.1.328 was not seen to run such hooks of an application for the begin of its own session,
+    /// new or resumed, which is over when it learns of them; after the conversation was compacted it ran them.
     SessionStart: SessionStartInput, SessionStartOutput, SessionStartFields;
     sample r#"{"source": "resume", "model": "haiku", "session_title": "T", "seconds_since_last_response": 4.5, "context_tokens": 100, "prompt_cache_likely_expired": false, "estimated_cache_write_usd": 0.25}"#;
     input {
@@ -84,7 +85,8 @@ open_enum! {
 }
 
 event! {
-    /// When a session ends.
+    /// When a session ends. CLI 2.1.328 was not seen to run such hooks of an application when its input ends, which is how
+    /// [`Session::stop`](crate::Session::stop) ends it.
     SessionEnd: SessionEndInput, SessionEndOutput;
     sample r#"{"reason": "prompt_input_exit"}"#;
     input {
@@ -337,7 +339,8 @@ open_enum! {
 }
 
 event! {
-    /// Before the model is switched.
+    /// Before the model is switched. CLI 2.1.328 was seen to ask more than once for one switch, for each model that came
+    /// into question.
     PreModelSwitch: PreModelSwitchInput, PreModelSwitchOutput, PreModelSwitchFields;
     sample r#"{"from_model": "a", "to_model": "b", "requested_model": "opus", "source": "sdk", "context_tokens": 10, "prompt_cache_warm": true, "cache_ttl": "5m", "estimated_cache_write_usd": 0.5, "pricing": "catalog"}"#;
     input {

@@ -153,16 +153,16 @@ fn hooks_are_announced_by_event() {
         Hook::new(HookEvent::PreToolUse, pass),
     ];
     assert_eq!(
-        Hook::to_wire(&hooks, Some(Duration::from_secs(60))),
+        Hook::to_wire(&hooks, Some(Duration::from_secs(60)), Duration::from_secs(1)),
         json!({
             "PreToolUse": [
-                {"matcher": "Bash", "hookCallbackIds": ["hook_0"], "timeout": 5.0, "onFailure": "block"},
-                {"hookCallbackIds": ["hook_2"], "timeout": 60.0},
+                {"matcher": "Bash", "hookCallbackIds": ["hook_0"], "timeout": 6.0, "onFailure": "block"},
+                {"hookCallbackIds": ["hook_2"], "timeout": 61.0},
             ],
-            "Stop": [{"hookCallbackIds": ["hook_1"], "timeout": 60.0}],
+            "Stop": [{"hookCallbackIds": ["hook_1"], "timeout": 61.0}],
         })
     );
-    assert_eq!(Hook::to_wire(&hooks[1..2], None)["Stop"][0]["timeout"], 86_400.0);
+    assert_eq!(Hook::to_wire(&hooks[1..2], None, Duration::MAX)["Stop"][0]["timeout"], 86_400.0);
     assert_eq!(Hook::index("hook_2"), Some(2));
     assert_eq!(Hook::index("other"), None);
 }

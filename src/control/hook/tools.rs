@@ -180,7 +180,8 @@ pub struct BatchedToolCall {
 }
 
 event! {
-    /// Before the person, or the application's permission handler, is asked whether a tool may run.
+    /// Before the person is asked whether a tool may run. CLI 2.1.328 was seen to ask the application's permission handler
+    /// at the same time; the first of the two to decide is the one that counts.
     PermissionRequest: PermissionRequestInput, PermissionRequestOutput, PermissionRequestFields;
     sample r#"{"tool_name": "Bash", "tool_input": {"command": "ls"}, "permission_suggestions": [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]}"#;
     input {

@@ -69,8 +69,10 @@ impl PermissionDecision {
         Self::new(Decision::Allow { input: Some(input), answers: None, updates: Vec::new() })
     }
 
-    /// It may run, now and from now on: with all that the CLI suggests for that. The request says when this must not be
-    /// offered ([`suppress_always_allow_rule`](PermissionRequest::suppress_always_allow_rule)).
+    /// It may run, now and from now on: with all that the CLI suggests for that, which may be more than this one call. For
+    /// a shell command that writes a file, CLI 2.1.328 was seen to suggest a rule in the settings of the project, its
+    /// directory, and the mode [`AcceptEdits`](crate::PermissionMode::AcceptEdits), all three at once. The request says
+    /// when this must not be offered ([`suppress_always_allow_rule`](PermissionRequest::suppress_always_allow_rule)).
     pub fn allow_always(request: &PermissionRequest) -> Self {
         Self::allow()
             .updates(request.permission_suggestions.iter().cloned())

@@ -149,7 +149,8 @@ impl Answers {
         self
     }
 
-    /// Why there is no answer. It is sent to a CLI that says that it understands it
+    /// Why there is no answer. Programs that follow the session read it; the model reads
+    /// [`answer`](Answers::answer)s alone. It is sent to a CLI that says that it understands it
     /// (`ask_user_question_unanswered_v1`), and left out for any other, which would refuse all answers.
     pub fn unanswered(mut self, question: impl Into<String>, why: Unanswered) -> Self {
         self.annotation(question).unanswered = Some(why);
