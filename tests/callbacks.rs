@@ -488,9 +488,11 @@ async fn questions_have_a_handler_of_their_own() {
     assert_eq!(ask(&mut end, question()).await["updatedInput"], expected, "it knows no `unanswered`");
     assert_eq!(ask(&mut end, may_run("Denied")).await["message"], "not today");
     // Most of what a CLI understands is said with each turn.
+    let mut messages = session.messages();
     end.message(json!({
         "type": "system", "subtype": "init", "capabilities": ["ask_user_question_unanswered_v1"],
     }));
+    within(SOON, messages.next()).await.unwrap();
     expected["annotations"] = json!({ "Why?": { "unanswered": "dismissed" } });
     assert_eq!(ask(&mut end, question()).await["updatedInput"], expected);
     stop(session, end).await;
