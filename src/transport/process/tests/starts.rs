@@ -92,3 +92,14 @@ fn executable(path: &Path, content: &str) {
     let script = format!("printf '{content}' > \"$0\" && chmod +x \"$0\"");
     assert!(Command::new("/bin/sh").args(["-c", &script]).arg(path).status().unwrap().success());
 }
+
+#[tokio::test]
+async fn the_user_is_the_one_given_or_there_is_no_child() {
+    let user = Some(crate::options::OsUser::new(65_534, 65_533));
+    let launch = Launch { user, ..sh("id -u; id -g; id -G") };
+    if rustix::process::getuid().is_root() {
+        assert_eq!(printed(launch).await, ["65534", "65533", "65533"], "no other group either");
+    } else {
+        assert_refused(&refused(launch).await, ErrorKind::Spawn, "as the user 65534");
+    }
+}
