@@ -41,7 +41,7 @@ words! {
         Summarized = "summarized",
         /// Nothing of it.
         Omitted = "omitted",
-        /// Its highlights, where the model has them.
+        /// One short title for each stretch. Not for every model, nor every provider.
         Highlights = "highlights",
     }
 }

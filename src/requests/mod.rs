@@ -87,6 +87,7 @@ use std::ops::Deref;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use crate::options::ThinkingDisplay;
 pub(crate) use files::cwd_was_set;
 pub use files::{
     FileContents, FileEncoding, FileSuggestion, FileSuggestions, ReadFile, RegisterRepoRoot, RepoRoot,
@@ -104,7 +105,7 @@ pub use mcp::{
 pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo, SlashCommand};
 pub use settings::{
     AppliedSettings, McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, RenameSession,
-    RenameSource, SessionSettings, SettingsFile, SettingsSource, ThinkingDisplay,
+    RenameSource, SessionSettings, SettingsFile, SettingsSource,
 };
 pub use tasks::{Backgrounded, TaskOutput};
 pub use turn::{CancelledMessage, InterruptReceipt, SessionTitle, SideAnswer, SideQuestion};

@@ -118,21 +118,6 @@ words! {
         User = "userSettings",
     }
 
-    /// How thinking is shown.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::requests::ThinkingDisplay::Summarized.as_str(), "summarized");
-    /// ```
-    pub enum ThinkingDisplay {
-        /// As a summary.
-        Summarized = "summarized",
-        /// Not at all.
-        Omitted = "omitted",
-        /// One short title for each stretch. Not for every model, nor every provider; the CLI refuses it where it knows
-        /// so.
-        Highlights = "highlights",
-    }
-
     /// A permission mode for the tools of one MCP server.
     ///
     /// ```
