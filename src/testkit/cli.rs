@@ -14,9 +14,12 @@ use crate::transport::{Exit, MemoryTransport, memory};
 /// A CLI together with its model, played from a [`Script`] over an in-memory transport: no process, no network, and
 /// no time of its own, so that it works with tokio's paused clock.
 ///
-/// It does what the real CLI does as far as a host can see it: the handshake, permissions by
-/// `--allowedTools` and `can_use_tool`, calls one after another unless their tools are read-only, `interrupt`,
-/// `--resume`. The script goes on where it was when a CLI is restarted.
+/// It does what the real CLI does as far as a host can see it: the handshake; permissions by rules, modes and
+/// `can_use_tool`; the hooks `SessionStart`, `UserPromptSubmit`, `PreToolUse`, `PostToolUse`, `PostToolUseFailure` and
+/// `Stop`; calls one after another unless their tools are read-only; servers and tools that come and go; the tools
+/// `ListMcpResourcesTool`, `ReadMcpResourceTool`, `AskUserQuestion` and `StructuredOutput`, and prompts of servers as
+/// `/mcp__server__prompt`; partial messages; `interrupt`; `--resume`. It has no other tools of its own. The script goes on
+/// where it was when a CLI is restarted.
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolServer};

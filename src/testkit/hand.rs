@@ -330,6 +330,12 @@ impl CliEnd {
         self.mcp(server, json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
     }
 
+    /// A JSON-RPC id that was not used yet.
+    pub(crate) fn next_rpc_id(&mut self) -> u64 {
+        self.next_rpc_id += 1;
+        self.next_rpc_id - 1
+    }
+
     /// The JSON-RPC id of the last call.
     pub fn last_rpc_id(&self) -> u64 {
         self.next_rpc_id - 1
@@ -378,11 +384,27 @@ impl CliEnd {
 
     /// Ends the turn of this prompt with an answer.
     pub fn finish_turn(&mut self, prompt: &Value, text: &str) {
-        self.message(json!({
+        self.finish_turn_with(prompt, text, json!({}));
+    }
+
+    /// The same, with these fields in place of the usual ones, or beside them.
+    pub(crate) fn finish_turn_with(&mut self, prompt: &Value, text: &str, fields: Value) {
+        let mut result = json!({
             "type": "result", "subtype": "success", "is_error": false, "result": text, "num_turns": 1,
             "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": 0.0, "terminal_reason": "completed",
             "usage": { "input_tokens": 1, "output_tokens": 1 }, "user_message_uuids": [prompt["uuid"]],
-        }));
+        });
+        if let Value::Object(fields) = fields {
+            for (name, value) in fields {
+                result[name] = value;
+            }
+        }
+        self.message(result);
+    }
+
+    /// Whether it was started to go on with a conversation.
+    pub(crate) fn resumed(&self) -> bool {
+        self.launch().args.iter().any(|arg| arg.starts_with("--resume=") || arg == "--continue")
     }
 
     /// Ends the turn of this prompt with an error, as the CLI does when it was interrupted (`aborted_tools`) or

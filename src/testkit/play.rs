@@ -1,6 +1,24 @@
 //! How a script is played to a host: what the CLI does between the model and the tools.
+//!
+//! ```text
+//! prompt ─► UserPromptSubmit ─► model turn ─► its calls ─► model turn … ─► Stop ─► result
+//!                                   ▲            │                          │
+//!                                   │            ▼                          │ block
+//!                                   │  PreToolUse ─► rules, can_use_tool    │
+//!                                   │     ─► the tool ─► PostToolUse        │
+//!                                   └───────────────────────────────────────┘
+//! ```
+//!
+//! - `hooks`: the host's hooks
+//! - `servers`: the in-process servers: how they come and go, their tools, resources and prompts
+//! - `rules`: which call may run
+//! - `say`: what the model says, whole and in pieces
 
-use std::collections::HashSet;
+mod hooks;
+mod rules;
+mod say;
+mod servers;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -8,6 +26,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use self::hooks::Hooks;
+use self::rules::Rules;
+use self::servers::Servers;
 use super::hand::CliEnd;
 use super::script::{Item, ModelTurn, Script};
 use crate::transport::Exit;
@@ -24,14 +45,21 @@ pub(crate) struct Player {
     script: Arc<Script>,
     position: Arc<Mutex<Position>>,
     knows_sdk_servers: bool,
-    servers: HashSet<String>,
-    read_only: HashSet<String>,
+    servers: Servers,
+    hooks: Hooks,
+    rules: Rules,
     prompts: VecDeque<Value>,
+    /// Whether the host asked for an answer of a certain shape, and the answer.
+    wants_structured: bool,
+    structured: Option<Value>,
+    turns: u64,
 }
 
-/// Why a wait inside a turn was given up.
+/// Why a turn is given up.
 enum Stop {
     Interrupted,
+    /// A hook wants no more of it, for this reason.
+    ByHook(String),
     HostGone,
 }
 
@@ -42,14 +70,20 @@ impl Player {
         position: Arc<Mutex<Position>>,
         knows_sdk_servers: bool,
     ) -> Self {
+        let rules = Rules::of(&end.launch().args);
+        let wants_structured = end.launch().args.iter().any(|arg| arg.starts_with("--json-schema="));
         Self {
             end,
             script,
             position,
             knows_sdk_servers,
-            servers: HashSet::new(),
-            read_only: HashSet::new(),
+            servers: Servers::default(),
+            hooks: Hooks::default(),
+            rules,
             prompts: VecDeque::new(),
+            wants_structured,
+            structured: None,
+            turns: 0,
         }
     }
 
@@ -81,50 +115,12 @@ impl Player {
         }
     }
 
-    /// Takes the servers of `--mcp-config`, with the handshake that comes before anything else.
-    async fn servers_by_config(&mut self) {
-        let configs: Vec<Value> = self
-            .end
-            .launch()
-            .args
-            .iter()
-            .filter_map(|arg| serde_json::from_str(arg.strip_prefix("--mcp-config=")?).ok())
-            .collect();
-        for config in configs {
-            let Some(servers) = config["mcpServers"].as_object() else { continue };
-            for (name, server) in servers {
-                if server["type"] != "sdk" {
-                    continue;
-                }
-                let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "scripted" } });
-                self.end.mcp(
-                    name,
-                    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
-                );
-                self.end.mcp(name, json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-                let listed = self.end.mcp(name, json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }));
-                let tools = self.end.answer_to(&listed).await;
-                self.take_server(name, &tools["mcp_response"]["result"]);
-            }
-        }
-    }
-
-    fn take_server(&mut self, name: &str, tools_list: &Value) {
-        self.servers.insert(name.to_owned());
-        for tool in tools_list["tools"].as_array().into_iter().flatten() {
-            if tool["annotations"]["readOnlyHint"] == true
-                && let Some(tool) = tool["name"].as_str()
-            {
-                self.read_only.insert(format!("mcp__{name}__{tool}"));
-            }
-        }
-    }
-
     /// A frame outside of what a turn waits for. True if it interrupts.
     fn frame(&mut self, frame: Value) -> bool {
         match frame["type"].as_str() {
             Some("user") => self.prompts.push_back(frame),
             Some("control_request") => return self.asked(&frame),
+            Some("control_response") => self.server_answered(&frame["response"]),
             _ => {}
         }
         false
@@ -133,19 +129,26 @@ impl Player {
     fn asked(&mut self, frame: &Value) -> bool {
         let request = &frame["request"];
         match request["subtype"].as_str() {
-            Some("initialize") if self.knows_sdk_servers => {
-                if let Some(manifests) = request["sdkMcpServerManifests"].as_object() {
-                    for (name, manifest) in manifests {
-                        self.take_server(name, &manifest["toolsListResult"]);
-                    }
+            Some("initialize") => {
+                self.hooks = Hooks::of(request);
+                self.wants_structured |= request["jsonSchema"].is_object();
+                if self.knows_sdk_servers {
+                    self.servers_by_initialize(request);
+                    self.end.answer(frame, CliEnd::handshake_answer(frame));
+                } else {
+                    self.end.answer(frame, json!({ "commands": [] }));
                 }
-                self.end.answer(frame, CliEnd::handshake_answer(frame));
             }
-            Some("initialize") => self.end.answer(frame, json!({ "commands": [] })),
-            Some("mcp_status") => {
-                let rows: Vec<Value> =
-                    self.servers.iter().map(|name| json!({ "name": name, "status": "connected" })).collect();
-                self.end.answer(frame, json!({ "mcpServers": rows }));
+            Some("mcp_status") => self.end.answer(frame, json!({ "mcpServers": self.servers.status() })),
+            Some("mcp_set_servers") => self.set_servers(frame),
+            Some("mcp_message") => self.server_says(frame),
+            Some("set_permission_mode") => {
+                self.rules.set_mode(request["mode"].as_str().unwrap_or_default());
+                self.end.answer(frame, json!({}));
+            }
+            Some("apply_flag_settings") => {
+                self.rules.apply_settings(&request["settings"]);
+                self.end.answer(frame, json!({}));
             }
             Some("interrupt") => {
                 self.end.answer(frame, json!({ "still_queued": [] }));
@@ -156,17 +159,41 @@ impl Player {
         false
     }
 
-    /// One prompt: model turns until one calls no tool.
+    /// One prompt: model turns until one calls no tool and nobody wants more.
     async fn turn(&mut self, prompt: &Value) -> Result<(), Stop> {
         self.end.begin_turn();
-        let played = self.model_turns(prompt).await;
-        if matches!(played, Err(Stop::Interrupted)) {
-            self.end.fail_turn(prompt, "aborted_tools", "interrupted");
+        self.structured = None;
+        self.turns += 1;
+        let played = self.prompted(prompt).await;
+        match &played {
+            Err(Stop::Interrupted) => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
+            Err(Stop::ByHook(reason)) => {
+                self.end.finish_turn_with(prompt, reason, json!({ "terminal_reason": "hook_stopped" }))
+            }
+            Ok(()) | Err(Stop::HostGone) => {}
         }
         played
     }
 
+    async fn prompted(&mut self, prompt: &Value) -> Result<(), Stop> {
+        if self.turns == 1 {
+            let source = if self.end.resumed() { "resume" } else { "startup" };
+            self.hook("SessionStart", None, json!({ "source": source })).await?;
+        }
+        let content = &prompt["message"]["content"];
+        let text = content.as_str().or(content[0]["text"].as_str()).unwrap_or_default().to_owned();
+        let said = self.hook("UserPromptSubmit", None, json!({ "prompt": text, "source": "sdk" })).await?;
+        if let Some(reason) = hooks::blocked(&said) {
+            self.end.finish_turn(prompt, &format!("Operation stopped by hook: {reason}"));
+            return Ok(());
+        }
+        self.prompt_of_server(&text).await?;
+        self.model_turns(prompt).await
+    }
+
     async fn model_turns(&mut self, prompt: &Value) -> Result<(), Stop> {
+        // Whether a hook has kept the turn from ending before.
+        let mut again = false;
         loop {
             let turn = self.next_turn();
             if !turn.pause().is_zero() {
@@ -181,14 +208,21 @@ impl Player {
                 }));
                 return Ok(());
             }
-            for item in turn.items() {
-                self.say(item);
+            self.say(&turn);
+            if turn.has_calls() {
+                self.calls(&turn).await?;
+                continue;
             }
-            if !turn.has_calls() {
-                self.end.finish_turn(prompt, &turn.joined_text());
-                return Ok(());
+            let input = json!({ "stop_hook_active": again, "last_assistant_message": turn.joined_text() });
+            let said = self.hook("Stop", None, input).await?;
+            if hooks::blocked(&said).is_some() {
+                again = true;
+                continue;
             }
-            self.calls(&turn).await?;
+            let more =
+                self.structured.take().map_or(json!({}), |value| json!({ "structured_output": value }));
+            self.end.finish_turn_with(prompt, &turn.joined_text(), more);
+            return Ok(());
         }
     }
 
@@ -216,26 +250,9 @@ impl Player {
         }
     }
 
-    fn say(&mut self, item: &Item) {
-        let block = match item {
-            Item::Text(text) => json!({ "type": "text", "text": text }),
-            Item::Thinking(text) => json!({ "type": "thinking", "thinking": text, "signature": "" }),
-            Item::Call { name, input, id } => {
-                json!({ "type": "tool_use", "id": id, "name": name, "input": input })
-            }
-        };
-        self.end.message(json!({
-            "type": "assistant", "parent_tool_use_id": null,
-            "message": {
-                "id": "msg_scripted", "type": "message", "role": "assistant", "model": "scripted", "content": [block],
-                "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 },
-            },
-        }));
-    }
-
     /// The calls of one model turn: read-only ones at once, all others one after another.
     async fn calls(&mut self, turn: &ModelTurn) -> Result<(), Stop> {
-        let mut waiting: Vec<(String, String, u64, String)> = Vec::new();
+        let mut waiting: Vec<Waiting> = Vec::new();
         let mut results = Vec::new();
         for item in turn.calls() {
             let Item::Call { name, input, id } = item else { continue };
@@ -243,20 +260,23 @@ impl Player {
             let input = match self.permitted(name, input, &id).await? {
                 Ok(input) => input,
                 Err(denied) => {
-                    self.result(&id, &denied, true);
-                    results.push(format!("error: {denied}"));
+                    results.push(self.result(&id, &denied, true));
                     continue;
                 }
             };
-            let Some((server, tool)) = self.find(name) else {
-                let text = format!("No such tool available: {name}");
-                self.result(&id, &text, true);
-                results.push(format!("error: {text}"));
+            if let Some((text, is_error)) = self.built_in(name, &input).await? {
+                results.push(self.ended(name, &input, &id, text, is_error).await?);
+                continue;
+            }
+            self.settle_servers().await?;
+            let Some((server, tool)) = self.servers.find(name) else {
+                results.push(self.result(&id, &format!("No such tool available: {name}"), true));
                 continue;
             };
-            let request = self.call(&server, &tool, &input, &id);
-            waiting.push((request, server, self.end.last_rpc_id(), id));
-            if !self.read_only.contains(name) {
+            let request = self.end.call_tool_as(&server, &tool, &input, &id);
+            let rpc_id = self.end.last_rpc_id();
+            waiting.push(Waiting { request, server, rpc_id, name: name.clone(), input, id });
+            if !self.servers.is_read_only(name) {
                 self.collect(&mut waiting, &mut results).await?;
             }
         }
@@ -265,39 +285,44 @@ impl Player {
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Option<(String, String)> {
-        self.servers.iter().find_map(|server| {
-            let tool = name.strip_prefix(&crate::tool::server::ServerSpec::prefix(server))?;
-            Some((server.clone(), tool.to_owned()))
-        })
-    }
-
-    fn call(&mut self, server: &str, tool: &str, input: &Value, id: &str) -> String {
-        self.end.call_tool_as(server, tool, input, id)
-    }
-
-    async fn collect(
-        &mut self,
-        waiting: &mut Vec<(String, String, u64, String)>,
-        results: &mut Vec<String>,
-    ) -> Result<(), Stop> {
-        let requests: Vec<String> = waiting.iter().map(|(request, ..)| request.clone()).collect();
+    async fn collect(&mut self, waiting: &mut Vec<Waiting>, results: &mut Vec<String>) -> Result<(), Stop> {
+        let requests: Vec<String> = waiting.iter().map(|call| call.request.clone()).collect();
         for request in requests {
             let answer = match self.wait_for(&request).await {
                 Ok(answer) => answer,
                 Err(stop) => {
-                    for (_, server, rpc_id, _) in waiting.drain(..) {
-                        self.end.cancel_call(&server, rpc_id);
+                    for call in waiting.drain(..) {
+                        self.end.cancel_call(&call.server, call.rpc_id);
                     }
                     return Err(stop);
                 }
             };
-            let (.., id) = waiting.remove(0);
+            let Waiting { name, input, id, .. } = waiting.remove(0);
             let (text, is_error) = read_answer(&answer);
-            self.result(&id, &text, is_error);
-            results.push(if is_error { format!("error: {text}") } else { text });
+            results.push(self.ended(&name, &input, &id, text, is_error).await?);
         }
         Ok(())
+    }
+
+    /// A tool has run: the hooks hear of it, then the model.
+    async fn ended(
+        &mut self,
+        name: &str,
+        input: &Value,
+        id: &str,
+        text: String,
+        is_error: bool,
+    ) -> Result<String, Stop> {
+        let mut told = json!({ "tool_name": name, "tool_input": input, "tool_use_id": id });
+        let (event, field, value) = if is_error {
+            ("PostToolUseFailure", "error", json!(text))
+        } else {
+            ("PostToolUse", "tool_response", json!([{ "type": "text", "text": text }]))
+        };
+        told[field] = value;
+        let said = self.hook(event, Some(name), told).await?;
+        let text = hooks::replaced(&said).unwrap_or(text);
+        Ok(self.result(id, &text, is_error))
     }
 
     /// Waits for the answer to a request while everything else is served.
@@ -309,7 +334,11 @@ impl Player {
                 if frame["response"]["request_id"] == request_id {
                     break Ok(frame["response"].clone());
                 }
-                others.push(frame);
+                if self.is_of_server(&frame) {
+                    self.server_answered(&frame["response"]);
+                } else {
+                    others.push(frame);
+                }
             } else if self.frame(frame) {
                 break Err(Stop::Interrupted);
             }
@@ -317,56 +346,16 @@ impl Player {
         self.end.put_back(others);
         outcome
     }
+}
 
-    /// Whether a call may run, and with which arguments.
-    async fn permitted(
-        &mut self,
-        name: &str,
-        input: &Value,
-        id: &str,
-    ) -> Result<Result<Value, String>, Stop> {
-        let args = &self.end.launch().args;
-        let allowed = args
-            .iter()
-            .filter_map(|arg| arg.strip_prefix("--allowedTools="))
-            .flat_map(|rules| rules.split(','));
-        let fits = |rule: &str| {
-            rule.strip_suffix('*')
-                .map_or(rule == name, |start| start.ends_with("__") && name.starts_with(start))
-        };
-        if allowed.into_iter().any(fits)
-            || args.iter().any(|arg| arg == "--permission-mode=bypassPermissions")
-        {
-            return Ok(Ok(input.clone()));
-        }
-        if !args.iter().any(|arg| arg == "--permission-prompt-tool=stdio") {
-            return Ok(Err(format!(
-                "Claude requested permissions to use {name}, but you haven't granted it yet."
-            )));
-        }
-        let body = json!({ "subtype": "can_use_tool", "tool_name": name, "input": input, "tool_use_id": id });
-        let request = self.end.request(body);
-        let answer = self.wait_for(&request).await?;
-        let decision = &answer["response"];
-        if decision["behavior"] == "allow" {
-            return Ok(Ok(decision.get("updatedInput").unwrap_or(input).clone()));
-        }
-        if decision["interrupt"] == true {
-            return Err(Stop::Interrupted);
-        }
-        let message = decision["message"].as_str().or(answer["error"].as_str()).unwrap_or("denied");
-        Ok(Err(message.to_owned()))
-    }
-
-    fn result(&mut self, id: &str, text: &str, is_error: bool) {
-        let content = json!([{ "type": "text", "text": text }]);
-        self.end.message(json!({
-            "type": "user", "parent_tool_use_id": null,
-            "message": { "role": "user", "content": [
-                { "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error },
-            ] },
-        }));
-    }
+/// A call that is not answered yet.
+struct Waiting {
+    request: String,
+    server: String,
+    rpc_id: u64,
+    name: String,
+    input: Value,
+    id: String,
 }
 
 /// What the model reads of an answer.
