@@ -175,7 +175,9 @@ async fn servers_that_come_and_go_are_called_while_they_are_there() {
         .turn(ask_for_the_time())
         .turn(text("No more."));
     let cli = ScriptedCli::play(script);
-    let builder = Session::builder().permission_mode(PermissionMode::BypassPermissions);
+    let builder = Session::builder()
+        .permission_mode(PermissionMode::BypassPermissions)
+        .configure(|options| options.allow_dangerously_skip_permissions = true);
     let session = within(SOON, builder.transport(cli.transport()).start()).await.unwrap();
     outcome(&session, "go").await;
     within(SOON, session.add_mcp_server(clock())).await.unwrap();
