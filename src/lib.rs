@@ -38,6 +38,7 @@
 //! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
 //! - [`mcp`], [`ResourceDef`], [`PromptDef`], [`ServerHandle`]: what a server offers besides tools, and how that changes
 //! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
+//! - [`message`](mod@message): every message of the CLI, typed; calls with their results, deltas, cost
 //! - [`requests`]: what the CLI can be asked, and its answers
 //! - [`PermissionRequest`] and [`permission`], [`Hook`] and [`hook`], [`ElicitationRequest`], [`DialogRequest`]: what the
 //!   CLI asks
@@ -82,7 +83,9 @@ pub use options::{
 };
 pub use report::*;
 pub use requests::{Reply, ServerInfo};
-pub use session::{McpServerSet, Messages, Prompt, Received, Session, SessionBuilder, query};
+pub use session::{
+    Deltas, McpServerSet, Messages, Prompt, PromptPriority, Received, Session, SessionBuilder, query,
+};
 pub use tool::{
     IntoToolResult, Json, LogLevel, NoArgs, PromptDef, RequestError, ResourceDef, ResourceTemplateDef,
     ServerHandle, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler, ToolPolicy, ToolServer,

@@ -28,7 +28,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -323,16 +322,7 @@ impl ConversationState {
             return;
         }
         let Some(queued) = self.queue.pop_front() else { return };
-        let mut line = json!({
-            "type": "user",
-            "uuid": queued.uuid,
-            "session_id": "",
-            "parent_tool_use_id": null,
-            "message": { "role": "user", "content": queued.prompt.content() },
-        });
-        if self.shared.options().verbatim_prompts {
-            line["client_composed"] = json!(true);
-        }
+        let line = queued.prompt.line(&queued.uuid, self.shared.options().verbatim_prompts);
         if lane.send_prompt(line.to_string().into_bytes()).is_err() {
             // This incarnation has just ended: it was not written, and waits for the next one.
             self.lane = None;
@@ -401,7 +391,10 @@ impl ConversationState {
                     self.unreadable(lost);
                 }
             }
-            Message::CommandLifecycle(lifecycle) => self.known_already(lifecycle),
+            Message::CommandLifecycle(lifecycle) => {
+                self.known_already(lifecycle);
+                self.appended(lifecycle);
+            }
             _ => {}
         }
         self.run_changed();
@@ -503,6 +496,7 @@ impl ConversationState {
                 "outcome",
                 match &outcome {
                     Outcome::Completed { .. } => "completed",
+                    Outcome::Appended => "appended",
                     Outcome::Interrupted { .. } => "interrupted",
                     Outcome::Failed { .. } => "failed",
                     Outcome::NotStarted { .. } => "not_started",

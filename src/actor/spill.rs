@@ -360,7 +360,7 @@ impl Backlog {
             let result = match queue.outcome.take() {
                 Some(Outcome::Completed { result }) => Some(result),
                 Some(Outcome::Interrupted { result, .. } | Outcome::Failed { result, .. }) => result,
-                Some(Outcome::NotStarted { .. }) | None => None,
+                Some(Outcome::NotStarted { .. } | Outcome::Appended) | None => None,
             };
             queue.ended = true;
             return Some(Taken::End(

@@ -31,6 +31,9 @@ pub enum Outcome {
         /// What the CLI says of it: the answer, its cost, its usage.
         result: Arc<ResultMessage>,
     },
+    /// The prompt was appended to the conversation without asking the model
+    /// ([`Prompt::should_query`](crate::Prompt::should_query)), and the CLI gave no result for it.
+    Appended,
     /// It was ended before its time.
     Interrupted {
         /// By whom.
@@ -104,7 +107,7 @@ impl Outcome {
         match self {
             Outcome::Completed { result } => Some(result),
             Outcome::Interrupted { result, .. } | Outcome::Failed { result, .. } => result.as_deref(),
-            Outcome::NotStarted { .. } => None,
+            Outcome::NotStarted { .. } | Outcome::Appended => None,
         }
     }
 
@@ -137,6 +140,10 @@ impl Outcome {
             Outcome::Interrupted { by: InterruptedBy::Stop, .. } => {
                 Err(Error::new(ErrorKind::Stopped, "the session was stopped during the turn"))
             }
+            Outcome::Appended => Err(Error::new(
+                ErrorKind::TurnFailed,
+                "the prompt was appended without asking the model, so there is no result",
+            )),
             Outcome::NotStarted { .. } => {
                 Err(Error::new(ErrorKind::Stopped, "the session ended before the prompt was sent"))
             }
@@ -150,6 +157,7 @@ impl Serialize for Outcome {
         let mut map = serializer.serialize_map(None)?;
         let name = match self {
             Outcome::Completed { .. } => "completed",
+            Outcome::Appended => "appended",
             Outcome::Interrupted { .. } => "interrupted",
             Outcome::Failed { .. } => "failed",
             Outcome::NotStarted { .. } => "not_started",
@@ -159,7 +167,7 @@ impl Serialize for Outcome {
             Outcome::Interrupted { by, .. } => map.serialize_entry("interrupted", by)?,
             Outcome::Failed { error, .. } => map.serialize_entry("error", &error.to_string())?,
             Outcome::NotStarted { prompt } => map.serialize_entry("prompt", prompt)?,
-            Outcome::Completed { .. } => {}
+            Outcome::Completed { .. } | Outcome::Appended => {}
         }
         if let Some(result) = self.result() {
             map.serialize_entry("result", result.raw())?;

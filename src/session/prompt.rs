@@ -1,44 +1,269 @@
 //! What is said to a session.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// What is said to a session: text, or content blocks in the shape of the Messages API.
+/// What is said to a session: text, or content blocks in the shape of the Messages API; and how the CLI is to take it.
+///
+/// As JSON it is the list of its blocks, or, where it says how it is to be taken, an object with them in `content`.
 ///
 /// ```
-/// use greenroom::Prompt;
+/// use greenroom::{Prompt, PromptPriority};
 ///
 /// let text: Prompt = "What is on this picture?".into();
 /// let blocks = Prompt::text("What is on this picture?").image("aGk=", "image/png");
-/// # let _ = (text, blocks);
+/// let verbatim = Prompt::text("/srv/notes and @home are no command and no file").verbatim(true);
+/// let note = Prompt::text("The build is green.").should_query(false).priority(PromptPriority::Later);
+/// # let _ = (text, blocks, verbatim, note);
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     blocks: Vec<Value>,
+    settings: Settings,
+}
+
+/// How the CLI is to take a prompt. What is not set is left out of the line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Settings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<PromptPriority>,
+    #[serde(rename = "shouldQuery", skip_serializing_if = "Option::is_none")]
+    should_query: Option<bool>,
+    #[serde(rename = "client_composed", skip_serializing_if = "Option::is_none")]
+    verbatim: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Value>,
+    #[serde(rename = "isSynthetic", skip_serializing_if = "std::ops::Not::not")]
+    synthetic: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pasted_content: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inline_pastes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_tool_use_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<String>,
+}
+
+/// When the CLI takes a prompt from its queue, beside others that wait there.
+///
+/// A session writes one prompt of its own at a time, so what may wait beside it are the CLI's own: the news of background
+/// tasks, and scheduled ones.
+///
+/// ```
+/// assert_eq!(serde_json::to_string(&greenroom::PromptPriority::Later).unwrap(), r#""later""#);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PromptPriority {
+    /// At once, before all others.
+    Now,
+    /// Next.
+    Next,
+    /// After all others.
+    Later,
 }
 
 impl Prompt {
     /// A prompt of text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { blocks: vec![json!({ "type": "text", "text": text.into() })] }
+        Self::blocks([json!({ "type": "text", "text": text.into() })])
     }
 
     /// A prompt of content blocks in the shape of the Messages API, handed on as they are.
     pub fn blocks(blocks: impl IntoIterator<Item = Value>) -> Self {
-        Self { blocks: blocks.into_iter().collect() }
+        Self { blocks: blocks.into_iter().collect(), settings: Settings::default() }
+    }
+
+    /// With more text, as a block of its own.
+    #[must_use]
+    pub fn and_text(self, text: impl Into<String>) -> Self {
+        self.block(json!({ "type": "text", "text": text.into() }))
+    }
+
+    /// With one more content block in the shape of the Messages API, handed on as it is.
+    #[must_use]
+    pub fn block(mut self, block: Value) -> Self {
+        self.blocks.push(block);
+        self
     }
 
     /// With a picture: its bytes in base64, and its type, such as `image/png`.
-    pub fn image(mut self, base64: impl Into<String>, media_type: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn image(self, base64: impl Into<String>, media_type: impl Into<String>) -> Self {
         let source = json!({ "type": "base64", "media_type": media_type.into(), "data": base64.into() });
-        self.blocks.push(json!({ "type": "image", "source": source }));
+        self.block(json!({ "type": "image", "source": source }))
+    }
+
+    /// With a picture at an address.
+    #[must_use]
+    pub fn image_url(self, url: impl Into<String>) -> Self {
+        self.block(json!({ "type": "image", "source": { "type": "url", "url": url.into() } }))
+    }
+
+    /// With a document: its bytes in base64, and its type, such as `application/pdf`.
+    #[must_use]
+    pub fn document(self, base64: impl Into<String>, media_type: impl Into<String>) -> Self {
+        let source = json!({ "type": "base64", "media_type": media_type.into(), "data": base64.into() });
+        self.block(json!({ "type": "document", "source": source }))
+    }
+
+    /// With a document that is text, under a title.
+    #[must_use]
+    pub fn text_document(self, title: impl Into<String>, text: impl Into<String>) -> Self {
+        let source = json!({ "type": "text", "media_type": "text/plain", "data": text.into() });
+        self.block(json!({ "type": "document", "source": source, "title": title.into() }))
+    }
+
+    /// With a document at an address.
+    #[must_use]
+    pub fn document_url(self, url: impl Into<String>) -> Self {
+        self.block(json!({ "type": "document", "source": { "type": "url", "url": url.into() } }))
+    }
+
+    /// When the CLI takes it from its queue. Default: the CLI decides.
+    #[must_use]
+    pub fn priority(mut self, priority: PromptPriority) -> Self {
+        self.settings.priority = Some(priority);
+        self
+    }
+
+    /// Whether the model is asked. Default: true.
+    ///
+    /// With false the prompt is appended to the conversation, and the model reads it with the next one. CLI 2.1.328 was
+    /// seen to answer at once with a `system/init` and a result of 0 turns with an empty text, so the turn is
+    /// [`Completed`](crate::Outcome::Completed); where a CLI says that it is done and gives no result, the turn is
+    /// [`Appended`](crate::Outcome::Appended).
+    #[must_use]
+    pub fn should_query(mut self, should_query: bool) -> Self {
+        self.settings.should_query = Some(should_query);
+        self
+    }
+
+    /// Whether the CLI takes the text as it is: no `/command`, no `@file`, nothing added for the beginning of a turn.
+    /// Since CLI 2.1.248. Default: [`Options::verbatim_prompts`](crate::Options::verbatim_prompts).
+    #[must_use]
+    pub fn verbatim(mut self, verbatim: bool) -> Self {
+        self.settings.verbatim = Some(verbatim);
+        self
+    }
+
+    /// Says that a person wrote it. It is the one origin that the CLI believes its host. The result of the turn names it
+    /// in its [`origin`](crate::ResultMessage::origin).
+    #[must_use]
+    pub fn from_human(mut self) -> Self {
+        self.settings.origin = Some(json!({ "kind": "human" }));
+        self
+    }
+
+    /// Whether a program wrote it and not a person. Default: false.
+    ///
+    /// CLI 2.1.328 was seen to put a line before it that tells the model so, and to call the origin of the turn
+    /// [`Unclassified`](crate::message::Origin::Unclassified).
+    #[must_use]
+    pub fn synthetic(mut self, synthetic: bool) -> Self {
+        self.settings.synthetic = synthetic;
+        self
+    }
+
+    /// With something that was pasted: a text, or a list of content blocks. May be called again for more.
+    ///
+    /// CLI 2.1.328 was seen to put it behind the text of the prompt, marked as `pasted_content`, so that the model can
+    /// tell it from what the user says.
+    #[must_use]
+    pub fn pasted(mut self, content: impl Into<Value>) -> Self {
+        self.settings.pasted_content.push(content.into());
+        self
+    }
+
+    /// Says that this part of the text was pasted and not typed. May be called again for more.
+    #[must_use]
+    pub fn inline_paste(mut self, part: impl Into<String>) -> Self {
+        self.settings.inline_pastes.push(part.into());
+        self
+    }
+
+    /// The tool call that it belongs to (`parent_tool_use_id`). Default: none. CLI 2.1.328 was seen to take the prompt
+    /// as one of the main thread all the same.
+    #[must_use]
+    pub fn parent_tool_use_id(mut self, id: impl Into<String>) -> Self {
+        self.settings.parent_tool_use_id = Some(id.into());
+        self
+    }
+
+    /// When it was written (RFC 3339). Default: the CLI takes the moment at which it arrives.
+    #[must_use]
+    pub fn timestamp(mut self, timestamp: impl Into<String>) -> Self {
+        self.settings.timestamp = Some(timestamp.into());
         self
     }
 
     /// The blocks.
     pub fn content(&self) -> &[Value] {
         &self.blocks
+    }
+
+    /// Whether the model is asked.
+    pub fn queries(&self) -> bool {
+        self.settings.should_query != Some(false)
+    }
+
+    /// The line for the CLI.
+    pub(crate) fn line(&self, uuid: &str, verbatim: bool) -> Value {
+        let mut line = json!({
+            "type": "user",
+            "uuid": uuid,
+            "session_id": "",
+            "parent_tool_use_id": null,
+            "message": { "role": "user", "content": self.blocks },
+        });
+        let mut settings = self.settings.clone();
+        // The CLI knows `true` alone.
+        settings.verbatim = settings.verbatim.or(Some(verbatim)).filter(|verbatim| *verbatim);
+        settings.should_query = settings.should_query.filter(|should_query| !should_query);
+        if let (Ok(Value::Object(settings)), Some(line)) =
+            (serde_json::to_value(settings), line.as_object_mut())
+        {
+            line.extend(settings);
+        }
+        line
+    }
+}
+
+impl Serialize for Prompt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            content: &'a [Value],
+            #[serde(flatten)]
+            settings: &'a Settings,
+        }
+        if self.settings == Settings::default() {
+            self.blocks.serialize(serializer)
+        } else {
+            Whole { content: &self.blocks, settings: &self.settings }.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Prompt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Blocks(Vec<Value>),
+            Whole {
+                content: Vec<Value>,
+                #[serde(flatten)]
+                settings: Box<Settings>,
+            },
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Blocks(blocks) => Self::blocks(blocks),
+            Written::Whole { content, settings } => Self { blocks: content, settings: *settings },
+        })
     }
 }
 
@@ -51,5 +276,83 @@ impl From<&str> for Prompt {
 impl From<String> for Prompt {
     fn from(text: String) -> Self {
         Self::text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_set_is_in_the_line() {
+        let plain = Prompt::text("hi").line("u1", false);
+        let content = json!([{ "type": "text", "text": "hi" }]);
+        let wanted = json!({
+            "type": "user", "uuid": "u1", "session_id": "", "parent_tool_use_id": null,
+            "message": { "role": "user", "content": content },
+        });
+        assert_eq!(plain, wanted);
+        assert_eq!(Prompt::text("hi").should_query(true).verbatim(false).line("u1", true), wanted);
+        assert_eq!(Prompt::text("hi").line("u1", true)["client_composed"], true);
+    }
+
+    #[test]
+    fn every_setting_has_its_name_on_the_wire_and_survives_being_written_down() {
+        let prompt = Prompt::text("hi")
+            .and_text("ho")
+            .priority(PromptPriority::Now)
+            .should_query(false)
+            .verbatim(true)
+            .from_human()
+            .synthetic(true)
+            .pasted("p")
+            .pasted(json!([{ "type": "text", "text": "q" }]))
+            .inline_paste("h")
+            .parent_tool_use_id("toolu_1")
+            .timestamp("2026-01-02T03:04:05Z");
+        let mut line = prompt.line("u1", false);
+        let line = line.as_object_mut().unwrap();
+        assert_eq!(line.remove("message").unwrap()["content"].as_array().unwrap().len(), 2);
+        let wanted = json!({
+            "type": "user", "uuid": "u1", "session_id": "", "parent_tool_use_id": "toolu_1", "priority": "now",
+            "shouldQuery": false, "client_composed": true, "origin": { "kind": "human" }, "isSynthetic": true,
+            "pasted_content": ["p", [{ "type": "text", "text": "q" }]], "inline_pastes": ["h"],
+            "timestamp": "2026-01-02T03:04:05Z",
+        });
+        assert_eq!(Value::Object(line.clone()), wanted);
+        for prompt in [prompt, Prompt::text("hi")] {
+            let written = serde_json::to_string(&prompt).unwrap();
+            assert_eq!(serde_json::from_str::<Prompt>(&written).unwrap(), prompt);
+        }
+        assert_eq!(
+            serde_json::to_value(Prompt::text("hi")).unwrap(),
+            json!([{ "type": "text", "text": "hi" }])
+        );
+    }
+
+    #[test]
+    fn pictures_and_documents_have_the_shape_of_the_api() {
+        let prompt = Prompt::text("see")
+            .image("aGk=", "image/png")
+            .image_url("https://a/b.png")
+            .document("aGk=", "application/pdf")
+            .text_document("T", "text")
+            .document_url("https://a/b.pdf");
+        let kinds: Vec<_> = prompt
+            .content()
+            .iter()
+            .skip(1)
+            .map(|block| (block["type"].as_str().unwrap(), block["source"]["type"].as_str().unwrap()))
+            .collect();
+        let wanted = [
+            ("image", "base64"),
+            ("image", "url"),
+            ("document", "base64"),
+            ("document", "text"),
+            ("document", "url"),
+        ];
+        assert_eq!(kinds, wanted);
     }
 }

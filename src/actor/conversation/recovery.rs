@@ -102,6 +102,17 @@ impl ConversationState {
         running.certain |= named || (something && !self.tells_lifecycle);
     }
 
+    /// A prompt that asks nothing may have no result: the CLI says that it is done, which comes after a result.
+    pub(super) fn appended(&mut self, lifecycle: &CommandLifecycle) {
+        let Some(running) = &self.running else { return };
+        let done = lifecycle.command_uuid == running.uuid && lifecycle.state == CommandState::Completed;
+        if done && !running.prompt.queries() {
+            self.run.result(Instant::now());
+            self.end_turn(Outcome::Appended);
+            self.next();
+        }
+    }
+
     /// A prompt that was written again, and that the CLI knows as done already: it says so, and nothing else. Its answer
     /// went to the incarnation that died.
     pub(super) fn known_already(&mut self, lifecycle: &CommandLifecycle) {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | read what is said | [`Message::text`], [`Message::content`], [`ContentBlock`] |
 //! | follow tool calls from call to result | [`ToolCalls`] |
+//! | show an answer while it is written | [`Turn::deltas`](crate::Turn::deltas), [`Assembler`] |
 //! | know what it costs | [`ResultMessage`], [`UsageTracker`] |
 //! | show a transcript without what was taken back | [`remove_superseded`] |
 //! | watch the session | [`SystemMessage::detail`] |
@@ -27,6 +28,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 mod aside;
+mod assemble;
 mod assistant;
 mod calls;
 mod content;
@@ -48,6 +50,7 @@ mod user;
 mod view;
 
 pub use aside::*;
+pub use assemble::{Assembler, Delta, DeltaKind, PartialBlock, PartialMessage};
 pub use assistant::{ApiMessage, AssistantMessage, ToolUseMeta};
 pub use calls::{ToolCall, ToolCallResult, ToolCalls};
 pub use content::{

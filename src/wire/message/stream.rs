@@ -15,6 +15,8 @@ use super::usage::Usage;
 /// API's stream. Sent only if partial messages were asked for
 /// ([`include_partial_messages`](crate::Options::include_partial_messages)).
 ///
+/// [`Turn::deltas`](crate::Turn::deltas) puts the pieces together.
+///
 /// Without an object `event` that has a string `type` this is [`Message::Other`](crate::Message::Other).
 ///
 /// ```

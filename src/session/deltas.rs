@@ -1,0 +1,103 @@
+//! A turn as it is written: its deltas.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+
+use crate::actor::turn::Turn;
+use crate::wire::message::{Assembler, Delta, PartialMessage};
+
+/// What a turn adds to its messages, as it is written: a [`Stream`] of [`Delta`]s that ends when the turn does. Made by
+/// [`Turn::deltas`].
+///
+/// ```
+/// use std::io::Write;
+///
+/// async fn chat(session: &greenroom::Session, line: &str) -> greenroom::Result<()> {
+///     let mut turn = session.prompt(line).await?;
+///     let mut deltas = turn.deltas();
+///     while let Some(text) = deltas.next_text().await {
+///         print!("{text}");
+///         std::io::stdout().flush().ok();
+///     }
+///     println!("\n{:?}", turn.outcome().await?);
+///     Ok(())
+/// }
+/// # let _ = chat;
+/// ```
+pub struct Deltas<'a> {
+    turn: &'a mut Turn,
+    assembler: Assembler,
+    waiting: VecDeque<Delta>,
+    missed: u64,
+}
+
+impl Turn {
+    /// The turn as it is written: text, reasoning and arguments of calls, piece by piece if partial messages were asked
+    /// for ([`include_partial_messages`](crate::Options::include_partial_messages)), else block by block.
+    ///
+    /// What the texts add up to is what the messages of the turn say, also where partial messages were dropped because
+    /// nobody read them ([`missed_partials`](Turn::missed_partials)). Messages that add nothing are passed over; to have
+    /// them too, read the turn itself and feed an [`Assembler`](crate::message::Assembler).
+    pub fn deltas(&mut self) -> Deltas<'_> {
+        let missed = self.missed_partials();
+        Deltas { turn: self, assembler: Assembler::new(), waiting: VecDeque::new(), missed }
+    }
+}
+
+impl Deltas<'_> {
+    /// The next one; `None` when the turn is over.
+    ///
+    /// Safe to cancel: a delta is taken only when it is returned.
+    pub async fn next(&mut self) -> Option<Delta> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// The next text of the main thread; everything before it is passed over. `None` when the turn is over.
+    ///
+    /// Safe to cancel.
+    pub async fn next_text(&mut self) -> Option<String> {
+        while let Some(delta) = self.next().await {
+            if let (true, Some(text)) = (delta.is_main_thread(), delta.text()) {
+                return Some(text.to_owned());
+            }
+        }
+        None
+    }
+
+    /// The message that a thread is writing, or has written last, as far as its deltas were told or wait: of the main
+    /// thread with `None`, else of the subagent under this call.
+    pub fn message(&self, parent_tool_use_id: Option<&str>) -> Option<&PartialMessage> {
+        self.assembler.message(parent_tool_use_id)
+    }
+}
+
+impl Stream for Deltas<'_> {
+    type Item = Delta;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delta>> {
+        loop {
+            if let Some(delta) = self.waiting.pop_front() {
+                return Poll::Ready(Some(delta));
+            }
+            let Some(message) = ready!(Pin::new(&mut *self.turn).poll_next(cx)) else {
+                return Poll::Ready(None);
+            };
+            let missed = self.turn.missed_partials();
+            if std::mem::replace(&mut self.missed, missed) != missed {
+                self.assembler.missed();
+            }
+            let deltas = self.assembler.feed(&message);
+            self.waiting.extend(deltas);
+        }
+    }
+}
+
+impl fmt::Debug for Deltas<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deltas").field("turn", &self.turn).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,399 @@
+//! A message that is being written, and its blocks.
+
+use serde_json::Value;
+
+use super::DeltaKind;
+use crate::wire::message::{ApiEvent, AssistantMessage, BlockDelta, ContentBlock, StreamEvent, Usage};
+
+/// A message that is being written, as far as it is known; kept by an [`Assembler`].
+///
+/// ```
+/// use greenroom::{Message, message::Assembler};
+///
+/// let line = r#"{"type": "stream_event", "event": {"type": "message_start",
+///     "message": {"id": "m1", "model": "m", "content": []}}}"#;
+/// let mut assembler = Assembler::new();
+/// assembler.feed(&Message::parse(line)?);
+/// let message = assembler.message(None).unwrap();
+/// assert_eq!((message.model.as_deref(), message.blocks().len(), message.is_complete()), (Some("m"), 0, false));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PartialMessage {
+    /// The API's id, if it is known.
+    pub id: Option<String>,
+    /// The model, if it is known.
+    pub model: Option<String>,
+    /// Why the model stopped, at the end.
+    pub stop_reason: Option<String>,
+    /// Tokens; those of the whole message at the end.
+    pub usage: Option<Usage>,
+    blocks: Vec<PartialBlock>,
+    started: bool,
+    complete: bool,
+    /// Pieces are missing: a block that begins to be told of from now on may have begun before.
+    gap: bool,
+}
+
+/// A block of a [`PartialMessage`], as far as it is known.
+///
+/// ```
+/// use greenroom::{Message, message::Assembler};
+///
+/// let mut assembler = Assembler::new();
+/// for event in [
+///     r#"{"type": "content_block_start", "index": 0,
+///         "content_block": {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}}"#,
+///     r#"{"type": "content_block_delta", "index": 0,
+///         "delta": {"type": "input_json_delta", "partial_json": "{\"comm"}}"#,
+/// ] {
+///     assembler.feed(&Message::parse(&format!(r#"{{"type": "stream_event", "event": {event}}}"#))?);
+/// }
+/// let block = &assembler.message(None).unwrap().blocks()[0];
+/// assert_eq!((block.input_json(), block.input()), ("{\"comm", None));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PartialBlock {
+    /// As it began, or, when it is complete, as it is.
+    block: Option<ContentBlock>,
+    /// What was added: text, reasoning, or the JSON text of arguments.
+    grown: String,
+    signature: String,
+    kind: String,
+    complete: bool,
+    /// The complete message has said what it is.
+    confirmed: bool,
+    /// Pieces of it are missing, so nothing more can be added.
+    stalled: bool,
+}
+
+impl PartialMessage {
+    /// The blocks, in their order.
+    pub fn blocks(&self) -> &[PartialBlock] {
+        &self.blocks
+    }
+
+    /// The text so far: that of the text blocks, joined without a separator.
+    pub fn text(&self) -> String {
+        self.blocks.iter().filter(|block| block.kind == "text").map(|block| block.grown.as_str()).collect()
+    }
+
+    /// The blocks so far, as in a complete message. The arguments of a call that is not complete are an empty object.
+    pub fn content(&self) -> Vec<ContentBlock> {
+        self.blocks.iter().filter_map(PartialBlock::content).collect()
+    }
+
+    /// Whether nothing more will be added.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether it has begun, is not complete, and holds something that no complete message has told.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.started
+            && !self.complete
+            && (self.blocks.is_empty() || self.blocks.iter().any(|block| !block.confirmed))
+    }
+
+    /// Pieces are missing.
+    pub(super) fn missed(&mut self) {
+        self.gap = true;
+        for block in self.blocks.iter_mut().filter(|block| !block.complete) {
+            block.stalled = true;
+        }
+    }
+
+    /// Another message begins in its place.
+    fn restart(&mut self, gap: bool, deltas: &mut Vec<DeltaKind>) {
+        if self.is_unfinished() {
+            deltas.push(DeltaKind::MessageAborted);
+        }
+        *self = PartialMessage { gap, started: true, ..PartialMessage::default() };
+        deltas.push(DeltaKind::MessageStart);
+    }
+
+    /// The block of this index; those before it that were not told of are made up.
+    fn block(&mut self, index: usize) -> &mut PartialBlock {
+        while self.blocks.len() <= index {
+            let stalled = self.gap || self.blocks.len() < index;
+            self.blocks.push(PartialBlock { stalled, ..PartialBlock::default() });
+        }
+        &mut self.blocks[index]
+    }
+}
+
+impl PartialBlock {
+    /// What it is: `text`, `thinking`, `tool_use`, and others; empty if that is not known.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Whether nothing more will be added.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether pieces of it are missing. It grows no further until its complete message comes.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled && !self.complete
+    }
+
+    /// The text so far; empty if it is no text.
+    pub fn text(&self) -> &str {
+        if self.kind == "text" { &self.grown } else { "" }
+    }
+
+    /// The reasoning so far; empty if it is none.
+    pub fn thinking(&self) -> &str {
+        if self.kind == "thinking" { &self.grown } else { "" }
+    }
+
+    /// The JSON text of the arguments so far, if it is a call. It breaks off anywhere.
+    pub fn input_json(&self) -> &str {
+        if self.kind.ends_with("tool_use") { &self.grown } else { "" }
+    }
+
+    /// The arguments; `None` as long as they are not complete.
+    pub fn input(&self) -> Option<&Value> {
+        match &self.block {
+            Some(
+                ContentBlock::ToolUse { input, .. }
+                | ContentBlock::ServerToolUse { input, .. }
+                | ContentBlock::McpToolUse { input, .. },
+            ) if self.complete => Some(input),
+            _ => None,
+        }
+    }
+
+    /// The block so far; `None` if it is not known what it is.
+    pub fn content(&self) -> Option<ContentBlock> {
+        let mut block = self.block.clone()?;
+        if !self.complete {
+            match &mut block {
+                ContentBlock::Text { text, .. } => text.clone_from(&self.grown),
+                ContentBlock::Thinking { thinking, signature } => {
+                    thinking.clone_from(&self.grown);
+                    signature.clone_from(&self.signature);
+                }
+                _ => {}
+            }
+        }
+        Some(block)
+    }
+
+    /// What the pieces come to; `None` if they cannot be read.
+    fn whole(&self) -> Option<ContentBlock> {
+        let mut block = self.content()?;
+        if let ContentBlock::ToolUse { input, .. }
+        | ContentBlock::ServerToolUse { input, .. }
+        | ContentBlock::McpToolUse { input, .. } = &mut block
+            && !self.grown.is_empty()
+        {
+            *input = serde_json::from_str(&self.grown).ok()?;
+        }
+        Some(block)
+    }
+
+    /// Whether this complete block can be what the pieces were of.
+    fn can_be(&self, whole: &ContentBlock) -> bool {
+        if self.confirmed {
+            return false;
+        }
+        if self.kind.is_empty() {
+            return true;
+        }
+        let same_call = match (self.block.as_ref().and_then(ContentBlock::as_tool_use), whole.as_tool_use()) {
+            (Some(begun), Some(whole)) => begun.id == whole.id,
+            _ => true,
+        };
+        self.kind == whole.kind() && same_call
+    }
+}
+
+impl PartialMessage {
+    pub(super) fn event(&mut self, event: &StreamEvent, deltas: &mut Vec<DeltaKind>) {
+        let starts = matches!(event.api_event(), ApiEvent::MessageStart(_));
+        let id = match event.api_event() {
+            ApiEvent::MessageStart(message) => message.id.clone(),
+            _ => event.api_message_id.clone(),
+        };
+        let another = id.is_some() && self.id.is_some() && id != self.id;
+        if matches!(event.api_event(), ApiEvent::Ping) {
+            return;
+        }
+        if starts || another || self.complete || !self.started {
+            // What does not begin with its start has lost it.
+            self.restart(!starts, deltas);
+        }
+        if self.id.is_none() {
+            self.id = id;
+        }
+        let index = event.index.and_then(|index| usize::try_from(index).ok());
+        // A message of the API has few blocks; one that says otherwise is not followed.
+        let index = index.filter(|index| *index <= self.blocks.len() + MOST_BLOCKS_SKIPPED);
+        match (event.api_event(), index) {
+            (ApiEvent::MessageStart(message), _) => {
+                self.model.clone_from(&message.model);
+                self.usage.clone_from(&message.usage);
+            }
+            (ApiEvent::ContentBlockStart(begun), Some(index)) => {
+                let block = self.block(index);
+                if !block.confirmed {
+                    *block = PartialBlock {
+                        kind: begun.kind().to_owned(),
+                        block: Some((**begun).clone()),
+                        ..PartialBlock::default()
+                    };
+                    deltas.push(DeltaKind::BlockStart { index, kind: begun.kind().to_owned() });
+                    if let ContentBlock::Text { text, .. } | ContentBlock::Thinking { thinking: text, .. } =
+                        &**begun
+                        && !text.is_empty()
+                    {
+                        block.grown.clone_from(text);
+                        deltas.push(block.added(index, text.clone()));
+                    }
+                }
+            }
+            (ApiEvent::ContentBlockDelta(delta), Some(index)) => self.delta(index, delta, deltas),
+            (ApiEvent::ContentBlockStop, Some(index)) => {
+                let block = self.block(index);
+                if !block.complete && !block.stalled {
+                    if let Some(whole) = block.whole() {
+                        block.complete = true;
+                        block.block = Some(whole.clone());
+                        deltas.push(DeltaKind::BlockComplete { index, block: whole });
+                    } else {
+                        block.stalled = true;
+                    }
+                }
+            }
+            (ApiEvent::MessageDelta { stop_reason, usage, .. }, _) => {
+                if stop_reason.is_some() {
+                    self.stop_reason.clone_from(stop_reason);
+                }
+                if let Some(usage) = usage {
+                    self.usage = Some((**usage).clone());
+                }
+            }
+            (ApiEvent::MessageStop, _) => {
+                self.complete = true;
+                deltas.push(DeltaKind::MessageComplete { stop_reason: self.stop_reason.clone() });
+            }
+            (ApiEvent::Error(_), _) => {
+                self.complete = true;
+                deltas.push(DeltaKind::MessageAborted);
+            }
+            _ => {}
+        }
+    }
+
+    fn delta(&mut self, index: usize, delta: &BlockDelta, deltas: &mut Vec<DeltaKind>) {
+        let block = self.block(index);
+        if block.complete || block.confirmed {
+            return;
+        }
+        if block.kind.is_empty() {
+            // Its start is missing.
+            block.stalled = true;
+        }
+        let text = match delta {
+            _ if block.stalled => return,
+            BlockDelta::Text(text) | BlockDelta::Thinking(text) | BlockDelta::InputJson(text) => text,
+            BlockDelta::Signature(signature) => {
+                block.signature.push_str(signature);
+                return;
+            }
+            BlockDelta::Citation(citation) => {
+                if let Some(ContentBlock::Text { citations, .. }) = &mut block.block {
+                    citations.push(citation.clone());
+                }
+                return;
+            }
+            BlockDelta::Compaction(text) => {
+                if let Some(ContentBlock::Compaction { content }) = &mut block.block {
+                    content.get_or_insert_default().push_str(text);
+                }
+                return;
+            }
+            BlockDelta::Unknown(_) => return,
+        };
+        if !text.is_empty() {
+            block.grown.push_str(text);
+            deltas.push(block.added(index, text.clone()));
+        }
+    }
+
+    /// A complete message, or, as the CLI sends them, a complete block of one.
+    pub(super) fn said(&mut self, said: &AssistantMessage, deltas: &mut Vec<DeltaKind>) {
+        let another = said.message.id.is_some() && self.id.is_some() && said.message.id != self.id;
+        // One without an id, of which there are no pieces, stands by itself.
+        let by_itself = said.message.id.is_none() && self.blocks.iter().all(|block| block.confirmed);
+        if another || by_itself || !self.started {
+            self.restart(self.gap, deltas);
+        }
+        if self.id.is_none() {
+            self.id.clone_from(&said.message.id);
+        }
+        if self.model.is_none() {
+            self.model.clone_from(&said.message.model);
+        }
+        for whole in &said.message.content {
+            let at = self.blocks.iter().position(|block| block.can_be(whole));
+            let index = at.unwrap_or(self.blocks.len());
+            let new = at.is_none();
+            if new {
+                self.blocks.push(PartialBlock::default());
+            }
+            let block = &mut self.blocks[index];
+            if block.kind.is_empty() {
+                block.kind = whole.kind().to_owned();
+                deltas.push(DeltaKind::BlockStart { index, kind: block.kind.clone() });
+            }
+            block.confirm(index, whole, deltas);
+        }
+    }
+}
+
+/// How many blocks may be missing before one that is told of.
+const MOST_BLOCKS_SKIPPED: usize = 1000;
+
+impl PartialBlock {
+    fn added(&self, index: usize, text: String) -> DeltaKind {
+        match self.kind.as_str() {
+            "text" => DeltaKind::Text { index, text },
+            "thinking" => DeltaKind::Thinking { index, thinking: text },
+            _ => DeltaKind::InputJson { index, partial_json: text },
+        }
+    }
+
+    /// The complete message says what it is.
+    fn confirm(&mut self, index: usize, whole: &ContentBlock, deltas: &mut Vec<DeltaKind>) {
+        let was_complete = self.complete;
+        self.confirmed = true;
+        self.complete = true;
+        self.stalled = false;
+        let full = match whole {
+            ContentBlock::Text { text, .. } => Some(text),
+            ContentBlock::Thinking { thinking, .. } => Some(thinking),
+            _ => None,
+        };
+        let mut replaced = false;
+        if let Some(full) = full {
+            match full.strip_prefix(self.grown.as_str()) {
+                Some("") => {}
+                Some(rest) if !was_complete => deltas.push(self.added(index, rest.to_owned())),
+                _ => replaced = true,
+            }
+            self.grown.clone_from(full);
+        }
+        self.block = Some(whole.clone());
+        if replaced {
+            deltas.push(DeltaKind::BlockReplaced { index, block: whole.clone() });
+        } else if !was_complete {
+            deltas.push(DeltaKind::BlockComplete { index, block: whole.clone() });
+        }
+    }
+}
