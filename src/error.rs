@@ -89,6 +89,8 @@ pub enum ErrorKind {
     Malformed,
     /// A tool, or the factory of a tool server's state, failed. Tool.
     Tool,
+    /// A session store failed, or did not answer in time. The source is what it said. Caller (its store).
+    Store,
     /// Reading or writing failed. Wire.
     Io,
 }

@@ -43,6 +43,7 @@
 //! - [`PermissionRequest`] and [`permission`], [`Hook`] and [`hook`], [`ElicitationRequest`], [`DialogRequest`]: what the
 //!   CLI asks
 //! - [`sessions`]: what the CLI has written down, listed, read and changed
+//! - [`store`]: sessions that are mirrored to a store, and resumed from it on another machine
 //! - [`transport`]: how the CLI is reached
 //! - [`actor`]: for programs that are made of `ractor` actors
 //! - [`telemetry`]: the names of spans and their fields
@@ -62,6 +63,7 @@ mod report;
 pub mod requests;
 mod session;
 pub mod sessions;
+pub mod store;
 pub mod telemetry;
 #[cfg(feature = "testkit")]
 pub mod testkit;

@@ -76,7 +76,6 @@ impl TranscriptEntry {
     }
 
     /// Bytes of JSON.
-    #[allow(dead_code, reason = "for stores")]
     pub(crate) fn bytes(&self) -> usize {
         self.raw.get().len()
     }

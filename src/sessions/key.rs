@@ -88,7 +88,6 @@ pub(crate) fn session_id_of(file_name: &str) -> Option<&str> {
 }
 
 /// Whether the name of a part of a session (a subagent's, most likely) can be a path below the session's folder.
-#[allow(dead_code, reason = "for stores")]
 pub(crate) fn is_safe_subpath(subpath: &str) -> bool {
     let parts = || subpath.split(['/', '\\']);
     !subpath.is_empty()

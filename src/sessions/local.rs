@@ -309,7 +309,7 @@ impl LocalSessions {
     }
 
     /// Does something with a session's file.
-    async fn with<T: Send + 'static>(
+    pub(crate) async fn with<T: Send + 'static>(
         &self,
         session_id: &str,
         work: impl FnOnce(SessionFile) -> Result<T> + Send + 'static,

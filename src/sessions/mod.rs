@@ -8,6 +8,7 @@
 //!
 //! - [`LocalSessions`]: those on this machine's disk
 
+//! - [`StoredSessions`](crate::store::StoredSessions): those in a [`SessionStore`](crate::store::SessionStore)
 //! - [`project_key`]: under which name a directory's sessions are filed
 //!
 //! The layout was seen with CLI 2.1.328, and is the one that the published SDKs 0.3.328 (TypeScript) and 0.2.184 (Python)
@@ -25,10 +26,21 @@ mod summary;
 mod tests;
 mod worktree;
 
+pub(crate) use disk::{
+    SessionFile, each_line, fold_edges, is_absent, parents, sidecar, sidecar_path, transcripts,
+};
+pub(crate) use entry::Link;
 pub use entry::TranscriptEntry;
+pub(crate) use fork::{Fork, derived_title};
 pub use key::project_key;
+pub(crate) use key::{
+    canonical, check_session_id, config_dir, is_safe_subpath, is_session_id, key_of_path, variable,
+};
 pub use local::{LocalSessions, SubagentInfo};
+pub(crate) use local::{no_subagent, tag_entry, title_entry, visible, visible_of_subagent};
+pub(crate) use message::Parents;
 pub use message::{SessionMessage, SessionMessages};
+pub(crate) use summary::Folded;
 pub use summary::SessionInfo;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -65,17 +77,19 @@ impl Page {
         Self { offset, ..self }
     }
 
-    fn end(self) -> usize {
+    pub(crate) fn end(self) -> usize {
         self.limit.map_or(usize::MAX, |limit| self.offset.saturating_add(limit))
     }
 
-    fn of<I: IntoIterator>(self, items: I) -> std::iter::Take<std::iter::Skip<I::IntoIter>> {
+    pub(crate) fn of<I: IntoIterator>(self, items: I) -> std::iter::Take<std::iter::Skip<I::IntoIter>> {
         items.into_iter().skip(self.offset).take(self.limit.unwrap_or(usize::MAX))
     }
 }
 
 /// Does file work on a thread that may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
         Err(Error::new(ErrorKind::Io, "the work on the disk was cut off").with_source(error))
     })

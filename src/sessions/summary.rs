@@ -250,7 +250,6 @@ impl Folded {
         })
     }
 
-    #[allow(dead_code, reason = "for stores")]
     pub(crate) fn entries<'a>(&mut self, entries: impl IntoIterator<Item = &'a TranscriptEntry>) {
         for entry in entries {
             self.line(entry.raw().get());

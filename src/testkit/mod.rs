@@ -12,6 +12,7 @@
 //! - [`Probe`] waits for events and states of a session, and says what came instead.
 //! - [`Recorder`] keeps what goes over the wire as a [`Transcript`], with what is secret [redacted](Redact);
 //!   [`Replay`] plays the CLI's side of it back.
+//! - [`store_conformance`] says whether a session store of yours keeps its promises.
 //! - [`invariants`] are the promises of the library as checkers over a transcript.
 
 mod chaos;
@@ -30,6 +31,7 @@ mod record;
 mod redact;
 mod replay;
 mod script;
+mod store;
 mod transcript;
 
 pub use chaos::{Chaos, Progress, Run};
@@ -46,4 +48,5 @@ pub use record::Recorder;
 pub use redact::Redact;
 pub use replay::Replay;
 pub use script::{Item, ModelError, ModelTurn, Script};
+pub use store::{StoreViolation, store_conformance};
 pub use transcript::{Entry, Line, Side, Transcript, Wire};
