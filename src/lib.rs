@@ -80,8 +80,8 @@ pub use control::{
 pub use error::{Error, ErrorKind, Result};
 pub use options::{
     AgentDefinition, Effort, EnvPolicy, ExternalServer, Limits, McpRegistration, Options, OutputFormat,
-    PermissionMode, Plugin, Restart, Restarts, ResumeLadder, Sandbox, SettingSource, Skills, SystemPrompt,
-    Thinking, Timeouts, TurnRecovery, UnreadPartials,
+    PermissionMode, Plugin, Restart, Restarts, ResumeLadder, Sandbox, SettingSource, Skills, StoreFlush,
+    StoreOptions, SystemPrompt, Thinking, Timeouts, TurnRecovery, UnreadPartials,
 };
 pub use report::*;
 pub use requests::{Reply, ServerInfo};

@@ -16,11 +16,13 @@
 //!
 //! - here: prompts, messages, results
 //! - [`limits`]: the limits of a turn
+//! - [`holding`]: a result that waits for the session's store
 //! - [`recovery`]: what becomes of a turn whose CLI has ended
 //!
 //! It survives every restart of the CLI: what is queued is sent to the next incarnation, once. Restart policy:
 //! temporary and significant. If it ends, the session fails, for nobody else knows what was promised.
 
+mod holding;
 mod limits;
 mod recovery;
 
@@ -45,6 +47,7 @@ use crate::report::{ConversationSnapshot, Event, ExitCause, InterruptedBy, Outco
 use crate::session::Prompt;
 use crate::wire::message::TerminalReason;
 use crate::wire::{Message, ResultMessage, SessionState};
+use holding::{Holding, News};
 use limits::TurnLimits;
 
 /// What the conversation understands.
@@ -63,6 +66,12 @@ pub(crate) enum ConversationMessage {
     LineLost {
         epoch: u64,
         reason: String,
+    },
+    /// A message of our own, which comes before what waits for the store.
+    Told(Message),
+    /// The store has what was written before the result that waits.
+    Mirrored {
+        number: u64,
     },
     /// An incarnation is ready for prompts.
     CliReady(Lane),
@@ -122,6 +131,7 @@ pub(crate) struct ConversationState {
     /// Whether the CLI tells what becomes of each prompt.
     tells_lifecycle: bool,
     limits: TurnLimits,
+    holding: Holding,
 }
 
 struct Queued {
@@ -207,6 +217,7 @@ impl Actor for Conversation {
             ended_epoch: 0,
             tells_lifecycle: false,
             limits: TurnLimits::new(),
+            holding: Holding::default(),
         })
     }
 
@@ -218,27 +229,18 @@ impl Actor for Conversation {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ConversationMessage::Message { epoch, message, weight } => {
-                if epoch > state.ended_epoch {
-                    state.message(message);
-                }
+                state.news(News::Message { epoch, message });
                 drop(weight);
             }
-            ConversationMessage::LineLost { epoch, reason } => {
-                if let Some(running) = state.running.as_mut().filter(|_| epoch > state.ended_epoch) {
-                    running.lost = Some(reason);
-                }
-            }
+            ConversationMessage::LineLost { epoch, reason } => state.news(News::LineLost { epoch, reason }),
+            ConversationMessage::Told(message) => state.hand_over(&message),
+            ConversationMessage::Mirrored { number } => state.mirrored(number),
             ConversationMessage::Prompt { prompt, reply } => {
                 // One who has stopped waiting has no use for the turn, but the prompt is accepted.
                 reply.send(state.prompt(prompt)).ok();
             }
-            ConversationMessage::CliReady(lane) => {
-                state.lane = Some(lane);
-                state.tells_lifecycle = false;
-                state.run.restarted();
-                state.next();
-            }
-            ConversationMessage::CliEnded { epoch, cause } => state.cli_ended(epoch, cause),
+            ConversationMessage::CliReady(lane) => state.news(News::Ready(lane)),
+            ConversationMessage::CliEnded { epoch, cause } => state.news(News::Ended { epoch, cause }),
             ConversationMessage::Interrupting { cancel_queued, reply } => {
                 if let Some(running) = &mut state.running {
                     running.interrupting = true;
@@ -275,6 +277,7 @@ impl Actor for Conversation {
                 state.give_up(failed);
                 myself.stop(None);
             }
+            ConversationMessage::LimitTick if state.holds_limits() => {}
             ConversationMessage::LimitTick => state.limit_tick(),
             ConversationMessage::Tick => {
                 state.ceiling = None;
@@ -513,6 +516,7 @@ impl ConversationState {
 
     fn give_up(&mut self, failed: Option<Error>) {
         self.draining = true;
+        self.release_all();
         let outcome = match failed {
             Some(error) => Outcome::Failed { error, result: None },
             None => Outcome::Interrupted { by: InterruptedBy::Stop, result: None },

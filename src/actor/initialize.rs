@@ -59,6 +59,7 @@ pub(crate) fn launch_spec(
         private: ways.private,
         permission_prompt: spec.handlers.decide(),
         replay_user_messages: false,
+        session_mirror: spec.mirror.is_some(),
         stderr,
     }
 }

@@ -73,6 +73,8 @@ pub enum Internal {
     RestartServer(String),
     RestartRouter,
     RestartCallbacks,
+    /// The store was given what there was.
+    MirrorEnded,
     /// The turn in flight has ended, and none is left.
     Drained,
     /// The CLI does not do what it was told; end it, and start the next.

@@ -227,6 +227,12 @@ impl Reader {
             }
         };
         self.shared.counting.messages.one();
+        if let Some(mirror) = self.shared.mirror()
+            && message.kind() == "transcript_mirror"
+        {
+            // Not for the application; and what it says comes before the result that follows.
+            return mirror.push(message.raw());
+        }
         self.seen.note(&message);
         // A message larger than the whole lane waits until the lane is empty.
         let most = self.shared.options().limits.message_lane_bytes.min(Semaphore::MAX_PERMITS);

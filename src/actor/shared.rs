@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Gate;
+use super::mirror::Mirror;
 use super::outgoing::Outgoing;
+use super::resume::ResumeHome;
 use super::roster::Roster;
 use super::router::RouterMessage;
 use super::settings;
@@ -34,6 +36,8 @@ pub(crate) struct SessionSpec {
     pub(crate) handlers: Handlers,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) stderr: Option<StderrSink>,
+    /// Where transcripts are copied to.
+    pub(crate) mirror: Option<Arc<Mirror>>,
 }
 
 /// What survives every restart, as plain data. Written by the conversation.
@@ -120,6 +124,8 @@ pub(crate) struct Shared {
     pub(crate) in_order: AtomicBool,
     /// Why the session has failed, once it has.
     pub(crate) failed: OnceLock<Error>,
+    /// The configuration of a session that came from a store, until the supervisor takes it.
+    pub(crate) home: Mutex<Option<ResumeHome>>,
 }
 
 impl Shared {
@@ -161,8 +167,14 @@ impl Shared {
             gone: telling.gone,
             in_order: AtomicBool::new(false),
             failed: OnceLock::new(),
+            home: Mutex::default(),
             spec,
         })
+    }
+
+    /// Where transcripts are copied to, if the session has a store.
+    pub(crate) fn mirror(&self) -> Option<&Arc<Mirror>> {
+        self.spec.mirror.as_ref()
     }
 
     pub(crate) fn options(&self) -> &Options {

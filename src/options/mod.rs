@@ -18,6 +18,7 @@ mod restart;
 mod sandbox;
 pub(crate) mod schema;
 mod settings;
+mod store;
 mod timeouts;
 mod unread;
 mod validate;
@@ -46,6 +47,7 @@ pub use sandbox::{
 };
 pub use settings::SettingSource;
 pub(crate) use settings::{Merged, merged};
+pub use store::{StoreFlush, StoreOptions};
 pub(crate) use timeouts::FOREVER;
 pub use timeouts::Timeouts;
 pub(crate) use timeouts::millis::serialize as millis_serialize;
@@ -249,6 +251,8 @@ pub struct Options {
     pub limits: Limits,
     /// How often each part of the tree may restart.
     pub restarts: Restarts,
+    /// How a session is mirrored to its store, and loaded from it.
+    pub store: StoreOptions,
     /// Whether arguments and results of tools are recorded in tracing spans. Default: false.
     pub trace_payloads: bool,
 }

@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn a_bound_of_nothing_is_refused_and_a_limit_of_for_ever_is_not() {
-        let mut options = StoreOptions { append: Duration::MAX, retry_pauses: vec![Duration::MAX], ..Default::default() };
+        let mut options =
+            StoreOptions { append: Duration::MAX, retry_pauses: vec![Duration::MAX], ..Default::default() };
         options.clamp();
         assert_eq!((options.append, options.retry_pauses[0]), (FOREVER, FOREVER));
         options.queue_bytes = 0;

@@ -40,6 +40,7 @@ impl Options {
         agent::validate(&self.agents)?;
         mcp::validate(&self.mcp_servers, "mcp_servers")?;
         merged(self.settings.as_ref(), self.sandbox.as_ref())?;
+        self.store.validate()?;
         self.limits.validate()
     }
 

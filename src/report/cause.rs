@@ -129,6 +129,9 @@ impl ExitCause {
             ExitCause::InitializeRefused { .. } => {
                 (ErrorKind::InitializeRefused, "check the options, or update the CLI")
             }
+            ExitCause::ExitedAtStart { said: Some(said), .. } if is_not_there(said) => {
+                (ErrorKind::SessionNotFound, "it may be of another directory or another configuration folder")
+            }
             ExitCause::ResumeRefused { .. } => {
                 (ErrorKind::CliExited, "`resume_ladder` may allow a fork of the conversation, or a fresh one")
             }
@@ -141,6 +144,17 @@ impl ExitCause {
         let error = if help.is_empty() { error } else { error.with_help(help) };
         error.with_stderr(self.stderr().unwrap_or_default())
     }
+}
+
+/// Whether this is what CLI 2.1.328 says, with the id, of a session or a message that it was told to resume and does not
+/// have.
+fn is_not_there(said: &str) -> bool {
+    const SAYINGS: [&str; 3] = [
+        "No conversation found with session ID",
+        "No message found with message.uuid of",
+        "is not a UUID and does not match any session title",
+    ];
+    SAYINGS.iter().any(|saying| said.contains(saying))
 }
 
 impl fmt::Display for ExitCause {

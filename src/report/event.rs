@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cause::ExitCause;
 use super::subscription::{Subscription, subscription};
+use crate::store::SessionKey;
 
 /// A supervision event of a session.
 ///
@@ -226,6 +227,17 @@ pub enum Event {
     Failed {
         /// Why.
         cause: String,
+    },
+    /// Entries of a transcript did not reach the session's store: it failed, or was too slow. The CLI's own transcript has
+    /// them, and [`StoredSessions::import`](crate::store::StoredSessions::import) brings them to the store.
+    MirrorFailed {
+        /// What they were to be kept under; `None` for a file that belongs to no session, or to no session of this
+        /// configuration folder.
+        key: Option<SessionKey>,
+        /// How many.
+        entries: usize,
+        /// Why.
+        error: String,
     },
     /// This subscriber was too slow: so many events before the next one are lost to it.
     Missed {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ractor::{Actor, ActorCell};
@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::Session;
+use crate::actor::mirror::Mirror;
+use crate::actor::resume;
 use crate::actor::roster::refuse_clash;
 use crate::actor::shared::{SessionSpec, Shared, Telling};
 use crate::actor::supervisor::SessionSupervisor;
@@ -25,6 +27,8 @@ use crate::options::{
     SystemPrompt, Thinking,
 };
 use crate::report::Events;
+use crate::sessions::{config_dir, variable};
+use crate::store::SessionStore;
 use crate::tool::ToolServer;
 use crate::tool::server::ServerSpec;
 use crate::transport::{ChildProcess, StderrSink, Transport};
@@ -59,6 +63,7 @@ pub struct SessionBuilder {
     handlers: Handlers,
     transport: Option<Arc<dyn Transport>>,
     stderr: Option<StderrSink>,
+    store: Option<Arc<dyn SessionStore>>,
     telling: EarlyTelling,
 }
 
@@ -336,6 +341,23 @@ impl SessionBuilder {
         self.configure(|options| options.timeouts.tool = Some(timeout))
     }
 
+    /// Mirrors the session to a store while it is written, and resumes or continues from it: see
+    /// [`greenroom::store`](crate::store). [`Options::store`](crate::Options::store) says how.
+    ///
+    /// With [`resume`](SessionBuilder::resume) or
+    /// [`continue_conversation`](crate::Options::continue_conversation) the session has to be in the store; what is on this
+    /// machine's disk does not count. It runs in a configuration folder of its own, with a copy of the user's login (which
+    /// cannot renew itself) and settings, and without plugins. The folder is removed with the session, but not by a host
+    /// that is killed. On macOS the login that is in the keychain is not copied: give the CLI
+    /// `CLAUDE_CODE_OAUTH_TOKEN` or a key.
+    ///
+    /// Does not go with `persist_session: Some(false)`, for the CLI mirrors what it has written itself, nor with
+    /// `enable_file_checkpointing`, for what can be rewound to is on this machine only.
+    pub fn session_store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// Starts the session and waits until the CLI has answered `initialize`. Must be called on a tokio runtime
     /// with its time and IO enabled. Dropping the future gives the session up.
     ///
@@ -349,6 +371,8 @@ impl SessionBuilder {
     /// | [`CliExited`](ErrorKind::CliExited) | it ended at once; its stderr is in the error |
     /// | [`StartTimeout`](ErrorKind::StartTimeout) | it did not answer |
     /// | [`NotTheProtocol`](ErrorKind::NotTheProtocol) | it wrote something, but no protocol |
+    /// | [`SessionNotFound`](ErrorKind::SessionNotFound) | the session to resume is not there, nor in the store |
+    /// | [`Store`](ErrorKind::Store) | the store failed, or took too long |
     /// | [`InitializeRefused`](ErrorKind::InitializeRefused) | it answered with an error, or cannot do what was asked |
     pub async fn start(self) -> Result<Session> {
         self.spawn(None).await
@@ -371,8 +395,18 @@ impl SessionBuilder {
         self.servers.iter().map(|server| server.name.clone()).collect()
     }
 
-    async fn spawn(self, parent: Option<ActorCell>) -> Result<Session> {
+    async fn spawn(mut self, parent: Option<ActorCell>) -> Result<Session> {
+        self.options.validate()?;
+        self.options.store.clamp();
+        let home = match &self.store {
+            Some(store) => {
+                fits_store(&self.options)?;
+                Box::pin(resume::from_store(store, &mut self.options)).await?
+            }
+            None => None,
+        };
         let shared = self.into_shared()?;
+        *shared.home.lock().unwrap_or_else(PoisonError::into_inner) = home;
         let (supervisor, arguments) = (SessionSupervisor, shared.clone());
         let spawned = match parent {
             Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,
@@ -419,12 +453,38 @@ impl SessionBuilder {
             self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
         }
         let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
-        let spec =
-            SessionSpec { options: *self.options, handlers: self.handlers, transport, stderr: self.stderr };
+        let mirror = match self.store {
+            Some(store) => {
+                let config_dir = config_dir(|name| variable(&self.options, name))?;
+                Some(Arc::new(Mirror::new(store, self.options.store.clone(), &config_dir)))
+            }
+            None => None,
+        };
+        let spec = SessionSpec {
+            options: *self.options,
+            handlers: self.handlers,
+            transport,
+            stderr: self.stderr,
+            mirror,
+        };
         // A clone of the builder is another session, whose servers change by themselves.
         let servers = self.servers.iter().map(|server| Arc::new(ServerSpec::clone(server))).collect();
         Ok((spec, servers))
     }
+}
+
+/// Refuses what cannot be had of a session with a store.
+fn fits_store(options: &Options) -> Result<()> {
+    if options.persist_session == Some(false) {
+        let text = "a session store needs the CLI's own transcript, and option `persist_session` is false";
+        return Err(Error::invalid_option(text).with_help("leave one of the two out"));
+    }
+    if options.enable_file_checkpointing {
+        let text =
+            "a session store has no copies of files, and option `enable_file_checkpointing` wants some";
+        return Err(Error::invalid_option(text).with_help("leave one of the two out"));
+    }
+    Ok(())
 }
 
 impl From<Options> for SessionBuilder {

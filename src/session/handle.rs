@@ -222,7 +222,12 @@ impl Session {
 
     /// How long [`stop`](Session::stop) takes at most.
     pub fn shutdown_bound(&self) -> Duration {
-        self.inner.shared.options().timeouts.shutdown_bound()
+        let options = self.inner.shared.options();
+        let store = match self.inner.shared.mirror() {
+            Some(_) => options.store.stop.saturating_add(options.timeouts.child_stop),
+            None => Duration::ZERO,
+        };
+        options.timeouts.shutdown_bound().saturating_add(store)
     }
 }
 

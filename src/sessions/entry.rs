@@ -74,11 +74,6 @@ impl TranscriptEntry {
     pub fn uuid(&self) -> Option<&str> {
         self.uuid.as_deref()
     }
-
-    /// Bytes of JSON.
-    pub(crate) fn bytes(&self) -> usize {
-        self.raw.get().len()
-    }
 }
 
 impl TryFrom<Value> for TranscriptEntry {

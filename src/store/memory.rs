@@ -12,9 +12,13 @@ use super::{SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession
 /// and has no bound.
 ///
 /// ```
+/// use std::sync::Arc;
 /// use greenroom::store::MemoryStore;
 ///
-/// assert!(MemoryStore::new().keys().is_empty());
+/// let store = Arc::new(MemoryStore::new());
+/// let builder = greenroom::Session::builder().session_store(store.clone());
+/// assert!(store.keys().is_empty());
+/// # drop(builder);
 /// ```
 #[derive(Debug, Default)]
 pub struct MemoryStore {

@@ -13,7 +13,8 @@
 //! - [`MemoryStore`], [`FileStore`]: two of them
 //! - [`StoredSessions`]: the sessions in a store listed, read and changed, as [`LocalSessions`](crate::sessions::LocalSessions)
 //!   does it on disk
-//! - `SessionBuilder::session_store`: a session with a store; `StoreOptions`: how it is mirrored and loaded
+//! - [`SessionBuilder::session_store`](crate::SessionBuilder::session_store): a session with a store;
+//!   [`StoreOptions`](crate::StoreOptions): how it is mirrored and loaded
 //! - [`testkit::store_conformance`](crate::testkit): whether a store of yours keeps its promises (feature `testkit`)
 //!
 //! # What is promised
@@ -21,9 +22,9 @@
 //! - A turn's outcome is given after the store has taken what was written until then, or after its failure was told.
 //! - Entries of one key come in the order in which the CLI wrote them.
 //! - A store that fails, hangs or panics harms nothing else: the CLI writes its own transcript first, the session goes on,
-//!   and what the store did not take is told with `Event::MirrorFailed` and a
+//!   and what the store did not take is told with [`Event::MirrorFailed`](crate::Event::MirrorFailed) and a
 //!   `system`/`mirror_error` message, as the official SDKs do.
-//! - What waits for a slow store has a bound, `StoreOptions::queue_bytes`.
+//! - What waits for a slow store has a bound, [`StoreOptions::queue_bytes`](crate::StoreOptions::queue_bytes).
 
 mod file;
 mod memory;
@@ -39,6 +40,7 @@ pub use crate::sessions::TranscriptEntry;
 pub use file::{Durability, FileStore};
 pub use memory::MemoryStore;
 pub use sessions::StoredSessions;
+pub(crate) use sessions::{AGENT_METADATA, failed, metadata, not_stored, sort_newest_first};
 pub use summary::{SessionSummary, StoredSession};
 
 /// What a store says when it fails: any error.
@@ -61,7 +63,7 @@ pub type StoreResult<T> = Result<T, StoreError>;
 #[non_exhaustive]
 pub struct SessionKey {
     /// The scope: [`project_key`](crate::sessions::project_key) of the working directory, or
-    /// `StoreOptions::project_key`, a tenant for instance.
+    /// [`StoreOptions::project_key`](crate::StoreOptions::project_key), a tenant for instance.
     pub project_key: String,
     /// The session.
     pub session_id: String,

@@ -298,10 +298,14 @@ pub(crate) async fn newest_first(
 ) -> Result<Vec<super::StoredSession>> {
     let listed = store.list_sessions(project_key).await;
     let mut sessions = listed.map_err(|error| failed("list_sessions", project_key, error))?;
+    sort_newest_first(&mut sessions);
+    Ok(sessions)
+}
+
+pub(crate) fn sort_newest_first(sessions: &mut [super::StoredSession]) {
     sessions.sort_by(|one, other| {
         other.modified.cmp(&one.modified).then_with(|| one.session_id.cmp(&other.session_id))
     });
-    Ok(sessions)
 }
 
 pub(crate) fn not_stored(key: &SessionKey) -> Error {

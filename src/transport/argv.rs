@@ -72,6 +72,8 @@ pub(crate) struct LaunchSpec {
     pub(crate) permission_prompt: bool,
     /// Whether the CLI repeats each user message that it takes in.
     pub(crate) replay_user_messages: bool,
+    /// Whether the CLI tells what it writes to its transcripts.
+    pub(crate) session_mirror: bool,
     /// Where each line of stderr goes.
     pub(crate) stderr: StderrSink,
 }
@@ -220,6 +222,7 @@ fn messages(args: &mut Args, options: &Options, spec: &LaunchSpec) {
     args.flag_if("include-partial-messages", options.include_partial_messages);
     args.flag_if("include-hook-events", options.include_hook_events);
     args.flag_if("replay-user-messages", spec.replay_user_messages);
+    args.flag_if("session-mirror", spec.session_mirror);
     args.flag_if("no-session-persistence", options.persist_session == Some(false));
 }
 

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use greenroom::sessions::{LocalSessions, Page, SessionMessages};
+use std::sync::Arc;
+
+use greenroom::sessions::{LocalSessions, Page, SessionMessages, project_key};
+use greenroom::store::{FileStore, SessionKey, SessionStore, StoredSessions};
 use greenroom::testkit::Script;
-use greenroom::{ErrorKind, Message};
+use greenroom::{ErrorKind, Event, Message};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::stage::{Stage, answers, calc, call, in_time, start, stop, text};
+use crate::stage::{Stage, answers, calc, call, event, in_time, start, stop, text};
 
 fn told(messages: &SessionMessages) -> Vec<String> {
     let tell = |message: &Message| match message {
@@ -72,6 +76,99 @@ async fn what_the_cli_has_written_is_listed_read_renamed_forked_and_deleted() {
     assert_eq!(local.list(Page::ALL).await.unwrap().len(), 1);
     let builder = stage.builder().configure(|options| options.resume = Some(id.into()));
     let error = in_time("the refusal", builder.start()).await.unwrap_err();
-    assert!(error.to_string().contains(id), "{error}");
+    assert!(error.kind() == ErrorKind::SessionNotFound && error.to_string().contains(id), "{error}");
     assert_eq!(local.info(id).await.unwrap_err().kind(), ErrorKind::SessionNotFound);
+}
+
+#[tokio::test]
+async fn a_session_goes_on_from_its_store_on_a_machine_that_never_saw_it() {
+    let script = Script::new()
+        .turn(call("add", json!({"a": 5, "b": 3})))
+        .turn(text("5 + 3 is 8."))
+        .turn(text("You asked for 5 + 3."))
+        .turn(text("And I still know it."));
+    let Some(mut stage) = Stage::new(script).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store: Arc<dyn SessionStore> = Arc::new(FileStore::new(folder.path()));
+    let session =
+        start(stage.builder().mcp_server(calc()).allow_server_tools("calc").session_store(store.clone()))
+            .await;
+    let mut events = session.events();
+    answers(&session, "What is 5 + 3?", "5 + 3 is 8.").await;
+    let captured = |event: &Event| match event {
+        Event::SessionCaptured { session_id } => Some(session_id.clone()),
+        _ => None,
+    };
+    let id = event(&mut events, "the session's id", captured).await;
+    // The result was given, so the store has what was said.
+    let stored = StoredSessions::new(store.clone(), project_key(stage.cwd.path()));
+    let said = ["What is 5 + 3?", "call", "result", "5 + 3 is 8."];
+    assert_eq!(told(&stored.messages(&id, Page::ALL).await.unwrap()), said);
+    stop(&session).await;
+    let local = LocalSessions::at(stage.home.path().join(".claude"));
+    let (there, here) =
+        (stored.messages(&id, Page::ALL).await.unwrap(), local.messages(&id, Page::ALL).await.unwrap());
+    let raw = |messages: &SessionMessages| {
+        messages.messages.iter().map(|said| said.message.value()).collect::<Vec<_>>()
+    };
+    assert_eq!(raw(&there), raw(&here), "the store has what is on the disk");
+
+    // Another machine: nothing of the first home is left.
+    stage.home = tempfile::tempdir().unwrap();
+    let resumed = stage.builder().session_store(store.clone()).resume(&id);
+    let session = start(resumed.clone()).await;
+    let mut events = session.events();
+    answers(&session, "What did I ask?", "You asked for 5 + 3.").await;
+    let seen = stage.last_request().body()["messages"].to_string();
+    assert!(seen.contains("What is 5 + 3?") && seen.contains("5 + 3 is 8."), "{seen}");
+    let pid = session.snapshot().await.unwrap().cli.unwrap().pid.unwrap();
+    // A crash goes on in the same place.
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    event(&mut events, "the restart", |event| matches!(event, Event::CliRestarted { .. }).then_some(()))
+        .await;
+    answers(&session, "Still?", "And I still know it.").await;
+    assert!(stage.last_request().body()["messages"].to_string().contains("What did I ask?"));
+    stop(&session).await;
+    let grown = told(&stored.messages(&id, Page::ALL).await.unwrap());
+    assert_eq!(grown.first().map(String::as_str), Some(said[0]), "{grown:?}");
+    assert_eq!(grown.last().map(String::as_str), Some("And I still know it."), "{grown:?}");
+    let left: Vec<_> = std::fs::read_dir(std::env::temp_dir())
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            entry.path().join(format!("projects/{}/{id}.jsonl", project_key(stage.cwd.path()))).exists()
+        })
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(!stage.home.path().join(".claude/projects").exists(), "nothing was written to the user's own");
+
+    stored.delete(&id).await.unwrap();
+    assert!(store.load(&SessionKey::new(project_key(stage.cwd.path()), &id)).await.unwrap().is_none());
+    let error = in_time("the refusal", resumed.start()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::SessionNotFound && error.to_string().contains(&id), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_to_be_resumed_and_is_not_there_is_named() {
+    let Some(stage) = Stage::new(Script::new().turn(text("Fine."))).await else { return };
+    let session = start(stage.builder()).await;
+    answers(&session, "How are you?", "Fine.").await;
+    stop(&session).await;
+    let local = LocalSessions::at(stage.home.path().join(".claude"));
+    let id = local.list(Page::ALL).await.unwrap()[0].session_id.clone();
+    let nowhere = "11111111-2222-4333-8444-555555555555";
+    for (resume, flag, named) in [
+        (nowhere, None, nowhere),
+        ("No such title", None, "No such title"),
+        (nowhere, Some(("fork-session", None)), nowhere),
+        (&*id, Some(("resume-session-at", Some(nowhere))), nowhere),
+    ] {
+        let builder = stage.builder().resume(resume).configure(|options| {
+            let flag = flag.map(|(name, value): (&str, Option<&str>)| (name.into(), value.map(Into::into)));
+            options.extra_args.extend(flag);
+        });
+        let error = in_time("the refusal", builder.start()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::SessionNotFound, "{error}");
+        assert!(error.to_string().contains(named), "{error}");
+    }
 }

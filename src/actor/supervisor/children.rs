@@ -278,6 +278,10 @@ impl SupervisorState {
         self.tell_router(RouterMessage::Ended { epoch });
         self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone() });
         self.change_ends_with_cli();
+        if let Some(mirror) = self.shared.mirror() {
+            // Whatever became of the CLI, what it has told is kept.
+            mirror.flush(|| {});
+        }
         if self.stopping() {
             return self.check_step().await;
         }

@@ -8,7 +8,7 @@
 //!      │ first CLI did          └────────────────────────────┘        │
 //!      │ not start                                                    ▼
 //!      └──────────────────────────────────────────────────────► Stopping(failed)
-//!   stop ──► Stopping: Drain ─► Cli ─► Handlers ─► Router ─► Conversation ─► gone
+//!   stop ──► Stopping: Drain ─► Cli ─► Store ─► Handlers ─► Router ─► Conversation ─► gone
 //! ```
 //!
 //! | child | when it ends unasked |
@@ -32,7 +32,7 @@ mod children;
 mod report;
 mod stopping;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -50,6 +50,7 @@ use super::mcp_server::ServerMessage;
 use super::message::{Internal, SessionMessage};
 use super::port::PortMessage;
 use super::restart::RestartWindow;
+use super::resume::ResumeHome;
 use super::router::RouterMessage;
 use super::shared::Shared;
 use super::work::Task;
@@ -84,6 +85,12 @@ pub(crate) struct SupervisorState {
     windows: Windows,
     /// The waits before restarts.
     timers: Vec<Task>,
+    /// Gives the session's store what the CLI writes.
+    mirror: Option<Task>,
+    /// The configuration of a session that came from the store.
+    home: Option<ResumeHome>,
+    /// Whether it is being removed.
+    ending_home: bool,
     /// Work that is done for a caller.
     errands: Vec<Task>,
     epoch: u64,
@@ -181,6 +188,7 @@ impl Actor for SessionSupervisor {
             callbacks: window(&restarts.control),
         };
         let ways = Ways::first(shared.options());
+        let home = shared.home.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(SupervisorState {
             _gone: shared.gone.clone().drop_guard(),
             shared,
@@ -197,6 +205,9 @@ impl Actor for SessionSupervisor {
             port: None,
             windows,
             timers: Vec::new(),
+            mirror: None,
+            home,
+            ending_home: false,
             errands: Vec::new(),
             epoch: 0,
             ways,
@@ -218,6 +229,10 @@ impl Actor for SessionSupervisor {
     ) -> Result<(), ActorProcessingErr> {
         let arguments = ConversationArguments { shared: state.shared.clone(), session: state.myself.clone() };
         state.conversation = Some(state.spawn(Conversation, arguments).await?);
+        if let (Some(mirror), Some(conversation)) = (state.shared.mirror(), &state.conversation) {
+            let run = mirror.clone().run(state.shared.clone(), conversation.clone());
+            state.mirror = Some(Task::spawn(run));
+        }
         state.start_callbacks().await?;
         state.start_router().await?;
         for index in 0..state.servers.len() {
@@ -393,6 +408,12 @@ impl SupervisorState {
             Internal::ServerServes(name) => {
                 for server in self.servers.iter_mut().filter(|server| server.spec.name == name) {
                     server.barren = 0;
+                }
+            }
+            Internal::MirrorEnded => {
+                if matches!(self.phase, State::Stopping { step: Step::Store, .. }) {
+                    self.give_up_mirror();
+                    return self.next_step().await;
                 }
             }
             Internal::Drained => {

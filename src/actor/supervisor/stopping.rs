@@ -8,7 +8,7 @@ use super::{Handled, State, StopReply, SupervisorState};
 use crate::actor::callbacks::CallbacksMessage;
 use crate::actor::conversation::ConversationMessage;
 use crate::actor::mcp_server::ServerMessage;
-use crate::actor::message::Internal;
+use crate::actor::message::{Internal, SessionMessage};
 use crate::actor::port::PortMessage;
 use crate::actor::router::RouterMessage;
 use crate::error::{Error, ErrorKind};
@@ -19,6 +19,7 @@ use crate::report::Event;
 pub(super) enum Step {
     Drain,
     Cli,
+    Store,
     Handlers,
     Router,
     Conversation,
@@ -29,7 +30,8 @@ impl Step {
     fn next(self) -> Self {
         match self {
             Step::Drain => Step::Cli,
-            Step::Cli => Step::Handlers,
+            Step::Cli => Step::Store,
+            Step::Store => Step::Handlers,
             Step::Handlers => Step::Router,
             Step::Router => Step::Conversation,
             Step::Conversation | Step::Gone => Step::Gone,
@@ -92,6 +94,11 @@ impl SupervisorState {
                 }
                 timeouts.exit_after_eof + timeouts.exit_after_term + timeouts.reap + timeouts.child_stop * 2
             }
+            Step::Store => {
+                self.end_mirror();
+                let store = &self.shared.options().store;
+                store.stop + timeouts.child_stop
+            }
             Step::Handlers => {
                 for actor in self.servers.iter().filter_map(|server| server.actor.as_ref()) {
                     actor.cast(ServerMessage::Stop).ok();
@@ -121,6 +128,35 @@ impl SupervisorState {
         Box::pin(self.check_step()).await
     }
 
+    /// Lets the store take what is left, then removes what was loaded from it.
+    fn end_mirror(&mut self) {
+        let (mirror, home, myself) = (self.shared.mirror().cloned(), self.home.take(), self.myself.clone());
+        if self.mirror.is_none() && home.is_none() {
+            return;
+        }
+        let limit = self.shared.options().store.stop;
+        self.ending_home = home.is_some();
+        self.errand(async move {
+            if let Some(mirror) = mirror {
+                tokio::time::timeout(limit, mirror.flushed()).await.ok();
+            }
+            // Not only when this task ends: the next step is to find it gone.
+            if let Some(home) = home {
+                home.remove().await;
+            }
+            // A supervisor that has ended waits for nothing.
+            myself.cast(SessionMessage::Internal(Internal::MirrorEnded)).ok();
+        });
+    }
+
+    /// Nothing of the mirror goes on; what the store has not taken is told.
+    pub(super) fn give_up_mirror(&mut self) {
+        (self.mirror, self.ending_home) = (None, false);
+        if let Some(mirror) = self.shared.mirror() {
+            mirror.give_up(&self.shared, self.conversation.as_ref());
+        }
+    }
+
     /// Goes on to the next step when nothing of this one is left.
     pub(super) async fn check_step(&mut self) -> Handled {
         let State::Stopping { step, .. } = &self.phase else { return Ok(()) };
@@ -128,6 +164,8 @@ impl SupervisorState {
             // Ends with a message of the conversation, or when there is none to drain.
             Step::Drain => self.conversation.is_none(),
             Step::Cli => self.port.is_none(),
+            // Ends with a message.
+            Step::Store => self.mirror.is_none() && !self.ending_home,
             Step::Handlers => {
                 self.callbacks.is_none()
                     && self.leaving.is_empty()
@@ -150,6 +188,10 @@ impl SupervisorState {
         if step == Step::Drain {
             return self.next_step().await;
         }
+        if step == Step::Store {
+            self.give_up_mirror();
+            return self.next_step().await;
+        }
         tracing::warn!(parent: &self.shared.span, ?step, "a step of stopping took too long; what is left is killed");
         let cells: Vec<ActorCell> = match step {
             Step::Cli => self.port.iter().map(ActorRef::get_cell).collect(),
@@ -161,7 +203,7 @@ impl SupervisorState {
             }
             Step::Router => self.router.iter().map(ActorRef::get_cell).collect(),
             Step::Conversation => self.conversation.iter().map(ActorRef::get_cell).collect(),
-            Step::Drain | Step::Gone => Vec::new(),
+            Step::Drain | Step::Store | Step::Gone => Vec::new(),
         };
         for cell in cells {
             cell.kill();

@@ -98,8 +98,9 @@ impl SessionStore for Flawed {
             let restored = |entries: Vec<TranscriptEntry>| {
                 let restore = |it: TranscriptEntry| {
                     let mut value = it.value();
-                    let id = value.as_object_mut().unwrap().remove("id");
-                    id.map(|id| value["uuid"] = id);
+                    if let Some(id) = value.as_object_mut().unwrap().remove("id") {
+                        value["uuid"] = id;
+                    }
                     entry(value).unwrap()
                 };
                 entries.into_iter().map(restore).collect::<Vec<_>>()

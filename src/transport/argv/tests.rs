@@ -12,6 +12,7 @@ fn spec() -> LaunchSpec {
         private: Way::Arguments,
         permission_prompt: false,
         replay_user_messages: false,
+        session_mirror: false,
         stderr: StderrSink::new(|_| {}),
     }
 }

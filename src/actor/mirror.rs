@@ -1,0 +1,453 @@
+//! The mirror: what the CLI has written to its transcripts, on its way to the session's store.
+//!
+//! ```text
+//!   reader ── push ──► queue ≤ StoreOptions::queue_bytes ── batch ──► append, key by key, each try a task of its own
+//!   conversation ── flush, before a result ──► │                        │ failed: told, dropped
+//!                   ◄── when all is settled ───┴────────────────────────┘
+//! ```
+//!
+//! `push` and `flush` take a lock for a moment and never wait, so neither does the reader of the pipe. One worker takes
+//! from the queue, so the entries of a key keep their order. It belongs to the supervisor, and outlives every incarnation
+//! of the CLI.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use ractor::ActorRef;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, OnceCell, oneshot};
+
+use super::conversation::ConversationMessage;
+use super::shared::Shared;
+use super::work::Task;
+use crate::options::{StoreFlush, StoreOptions};
+use crate::report::Event;
+use crate::store::{SessionKey, SessionStore, TranscriptEntry};
+use crate::tool::instance::panic_text;
+use crate::wire::Message;
+
+pub(crate) struct Mirror {
+    store: Arc<dyn SessionStore>,
+    options: StoreOptions,
+    /// The folder of all transcripts, as the CLI names it.
+    projects: PathBuf,
+    /// The same, resolved.
+    resolved: OnceCell<PathBuf>,
+    queue: Mutex<Queue>,
+    work: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Frame>,
+    entries: usize,
+    /// With those that the store is being given.
+    bytes: usize,
+    /// What the store is being given: file and number of entries.
+    in_flight: Vec<(String, usize)>,
+    /// What found no room, or could not be read, and is still to be told.
+    lost: Vec<Lost>,
+    /// Frames that came, that are to be given to the store, and that the store has taken or refused; in number.
+    accepted: u64,
+    wanted: u64,
+    settled: u64,
+    waiting: Vec<(u64, Waiter)>,
+}
+
+/// Entries that one file was given.
+struct Frame {
+    path: String,
+    entries: Vec<TranscriptEntry>,
+    bytes: usize,
+}
+
+/// Entries that do not reach the store.
+struct Lost {
+    path: Option<String>,
+    entries: usize,
+    reason: String,
+}
+
+/// Told when all is settled, or when there is nobody any more to settle it.
+struct Waiter(Option<Box<dyn FnOnce() + Send>>);
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            tell();
+        }
+    }
+}
+
+/// What the worker does next.
+struct Batch {
+    frames: Vec<Frame>,
+    lost: Vec<Lost>,
+    up_to: u64,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(rename = "filePath")]
+    path: String,
+    entries: Vec<Box<RawValue>>,
+}
+
+impl Mirror {
+    pub(crate) fn new(store: Arc<dyn SessionStore>, options: StoreOptions, config_dir: &Path) -> Self {
+        Self {
+            store,
+            options,
+            projects: config_dir.join("projects"),
+            resolved: OnceCell::new(),
+            queue: Mutex::default(),
+            work: Notify::new(),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a `transcript_mirror` frame.
+    pub(crate) fn push(&self, frame: &RawValue) {
+        let bytes = frame.get().len();
+        let read = serde_json::from_str::<Wire>(frame.get());
+        let queue = &mut *self.queue();
+        let lost = match read {
+            Ok(Wire { path, entries }) => {
+                let read: Vec<_> = entries.into_iter().map(TranscriptEntry::from_raw).collect();
+                let (count, unreadable) = (read.len(), read.iter().filter(|entry| entry.is_err()).count());
+                if unreadable > 0 {
+                    let reason = "they are no JSON objects".to_owned();
+                    queue.lost.push(Lost { path: Some(path.clone()), entries: unreadable, reason });
+                    self.work.notify_one();
+                }
+                // One that is larger than the bound goes alone.
+                if queue.bytes == 0 || queue.bytes + bytes <= self.options.queue_bytes {
+                    queue.entries += count;
+                    queue.bytes += bytes;
+                    queue.accepted += 1;
+                    queue.frames.push_back(Frame {
+                        path,
+                        entries: read.into_iter().flatten().collect(),
+                        bytes,
+                    });
+                    if self.is_full(queue) {
+                        queue.wanted = queue.accepted;
+                        self.work.notify_one();
+                    }
+                    return;
+                }
+                let reason = format!(
+                    "the store is slow, and more than `store.queue_bytes` ({}) of entries wait for it",
+                    self.options.queue_bytes
+                );
+                Lost { path: Some(path), entries: count, reason }
+            }
+            Err(error) => Lost { path: None, entries: 0, reason: format!("a frame cannot be read: {error}") },
+        };
+        match queue.lost.iter_mut().find(|known| known.path == lost.path && known.reason == lost.reason) {
+            Some(known) => known.entries += lost.entries,
+            None => queue.lost.push(lost),
+        }
+        self.work.notify_one();
+    }
+
+    fn is_full(&self, queue: &Queue) -> bool {
+        self.options.flush == StoreFlush::Eager
+            || queue.entries > self.options.batch_entries
+            || queue.bytes > self.options.batch_bytes
+    }
+
+    /// Whether nothing is on its way to the store.
+    pub(crate) fn is_settled(&self) -> bool {
+        let queue = self.queue();
+        queue.settled == queue.accepted && queue.lost.is_empty()
+    }
+
+    /// Makes the store be given all that has come so far, and calls `then` when it has taken it, or when it was told that it
+    /// has not.
+    pub(crate) fn flush(&self, then: impl FnOnce() + Send + 'static) {
+        let waiter = Waiter(Some(Box::new(then)));
+        let mut queue = self.queue();
+        queue.wanted = queue.accepted;
+        let at = queue.accepted;
+        queue.waiting.push((at, waiter));
+        drop(queue);
+        self.work.notify_one();
+    }
+
+    /// [`flush`](Mirror::flush), waited for.
+    pub(crate) async fn flushed(&self) {
+        let (tell, told) = oneshot::channel();
+        self.flush(move || {
+            // Whoever waits may have stopped.
+            tell.send(()).ok();
+        });
+        told.await.ok();
+    }
+
+    /// Gives the store what comes, until it is dropped.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        shared: Arc<Shared>,
+        conversation: ActorRef<ConversationMessage>,
+    ) {
+        let told = Telling { shared, conversation };
+        loop {
+            let Some(batch) = self.next() else {
+                self.work.notified().await;
+                continue;
+            };
+            for Lost { path, entries, reason } in batch.lost {
+                let key = match &path {
+                    Some(path) => self.key(path).await,
+                    None => None,
+                };
+                told.failed(key, entries, reason);
+            }
+            // In the order of their first frames; each file once.
+            let mut files: Vec<(String, Vec<TranscriptEntry>)> = Vec::new();
+            for frame in batch.frames {
+                match files.iter_mut().find(|(path, _)| *path == frame.path) {
+                    Some((_, entries)) => entries.extend(frame.entries),
+                    None => files.push((frame.path, frame.entries)),
+                }
+            }
+            for (path, entries) in files {
+                if entries.is_empty() {
+                    continue;
+                }
+                let Some(key) = self.key(&path).await else {
+                    let reason = format!(
+                        "{path} is not below {}, where the transcripts of this session are",
+                        self.projects.display()
+                    );
+                    told.failed(None, entries.len(), reason);
+                    continue;
+                };
+                let count = entries.len();
+                if let Err(reason) = self.append(&key, entries.into()).await {
+                    told.failed(Some(key), count, reason);
+                }
+            }
+            self.settle(batch.up_to);
+        }
+    }
+
+    fn next(&self) -> Option<Batch> {
+        let queue = &mut *self.queue();
+        if queue.wanted <= queue.settled && queue.lost.is_empty() {
+            // Those who wait for what is settled already.
+            let settled = queue.settled;
+            queue.waiting.retain(|(at, _)| *at > settled);
+            return None;
+        }
+        let eager = self.options.flush == StoreFlush::Eager;
+        let count = match queue.wanted.saturating_sub(queue.settled) {
+            0 => 0,
+            _ if eager => 1,
+            // What has come meanwhile goes along.
+            _ => queue.frames.len(),
+        };
+        let frames: Vec<_> = queue.frames.drain(..count).collect();
+        let entries: usize = frames.iter().map(|frame| frame.entries.len()).sum();
+        queue.entries -= entries.min(queue.entries);
+        queue.in_flight = frames.iter().map(|frame| (frame.path.clone(), frame.entries.len())).collect();
+        Some(Batch {
+            up_to: queue.settled + frames.len() as u64,
+            lost: std::mem::take(&mut queue.lost),
+            frames,
+        })
+    }
+
+    fn settle(&self, up_to: u64) {
+        let mut queue = self.queue();
+        queue.settled = up_to;
+        queue.in_flight.clear();
+        queue.bytes = queue.frames.iter().map(|frame| frame.bytes).sum();
+        let (told, waiting) = queue.waiting.drain(..).partition(|(at, _)| *at <= up_to);
+        queue.waiting = waiting;
+        let told: Vec<(u64, Waiter)> = told;
+        drop(queue);
+        drop(told);
+    }
+
+    /// Gives the store entries of one key, several times if it must be. The error says what the last try said.
+    async fn append(&self, key: &SessionKey, entries: Arc<[TranscriptEntry]>) -> Result<(), String> {
+        let mut failure = String::new();
+        let pauses = self.options.retry_pauses.iter();
+        for pause in std::iter::once(None).chain(pauses.map(Some)) {
+            if let Some(pause) = pause {
+                tokio::time::sleep(*pause).await;
+            }
+            let (store, key, entries) = (self.store.clone(), key.clone(), entries.clone());
+            let trying = async move { store.append(&key, &entries).await };
+            let mut task = Task::spawn(AssertUnwindSafe(trying).catch_unwind());
+            failure = match tokio::time::timeout(self.options.append, task.join()).await {
+                Ok(Some(Ok(Ok(())))) => return Ok(()),
+                Ok(Some(Ok(Err(error)))) => error.to_string(),
+                Ok(Some(Err(panic))) => format!("it panicked: {}", panic_text(&*panic)),
+                Ok(None) => "its task was taken away".to_owned(),
+                // It may still come to its end, and a second one beside it would be out of order.
+                Err(_) => {
+                    return Err(format!(
+                        "an append took more than {:?} (`store.append`)",
+                        self.options.append
+                    ));
+                }
+            };
+            tracing::debug!(reason = failure, "an append to the session store failed");
+        }
+        Err(failure)
+    }
+
+    /// The key of a transcript; `None` for a file that is none of this session's.
+    async fn key(&self, path: &str) -> Option<SessionKey> {
+        let path = Path::new(path);
+        let below = match path.strip_prefix(&self.projects) {
+            Ok(below) => below.to_owned(),
+            // One of the two may have been resolved.
+            Err(_) => {
+                let projects = self.projects.clone();
+                let resolve = || async {
+                    let resolved = projects.clone();
+                    let resolving = tokio::task::spawn_blocking(move || std::fs::canonicalize(resolved));
+                    resolving.await.ok().and_then(Result::ok).unwrap_or(projects)
+                };
+                path.strip_prefix(self.resolved.get_or_init(resolve).await).ok()?.to_owned()
+            }
+        };
+        key_of(&below, self.options.project_key.as_deref())
+    }
+
+    /// Says of everything that is left that the store will not get it.
+    pub(crate) fn give_up(&self, shared: &Arc<Shared>, conversation: Option<&ActorRef<ConversationMessage>>) {
+        let (left, waiting) = {
+            let queue = &mut *self.queue();
+            let waiting = std::mem::take(&mut queue.waiting);
+            let mut left = std::mem::take(&mut queue.in_flight);
+            left.extend(queue.frames.drain(..).map(|frame| (frame.path, frame.entries.len())));
+            (queue.settled, queue.entries, queue.bytes) = (queue.accepted, 0, 0);
+            (left, waiting)
+        };
+        let mut files: Vec<(String, usize)> = Vec::new();
+        for (path, entries) in left {
+            match files.iter_mut().find(|(known, _)| *known == path) {
+                Some((_, count)) => *count += entries,
+                None => files.push((path, entries)),
+            }
+        }
+        for (path, entries) in files {
+            let below = Path::new(&path).strip_prefix(&self.projects).ok();
+            let key = below.and_then(|below| key_of(below, self.options.project_key.as_deref()));
+            let reason = "the session stopped before the store had taken them (`store.stop`)".to_owned();
+            match conversation {
+                Some(conversation) => {
+                    let told = Telling { shared: shared.clone(), conversation: conversation.clone() };
+                    told.failed(key, entries, reason);
+                }
+                None => shared.emit(Event::MirrorFailed { key, entries, error: reason }),
+            }
+        }
+        drop(waiting);
+    }
+}
+
+/// Who is told of what was lost.
+struct Telling {
+    shared: Arc<Shared>,
+    conversation: ActorRef<ConversationMessage>,
+}
+
+impl Telling {
+    fn failed(&self, key: Option<SessionKey>, entries: usize, error: String) {
+        tracing::warn!(parent: &self.shared.span, ?key, entries, error, "entries were not mirrored");
+        let session_id = self.shared.vitals.borrow().session_id.clone();
+        let message = json!({
+            "type": "system",
+            "subtype": "mirror_error",
+            "uuid": uuid::Uuid::new_v4().to_string(),
+            "session_id": session_id.or_else(|| Some(key.as_ref()?.session_id.clone())),
+            "error": error,
+            "key": key,
+        });
+        self.shared.emit(Event::MirrorFailed { key, entries, error });
+        if let Ok(message) = Message::parse(&message.to_string()) {
+            // A conversation that has ended takes the session with it.
+            self.conversation.cast(ConversationMessage::Told(message)).ok();
+        }
+    }
+}
+
+/// The key of a file, by its path below the folder of all transcripts:
+///
+/// ```text
+///   <project>/<session>.jsonl               the session
+///   <project>/<session>/<subpath>.jsonl     a part of it
+/// ```
+fn key_of(below: &Path, project_key: Option<&str>) -> Option<SessionKey> {
+    let mut parts = Vec::new();
+    for part in below.components() {
+        let Component::Normal(part) = part else { return None };
+        parts.push(part.to_str()?);
+    }
+    let (project, rest) = parts.split_first()?;
+    let (file, folders) = rest.split_last()?;
+    let name = file.strip_suffix(".jsonl").filter(|name| !name.is_empty())?;
+    let project = project_key.unwrap_or(project);
+    Some(match folders.split_first() {
+        None => SessionKey::new(project, name),
+        Some((session, folders)) => {
+            let subpath: Vec<_> = folders.iter().copied().chain([name]).collect();
+            SessionKey::new(project, *session).with_subpath(subpath.join("/"))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_file_tells_its_key() {
+        let key = |path: &str| key_of(Path::new(path), None).map(|key| key.to_string());
+        assert_eq!(key("-p/s.jsonl").as_deref(), Some("-p/s"));
+        assert_eq!(key("-p/s/subagents/agent-1.jsonl").as_deref(), Some("-p/s/subagents/agent-1"));
+        assert_eq!(key("-p/s/subagents/w/r/agent-1.jsonl").as_deref(), Some("-p/s/subagents/w/r/agent-1"));
+        for none in ["", "-p", "-p/s", "-p/s.json", "../x/s.jsonl", "/abs/s.jsonl", "-p/.jsonl"] {
+            assert_eq!(key(none), None, "{none}");
+        }
+        let scoped = key_of(Path::new("-p/s/a/b.jsonl"), Some("tenant/1")).unwrap();
+        assert_eq!(scoped, SessionKey::new("tenant/1", "s").with_subpath("a/b"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_names_its_file_and_no_other(
+            parts in proptest::collection::vec("[a-zA-Z0-9_-]{1,8}", 2..6),
+            others in proptest::collection::vec("[a-zA-Z0-9_-]{1,8}", 2..6),
+        ) {
+            let path = |parts: &[String]| PathBuf::from(format!("{}.jsonl", parts.join("/")));
+            let key = key_of(&path(&parts), None).unwrap();
+            prop_assert_eq!(key.to_string(), parts.join("/"));
+            prop_assert_eq!(key == key_of(&path(&others), None).unwrap(), parts == others);
+        }
+
+        #[test]
+        fn nothing_outside_has_a_key(path in "(\\.\\./|/|[a-c./]){1,8}") {
+            if let Some(key) = key_of(Path::new(&path), None) {
+                let named = key.to_string();
+                prop_assert!(!named.split('/').any(|part| part == ".." || part.is_empty()), "{named}");
+            }
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! A session's store: what the CLI writes reaches it before a result is given, and whatever it does harms nothing else.
+
+#![allow(clippy::unwrap_used, reason = "in the helpers of tests, too")]
+
+mod common;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{SOON, event, settled, start_by_hand, stop, within};
+use futures_util::future::BoxFuture;
+use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult, TranscriptEntry};
+use greenroom::testkit::{CliEnd, ScriptedCli};
+use greenroom::transport::Exit;
+use greenroom::{ErrorKind, Event, Events, Message, Outcome, Session, SessionBuilder, StoreFlush, Turn};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+const ID: &str = "aaaaaaaa-0000-4000-8000-000000000001";
+
+/// What a store does with an append.
+enum Act {
+    Take,
+    Fail(&'static str),
+    Panic,
+    Hang,
+    /// Takes it when it is told to.
+    Wait(oneshot::Receiver<()>),
+}
+
+/// A store that does as it is told, and says when it is asked.
+struct Told {
+    inner: MemoryStore,
+    acts: Mutex<VecDeque<Act>>,
+    asked: mpsc::UnboundedSender<(Instant, String)>,
+}
+
+type Asked = mpsc::UnboundedReceiver<(Instant, String)>;
+
+impl Told {
+    fn new(acts: impl IntoIterator<Item = Act>) -> (Arc<Self>, Asked) {
+        let (asked, hear) = mpsc::unbounded_channel();
+        let acts = Mutex::new(acts.into_iter().collect());
+        (Arc::new(Self { inner: MemoryStore::new(), acts, asked }), hear)
+    }
+
+    fn uuids(&self, key: &SessionKey) -> String {
+        let entries = self.inner.entries(key);
+        entries.iter().filter_map(TranscriptEntry::uuid).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl SessionStore for Told {
+    fn append<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        entries: &'a [TranscriptEntry],
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            let uuids: Vec<_> = entries.iter().filter_map(TranscriptEntry::uuid).collect();
+            self.asked.send((Instant::now(), uuids.join(" "))).unwrap();
+            let act = self.acts.lock().unwrap().pop_front();
+            match act.unwrap_or(Act::Take) {
+                Act::Take => {}
+                Act::Fail(why) => return Err(why.into()),
+                Act::Panic => panic!("the shelf has fallen"),
+                Act::Hang => std::future::pending().await,
+                Act::Wait(told) => told.await?,
+            }
+            self.inner.append(key, entries).await
+        })
+    }
+
+    fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
+        self.inner.load(key)
+    }
+}
+
+fn builder(store: Arc<dyn SessionStore>) -> SessionBuilder {
+    Session::builder().session_store(store).env("CLAUDE_CONFIG_DIR", "/config")
+}
+
+fn key() -> SessionKey {
+    SessionKey::new("p", ID)
+}
+
+fn agent() -> SessionKey {
+    key().with_subpath("subagents/agent-1")
+}
+
+/// The CLI writes these entries to the transcript of this key.
+fn writes(end: &mut CliEnd, key: &SessionKey, uuids: &[&str]) {
+    let entries: Vec<_> = uuids.iter().map(|uuid| json!({"type": "user", "uuid": uuid})).collect();
+    end.send(json!({"type": "transcript_mirror", "filePath": format!("/config/projects/{key}.jsonl"), "entries": entries}));
+}
+
+async fn prompted(session: &Session, end: &mut CliEnd) -> (Turn, Value) {
+    let turn = session.prompt("hello").await.unwrap();
+    let prompt = within(SOON, end.expect("user")).await;
+    end.begin_turn();
+    (turn, prompt)
+}
+
+async fn outcome(turn: &mut Turn) -> Outcome {
+    within(SOON, turn.outcome()).await.unwrap()
+}
+
+async fn asked(hear: &mut Asked) -> String {
+    within(SOON, hear.recv()).await.unwrap().1
+}
+
+/// The next report of entries that were lost: key, number, reason.
+async fn lost(events: &mut Events) -> (Option<SessionKey>, usize, String) {
+    event(events, |event| match event {
+        Event::MirrorFailed { key, entries, error } => Some((key.clone(), *entries, error.clone())),
+        _ => None,
+    })
+    .await
+}
+
+fn is_result(message: &Message) -> bool {
+    message.kind() == "result"
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_waits_for_the_store_and_nothing_else_does() {
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    assert!(end.launch().args.contains(&"--session-mirror".to_owned()));
+    let mut messages = session.messages();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a", "b"]);
+    end.finish_turn(&prompt, "hi");
+    end.message(json!({"type": "afterthought"}));
+    assert_eq!(asked(&mut hear).await, "a b");
+    // Control frames, questions and new prompts do not wait.
+    settled(&mut end).await;
+    assert!(session.snapshot().await.unwrap().conversation.unwrap().turn_running);
+    let mut next = session.prompt("next").await.unwrap();
+    assert!(within(SOON, turn.next()).await.unwrap().subtype() == Some("init"));
+    let waited = tokio::time::timeout(Duration::from_secs(30), turn.next()).await;
+    assert!(waited.is_err(), "the result came before the store had what it is about: {waited:?}");
+    open.send(()).unwrap();
+    assert!(is_result(&within(SOON, turn.next()).await.unwrap()));
+    assert_eq!(store.uuids(&key()), "a b");
+    assert!(outcome(&mut turn).await.is_completed());
+    let second = within(SOON, end.expect("user")).await;
+    end.finish_turn(&second, "again");
+    assert!(outcome(&mut next).await.is_completed());
+    stop(session, end).await;
+    let mut kinds = Vec::new();
+    while let Some(received) = messages.next().await {
+        kinds.push(format!("{received:?}"));
+    }
+    assert!(!kinds.concat().contains("transcript_mirror"), "it is not for the application");
+    let place = |what: &str| kinds.iter().position(|kind| kind.contains(what));
+    assert!(place("\"hi\"") < place("afterthought") && place("afterthought") < place("again"), "{kinds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_that_fails_is_tried_again_after_its_pauses() {
+    let (store, mut hear) = Told::new([Act::Fail("busy"), Act::Panic, Act::Take]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a"]);
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        times.push(within(SOON, hear.recv()).await.unwrap().0);
+    }
+    let pauses = [times[1] - times[0], times[2] - times[1]];
+    assert_eq!(pauses, [Duration::from_millis(200), Duration::from_millis(800)]);
+    assert_eq!(store.uuids(&key()), "a");
+    stop(session, end).await;
+    while let Some(event) = events.next().await {
+        assert!(!matches!(event, Event::MirrorFailed { .. }), "{event:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_store_refuses_is_told_before_the_result_and_the_session_goes_on() {
+    let fail = || Act::Fail("disk full");
+    let (store, mut hear) = Told::new([fail(), fail(), fail()]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &agent(), &["a", "b"]);
+    end.finish_turn(&prompt, "hi");
+    let mut seen = Vec::new();
+    while let Some(message) = within(SOON, turn.next()).await {
+        seen.push(message);
+    }
+    let told = seen.iter().position(|message| message.subtype() == Some("mirror_error")).unwrap();
+    assert!(told < seen.iter().position(is_result).unwrap(), "{seen:?}");
+    let value = seen[told].value();
+    assert_eq!((&value["error"], &value["key"]["projectKey"]), (&json!("disk full"), &json!("p")));
+    assert_eq!(value["key"]["subpath"], "subagents/agent-1");
+    assert_eq!(value["session_id"], end.session_id());
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!(lost(&mut events).await, (Some(agent()), 2, "disk full".into()));
+    // The next turn is mirrored as if nothing had been.
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["c"]);
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!((store.uuids(&agent()).as_str(), store.uuids(&key()).as_str()), ("", "c"));
+    for _ in 0..4 {
+        asked(&mut hear).await;
+    }
+    assert!(hear.try_recv().is_err(), "three attempts and one");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_that_takes_too_long_is_given_up_and_not_tried_again() {
+    let (store, mut hear) = Told::new([Act::Hang]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    let begun = Instant::now();
+    writes(&mut end, &key(), &["a"]);
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!(begun.elapsed(), Duration::from_secs(60));
+    let (_, entries, error) = lost(&mut events).await;
+    assert!(entries == 1 && error.contains("more than 60s"), "{error}");
+    asked(&mut hear).await;
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["b"]);
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!((asked(&mut hear).await.as_str(), store.uuids(&key()).as_str()), ("b", "b"));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_keep_their_order_in_one_append_for_each_file() {
+    let (store, mut hear) = Told::new([]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a"]);
+    writes(&mut end, &agent(), &["x"]);
+    writes(&mut end, &key(), &["b", "c"]);
+    writes(&mut end, &agent(), &[]);
+    writes(&mut end, &agent(), &["y"]);
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!((asked(&mut hear).await, asked(&mut hear).await), ("a b c".into(), "x y".into()));
+    stop(session, end).await;
+    assert!(hear.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eager_store_is_given_each_frame_at_once_and_by_itself() {
+    let (store, mut hear) = Told::new([]);
+    let eager = builder(store.clone()).configure(|options| options.store.flush = StoreFlush::Eager);
+    let (session, mut end, _listener) = start_by_hand(eager).await;
+    let (_turn, _) = prompted(&session, &mut end).await;
+    for uuids in [["a", "b"], ["c", "d"]] {
+        writes(&mut end, &key(), &uuids);
+    }
+    assert_eq!((asked(&mut hear).await, asked(&mut hear).await), ("a b".into(), "c d".into()));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_batch_does_not_wait_for_a_result() {
+    let (store, mut hear) = Told::new([]);
+    let small = builder(store.clone()).configure(|options| {
+        options.store.batch_entries = 3;
+        options.store.batch_bytes = 10_000;
+        options.store.project_key = Some("tenant".into());
+    });
+    let (session, mut end, _listener) = start_by_hand(small).await;
+    let (_turn, _) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a", "b", "c"]);
+    settled(&mut end).await;
+    assert!(hear.try_recv().is_err(), "as many as may wait");
+    writes(&mut end, &key(), &["d"]);
+    assert_eq!(asked(&mut hear).await, "a b c d");
+    let long = "x".repeat(10_001);
+    writes(&mut end, &key(), &[&long]);
+    assert_eq!(asked(&mut hear).await, long);
+    assert_eq!(store.inner.keys(), [SessionKey::new("tenant", ID)], "the scope is that of the options");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_slow_store_has_a_bound_and_holds_up_no_control_frame() {
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let bounded = builder(store.clone()).configure(|options| {
+        options.store.flush = StoreFlush::Eager;
+        options.store.queue_bytes = 1000;
+    });
+    let (session, mut end, _listener) = start_by_hand(bounded).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a"]);
+    asked(&mut hear).await;
+    for number in 0..100 {
+        writes(&mut end, &key(), &[&format!("n{number}")]);
+    }
+    settled(&mut end).await;
+    open.send(()).unwrap();
+    let (at, entries, error) = lost(&mut events).await;
+    assert!(error.contains("store.queue_bytes") && at == Some(key()), "{error}");
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    let kept = store.inner.entries(&key()).len();
+    assert_eq!(kept + entries, 101);
+    assert!((3..10).contains(&kept), "{kept} of about 150 bytes each fit");
+    // There is room again.
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["z"]);
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert!(store.uuids(&key()).ends_with(" z"));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_waits_no_longer_when_too_much_waits_behind_it() {
+    let (_open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let bounded = builder(store.clone()).configure(|options| options.store.held_bytes = 4000);
+    let (session, mut end, _listener) = start_by_hand(bounded).await;
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    let begun = Instant::now();
+    writes(&mut end, &key(), &["a"]);
+    end.finish_turn(&prompt, "hi");
+    asked(&mut hear).await;
+    for _ in 0..20 {
+        end.message(json!({"type": "chatter", "text": "x".repeat(300)}));
+    }
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_another_place_and_a_frame_that_cannot_be_read_are_told() {
+    let (store, _hear) = Told::new([]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    let frame = |path: &str, entries: Value| json!({"type": "transcript_mirror", "filePath": path, "entries": entries});
+    end.send(frame("/elsewhere/projects/p/s.jsonl", json!([{"uuid": "a"}])));
+    end.send(frame("/config/projects/../p/s.jsonl", json!([{"uuid": "a"}])));
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    for _ in 0..2 {
+        let (at, entries, error) = lost(&mut events).await;
+        assert!(at.is_none() && entries == 1 && error.contains("is not below /config/projects"), "{error}");
+    }
+    end.send(json!({"type": "transcript_mirror", "filePath": 7}));
+    assert!(lost(&mut events).await.2.contains("cannot be read"));
+    end.send(frame("/config/projects/p/s.jsonl", json!([7, {"uuid": "b"}])));
+    let (at, entries, _) = lost(&mut events).await;
+    assert_eq!((at, entries), (Some(SessionKey::new("p", "s")), 1));
+    stop(session, end).await;
+    assert_eq!(store.uuids(&SessionKey::new("p", "s")), "b", "the rest of it is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cli_told_before_it_died_is_in_the_store_and_its_last_result_counts() {
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let (session, mut end, mut listener) = start_by_hand(builder(store.clone())).await;
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a"]);
+    end.finish_turn(&prompt, "hi");
+    asked(&mut hear).await;
+    writes(&mut end, &key(), &["b"]);
+    end.exit(Exit::Signal(9));
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    assert!(end.launch().args.contains(&"--session-mirror".to_owned()));
+    open.send(()).unwrap();
+    // The result was there before the end was.
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!(asked(&mut hear).await, "b");
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["c"]);
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!(store.uuids(&key()), "a b c");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_stops_lets_the_store_take_the_rest_and_no_longer_than_it_may() {
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let (stopped, ()) = tokio::join!(session.stop(), async {
+        // The end of the transcript is written when stdin is closed.
+        assert!(within(SOON, end.recv()).await.is_none());
+        writes(&mut end, &key(), &["last"]);
+        end.exit(Exit::Code(0));
+        assert_eq!(asked(&mut hear).await, "last");
+        open.send(()).unwrap();
+    });
+    stopped.unwrap();
+    assert_eq!(store.uuids(&key()), "last");
+
+    let (store, mut hear) = Told::new([Act::Hang]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let mut events = session.events();
+    writes(&mut end, &key(), &["lost"]);
+    let begun = Instant::now();
+    let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
+    stopped.unwrap();
+    assert!(begun.elapsed() <= session.shutdown_bound(), "{:?}", begun.elapsed());
+    assert_eq!(asked(&mut hear).await, "lost");
+    let (at, entries, error) = lost(&mut events).await;
+    assert!((at, entries) == (Some(key()), 1) && error.contains("store.stop"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_a_store_asks_for_no_mirror() {
+    let (session, end, _listener) = start_by_hand(Session::builder()).await;
+    assert!(!end.launch().args.contains(&"--session-mirror".to_owned()));
+    stop(session, end).await;
+}
+
+/// A session in a store, and the options to resume it on a machine that has only this home.
+async fn resumable(home: &Path) -> (Arc<MemoryStore>, SessionBuilder) {
+    let store = Arc::new(MemoryStore::new());
+    let entry = TranscriptEntry::parse(r#"{"type":"user","uuid":"a"}"#).unwrap();
+    store.append(&SessionKey::new("-no-such-work", ID), &[entry]).await.unwrap();
+    let builder = Session::builder()
+        .session_store(store.clone())
+        .configure(|options| {
+            options.env_policy = greenroom::EnvPolicy::Clean;
+            options.cwd = Some("/no/such/work".into());
+        })
+        .env("HOME", home.to_str().unwrap())
+        .resume(ID);
+    (store, builder)
+}
+
+fn config_dir(end: &CliEnd) -> PathBuf {
+    PathBuf::from(&end.launch().env["CLAUDE_CONFIG_DIR"])
+}
+
+fn transcript(end: &CliEnd) -> PathBuf {
+    config_dir(end).join(format!("projects/-no-such-work/{ID}.jsonl"))
+}
+
+#[tokio::test]
+async fn a_session_from_a_store_lives_in_one_folder_through_crashes_and_leaves_none() {
+    let home = tempfile::tempdir().unwrap();
+    let (store, builder) = resumable(home.path()).await;
+    let (session, mut end, mut listener) = start_by_hand(builder).await;
+    assert!(end.launch().args.contains(&format!("--resume={ID}")));
+    let folder = config_dir(&end);
+    assert!(transcript(&end).exists());
+    // What the CLI adds is mirrored under the key that it came from.
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    let path = transcript(&end);
+    end.send(
+        json!({"type": "transcript_mirror", "filePath": path, "entries": [{"type": "user", "uuid": "b"}]}),
+    );
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    assert_eq!(store.entries(&SessionKey::new("-no-such-work", ID)).len(), 2);
+    end.exit(Exit::Signal(9));
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    assert_eq!(config_dir(&end), folder);
+    assert!(transcript(&end).exists());
+    stop(session, end).await;
+    assert!(!folder.exists());
+}
+
+#[tokio::test]
+async fn the_folder_of_a_session_that_fails_to_start_or_is_dropped_is_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let (_store, builder) = resumable(home.path()).await;
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let (failed, folder) = tokio::join!(builder.clone().transport(transport).start(), async {
+        let end = listener.accept().await;
+        let folder = config_dir(&end);
+        assert!(folder.exists());
+        end.exit(Exit::Code(1));
+        folder
+    });
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::CliExited);
+    assert!(!folder.exists());
+
+    let (session, end, _listener) = start_by_hand(builder).await;
+    let folder = config_dir(&end);
+    let mut events = session.events();
+    drop(session);
+    end.run_out().await;
+    while within(SOON, events.next()).await.is_some() {}
+    assert!(!folder.exists());
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_have_is_said_before_a_cli_is_started() {
+    let home = tempfile::tempdir().unwrap();
+    let (_store, builder) = resumable(home.path()).await;
+    let (transport, _listener) = ScriptedCli::by_hand();
+    let other = "bbbbbbbb-0000-4000-8000-000000000002";
+    let error = builder.resume(other).transport(transport).start().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SessionNotFound);
+    assert!(error.to_string().contains(other), "{error}");
+}
+
+#[tokio::test]
+async fn what_does_not_go_with_a_store_is_refused() {
+    let (store, _hear) = Told::new([]);
+    let checkpoints = builder(store.clone()).configure(|options| options.enable_file_checkpointing = true);
+    let unwritten = builder(store).configure(|options| options.persist_session = Some(false));
+    for (builder, named) in [(checkpoints, "enable_file_checkpointing"), (unwritten, "persist_session")] {
+        let (transport, _listener) = ScriptedCli::by_hand();
+        let error = builder.transport(transport).start().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOption);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+}
