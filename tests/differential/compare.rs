@@ -15,6 +15,7 @@ static CHANGING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"127\.0\.0\.1:\d+", "<model>"),
         ("cch=[0-9a-f]+", "cch=<hash>"),
         (r"\ba[0-9a-f]{16}\b", "<agent>"),
+        (r"duration_ms: \d+", "duration_ms: <ms>"),
         (r"mcp-desk-(\w+)-\d+-[0-9a-z]+", "mcp-desk-$1-<id>"),
         (r"(plans/[a-z-]+-)[a-z]+-[a-z]+\.md", "$1<name>.md"),
     ]

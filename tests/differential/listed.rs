@@ -21,6 +21,8 @@ enum Change {
     Value { sdk: &'static str, ours: &'static str },
     /// A value that is there with greenroom only, as JSON.
     Added(&'static str),
+    /// An element of a list that is the last with greenroom.
+    ToTheEnd(&'static str),
 }
 
 /// Where the results of tools are: in what the model is told, and in what the application reads.
@@ -108,6 +110,13 @@ const LISTED: &[Difference] = &[
         change: Change::Value { sdk: r#"[{"text":"5","type":"text"}]"#, ours: r#""{\"sum\":5}""# },
         reason: "the SDK drops structured content; where there is some, the CLI shows it to the model and no text",
     },
+    Difference {
+        scenario: "output_schema",
+        at: &["/requests/*/tool_order"],
+        change: Change::ToTheEnd("StructuredOutput"),
+        reason: "greenroom tells the CLI of the schema in `initialize`, and not in an argument that all users of the machine can \
+                 read; the CLI then adds the tool after all others",
+    },
 ];
 
 const WORDS: &str = "the same finding in other words: serde's instead of jsonschema's";
@@ -160,6 +169,14 @@ fn replace(value: &mut Value, change: &Change) -> bool {
             *text = text.replace(sdk, ours);
             true
         }
+        (Change::ToTheEnd(name), Value::Array(items)) => match items.iter().position(|item| item == name) {
+            Some(place) => {
+                let item = items.remove(place);
+                items.push(item);
+                place + 1 < items.len()
+            }
+            None => false,
+        },
         (Change::Value { sdk, ours }, value) if *value == serde_json::from_str::<Value>(sdk).unwrap() => {
             *value = serde_json::from_str(ours).unwrap();
             true

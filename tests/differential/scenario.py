@@ -309,6 +309,12 @@ async def prompt_appended():
         await say(client, "How are you?")
 
 
+async def prompt_for_all():
+    preset = {"type": "preset", "preset": "claude_code", "exclude_dynamic_sections": True, "snapshot": False}
+    async with ClaudeSDKClient(options(system_prompt=preset, verbatim_prompts=True)) as client:
+        await say(client, "What is in @notes.txt? /help")
+
+
 async def interrupted():
     called = asyncio.Event()
 
@@ -339,8 +345,31 @@ async def resumed():
 
 
 async def agents():
-    scout = AgentDefinition(description="Looks ahead", prompt="You are a scout.", tools=["Read"], model="haiku", maxTurns=3)
-    async with ClaudeSDKClient(options(agents={"scout": scout}, allowed_tools=["Agent", "Task"], tools=["Agent", "Read"])) as client:
+    scout = AgentDefinition(
+        description="Looks ahead",
+        prompt="You are a scout.",
+        tools=["Read", "mcp__desk__echo"],
+        disallowedTools=["Write"],
+        model="haiku",
+        maxTurns=3,
+        effort="low",
+        initialPrompt="Look around first.",
+        permissionMode="dontAsk",
+        memory="project",
+    )
+
+    @tool("echo", "Say the arguments", KIND)
+    async def echo(args):
+        return {"content": [text(args["kind"])]}
+
+    given = options(
+        agents={"scout": scout},
+        mcp_servers={"desk": create_sdk_mcp_server("desk", tools=[echo])},
+        allowed_tools=["Agent", "mcp__desk__*"],
+        tools=["Agent", "Read"],
+        forward_subagent_text=True,
+    )
+    async with ClaudeSDKClient(given) as client:
         await say(client, "Send the scout.")
 
 

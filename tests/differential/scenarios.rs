@@ -314,6 +314,20 @@ async fn prompt_appended() {
 }
 
 #[tokio::test]
+async fn prompt_for_all() {
+    compare("prompt_for_all", Script::new().turn(text("Fine.")), async |stage, told| {
+        let options = json!({
+            "system_prompt": "claude_code",
+            "exclude_dynamic_sections": true,
+            "system_prompt_snapshot": false,
+            "verbatim_prompts": true,
+        });
+        ask(told, Talk::start(with(stage, options)).await, &["What is in @notes.txt? /help"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn interrupted() {
     let script = Script::new().turn(calls("hang", [json!({})])).turn(text("Still here."));
     compare("interrupted", script, async |stage, told| {
@@ -359,6 +373,39 @@ async fn resumed() {
 }
 
 #[tokio::test]
+async fn agents() {
+    let send = json!({ "description": "Look", "prompt": "Look ahead.", "subagent_type": "scout", "run_in_background": false });
+    let script = Script::new()
+        .turn(ModelTurn::new().call("Agent", send))
+        .turn(text("It is clear."))
+        .agent_turn(kinds("echo", &["from the scout"]))
+        .agent_turn(text("All clear."));
+    compare("agents", script, async |stage, told| {
+        let scout = json!({
+            "description": "Looks ahead",
+            "prompt": "You are a scout.",
+            "tools": ["Read", "mcp__desk__echo"],
+            "disallowedTools": ["Write"],
+            "model": "haiku",
+            "maxTurns": 3,
+            "effort": "low",
+            "initialPrompt": "Look around first.",
+            "permissionMode": "dontAsk",
+            "memory": "project",
+        });
+        let options = json!({
+            "agents": { "scout": scout },
+            "allowed_tools": ["Agent"],
+            "tools": ["Agent", "Read"],
+            "forward_subagent_text": true,
+        });
+        let builder = with(stage, options).mcp_server(desk([echo()])).allow_server_tools("desk");
+        ask(told, Talk::start(builder).await, &["Send the scout."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn one_step() {
     let script = Script::new().turn(kinds("echo", &["hello"])).turn(text("Well.")).turn(text("Well again."));
     compare("one_step", script, async |stage, told| {
@@ -381,8 +428,8 @@ async fn output_schema() {
             "required": ["sum"],
             "additionalProperties": false,
         });
-        let talk =
-            Talk::start(with(stage, json!({ "extra_args": { "json-schema": schema.to_string() } }))).await;
+        let format = json!({ "type": "json_schema", "schema": schema });
+        let talk = Talk::start(with(stage, json!({ "output_format": format }))).await;
         ask(told, talk, &["What is 5 + 3?"]).await;
     })
     .await;
@@ -408,7 +455,7 @@ async fn built_in_tools() {
             "effort": "low",
             "setting_sources": ["project"],
             "settings": { "env": { "COLOUR": "blue" } },
-            "extra_args": { "max-thinking-tokens": "2048" },
+            "max_thinking_tokens": 2048,
         });
         let talk = Talk::start(with(stage, options)).await;
         ask(told, talk, &["Use them."]).await;
