@@ -103,3 +103,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "testkit"))]
 #[doc = include_str!("../docs/fault-injection.md")]
 struct FaultInjection;
+
+/// Those of the guide for users of the official SDKs, too.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/coming-from-the-sdks.md")]
+struct ComingFromTheSdks;

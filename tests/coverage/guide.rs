@@ -1,0 +1,90 @@
+//! The guide `docs/coming-from-the-sdks.md`: `guide.md`, and the table in a form for people.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::table::{Row, check_or_bless, file, rows};
+
+const GUIDE: &str = "docs/coming-from-the-sdks.md";
+
+/// Each kind of row: its heading, and what there is to say.
+const SECTIONS: [(&str, &str, &str); 9] = [
+    (
+        "option",
+        "Options",
+        "What an option is to the CLI stands beside it: a flag, a variable, or a field of `initialize`.",
+    ),
+    (
+        "function",
+        "Functions",
+        "The functions of both SDKs. Those that end in `_from_store` and `_via_store` work on a store instead of the disk.",
+    ),
+    ("method", "Methods", "Those of `Query` and of `ClaudeSDKClient` that are no request to the CLI."),
+    (
+        "request",
+        "Requests to the CLI",
+        "`Session::control` sends any other. An SDK without a name for it has no method for it.",
+    ),
+    (
+        "asked",
+        "Requests of the CLI",
+        "Each has a handler of the application. Unknown ones are refused, as the protocol wants it.",
+    ),
+    (
+        "message",
+        "Messages",
+        "A message, subtype or field that is not known is kept, with its JSON at hand: `Message::Other`, `SystemDetail::Unknown`.",
+    ),
+    ("hook", "Hooks", "A hook at an event that is not known is made with `Hook::new`, by its name."),
+    (
+        "initialize",
+        "Fields of `initialize`",
+        "The first request of a session. It carries what many options say.",
+    ),
+    ("type", "Types and constants", "What is left of the names that the SDKs export."),
+];
+
+fn page() -> String {
+    let mut page = "<!-- Made by tests/coverage: edit tests/coverage/guide.md or docs/coverage.tsv, and run \
+         GREENROOM_BLESS=1 cargo test --test coverage -->\n\n"
+        .to_owned();
+    page += &std::fs::read_to_string(file("tests/coverage/guide.md")).unwrap();
+    page += "\n# Where everything is\n";
+    let rows = rows();
+    for (kind, heading, words) in SECTIONS {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.kind == kind).collect();
+        assert!(!rows.is_empty(), "no row of the kind `{kind}`");
+        write!(page, "\n## {heading}\n\n{words}\n\n").unwrap();
+        // A column in which nothing stands is left out.
+        let on_the_wire = rows.iter().any(|row| row.wire.is_some());
+        let in_sdks = rows.iter().any(|row| row.typescript.is_some() || row.python.is_some());
+        let mut titles = Vec::new();
+        titles.extend(on_the_wire.then_some("on the wire"));
+        titles.extend(in_sdks.then_some("TypeScript"));
+        titles.extend(in_sdks.then_some("Python"));
+        titles.push("greenroom");
+        writeln!(page, "| {} |", titles.join(" | ")).unwrap();
+        writeln!(page, "|{}", "---|".repeat(titles.len())).unwrap();
+        for row in rows {
+            let mut cells = Vec::new();
+            cells.extend(on_the_wire.then(|| code(row.wire.as_deref())));
+            cells.extend(in_sdks.then(|| code(row.typescript.as_deref())));
+            cells.extend(in_sdks.then(|| code(row.python.as_deref())));
+            cells.push(match &row.reason {
+                Some(reason) => format!("not here: {reason}"),
+                None => row.ours.iter().map(|ours| code(Some(ours))).collect::<Vec<_>>().join(", "),
+            });
+            writeln!(page, "| {} |", cells.join(" | ")).unwrap();
+        }
+    }
+    page
+}
+
+fn code(name: Option<&str>) -> String {
+    name.map(|name| format!("`{name}`")).unwrap_or_default()
+}
+
+#[test]
+fn the_guide_is_made_of_the_table() {
+    check_or_bless(Path::new(GUIDE), &page());
+}

@@ -1,0 +1,25 @@
+//! Everything that the SDKs can do has a row in `docs/coverage.tsv`, and everything that a row promises is there.
+//!
+//! `names.tsv` holds the names of both SDKs, as `extract.py` finds them; `.ci/run` extracts them again from the SDKs
+//! that it installs, so that an upgrade is noticed. A row says what the name is on the wire and what it is here, or why it
+//! is not here. What is here is proven kind by kind: an option reaches the CLI, a request is sent, one of the CLI is
+//! answered, a message is read, a hook is typed, and every path is known to the compiler (`paths.rs`).
+//!
+//! `docs/coming-from-the-sdks.md` is made of the table and `guide.md`. `GREENROOM_BLESS=1 cargo test --test coverage`
+//! makes it anew.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+
+mod asked;
+#[path = "../common/mod.rs"]
+mod common;
+mod guide;
+mod hooks;
+mod messages;
+mod names;
+mod options;
+mod paths;
+mod requests;
+mod table;
+#[rustfmt::skip]
+mod uses;

@@ -1,0 +1,104 @@
+//! Every request to the CLI is sent by the method that the table names.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::BoxFuture;
+use greenroom::requests::{ContextDetail, ReloadPlugins, SettingsFile};
+use greenroom::{McpServerSet, PermissionMode, Session, ToolContext, ToolServer};
+use serde_json::json;
+
+use crate::common::{SOON, settled, start_by_hand, stop, within};
+use crate::table::mapped;
+
+/// A method of a session, by its path, and a call of it.
+pub(crate) type Call = (&'static str, fn(Session) -> BoxFuture<'static, ()>);
+
+macro_rules! calls {
+    ($($method:ident($($argument:expr),*);)*) => {
+        [$((
+            concat!("Session::", stringify!($method)),
+            (|session: Session| -> BoxFuture<'static, ()> {
+                // What comes of it does not matter here: the CLI of this test has no answers.
+                Box::pin(async move { drop(session.$method($($argument),*).await) })
+            }) as fn(Session) -> BoxFuture<'static, ()>,
+        )),*]
+    };
+}
+
+pub(crate) fn calls() -> Vec<Call> {
+    Vec::from(calls![
+        interrupt();
+        cancel_async_message("u1");
+        set_permission_mode(PermissionMode::Plan);
+        set_mcp_permission_mode_override("desk", None);
+        set_model(Some("haiku"));
+        set_max_thinking_tokens(Some(1024));
+        apply_flag_settings(json!({}));
+        update_settings(SettingsFile::Local, json!({}));
+        settings();
+        rename_session("Sums");
+        set_color("blue");
+        stop_task("t1");
+        background_tasks();
+        task_output("t1");
+        rewind_files("u1");
+        seed_read_state("/a", 1);
+        register_repo_root("/r");
+        set_has_subscribers(Some(true));
+        set_cwd("/c");
+        context_usage(ContextDetail::Summary);
+        usage(true);
+        session_cost();
+        list_models();
+        binary_version();
+        hooks_listing();
+        permission_rules();
+        file_suggestions("a");
+        read_file("/a");
+        reload_plugins(ReloadPlugins::new());
+        reload_skills();
+        reload_output_styles();
+        side_question("And?");
+        generate_session_title("sums", false);
+        mcp_status();
+        set_mcp_servers(McpServerSet::new());
+        mcp_reconnect("outside");
+        mcp_toggle("outside", true);
+        mcp_read_resource("outside", "ui://a");
+        mcp_call("mcp__outside__a");
+    ])
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_request_is_sent_by_its_method() {
+    let step = async |_: greenroom::NoArgs, cx: ToolContext| cx.progress(1.0, None, None).await;
+    let server = ToolServer::new("desk", "1").tool("step", "Make a step", step);
+    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server)).await;
+    let calls = calls();
+    let mut unused: BTreeSet<&str> = calls.iter().map(|(method, _)| *method).collect();
+    for row in mapped("request") {
+        let subtype = row.wire.clone().unwrap();
+        let [method] = row.ours.as_slice() else { panic!("one method: {}", row.name()) };
+        match (subtype.as_str(), method.as_str()) {
+            // The first of all; the handshake of this session is over, and is what this returns.
+            ("initialize", "Session::server_info") => drop(session.server_info()),
+            ("mcp_message", "ToolContext::progress") => {
+                end.call_tool("desk", "step", json!({}));
+                within(SOON, end.expect_request("mcp_message")).await;
+            }
+            _ => {
+                let call = calls.iter().find(|(name, _)| name == method);
+                let (name, call) = call.unwrap_or_else(|| panic!("no call of {method}: {}", row.name()));
+                unused.remove(name);
+                let answered = async {
+                    let request = end.expect_request(&subtype).await;
+                    end.refuse(&request, "not today");
+                };
+                within(SOON, async { tokio::join!(call(session.clone()), answered) }).await;
+            }
+        }
+    }
+    assert!(unused.is_empty(), "without a row: {unused:?}");
+    settled(&mut end).await;
+    stop(session, end).await;
+}

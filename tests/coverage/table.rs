@@ -1,0 +1,77 @@
+//! The table `docs/coverage.tsv`.
+
+use std::path::{Path, PathBuf};
+
+/// A row: something that the protocol or an SDK has.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// `option`, `initialize`, `request` (to the CLI), `asked` (by the CLI), `message`, `hook`, `function`, `method`, `type`.
+    pub(crate) kind: String,
+    /// How it looks on the wire: a flag, a variable, a field, a subtype, an event.
+    pub(crate) wire: Option<String>,
+    pub(crate) typescript: Option<String>,
+    pub(crate) python: Option<String>,
+    /// What it is here: paths without the name of the crate.
+    pub(crate) ours: Vec<String>,
+    /// Why it is not here.
+    pub(crate) reason: Option<String>,
+}
+
+impl Row {
+    /// How it is called when a test fails.
+    pub(crate) fn name(&self) -> String {
+        let names = [&self.wire, &self.typescript, &self.python];
+        let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
+        format!("{} {}", self.kind, names.join(" / "))
+    }
+}
+
+pub(crate) fn file(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+pub(crate) fn rows() -> Vec<Row> {
+    let text = std::fs::read_to_string(file("docs/coverage.tsv")).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("kind\twire\ttypescript\tpython\tours\treason"));
+    lines.map(row).collect()
+}
+
+fn row(line: &str) -> Row {
+    let cells: Vec<&str> = line.split('\t').collect();
+    let [kind, cells @ ..] = cells.as_slice() else { panic!("an empty line") };
+    let cell = |index: usize| Some(cells[index].to_owned()).filter(|cell| cell != "-");
+    assert_eq!(cells.len(), 5, "a row has six cells, with `-` for an empty one: {line}");
+    assert!(cells.iter().all(|cell| !cell.trim().is_empty()), "an empty cell is written `-`: {line}");
+    let ours = cell(3).map(|ours| ours.split(", ").map(str::to_owned).collect()).unwrap_or_default();
+    Row {
+        kind: (*kind).to_owned(),
+        wire: cell(0),
+        typescript: cell(1),
+        python: cell(2),
+        ours,
+        reason: cell(4),
+    }
+}
+
+/// The rows of one kind that are something here.
+pub(crate) fn mapped(kind: &str) -> Vec<Row> {
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.kind == kind && !row.ours.is_empty()).collect();
+    assert!(!rows.is_empty(), "no row of the kind `{kind}`");
+    rows
+}
+
+/// Fails when a file is not what the table makes of it; with `GREENROOM_BLESS=1`, writes it anew.
+pub(crate) fn check_or_bless(path: &Path, made: &str) {
+    let there = file(path.to_str().unwrap());
+    if std::env::var_os("GREENROOM_BLESS").is_some_and(|bless| bless == "1") {
+        std::fs::write(&there, made).unwrap();
+    }
+    let there = std::fs::read_to_string(&there).unwrap_or_default();
+    let differs = made.lines().zip(there.lines()).find(|(made, there)| made != there);
+    assert!(
+        made == there,
+        "{} is not what the table makes of it; write it anew with GREENROOM_BLESS=1 cargo test --test coverage. {differs:?}",
+        path.display()
+    );
+}
