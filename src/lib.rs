@@ -44,6 +44,7 @@
 //!   CLI asks
 //! - [`sessions`]: what the CLI has written down, listed, read and changed
 //! - [`store`]: sessions that are mirrored to a store, and resumed from it on another machine
+//! - `rmcp` (feature `rmcp`): servers that are made with the crate of this name
 //! - [`transport`]: how the CLI is reached
 //! - [`actor`]: for programs that are made of `ractor` actors
 //! - [`telemetry`]: the names of spans and their fields
@@ -61,6 +62,8 @@ pub mod mcp;
 pub mod options;
 mod report;
 pub mod requests;
+#[cfg(feature = "rmcp")]
+pub mod rmcp;
 mod session;
 pub mod sessions;
 pub mod store;

@@ -93,7 +93,7 @@ pub(crate) fn body(spec: &SessionSpec, roster: &Roster, ways: Ways) -> Result<Va
             if !settings.is_empty() {
                 configs.insert(server.name.clone(), Value::Object(settings));
             }
-            manifests.insert(server.name.clone(), server.manifest());
+            manifests.extend(server.manifest().map(|manifest| (server.name.clone(), manifest)));
         }
         body.insert("sdkMcpServers".into(), json!(names));
         body.insert("sdkMcpServerManifests".into(), Value::Object(manifests));

@@ -82,9 +82,18 @@ pub(crate) struct Run {
 pub(crate) type Start = Box<dyn FnOnce(AnyState, Arc<Call>) -> BoxFuture<'static, Outcome> + Send>;
 
 impl Run {
-    /// For people: the method and what it asks for.
+    /// Whether it is a call of a tool, by a server that knows its tools alone.
+    pub(crate) fn is_tool(&self) -> bool {
+        self.method == "tools/call"
+    }
+
+    /// For people: the tool, or the method and what it asks for.
     pub(crate) fn label(&self) -> String {
-        format!("{} {}", self.method, self.subject)
+        match (self.is_tool(), &*self.subject) {
+            (true, tool) => tool.to_owned(),
+            (false, "") => self.method.to_owned(),
+            (false, subject) => format!("{} {subject}", self.method),
+        }
     }
 }
 

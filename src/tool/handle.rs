@@ -91,12 +91,13 @@ impl ServerHandle {
         }
     }
 
-    pub(crate) fn running(&self) -> Result<()> {
+    /// Whether its lists can be changed.
+    pub(crate) fn changeable(&self) -> Result<()> {
         if self.gone.is_cancelled() {
             let text = format!("the session of server '{}' is no more", self.spec.name);
             return Err(Error::new(ErrorKind::Stopped, text));
         }
-        Ok(())
+        self.spec.must_not_be_mounted()
     }
 }
 
@@ -111,7 +112,7 @@ macro_rules! changes {
         #[doc = concat!("when there is one of this ", stringify!($key), ", or when the server has no state of this type;")]
         /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
         pub fn $add<S: Send + Sync + 'static>(&self, definition: $def<S>) -> Result<()> {
-            self.running()?;
+            self.changeable()?;
             let state = self.spec.state_of::<S>()?;
             self.spec.registry.add(&self.spec.name, definition.inner, state, |lists| &mut lists.$list)
         }
@@ -122,7 +123,7 @@ macro_rules! changes {
         /// # Errors
         /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
         pub fn $remove(&self, $key: &str) -> Result<bool> {
-            self.running()?;
+            self.changeable()?;
             self.spec.registry.remove($key, |lists| &mut lists.$list)
         }
 
@@ -132,7 +133,7 @@ macro_rules! changes {
         #[doc = concat!("[`InvalidOption`](ErrorKind::InvalidOption) when there is no ", $kind, " of this ", stringify!($key), ";")]
         /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
         pub fn $enable(&self, $key: &str) -> Result<bool> {
-            self.running()?;
+            self.changeable()?;
             self.spec.registry.enable(&self.spec.name, $key, true, |lists| &mut lists.$list)
         }
 
@@ -141,7 +142,7 @@ macro_rules! changes {
         /// # Errors
         #[doc = concat!("Those of [`", stringify!($enable), "`](ServerHandle::", stringify!($enable), ").")]
         pub fn $disable(&self, $key: &str) -> Result<bool> {
-            self.running()?;
+            self.changeable()?;
             self.spec.registry.enable(&self.spec.name, $key, false, |lists| &mut lists.$list)
         }
     };

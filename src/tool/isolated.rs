@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::context::Call;
-use super::dispatch::{McpSession, Outcome, Run, Service, Step};
+use super::dispatch::{Outcome, Run, Service, Step};
 use super::instance::{BlockingLane, Instance, panicked, run_caught};
 use super::peer::NoPeer;
 use super::server::ServerSpec;
@@ -19,7 +19,7 @@ use crate::wire::rpc::{CallMeta, CallParams, Rpc, RpcError};
 /// A server with a state of its own and no session around it. Calls run on the caller's task.
 pub(crate) struct Isolated {
     spec: Arc<ServerSpec>,
-    session: Mutex<McpSession>,
+    session: Mutex<Box<dyn Service>>,
     instance: Result<Instance, String>,
 }
 
@@ -27,18 +27,32 @@ impl Isolated {
     pub(crate) async fn start(spec: ServerSpec) -> Self {
         let blocking = BlockingLane::new(Limits::default().blocking_calls);
         let spec = Arc::new(spec);
-        let session = McpSession::new(spec.clone(), Limits::default().subscriptions_per_server);
+        let session = spec.service(&Limits::default());
         let instance =
             spec.make_states().await.map(|states| Instance::new(session.lists(), states, blocking));
         Self { session: Mutex::new(session), spec, instance }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallToolResult {
+        if self.spec.is_mounted() {
+            return self.call_mounted(tool, arguments).await;
+        }
         let arguments = RawValue::from_string(arguments.to_string()).ok();
         let params = CallParams { name: tool.to_owned(), arguments, meta: None };
         match self.run("isolated".into(), params).await {
             Ok(result) => result,
             Err(error) => CallToolResult::error(error.message),
+        }
+    }
+
+    /// A call of a server that knows its tools alone.
+    async fn call_mounted(&self, tool: &str, arguments: Value) -> CallToolResult {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": params });
+        let mut answer = self.handle(message).await.unwrap_or_default();
+        match serde_json::from_value(answer["result"].take()) {
+            Ok(result) => result,
+            Err(_) => CallToolResult::error(answer["error"]["message"].as_str().unwrap_or("no result")),
         }
     }
 

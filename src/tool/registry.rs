@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::context::LevelFilter;
 use super::def::Definition;
-use super::peer::Notifies;
+use super::peer::Peer;
 use super::prompt::PromptDefinition;
 use super::resource::{ResourceDefinition, TemplateDefinition};
 use crate::error::{Error, Result};
@@ -79,10 +79,6 @@ impl<T: Listed> List<T> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> + Clone {
         self.entries.iter()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<T>> {
-        self.entries.iter_mut()
     }
 
     fn has(&self, key: &str) -> bool {
@@ -173,6 +169,14 @@ pub(crate) struct Revisions {
 }
 
 impl Lists {
+    /// Whether nothing is offered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+            && self.resources.is_empty()
+            && self.templates.is_empty()
+            && self.prompts.is_empty()
+    }
+
     pub(crate) fn validate(&self, server: &str) -> Result<()> {
         self.tools.validate(server)?;
         self.resources.validate(server)?;
@@ -252,7 +256,7 @@ pub(crate) struct Registry {
     /// What the newest CLI was told when it met the server, if it has.
     announced: Mutex<Option<Revisions>>,
     /// The CLI of the moment.
-    peer: Mutex<Option<Arc<dyn Notifies>>>,
+    peer: Mutex<Option<Arc<dyn Peer>>>,
     subscriptions: Mutex<HashSet<String>>,
 }
 
@@ -369,11 +373,11 @@ impl Registry {
     }
 
     /// A CLI that can be spoken to.
-    pub(crate) fn meet(&self, peer: Arc<dyn Notifies>) {
+    pub(crate) fn meet(&self, peer: Arc<dyn Peer>) {
         *lock(&self.peer) = Some(peer);
     }
 
-    pub(crate) fn peer(&self) -> Option<Arc<dyn Notifies>> {
+    pub(crate) fn peer(&self) -> Option<Arc<dyn Peer>> {
         lock(&self.peer).clone()
     }
 

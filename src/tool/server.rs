@@ -81,6 +81,9 @@ pub(crate) struct ServerSpec {
     pub(crate) significant: bool,
     pub(crate) policies: Policies,
     factories: Vec<Factory>,
+    /// What serves in place of the tools, if something else does.
+    #[cfg(feature = "rmcp")]
+    mount: Option<crate::rmcp::Mount>,
 }
 
 impl<S> Clone for ToolServer<S> {
@@ -108,6 +111,8 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
             significant: false,
             policies: Policies::default(),
             factories: Vec::new(),
+            #[cfg(feature = "rmcp")]
+            mount: None,
         })
     }
 
@@ -273,6 +278,13 @@ impl<S> ToolServer<S> {
 }
 
 impl ToolServer {
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn mounted(name: String, mount: crate::rmcp::Mount) -> Self {
+        let mut server = Self::new(name, "");
+        server.spec.mount = Some(mount);
+        server
+    }
+
     pub(crate) fn spec(&self) -> &ServerSpec {
         &self.spec
     }
@@ -325,23 +337,25 @@ impl fmt::Debug for ServerSpec {
 
 impl ServerSpec {
     /// Makes the states, one after another. A panic of a factory is an error.
-    pub(crate) async fn make_states(&self) -> Result<Vec<AnyState>, String> {
+    pub(crate) async fn make_states(self: &Arc<Self>) -> Result<Vec<AnyState>, String> {
+        #[cfg(feature = "rmcp")]
+        if let Some(mount) = &self.mount {
+            return made(async move { mount.make(self).await }).await.map(|handler| vec![handler]);
+        }
         let mut states = Vec::with_capacity(self.factories.len());
         for factory in &self.factories {
             let make = factory.make.clone();
-            let made = std::panic::AssertUnwindSafe(async move { make().await }).catch_unwind().await;
-            states.push(match made {
-                Ok(Ok(state)) => state,
-                Ok(Err(error)) => return Err(format!("its state could not be made: {error}")),
-                Err(panic) => {
-                    return Err(format!(
-                        "the factory of its state panicked: {}",
-                        super::instance::panic_text(&*panic)
-                    ));
-                }
-            });
+            states.push(made(async move { make().await }).await?);
         }
         Ok(states)
+    }
+
+    /// Whether something else than its tools serves.
+    pub(crate) fn is_mounted(&self) -> bool {
+        #[cfg(feature = "rmcp")]
+        return self.mount.is_some();
+        #[cfg(not(feature = "rmcp"))]
+        false
     }
 
     /// Which state a handler of this type of state is given, if it needs one.
@@ -359,6 +373,10 @@ impl ServerSpec {
 
     /// What takes the messages of the CLI for it.
     pub(crate) fn service(self: &Arc<Self>, limits: &Limits) -> Box<dyn Service> {
+        #[cfg(feature = "rmcp")]
+        if let Some(mount) = &self.mount {
+            return mount.service(self);
+        }
         Box::new(McpSession::new(self.clone(), limits.subscriptions_per_server))
     }
 
@@ -387,8 +405,11 @@ impl ServerSpec {
     }
 
     /// What the CLI is told beforehand, so that it need not ask before the first turn. A list of several pages is left
-    /// out; it has to ask for that.
-    pub(crate) fn manifest(&self) -> Value {
+    /// out; it has to ask for that. `None` for a server that knows only when it is asked.
+    pub(crate) fn manifest(&self) -> Option<Value> {
+        if self.is_mounted() {
+            return None;
+        }
         let lists = self.registry.snapshot();
         self.registry.announce(&lists);
         let mut manifest =
@@ -398,7 +419,7 @@ impl ServerSpec {
         {
             manifest["toolsListResult"] = list;
         }
-        manifest
+        Some(manifest)
     }
 
     /// The server's settings in `initialize.sdkMcpServerConfigs`.
@@ -411,6 +432,24 @@ impl ServerSpec {
             settings.insert("tools".into(), policies);
         }
         settings
+    }
+
+    /// An error if something was added to what is mounted, for nobody would serve it.
+    fn mounted_offers_nothing_else(&self, lists: &Lists) -> Result<()> {
+        if lists.is_empty() {
+            return Ok(());
+        }
+        self.must_not_be_mounted()
+    }
+
+    /// An error if something else than its lists serves.
+    pub(crate) fn must_not_be_mounted(&self) -> Result<()> {
+        if !self.is_mounted() {
+            return Ok(());
+        }
+        let text = format!("server '{}' is a mounted one, and offers what its handler does", self.name);
+        Err(Error::invalid_option(text)
+            .with_help("put what it is to offer beside that into a server of its own"))
     }
 
     /// The prefix of its tools' names as the model sees them.
@@ -431,7 +470,22 @@ impl ServerSpec {
             )));
         }
         let lists = self.registry.snapshot();
+        if self.is_mounted() {
+            return self.mounted_offers_nothing_else(&lists);
+        }
         self.policies.validate(&self.name, lists.tools.iter().map(|tool| tool.definition.name.as_str()))?;
         lists.validate(&self.name)
+    }
+}
+
+/// What a factory makes. Its panic is an error.
+async fn made(making: impl Future<Output = Result<AnyState, BoxError>>) -> Result<AnyState, String> {
+    match std::panic::AssertUnwindSafe(making).catch_unwind().await {
+        Ok(Ok(state)) => Ok(state),
+        Ok(Err(error)) => Err(format!("its state could not be made: {error}")),
+        Err(panic) => {
+            let text = super::instance::panic_text(&*panic);
+            Err(format!("the factory of its state panicked: {text}"))
+        }
     }
 }

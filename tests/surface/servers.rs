@@ -201,3 +201,102 @@ async fn policies_of_tools_stand_above_rules_from_the_start_and_for_servers_that
     assert!(!results[0].1 && results[1].1, "there is nobody to ask: {results:?}");
     stop(&session).await;
 }
+
+#[cfg(feature = "rmcp")]
+mod mounted {
+    use ::rmcp::model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject, ListToolsResult,
+        MetaObject, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
+        Tool,
+    };
+    use ::rmcp::service::RequestContext;
+    use ::rmcp::{ErrorData, RoleServer, ServerHandler};
+
+    use super::*;
+
+    struct Desk {
+        said: mpsc::UnboundedSender<&'static str>,
+    }
+
+    impl ServerHandler for Desk {
+        fn get_info(&self) -> ServerConfig {
+            ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
+        }
+
+        async fn list_tools(
+            &self,
+            _: Option<PaginatedRequestParams>,
+            _: RequestContext<RoleServer>,
+        ) -> Result<ListToolsResult, ErrorData> {
+            let schema = json!({ "type": "object" }).as_object().unwrap().clone();
+            let tool = |name: &'static str| {
+                let mut tool = Tool::new(name, "A tool of rmcp", schema.clone());
+                let mut meta = JsonObject::new();
+                meta.insert("anthropic/alwaysLoad".into(), json!(true));
+                tool.meta = Some(MetaObject(meta));
+                tool
+            };
+            Ok(ListToolsResult::with_all_items(["client", "panic", "hang"].map(tool).to_vec()))
+        }
+
+        async fn call_tool(
+            &self,
+            request: CallToolRequestParams,
+            context: RequestContext<RoleServer>,
+        ) -> Result<CallToolResponse, ErrorData> {
+            match &*request.name {
+                "client" => {
+                    let token = context.meta.get_progress_token().unwrap();
+                    context.peer.notify_progress(ProgressNotificationParam::new(token, 1.0)).await.unwrap();
+                    context.peer.notify_tool_list_changed().await.unwrap();
+                    let client = context.peer.peer_info().unwrap().client_info.name.clone();
+                    Ok(CallToolResult::success(vec![ContentBlock::text(client)]).into())
+                }
+                "panic" => panic!("the bell is broken"),
+                _ => {
+                    self.said.send("called").unwrap();
+                    context.ct.cancelled().await;
+                    self.said.send("cancelled").unwrap();
+                    Err(ErrorData::internal_error("too late", None))
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_handler_of_rmcp_serves_panics_is_cancelled_and_comes_late() {
+        let call = |tool: &str| ModelTurn::new().call(format!("mcp__desk__{tool}"), json!({}));
+        let script = Script::new()
+            .turn(call("client"))
+            .turn(call("panic"))
+            .turn(text("Fine."))
+            .turn(call("hang"))
+            .turn(ModelTurn::new().call("mcp__late__client", json!({})))
+            .turn(text("Late."));
+        let Some(stage) = Stage::new(script).await else { return };
+        let (said, mut hear) = mpsc::unbounded_channel();
+        let desk = |name: &str| {
+            let said = said.clone();
+            greenroom::rmcp::mount(name, move || Desk { said: said.clone() })
+        };
+        let session = start(stage.builder().mcp_server(desk("desk")).allow_server_tools("desk")).await;
+        answers(&session, "Who is there?", "Fine.").await;
+        assert_eq!(stage.model.requests()[1].tool_results()[0].text, "claude-code");
+        let panicked = stage.last_result();
+        assert_eq!((&*panicked.text, panicked.is_error), ("tool 'panic' panicked: the bell is broken", true));
+
+        let mut turn = session.prompt("Hang.").await.unwrap();
+        hears(&mut hear, "called").await;
+        in_time("the interrupt", session.interrupt()).await.unwrap();
+        hears(&mut hear, "cancelled").await;
+        in_time("the turn", turn.outcome()).await.unwrap();
+
+        in_time("adding", session.add_mcp_server(desk("late"))).await.unwrap();
+        session.allow_server_tools("late").await.unwrap();
+        answers(&session, "Come late.", "Late.").await;
+        assert_eq!(stage.last_result().text, "claude-code");
+        let counters = session.snapshot().await.unwrap().counters;
+        assert_eq!((counters.panics, counters.server_restarts, counters.cli_restarts), (1, 0, 0));
+        stop(&session).await;
+    }
+}

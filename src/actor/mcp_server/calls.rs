@@ -38,24 +38,7 @@ impl ServerState {
         let meta = params.meta.unwrap_or_default();
         let owed = answer.owed().clone();
         let trace_payloads = self.shared.options().trace_payloads;
-        let span = tracing::info_span!(
-            parent: &owed.span,
-            "tool_call",
-            request_id = owed.request_id,
-            tool_use_id = meta.tool_use_id,
-            server = &*self.name,
-            tool = params.name,
-            epoch = owed.epoch(),
-            outcome = tracing::field::Empty,
-            "gen_ai.operation.name" = "execute_tool",
-            "gen_ai.tool.name" = params.name,
-            "gen_ai.tool.call.id" = meta.tool_use_id,
-            "mcp.method.name" = "tools/call",
-            "jsonrpc.request.id" = rpc_id.get(),
-            "gen_ai.tool.call.arguments" = tracing::field::Empty,
-            "gen_ai.tool.call.result" = tracing::field::Empty,
-            "error.type" = tracing::field::Empty,
-        );
+        let span = self.tool_span(&owed, &params.name, meta.tool_use_id.as_deref(), rpc_id);
         if trace_payloads {
             span.record(
                 "gen_ai.tool.call.arguments",
@@ -102,31 +85,63 @@ impl ServerState {
         self.begin(NewJob { owed, label: params.name, tool_use_id, rpc: Some(rpc), limit }, handler);
     }
 
-    /// A request that another handler than a tool's answers.
+    fn tool_span(
+        &self,
+        owed: &Owed,
+        tool: &str,
+        tool_use_id: Option<&str>,
+        rpc_id: &RawValue,
+    ) -> tracing::Span {
+        tracing::info_span!(
+            parent: &owed.span,
+            "tool_call",
+            request_id = owed.request_id,
+            tool_use_id,
+            server = &*self.name,
+            tool,
+            epoch = owed.epoch(),
+            outcome = tracing::field::Empty,
+            "gen_ai.operation.name" = "execute_tool",
+            "gen_ai.tool.name" = tool,
+            "gen_ai.tool.call.id" = tool_use_id,
+            "mcp.method.name" = "tools/call",
+            "jsonrpc.request.id" = rpc_id.get(),
+            "gen_ai.tool.call.arguments" = tracing::field::Empty,
+            "gen_ai.tool.call.result" = tracing::field::Empty,
+            "error.type" = tracing::field::Empty,
+        )
+    }
+
+    /// A request that another handler than a tool's answers; or a call of a tool that the server alone knows.
     pub(super) fn run(&mut self, answer: Answer, rpc_id: &RawValue, run: Run) {
         let Serving::Ready(instance) = &self.serving else { return };
         if !answer.owed().is_open() {
             // Cancelled while it waited.
             return;
         }
-        let label = run.label();
+        let (label, is_tool) = (run.label(), run.is_tool());
         let limit = run.timeout.or(self.shared.options().timeouts.tool);
         if let Some(limit) = limit.filter(|limit| answer.owed().received.elapsed() >= *limit) {
-            return self.timed_out(answer.owed(), &label, false, limit);
+            return self.timed_out(answer.owed(), &label, is_tool, limit);
         }
         let owed = answer.owed().clone();
-        let span = tracing::info_span!(
-            parent: &owed.span,
-            "mcp_request",
-            request_id = owed.request_id,
-            server = &*self.name,
-            subject = run.subject,
-            epoch = owed.epoch(),
-            outcome = tracing::field::Empty,
-            "mcp.method.name" = run.method,
-            "jsonrpc.request.id" = rpc_id.get(),
-            "error.type" = tracing::field::Empty,
-        );
+        let tool_use_id = run.meta.tool_use_id.clone().filter(|_| is_tool);
+        let span = if is_tool {
+            self.tool_span(&owed, &run.subject, tool_use_id.as_deref(), rpc_id)
+        } else {
+            tracing::info_span!(
+                parent: &owed.span,
+                "mcp_request",
+                request_id = owed.request_id,
+                server = &*self.name,
+                subject = run.subject,
+                epoch = owed.epoch(),
+                outcome = tracing::field::Empty,
+                "mcp.method.name" = run.method,
+                "jsonrpc.request.id" = rpc_id.get(),
+                "error.type" = tracing::field::Empty,
+            )
+        };
         let state = instance.state(run.state);
         let call = self.context(&owed, run.subject, run.meta, limit);
         let handler = {
@@ -134,6 +149,7 @@ impl ServerState {
             async move {
                 let ended = run_caught(run.start, state, call).await;
                 let (outcome, error_type) = match &ended {
+                    Ok(Ok(result)) if is_tool && result["isError"] == true => ("error", Some("tool_error")),
                     Ok(Ok(_)) => ("ok", None),
                     Ok(Err(_)) => ("error", Some("rpc_error")),
                     Err(_) => ("panic", Some("panic")),
@@ -146,6 +162,10 @@ impl ServerState {
                 match ended {
                     Ok(Ok(result)) => owed.mcp_result(result),
                     Ok(Err(error)) => owed.mcp_error(&error),
+                    Err(text) if is_tool => {
+                        owed.mcp_result(Ended::Panicked(text.clone()).result(&label));
+                        return Some(text);
+                    }
                     Err(text) => {
                         owed.mcp_error(&panicked(&label, &text));
                         return Some(text);
@@ -155,8 +175,8 @@ impl ServerState {
             }
             .instrument(span)
         };
-        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool: false };
-        self.begin(NewJob { owed, label, tool_use_id: None, rpc: Some(rpc), limit }, handler);
+        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool };
+        self.begin(NewJob { owed, label, tool_use_id, rpc: Some(rpc), limit }, handler);
     }
 
     /// What the handler of a request is given.

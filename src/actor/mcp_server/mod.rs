@@ -251,7 +251,7 @@ impl ServerState {
 
     /// Another CLI is ready. It knows what it was told in the manifest.
     fn opened(&mut self, lane: Lane) {
-        let peer = LanePeer { lane: lane.clone(), server: self.name.clone() };
+        let peer = LanePeer { lane: lane.clone(), link: Arc::downgrade(&self.link.0) };
         self.spec.registry.meet(Arc::new(peer));
         self.lane = Some(lane);
         self.session.opened();

@@ -1,10 +1,11 @@
 //! How a server and its handlers speak to the CLI.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
 use crate::actor::lane::Lane;
 use crate::actor::ledger::Owed;
@@ -46,10 +47,10 @@ pub(super) struct CallPeer {
     pub(super) link: Arc<Link>,
 }
 
-/// The CLI of the moment, for the server itself.
+/// The CLI of the moment, for the server itself. It is kept with what the session keeps, which the link leads to.
 pub(super) struct LanePeer {
     pub(super) lane: Lane,
-    pub(super) server: Arc<str>,
+    pub(super) link: Weak<Link>,
 }
 
 /// A notification as a line.
@@ -74,9 +75,67 @@ async fn notify(lane: &Lane, server: &str, method: &str, params: Box<RawValue>) 
     }
 }
 
+impl Link {
+    /// Asks the CLI, and waits for its answer, its end, or the limit.
+    async fn ask(
+        &self,
+        lane: &Lane,
+        cancel: &CancellationToken,
+        method: &str,
+        params: Box<RawValue>,
+    ) -> Result<Box<RawValue>, RequestError> {
+        let Link { shared, spec, generation } = self;
+        let limit = shared.options().timeouts.mcp_request;
+        let most = shared.options().limits.mcp_requests_per_server;
+        if cancel.is_cancelled() {
+            return Err(RequestError::Cancelled);
+        }
+        let mut waiting = shared.outgoing.open(&spec.name, *generation, lane, most)?;
+        let id = waiting.id();
+        let json = line(&waiting.request_id(), &spec.name, OutCall::new(&id, method, Some(params)))
+            .map_err(|error| RequestError::Unserializable(error.to_string()))?;
+        let asking = async {
+            lane.send_with_room(json).await.map_err(|_| RequestError::Ended)?;
+            waiting.sent = true;
+            // The list lets go of a waiter only with an answer.
+            (&mut waiting.answer).await.unwrap_or(Err(RequestError::ServerEnded))
+        };
+        tokio::select! {
+            biased;
+            answer = asking => answer,
+            () = cancel.cancelled() => Err(RequestError::Cancelled),
+            () = lane.ended() => Err(RequestError::Ended),
+            () = tokio::time::sleep(limit) => Err(RequestError::TimedOut(limit)),
+        }
+    }
+}
+
 impl Notifies for LanePeer {
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
-        Box::pin(notify(&self.lane, &self.server, method, params))
+        Box::pin(async move {
+            // A server that has ended says nothing.
+            let Some(link) = self.link.upgrade() else { return };
+            notify(&self.lane, &link.spec.name, method, params).await;
+        })
+    }
+}
+
+impl Peer for LanePeer {
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        params: Box<RawValue>,
+    ) -> BoxFuture<'a, Result<Box<RawValue>, RequestError>> {
+        Box::pin(async move {
+            let Some(link) = self.link.upgrade() else { return Err(RequestError::ServerEnded) };
+            // Nothing cancels it but whoever drops it.
+            link.ask(&self.lane, &CancellationToken::new(), method, params).await
+        })
+    }
+
+    fn server(&self) -> Option<ServerHandle> {
+        let link = self.link.upgrade()?;
+        Some(ServerHandle::new(link.spec.clone(), link.shared.gone.clone()))
     }
 }
 
@@ -92,32 +151,7 @@ impl Peer for CallPeer {
         method: &'a str,
         params: Box<RawValue>,
     ) -> BoxFuture<'a, Result<Box<RawValue>, RequestError>> {
-        Box::pin(async move {
-            let Link { shared, spec, generation } = &*self.link;
-            let (lane, cancel) = (self.owed.lane(), &self.owed.cancel);
-            let limit = shared.options().timeouts.mcp_request;
-            let most = shared.options().limits.mcp_requests_per_server;
-            if cancel.is_cancelled() {
-                return Err(RequestError::Cancelled);
-            }
-            let mut waiting = shared.outgoing.open(&spec.name, *generation, lane, most)?;
-            let id = waiting.id();
-            let json = line(&waiting.request_id(), &spec.name, OutCall::new(&id, method, Some(params)))
-                .map_err(|error| RequestError::Unserializable(error.to_string()))?;
-            let asking = async {
-                lane.send_with_room(json).await.map_err(|_| RequestError::Ended)?;
-                waiting.sent = true;
-                // The list lets go of a waiter only with an answer.
-                (&mut waiting.answer).await.unwrap_or(Err(RequestError::ServerEnded))
-            };
-            tokio::select! {
-                biased;
-                answer = asking => answer,
-                () = cancel.cancelled() => Err(RequestError::Cancelled),
-                () = lane.ended() => Err(RequestError::Ended),
-                () = tokio::time::sleep(limit) => Err(RequestError::TimedOut(limit)),
-            }
-        })
+        Box::pin(self.link.ask(self.owed.lane(), &self.owed.cancel, method, params))
     }
 
     fn server(&self) -> Option<ServerHandle> {

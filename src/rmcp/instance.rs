@@ -1,0 +1,169 @@
+//! One handler, and the loop beside it.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Weak};
+
+use ::rmcp::RoleServer;
+use ::rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
+    ClientRequest, ErrorData, GetExtensions, GetMeta, InitializeRequest, InitializeRequestParams,
+    InitializedNotification, JsonRpcMessage, RequestId, ServerConfig, ServerResult,
+};
+use ::rmcp::service::{
+    DynService, NotificationContext, RequestContext, RunningService, Service, serve_directly,
+};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::wire::{Open, Outlet, Wire};
+use super::{Handler, Meeting, lock};
+use crate::tool::context::Call;
+use crate::tool::dispatch::Outcome;
+use crate::tool::server::ServerSpec;
+use crate::wire::rpc::RpcError;
+
+/// A handler that serves.
+pub(super) struct Mounted {
+    handler: Handler,
+    open: Arc<Open>,
+    meeting: Arc<Meeting>,
+    door: mpsc::UnboundedSender<ClientJsonRpcMessage>,
+    /// Ends the loop when it is dropped.
+    running: RunningService<RoleServer, Listener>,
+}
+
+impl Mounted {
+    pub(super) async fn start(handler: Handler, spec: Arc<ServerSpec>, meeting: Arc<Meeting>) -> Self {
+        let (door, inbound) = mpsc::unbounded_channel();
+        let open = Arc::<Open>::default();
+        let outlet = Outlet::new(spec, open.clone(), door.downgrade());
+        let running = serve_directly::<RoleServer, _, _, _, _>(
+            Listener { handler: Arc::downgrade(&handler) },
+            Wire { inbound, outlet },
+            None,
+        );
+        let newest = lock(&meeting.initialize).clone();
+        let mounted = Self { handler, open, meeting, door, running };
+        if let Some(params) = newest {
+            mounted.meet_again(params).await;
+        }
+        *lock(&mounted.meeting.door) = Some(mounted.door.downgrade());
+        mounted
+    }
+
+    /// Tells a handler that was made anew what the CLI has told the one before it.
+    async fn meet_again(&self, params: InitializeRequestParams) {
+        let id = self.open.next_id();
+        let context = RequestContext::new(RequestId::Number(id), self.running.peer().clone());
+        let request = ClientRequest::InitializeRequest(InitializeRequest::new(params.clone()));
+        match self.handler.handle_request(request, context).await {
+            Ok(result) => {
+                self.met(params, &result);
+                let initialized = InitializedNotification::default();
+                // The loop runs for as long as this does.
+                self.door.send(JsonRpcMessage::notification(initialized.into())).ok();
+            }
+            Err(error) => tracing::debug!(%error, "a handler that was made anew refuses `initialize`"),
+        }
+    }
+
+    /// Notes what was agreed on.
+    fn met(&self, mut params: InitializeRequestParams, result: &ServerResult) {
+        if let ServerResult::InitializeResult(result) = result {
+            *lock(&self.meeting.initialize) = Some(params.clone());
+            params.protocol_version = result.protocol_version.clone();
+            self.running.peer().set_peer_info(params);
+        }
+    }
+
+    /// Gives a request to the handler, under an id and a progress token of ours.
+    pub(super) async fn serve(
+        &self,
+        call: Arc<Call>,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> Outcome {
+        let open = self.open.begin(call.clone());
+        let mut message = json!({ "jsonrpc": "2.0", "id": open.id, "method": method });
+        if let Some(params) = params {
+            let mut params: Value = serde_json::from_str(params.get()).map_err(|error| {
+                RpcError::invalid_params(format!("the parameters of '{method}': {error}"))
+            })?;
+            if call.progress_token.is_some() {
+                params["_meta"]["progressToken"] = json!(open.id);
+            }
+            message["params"] = params;
+        }
+        let mut request = match serde_json::from_value::<ClientJsonRpcMessage>(message) {
+            Ok(JsonRpcMessage::Request(request)) => request.request,
+            Ok(_) => return Err(RpcError::invalid_params(format!("'{method}' is no request"))),
+            Err(error) => {
+                let text = format!("the parameters of '{method}' do not fit: {error}");
+                return Err(RpcError::invalid_params(text));
+            }
+        };
+        let id = RequestId::Number(open.id);
+        let mut context = RequestContext::new(id.clone(), self.running.peer().clone());
+        context.ct = call.cancel.child_token();
+        std::mem::swap(&mut context.meta, request.get_meta_mut());
+        std::mem::swap(&mut context.extensions, request.extensions_mut());
+        let initialize = match &request {
+            ClientRequest::InitializeRequest(request) => Some(request.params.clone()),
+            _ => None,
+        };
+        let told = async {
+            call.cancel.cancelled().await;
+            let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), None));
+            self.door.send(JsonRpcMessage::notification(cancelled.into())).ok();
+            // The handler has its grace time.
+            std::future::pending::<Infallible>().await
+        };
+        let result = tokio::select! {
+            biased;
+            // First, for a handler may end with the token.
+            never = told => match never {},
+            result = self.handler.handle_request(request, context) => result,
+        };
+        let result = result.map_err(|ErrorData { code, message, data, .. }| RpcError {
+            data,
+            ..RpcError::new(code.0.into(), message)
+        })?;
+        if let Some(params) = initialize {
+            self.met(params, &result);
+        }
+        serde_json::to_value(result).map_err(|error| {
+            RpcError::internal(format!("the result of '{method}' does not serialise: {error}"))
+        })
+    }
+}
+
+/// What the loop serves: notifications. It does not keep the handler, which is dropped where states are.
+struct Listener {
+    handler: Weak<dyn DynService<RoleServer>>,
+}
+
+impl Service<RoleServer> for Listener {
+    async fn handle_request(
+        &self,
+        _: ClientRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
+        Err(ErrorData::internal_error("requests are not served by the loop", None))
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        match self.handler.upgrade() {
+            Some(handler) => handler.handle_notification(notification, context).await,
+            None => Ok(()),
+        }
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        self.handler.upgrade().map(|handler| handler.get_info()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,186 @@
+//! The transport of `rmcp`'s loop: what a handler sends with its peer, on its way to the CLI.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ::rmcp::RoleServer;
+use ::rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use ::rmcp::transport::Transport;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Door, lock};
+use crate::tool::RequestError;
+use crate::tool::context::Call;
+use crate::tool::server::ServerSpec;
+use crate::wire::rpc::{INTERNAL_ERROR, RpcError};
+
+/// The requests that a handler works at, by the id that it knows them by.
+#[derive(Default)]
+pub(super) struct Open {
+    next: AtomicI64,
+    calls: Mutex<HashMap<i64, Arc<Call>>>,
+}
+
+/// One of them, for as long as it is worked at.
+pub(super) struct Opened<'a> {
+    open: &'a Open,
+    pub(super) id: i64,
+}
+
+impl Open {
+    pub(super) fn next_id(&self) -> i64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn begin(&self, call: Arc<Call>) -> Opened<'_> {
+        let id = self.next_id();
+        lock(&self.calls).insert(id, call);
+        Opened { open: self, id }
+    }
+
+    /// The call to which progress under this token belongs.
+    fn call(&self, token: &Value) -> Option<Arc<Call>> {
+        lock(&self.calls).get(&token.as_i64()?).cloned()
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        lock(&self.open.calls).remove(&self.id);
+    }
+}
+
+/// Both ends of the loop.
+pub(super) struct Wire {
+    pub(super) inbound: mpsc::UnboundedReceiver<ClientJsonRpcMessage>,
+    pub(super) outlet: Outlet,
+}
+
+/// The way to the CLI.
+#[derive(Clone)]
+pub(super) struct Outlet {
+    spec: Arc<ServerSpec>,
+    open: Arc<Open>,
+    door: Door,
+    /// The requests to the CLI that wait for an answer. A token ends the waiting.
+    asked: Arc<Mutex<HashMap<RequestId, CancellationToken>>>,
+}
+
+impl Outlet {
+    pub(super) fn new(spec: Arc<ServerSpec>, open: Arc<Open>, door: Door) -> Self {
+        Self { spec, open, door, asked: Arc::default() }
+    }
+
+    async fn send(self, message: ServerJsonRpcMessage) -> serde_json::Result<()> {
+        match message {
+            ServerJsonRpcMessage::Notification(notification) => {
+                let (method, params) = parts(serde_json::to_value(notification)?);
+                self.notify(&method, params).await
+            }
+            ServerJsonRpcMessage::Request(request) => {
+                let id = request.id.clone();
+                let (method, params) = parts(serde_json::to_value(request)?);
+                self.request(id, &method, params).await
+            }
+            // The loop is asked nothing.
+            ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => Ok(()),
+        }
+    }
+
+    async fn notify(self, method: &str, mut params: Value) -> serde_json::Result<()> {
+        match method {
+            "notifications/cancelled" => {
+                let id = serde_json::from_value::<RequestId>(params["requestId"].take())?;
+                if let Some(waiting) = lock(&self.asked).get(&id) {
+                    waiting.cancel();
+                }
+            }
+            "notifications/progress" => {
+                let Some(call) = self.open.call(&params["progressToken"]) else { return Ok(()) };
+                if call.cancel.is_cancelled() {
+                    return Ok(());
+                }
+                params["progressToken"] = json!(call.progress_token);
+                call.peer.notify(method, to_raw_value(&params)?).await;
+            }
+            _ => {
+                let peer = self.spec.registry.peer();
+                // Without a CLI there is nobody to tell.
+                if let Some(peer) = peer {
+                    peer.notify(method, to_raw_value(&params)?).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the CLI, and hands its answer to the loop.
+    async fn request(self, id: RequestId, method: &str, params: Value) -> serde_json::Result<()> {
+        let params = to_raw_value(&params)?;
+        let given_up = CancellationToken::new();
+        lock(&self.asked).insert(id.clone(), given_up.clone());
+        let asking = async {
+            match self.spec.registry.peer() {
+                Some(peer) => peer.request(method, params).await,
+                None => Err(RequestError::Ended),
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = asking => Some(answer),
+            () = given_up.cancelled() => None,
+        };
+        lock(&self.asked).remove(&id);
+        let answer = match answer {
+            Some(Ok(result)) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Some(Err(RequestError::Refused(error))) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+            Some(Err(other)) => {
+                let error = RpcError::new(INTERNAL_ERROR, other.to_string());
+                json!({ "jsonrpc": "2.0", "id": id, "error": error })
+            }
+            None => return Ok(()),
+        };
+        if let Some(door) = self.door.upgrade() {
+            // A loop that has just ended has nobody who waits.
+            door.send(serde_json::from_value(answer)?).ok();
+        }
+        Ok(())
+    }
+}
+
+/// The method and the parameters of a message; without any, an empty object.
+fn parts(mut message: Value) -> (String, Value) {
+    let method = message["method"].as_str().unwrap_or_default().to_owned();
+    let params = message["params"].take();
+    (method, if params.is_null() { json!({}) } else { params })
+}
+
+impl Transport<RoleServer> for Wire {
+    type Error = Infallible;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
+        let outlet = self.outlet.clone();
+        async move {
+            if let Err(error) = outlet.send(message).await {
+                tracing::debug!(%error, "a message of an rmcp handler that cannot be passed on");
+            }
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.inbound.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
