@@ -81,6 +81,11 @@ impl<T: Listed> List<T> {
         self.entries.iter()
     }
 
+    #[cfg(feature = "testkit")]
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<T>> {
+        self.entries.iter_mut()
+    }
+
     fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| entry.definition.key() == key)
     }
