@@ -394,6 +394,49 @@ async fn what_a_cli_told_before_it_died_is_in_the_store_and_its_last_result_coun
     stop(session, end).await;
 }
 
+#[tokio::test]
+async fn what_a_killed_cli_wrote_and_did_not_tell_is_caught_up_with() {
+    let config = tempfile::tempdir().unwrap();
+    let folder = config.path().join("projects/-no-such-work");
+    let (store, mut hear) = Told::new([]);
+    let builder = builder(store.clone())
+        .env("CLAUDE_CONFIG_DIR", config.path().to_str().unwrap())
+        .configure(|options| options.cwd = Some("/no/such/work".into()));
+    let (session, mut end, mut listener) = start_by_hand(builder).await;
+    let id = end.session_id().to_owned();
+    let (main, agent) =
+        (folder.join(format!("{id}.jsonl")), folder.join(format!("{id}/subagents/agent-1.jsonl")));
+    std::fs::create_dir_all(agent.parent().unwrap()).unwrap();
+    let line = |uuid: &str| format!("{}\n", json!({"type": "user", "uuid": uuid}));
+    let lines = |uuids: &[&str]| uuids.iter().map(|uuid| line(uuid)).collect::<String>();
+    let torn = "{\"type\":\"mode\"}\n{\"type\":\"us";
+    std::fs::write(&main, lines(&["a", "b", "c"]) + torn).unwrap();
+    std::fs::write(&agent, lines(&["x", "y", "z"])).unwrap();
+    let tells = |end: &mut CliEnd, path: &Path, uuid: &str| {
+        let entries = json!([{"type": "user", "uuid": uuid}]);
+        end.send(json!({"type": "transcript_mirror", "filePath": path, "entries": entries}));
+    };
+    let (mut turn, _) = prompted(&session, &mut end).await;
+    tells(&mut end, &agent, "x");
+    settled(&mut end).await;
+    end.exit(Exit::Signal(9));
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { .. }));
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    tells(&mut end, &main, "d");
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    let key = SessionKey::new("-no-such-work", &id);
+    assert_eq!(store.uuids(&key), "a b c d");
+    assert_eq!(store.uuids(&key.with_subpath("subagents/agent-1")), "x y z");
+    stop(session, end).await;
+    hear.close();
+    while let Some((_, uuids)) = hear.recv().await {
+        assert!(["x", "y z", "a b c", "d"].contains(&&*uuids), "only what was missing: {uuids}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_that_stops_lets_the_store_take_the_rest_and_no_longer_than_it_may() {
     let (open, gate) = oneshot::channel();

@@ -9,8 +9,12 @@
 //! `push` and `flush` take a lock for a moment and never wait, so neither does the reader of the pipe. One worker takes
 //! from the queue, so the entries of a key keep their order. It belongs to the supervisor, and outlives every incarnation
 //! of the CLI.
+//!
+//! A CLI that is killed has written more to its transcript than it has told. The next one goes on from there, and what it
+//! tells would hang in the air: so after each unasked end the store is given what the files have behind the last entry that
+//! it took ([`catch_up`](Mirror::catch_up)). That heals what an append has lost before, too.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,8 +29,9 @@ use tokio::sync::{Notify, OnceCell, oneshot};
 use super::conversation::ConversationMessage;
 use super::shared::Shared;
 use super::work::Task;
-use crate::options::{StoreFlush, StoreOptions};
+use crate::options::{Options, StoreFlush, StoreOptions};
 use crate::report::Event;
+use crate::sessions::{blocking, canonical, each_line, key_of_path};
 use crate::store::{SessionKey, SessionStore, TranscriptEntry};
 use crate::tool::instance::panic_text;
 use crate::wire::Message;
@@ -36,7 +41,8 @@ pub(crate) struct Mirror {
     options: StoreOptions,
     /// The folder of all transcripts, as the CLI names it.
     projects: PathBuf,
-    /// The same, resolved.
+    cwd: PathBuf,
+    /// The same as the first, resolved.
     resolved: OnceCell<PathBuf>,
     queue: Mutex<Queue>,
     work: Notify,
@@ -64,6 +70,8 @@ struct Frame {
     path: String,
     entries: Vec<TranscriptEntry>,
     bytes: usize,
+    /// Instead: the files are to be looked at. With the session that the CLI worked at.
+    catch_up: Option<Option<String>>,
 }
 
 /// Entries that do not reach the store.
@@ -99,10 +107,11 @@ struct Wire {
 }
 
 impl Mirror {
-    pub(crate) fn new(store: Arc<dyn SessionStore>, options: StoreOptions, config_dir: &Path) -> Self {
+    pub(crate) fn new(store: Arc<dyn SessionStore>, options: &Options, config_dir: &Path) -> Self {
         Self {
             store,
-            options,
+            options: options.store.clone(),
+            cwd: options.cwd.clone().unwrap_or_else(|| PathBuf::from(".")),
             projects: config_dir.join("projects"),
             resolved: OnceCell::new(),
             queue: Mutex::default(),
@@ -137,6 +146,7 @@ impl Mirror {
                         path,
                         entries: read.into_iter().flatten().collect(),
                         bytes,
+                        catch_up: None,
                     });
                     if self.is_full(queue) {
                         queue.wanted = queue.accepted;
@@ -163,6 +173,17 @@ impl Mirror {
         self.options.flush == StoreFlush::Eager
             || queue.entries > self.options.batch_entries
             || queue.bytes > self.options.batch_bytes
+    }
+
+    /// The CLI has ended unasked: looks in its files for what it has not told.
+    pub(crate) fn catch_up(&self, session_id: Option<String>) {
+        let mut queue = self.queue();
+        queue.accepted += 1;
+        queue.wanted = queue.accepted;
+        let catch_up = Some(session_id);
+        queue.frames.push_back(Frame { path: String::new(), entries: Vec::new(), bytes: 0, catch_up });
+        drop(queue);
+        self.work.notify_one();
     }
 
     /// Whether nothing is on its way to the store.
@@ -200,6 +221,8 @@ impl Mirror {
         conversation: ActorRef<ConversationMessage>,
     ) {
         let told = Telling { shared, conversation };
+        // The last entry with an id that the store has taken, for each file.
+        let mut taken: HashMap<String, Option<String>> = HashMap::new();
         loop {
             let Some(batch) = self.next() else {
                 self.work.notified().await;
@@ -214,31 +237,92 @@ impl Mirror {
             }
             // In the order of their first frames; each file once.
             let mut files: Vec<(String, Vec<TranscriptEntry>)> = Vec::new();
+            let mut catch_up = None;
             for frame in batch.frames {
+                if frame.catch_up.is_some() {
+                    catch_up = frame.catch_up;
+                    continue;
+                }
                 match files.iter_mut().find(|(path, _)| *path == frame.path) {
                     Some((_, entries)) => entries.extend(frame.entries),
                     None => files.push((frame.path, frame.entries)),
                 }
             }
             for (path, entries) in files {
-                if entries.is_empty() {
-                    continue;
-                }
-                let Some(key) = self.key(&path).await else {
-                    let reason = format!(
-                        "{path} is not below {}, where the transcripts of this session are",
-                        self.projects.display()
-                    );
-                    told.failed(None, entries.len(), reason);
-                    continue;
-                };
-                let count = entries.len();
-                if let Err(reason) = self.append(&key, entries.into()).await {
-                    told.failed(Some(key), count, reason);
+                self.give(path, entries, &mut taken, &told).await;
+            }
+            if let Some(session_id) = catch_up {
+                for (path, entries) in self.untold(session_id, taken.clone()).await {
+                    self.give(path, entries, &mut taken, &told).await;
                 }
             }
             self.settle(batch.up_to);
         }
+    }
+
+    /// Gives the store entries of one file.
+    async fn give(
+        &self,
+        path: String,
+        entries: Vec<TranscriptEntry>,
+        taken: &mut HashMap<String, Option<String>>,
+        told: &Telling,
+    ) {
+        if entries.is_empty() {
+            return;
+        }
+        let Some(key) = self.key(&path).await else {
+            let projects = self.projects.display();
+            let reason = format!("{path} is not below {projects}, where the transcripts of this session are");
+            return told.failed(None, entries.len(), reason);
+        };
+        let count = entries.len();
+        let last = entries.iter().rev().find_map(|entry| entry.uuid().map(str::to_owned));
+        match self.append(&key, entries.into()).await {
+            Ok(()) => {
+                let taken = taken.entry(path).or_default();
+                *taken = last.or(taken.take());
+            }
+            Err(reason) => told.failed(Some(key), count, reason),
+        }
+    }
+
+    /// What the files have behind the last entry that the store has taken; all of the session's own transcript, if it has
+    /// taken none of that.
+    async fn untold(
+        &self,
+        session_id: Option<String>,
+        mut taken: HashMap<String, Option<String>>,
+    ) -> Vec<(String, Vec<TranscriptEntry>)> {
+        let (projects, cwd) = (self.projects.clone(), self.cwd.clone());
+        let looking = blocking(move || {
+            if let Some(id) = session_id {
+                let main = projects.join(key_of_path(&canonical(&cwd))).join(format!("{id}.jsonl"));
+                taken.entry(main.to_string_lossy().into_owned()).or_default();
+            }
+            let mut untold = Vec::new();
+            for (path, last) in taken {
+                let (mut entries, mut behind) = (Vec::new(), last.is_none());
+                let looked = each_line(Path::new(&path), |_, _, line| {
+                    let Ok(entry) = TranscriptEntry::parse(line) else { return Ok(false) };
+                    match entry.uuid() {
+                        // Without an id it could come twice, and nothing hangs at it.
+                        None => {}
+                        Some(uuid) if !behind => behind = last.as_deref() == Some(uuid),
+                        Some(_) => entries.push(entry),
+                    }
+                    Ok(true)
+                });
+                match looked {
+                    Ok(_) if !entries.is_empty() => untold.push((path, entries)),
+                    Ok(_) => {}
+                    // It was never written, or has gone.
+                    Err(error) => tracing::debug!(%error, "a transcript was not looked at"),
+                }
+            }
+            Ok(untold)
+        });
+        looking.await.unwrap_or_default()
     }
 
     fn next(&self) -> Option<Batch> {

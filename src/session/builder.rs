@@ -456,7 +456,7 @@ impl SessionBuilder {
         let mirror = match self.store {
             Some(store) => {
                 let config_dir = config_dir(|name| variable(&self.options, name))?;
-                Some(Arc::new(Mirror::new(store, self.options.store.clone(), &config_dir)))
+                Some(Arc::new(Mirror::new(store, &self.options, &config_dir)))
             }
             None => None,
         };

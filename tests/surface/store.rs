@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use greenroom::sessions::{LocalSessions, Page, SessionMessages, project_key};
-use greenroom::store::{FileStore, SessionKey, SessionStore, StoredSessions};
+use greenroom::store::{FileStore, MemoryStore, SessionKey, SessionStore, StoredSessions};
 use greenroom::testkit::Script;
-use greenroom::{ErrorKind, Event, Message};
+use greenroom::{ErrorKind, Event, Message, Outcome, ToolServer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::stage::{Stage, answers, calc, call, event, in_time, start, stop, text};
+use crate::stage::{Stage, answers, calc, call, event, hang, hears, in_time, start, stop, text};
 
 fn told(messages: &SessionMessages) -> Vec<String> {
     let tell = |message: &Message| match message {
@@ -146,6 +146,44 @@ async fn a_session_goes_on_from_its_store_on_a_machine_that_never_saw_it() {
     assert!(store.load(&SessionKey::new(project_key(stage.cwd.path()), &id)).await.unwrap().is_none());
     let error = in_time("the refusal", resumed.start()).await.unwrap_err();
     assert!(error.kind() == ErrorKind::SessionNotFound && error.to_string().contains(&id), "{error}");
+}
+
+#[tokio::test]
+async fn a_store_has_all_that_a_killed_cli_has_written() {
+    let script = Script::new()
+        .turn(text("First."))
+        .turn(call("hang", json!({})))
+        .turn(text("I was cut off."))
+        .turn(text("You said first."));
+    let Some(mut stage) = Stage::new(script).await else { return };
+    let store = Arc::new(MemoryStore::new());
+    let (tool, mut hear) = hang();
+    let server = ToolServer::new("calc", "1.0.0").add(tool);
+    let builder = stage.builder().mcp_server(server).allow_server_tools("calc").session_store(store.clone());
+    let session = start(builder).await;
+    let mut events = session.events();
+    answers(&session, "Say first.", "First.").await;
+    let mut turn = in_time("accepting the prompt", session.prompt("Hang.")).await.unwrap();
+    hears(&mut hear, "called").await;
+    let pid = session.snapshot().await.unwrap().cli.unwrap().pid.unwrap();
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    assert!(matches!(in_time("the turn", turn.outcome()).await.unwrap(), Outcome::Interrupted { .. }));
+    event(&mut events, "the restart", |event| matches!(event, Event::CliRestarted { .. }).then_some(()))
+        .await;
+    answers(&session, "What happened?", "I was cut off.").await;
+    stop(&session).await;
+    let local = LocalSessions::at(stage.home.path().join(".claude"));
+    let id = local.list(Page::ALL).await.unwrap()[0].session_id.clone();
+    let stored = StoredSessions::new(store.clone(), project_key(stage.cwd.path()));
+    let there = stored.messages(&id, Page::ALL).await.unwrap();
+    let here = local.messages(&id, Page::ALL).await.unwrap();
+    assert_eq!(told(&there), told(&here));
+    assert_eq!(told(&there)[0], "Say first.");
+    stage.home = tempfile::tempdir().unwrap();
+    let session = start(stage.builder().session_store(store).resume(&id)).await;
+    answers(&session, "What did I say?", "You said first.").await;
+    assert!(stage.last_request().body()["messages"].to_string().contains("Say first."));
+    stop(&session).await;
 }
 
 #[tokio::test]

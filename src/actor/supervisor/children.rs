@@ -279,8 +279,11 @@ impl SupervisorState {
         self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone() });
         self.change_ends_with_cli();
         if let Some(mirror) = self.shared.mirror() {
-            // Whatever became of the CLI, what it has told is kept.
-            mirror.flush(|| {});
+            // Whatever became of the CLI, what it has told is kept, and what it had no time to tell.
+            match &cause {
+                Some(_) => mirror.catch_up(self.shared.vitals.borrow().session_id.clone()),
+                None => mirror.flush(|| {}),
+            }
         }
         if self.stopping() {
             return self.check_step().await;
