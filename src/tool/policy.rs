@@ -68,6 +68,14 @@ impl Policies {
 }
 
 impl<S> ToolServer<S> {
+    /// Whether the model sees all tools of this server from the start, those that are added later too, unless one
+    /// [says otherwise](crate::ToolDef::always_load) for itself. Otherwise the CLI may put them behind its tool search. It
+    /// is the `_meta` of each tool (`anthropic/alwaysLoad`); a mounted server lists its tools itself.
+    pub fn always_load(mut self, always: bool) -> Self {
+        self.spec.registry.get_mut().tools.meta.insert("anthropic/alwaysLoad".into(), always.into());
+        self
+    }
+
     /// What the CLI does before it calls this tool, by the tool's own name. The last one that is given counts. The policy
     /// is the CLI's to keep: it is told when it starts, and with every change of the session's servers.
     ///
@@ -81,7 +89,21 @@ impl<S> ToolServer<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::NoArgs;
+    use crate::tool::{NoArgs, ToolDef};
+
+    #[tokio::test]
+    async fn all_tools_are_loaded_but_those_that_say_otherwise() {
+        let later = ToolDef::new("later", "Later", async |_: NoArgs| "").always_load(false);
+        let server: ToolServer = ToolServer::new("disk", "1")
+            .always_load(true)
+            .tool("now", "Now", async |_: NoArgs| "")
+            .add(later);
+        let list = server.handle(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })).await.unwrap();
+        let loaded = |index: usize| &list["result"]["tools"][index]["_meta"]["anthropic/alwaysLoad"];
+        assert_eq!((loaded(0), loaded(1)), (&json!(true), &json!(false)), "{list}");
+        let manifest = server.spec().manifest().unwrap();
+        assert_eq!(manifest["toolsListResult"], list["result"]);
+    }
 
     #[test]
     fn the_last_policy_counts_and_one_without_its_tool_is_refused() {

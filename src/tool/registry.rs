@@ -41,6 +41,8 @@ pub(crate) struct List<T> {
     next: u64,
     /// Counts the changes.
     revision: u64,
+    /// What the `_meta` of each entry has that does not say otherwise.
+    pub(crate) meta: Map<String, Value>,
 }
 
 /// One thing in a list.
@@ -56,7 +58,7 @@ pub(crate) struct Entry<T> {
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { entries: Vec::new(), next: 1, revision: 0 }
+        Self { entries: Vec::new(), next: 1, revision: 0, meta: Map::new() }
     }
 }
 
@@ -129,6 +131,17 @@ impl<T: Listed> List<T> {
         Ok(())
     }
 
+    fn listed(&self, entry: &Entry<T>) -> Value {
+        let mut listed = entry.definition.listed();
+        for (key, value) in &self.meta {
+            let meta = &mut listed["_meta"][key];
+            if meta.is_null() {
+                *meta = value.clone();
+            }
+        }
+        listed
+    }
+
     /// One page of what is enabled, after the thing that `cursor` names. A cursor survives changes of the list: what was
     /// there all the time is on exactly one page.
     pub(crate) fn page(&self, cursor: Option<&str>, size: Option<usize>) -> Result<Value, RpcError> {
@@ -144,7 +157,7 @@ impl<T: Listed> List<T> {
         let mut rest = self.enabled().filter(|entry| entry.place > after).peekable();
         let page: Vec<&Entry<T>> = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();
         let mut result = Map::new();
-        result.insert(T::FIELD.into(), page.iter().map(|entry| entry.definition.listed()).collect());
+        result.insert(T::FIELD.into(), page.iter().map(|entry| self.listed(entry)).collect());
         if let (Some(last), Some(_)) = (page.last(), rest.peek()) {
             result.insert("nextCursor".into(), json!(format!("{}:{}", T::FIELD, last.place)));
         }
