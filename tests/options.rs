@@ -42,7 +42,7 @@ impl Row {
 }
 
 /// Options that are the host's own affair: the CLI is told nothing of them when it is started.
-const OF_THE_HOST: [&str; 11] = [
+const OF_THE_HOST: [&str; 10] = [
     "limits",
     "mcp_registration",
     "restarts",
@@ -54,14 +54,14 @@ const OF_THE_HOST: [&str; 11] = [
     "unread_partials",
     // Of each prompt, not of the start.
     "verbatim_prompts",
-    // Where and as whom it is started.
-    "cli_path",
 ];
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
     let schema = json!({ "type": "object", "properties": { "sum": { "type": "number" } } });
     vec![
+        row(json!({ "cli_path": "/opt/claude" })),
+        row(json!({ "runtime": "bun", "runtime_args": ["--smol"] })),
         row(json!({ "cwd": "/srv" })).env(&[("PWD", "/srv")]),
         row(json!({ "project_config_root": "/srv/main" })).args(&["--project-config-root=/srv/main"]),
         row(json!({ "env": { "A": "b", "CLAUDE_CODE_ENTRYPOINT": "mine" } })).env(&[("A", "b"), ("CLAUDE_CODE_ENTRYPOINT", "mine")]),
@@ -226,9 +226,14 @@ fn no_option_is_missing_in_the_table() {
 
 #[test]
 fn where_and_as_whom_the_cli_runs_is_no_argument() {
-    let given = json!({ "cli_path": "/opt/claude", "cwd": "/srv", "user": { "uid": 7, "gid": 8 }, "env_policy": "clean" });
+    let given = json!({
+        "cli_path": "/opt/claude", "runtime": "bun", "runtime_args": ["--smol"], "cwd": "/srv",
+        "user": { "uid": 7, "gid": 8 }, "env_policy": "clean",
+    });
     let seen = delivered(&given);
     assert_eq!(seen.program.as_deref(), Some("/opt/claude".as_ref()));
+    assert_eq!(seen.runtime.as_deref(), Some("bun".as_ref()));
+    assert_eq!(seen.runtime_args, ["--smol"]);
     assert_eq!(seen.cwd.as_deref(), Some("/srv".as_ref()));
     assert_eq!(seen.user.map(|user| (user.uid, user.gid)), Some((7, 8)));
     assert!(!seen.inherit_env && delivered(&json!({})).inherit_env);
@@ -351,6 +356,7 @@ fn what_contradicts_is_refused_by_name() {
         (json!({ "client_app": "a\nb" }), &["client_app"]),
         (json!({ "project_config_root": "main" }), &["project_config_root"]),
         (json!({ "additional_directories": [""] }), &["additional_directories"]),
+        (json!({ "runtime": "" }), &["runtime"]),
         (json!({ "plugins": [{ "type": "local", "path": "" }] }), &["plugins"]),
         (json!({ "extra_args": { "--bare": null } }), &["extra_args"]),
         (json!({ "env": { "A=B": "c" } }), &["env"]),

@@ -36,7 +36,8 @@ pub enum ExternalServer {
     Stdio {
         /// The program.
         command: String,
-        /// Its arguments. Always written: CLI 2.1.328 was seen not to connect to a server that is set without any.
+        /// Its arguments. Always written: CLI 2.1.328 was seen not to connect to one that is added at run time
+        /// without any.
         #[serde(default)]
         args: Vec<String>,
         /// Variables to set for it.

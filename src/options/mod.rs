@@ -77,6 +77,11 @@ use validate::check_name;
 pub struct Options {
     /// The `claude` executable. Default: looked for on `PATH`, then in the usual install places.
     pub cli_path: Option<PathBuf>,
+    /// The JavaScript runtime for a `cli_path` that is a script (`.js`, `.mjs`, `.ts` and so on), by name or path: `node`,
+    /// `bun`, `deno`. An executable needs none. Default: the `node` on `PATH`.
+    pub runtime: Option<PathBuf>,
+    /// The runtime's own arguments, which go before the script. `deno` needs `run` and its permissions.
+    pub runtime_args: Vec<String>,
     /// The CLI's working directory, which is also what its transcripts are filed under. Default: the host's.
     pub cwd: Option<PathBuf>,
     /// The directory from which project settings, `.mcp.json` and the `.claude` folder are taken instead of `cwd`, as an

@@ -78,6 +78,8 @@ impl Options {
             return refuse("option `project_config_root` is not an absolute path", "give the whole path");
         }
         let empty = [
+            ("cli_path", self.cli_path.as_slice()),
+            ("runtime", self.runtime.as_slice()),
             ("cwd", self.cwd.as_slice()),
             ("debug_file", self.debug_file.as_slice()),
             ("additional_directories", &self.additional_directories),

@@ -45,6 +45,10 @@ pub struct Delivered {
     pub cwd: Option<PathBuf>,
     /// The executable, if it is named.
     pub program: Option<PathBuf>,
+    /// The runtime for an executable that is a script, if it is named.
+    pub runtime: Option<PathBuf>,
+    /// The runtime's own arguments.
+    pub runtime_args: Vec<String>,
     /// The user of the operating system.
     pub user: Option<OsUser>,
     /// The body of `initialize`, its `subtype` among it.
@@ -71,6 +75,8 @@ impl Delivered {
             unset_env: launch.unset_env,
             cwd: launch.cwd,
             program: launch.program,
+            runtime: launch.runtime,
+            runtime_args: launch.runtime_args,
             user: launch.user,
             initialize: initialize::body(&spec, &roster, ways)?,
         })

@@ -103,6 +103,8 @@ pub(crate) fn launch_for(options: &Options, spec: &LaunchSpec) -> Result<Launch>
     Ok(Launch {
         epoch: spec.epoch,
         program: options.cli_path.clone(),
+        runtime: options.runtime.clone(),
+        runtime_args: options.runtime_args.clone(),
         args: args(options, spec)?,
         inherit_env: options.env_policy == EnvPolicy::Inherit,
         unset_env: unset_env(options, &env),

@@ -70,12 +70,14 @@ pub(super) struct Located {
 ///   and is taken from the host's working directory when it is relative.
 /// - `PATH` is `child_path` if given (the `PATH` that the CLI will see), or else the host's. Entries that are
 ///   not absolute are passed over: what they mean depends on where the host happens to stand.
-/// - A `.js`, `.mjs`, `.cjs` or `.ts` file runs under the `node` that is found on the same `PATH`.
+/// - A `.js`, `.mjs`, `.cjs`, `.jsx`, `.ts` or `.tsx` file runs under the `runtime` of that name or path, or else under the
+///   `node` that is found on the same `PATH`.
 ///
 /// # Errors
 /// [`ErrorKind::CliNotFound`], which says where it looked.
 pub(super) fn locate(
     named: Option<&Path>,
+    runtime: Option<&Path>,
     child_path: Option<&OsStr>,
     machine: &impl Machine,
 ) -> Result<Located> {
@@ -91,17 +93,27 @@ pub(super) fn locate(
             Error::new(ErrorKind::CliNotFound, message)
                 .with_help("give `cli_path` the whole path of the executable, or leave it out")
         })?,
-        Some(path) => search.exactly(path)?,
+        Some(path) => search.exactly(path, "cli_path")?,
     };
     if !is_script(&program) {
         return Ok(Located { program, script: None });
     }
-    let node = search.on_path("node").ok_or_else(|| {
-        let message =
-            format!("'{}' needs `node`, which is not on PATH; {}", program.display(), search.report());
-        Error::new(ErrorKind::CliNotFound, message).with_help("install Node.js, or put it on PATH")
-    })?;
-    Ok(Located { program: node, script: Some(program) })
+    let runtime = match runtime {
+        Some(path) if !is_bare(path) => search.exactly(path, "runtime")?,
+        named => {
+            let name = named.unwrap_or(Path::new("node"));
+            search.on_path(name).ok_or_else(|| {
+                let (program, name, report) = (program.display(), name.display(), search.report());
+                let message = match named {
+                    Some(_) => format!("no '{name}' (option `runtime`) on PATH for '{program}'; {report}"),
+                    None => format!("'{program}' needs `node`, which is not on PATH; {report}"),
+                };
+                Error::new(ErrorKind::CliNotFound, message)
+                    .with_help("install Node.js, put it on PATH, or name another in the option `runtime`")
+            })?
+        }
+    };
+    Ok(Located { program: runtime, script: Some(program) })
 }
 
 struct Search<'a, M> {
@@ -134,7 +146,7 @@ impl<M: Machine> Search<'_, M> {
         )
     }
 
-    fn exactly(&mut self, path: &Path) -> Result<PathBuf> {
+    fn exactly(&mut self, path: &Path, option: &str) -> Result<PathBuf> {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let trouble = match self.look(&whole) {
             Found::Executable => return Ok(whole),
@@ -143,8 +155,9 @@ impl<M: Machine> Search<'_, M> {
             Found::NotAFile => "is not a file",
             Found::Nothing => "does not exist",
         };
-        let message = format!("'{}' (option `cli_path`) {trouble}", whole.display());
-        Err(Error::new(ErrorKind::CliNotFound, message).with_help("correct `cli_path`, or leave it out"))
+        let message = format!("'{}' (option `{option}`) {trouble}", whole.display());
+        Err(Error::new(ErrorKind::CliNotFound, message)
+            .with_help(format!("correct `{option}`, or leave it out")))
     }
 
     fn look(&mut self, path: &Path) -> Found {
@@ -174,7 +187,7 @@ fn is_bare(name: &Path) -> bool {
 /// True for what a runtime has to be started for.
 fn is_script(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-    ["js", "mjs", "cjs", "ts"].contains(&extension)
+    ["js", "mjs", "cjs", "jsx", "ts", "tsx"].contains(&extension)
 }
 
 #[cfg(test)]
@@ -221,7 +234,7 @@ mod tests {
     #[test]
     fn path_goes_before_the_usual_places() {
         let fake = Fake::new("/a:/b", ["/b/claude", "/usr/local/bin/claude"]);
-        assert_eq!(locate(None, None, &fake).unwrap(), program("/b/claude"));
+        assert_eq!(locate(None, None, None, &fake).unwrap(), program("/b/claude"));
     }
 
     #[test]
@@ -229,14 +242,14 @@ mod tests {
         for place in USUAL_PLACES {
             let file = format!("{}/claude", place.replace('~', "/home/me"));
             let fake = Fake::new("/a", [file.as_str()]);
-            assert_eq!(locate(None, None, &fake).unwrap(), program(&file));
+            assert_eq!(locate(None, None, None, &fake).unwrap(), program(&file));
         }
     }
 
     #[test]
     fn the_path_of_the_child_goes_before_the_hosts() {
         let fake = Fake::new("/host", ["/host/claude", "/child/claude"]);
-        assert_eq!(locate(None, Some("/child".as_ref()), &fake).unwrap(), program("/child/claude"));
+        assert_eq!(locate(None, None, Some("/child".as_ref()), &fake).unwrap(), program("/child/claude"));
     }
 
     #[test]
@@ -244,19 +257,19 @@ mod tests {
         let fake = Fake::new("/a:/b:/c", ["/c/claude"])
             .with("/a/claude", Found::NotExecutable)
             .with("/b/claude", Found::NotAFile);
-        assert_eq!(locate(None, None, &fake).unwrap(), program("/c/claude"));
+        assert_eq!(locate(None, None, None, &fake).unwrap(), program("/c/claude"));
     }
 
     #[test]
     fn relative_entries_of_path_are_passed_over() {
         let fake = Fake::new(":.:bin:/a", ["/a/claude"]).with("bin/claude", Found::Executable);
-        assert_eq!(locate(None, None, &fake).unwrap(), program("/a/claude"));
+        assert_eq!(locate(None, None, None, &fake).unwrap(), program("/a/claude"));
     }
 
     #[test]
     fn the_error_lists_each_place_and_how_to_install() {
         let fake = Fake::new("/a:/b", []).with("/b/claude", Found::NotExecutable);
-        let error = locate(None, None, &fake).unwrap_err();
+        let error = locate(None, None, None, &fake).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CliNotFound);
         assert_eq!(
             error.to_string(),
@@ -270,9 +283,9 @@ mod tests {
 
     #[test]
     fn no_variables_at_all_are_no_trouble() {
-        let error = locate(None, None, &Fake::default()).unwrap_err();
+        let error = locate(None, None, None, &Fake::default()).unwrap_err();
         assert!(error.to_string().contains("looked at: /usr/local/bin/claude, /opt/"), "{error}");
-        let error = locate(Some("claude".as_ref()), None, &Fake::default()).unwrap_err();
+        let error = locate(Some("claude".as_ref()), None, None, &Fake::default()).unwrap_err();
         assert!(error.to_string().contains("PATH names no directory"), "{error}");
     }
 
@@ -281,13 +294,13 @@ mod tests {
         let fake = Fake::new("/a", ["/a/claude", "/opt/cli"])
             .with("/opt", Found::NotAFile)
             .with("/opt/text", Found::NotExecutable);
-        assert_eq!(locate(Some("/opt/cli".as_ref()), None, &fake).unwrap(), program("/opt/cli"));
+        assert_eq!(locate(Some("/opt/cli".as_ref()), None, None, &fake).unwrap(), program("/opt/cli"));
         for (path, reason) in [
             ("/opt/none", "'/opt/none' (option `cli_path`) does not exist"),
             ("/opt/text", "'/opt/text' (option `cli_path`) is not executable"),
             ("/opt", "'/opt' (option `cli_path`) is not a file"),
         ] {
-            let error = locate(Some(path.as_ref()), None, &fake).unwrap_err();
+            let error = locate(Some(path.as_ref()), None, None, &fake).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::CliNotFound);
             assert!(error.to_string().starts_with(reason), "{error}");
         }
@@ -295,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_named_path_that_is_relative_starts_at_the_hosts_directory() {
-        let error = locate(Some("./no/claude".as_ref()), None, &Fake::default()).unwrap_err();
+        let error = locate(Some("./no/claude".as_ref()), None, None, &Fake::default()).unwrap_err();
         let whole = std::env::current_dir().unwrap().join("no/claude");
         assert!(error.to_string().contains(whole.to_str().unwrap()), "{error}");
     }
@@ -303,25 +316,44 @@ mod tests {
     #[test]
     fn a_named_bare_name_is_looked_for_on_path() {
         let fake = Fake::new("/a:/b", ["/b/claude-next"]);
-        assert_eq!(locate(Some("claude-next".as_ref()), None, &fake).unwrap(), program("/b/claude-next"));
-        let error = locate(Some("other".as_ref()), None, &fake).unwrap_err();
+        assert_eq!(
+            locate(Some("claude-next".as_ref()), None, None, &fake).unwrap(),
+            program("/b/claude-next")
+        );
+        let error = locate(Some("other".as_ref()), None, None, &fake).unwrap_err();
         assert!(error.to_string().contains("looked at: /a/other, /b/other"), "{error}");
     }
 
     #[test]
     fn a_script_runs_under_node() {
-        for extension in ["js", "mjs", "cjs", "ts"] {
+        for extension in ["js", "mjs", "cjs", "ts", "jsx", "tsx"] {
             let script = format!("/opt/cli.{extension}");
             let fake = Fake::new("/bin", ["/bin/node"]).with(&script, Found::NotExecutable);
-            let located = locate(Some(script.as_ref()), None, &fake).unwrap();
+            let located = locate(Some(script.as_ref()), None, None, &fake).unwrap();
             assert_eq!(located, Located { program: "/bin/node".into(), script: Some(script.into()) });
+        }
+    }
+
+    #[test]
+    fn a_script_runs_under_the_runtime_that_is_named() {
+        let fake = Fake::new("/bin", ["/bin/bun", "/opt/deno", "/opt/cli.js", "/opt/cli"]);
+        let runtime = |cli: &str, named: &str| locate(Some(cli.as_ref()), Some(named.as_ref()), None, &fake);
+        for (named, found) in [("bun", "/bin/bun"), ("/opt/deno", "/opt/deno")] {
+            let script = Some("/opt/cli.js".into());
+            assert_eq!(runtime("/opt/cli.js", named).unwrap(), Located { program: found.into(), script });
+            assert_eq!(runtime("/opt/cli", named).unwrap(), program("/opt/cli"), "no script needs one");
+        }
+        for named in ["node", "/opt/node"] {
+            let error = runtime("/opt/cli.js", named).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CliNotFound);
+            assert!(error.to_string().contains("`runtime`") && error.help().is_some(), "{error}");
         }
     }
 
     #[test]
     fn a_script_without_node_is_refused() {
         let fake = Fake::new("/bin", ["/opt/cli.js"]);
-        let error = locate(Some("/opt/cli.js".as_ref()), None, &fake).unwrap_err();
+        let error = locate(Some("/opt/cli.js".as_ref()), None, None, &fake).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CliNotFound);
         assert!(error.to_string().starts_with("'/opt/cli.js' needs `node`"), "{error}");
     }

@@ -75,6 +75,10 @@ pub struct Launch {
     pub epoch: u64,
     /// The executable, if the options name one; otherwise it is looked for.
     pub program: Option<PathBuf>,
+    /// The runtime for an executable that is a script, by name or path; `node` when `None`.
+    pub runtime: Option<PathBuf>,
+    /// The runtime's own arguments, before the script; not used without one.
+    pub runtime_args: Vec<String>,
     /// The arguments after the program's name. Values are in the `--flag=value` form.
     pub args: Vec<String>,
     /// Variables to set.

@@ -81,6 +81,8 @@ async fn play(visit: Visit, part: Part) -> io::Result<Exit> {
         env: std::env::vars().collect(),
         inherit_env: false,
         unset_env: Vec::new(),
+        runtime: None,
+        runtime_args: Vec::new(),
         user: None,
         cwd: None,
         stderr: StderrSink::new(system::say),

@@ -119,7 +119,7 @@ fn a_captured_session_overrides_every_choice_of_conversation() {
     let changes: [Change; 4] = [
         |o| o.resume = Some("first".into()),
         |o| (o.resume, o.fork_session, o.session_id) = (Some("first".into()), true, Some("new".into())),
-        |o| o.continue_conversation = true,
+        |o| (o.continue_conversation, o.resume_session_at) = (true, Some("m".into())),
         |o| {
             o.extra_args = ["resume-session-at", "resume-drops-turn", "from-pr", "resume", "session-id"]
                 .map(|name| (name.to_owned(), Some("x".to_owned())))

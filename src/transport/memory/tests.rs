@@ -15,6 +15,8 @@ fn launch(epoch: u64) -> Launch {
         env: Default::default(),
         inherit_env: false,
         unset_env: Vec::new(),
+        runtime: None,
+        runtime_args: Vec::new(),
         user: None,
         cwd: None,
         stderr: StderrSink::new(|_| {}),

@@ -24,7 +24,7 @@ pub(super) struct Spawned {
 /// Looks for the executable and starts it. Blocks; the thread that calls it must outlive the child.
 pub(super) fn spawn(launch: &Launch) -> Result<Spawned> {
     let path = launch.env.get("PATH").map(AsRef::as_ref);
-    let located = locate(launch.program.as_deref(), path, &ThisMachine)?;
+    let located = locate(launch.program.as_deref(), launch.runtime.as_deref(), path, &ThisMachine)?;
     let mut child = command(launch, &located).spawn().map_err(|error| explain(error, launch, &located))?;
     let pid = Pid::from_child(&child);
     match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
@@ -36,7 +36,10 @@ pub(super) fn spawn(launch: &Launch) -> Result<Spawned> {
 #[expect(clippy::disallowed_methods, reason = "this is the place where processes are started")]
 fn command(launch: &Launch, located: &Located) -> Command {
     let mut command = Command::new(&located.program);
-    command.args(&located.script).args(&launch.args);
+    if let Some(script) = &located.script {
+        command.args(&launch.runtime_args).arg(script);
+    }
+    command.args(&launch.args);
     if !launch.inherit_env {
         command.env_clear();
     }
@@ -165,6 +168,8 @@ mod tests {
             env: Default::default(),
             inherit_env: true,
             unset_env: Vec::new(),
+            runtime: None,
+            runtime_args: Vec::new(),
             user: None,
             cwd: None,
             stderr: StderrSink::new(|_| {}),

@@ -42,6 +42,8 @@ fn program<const N: usize>(program: impl AsRef<Path>, args: [&str; N]) -> Launch
         env: Default::default(),
         inherit_env: true,
         unset_env: Vec::new(),
+        runtime: None,
+        runtime_args: Vec::new(),
         user: None,
         cwd: None,
         stderr: StderrSink::new(|_| {}),

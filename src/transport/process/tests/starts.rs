@@ -103,3 +103,18 @@ async fn the_user_is_the_one_given_or_there_is_no_child() {
         assert_refused(&refused(launch).await, ErrorKind::Spawn, "as the user 65534");
     }
 }
+
+#[tokio::test]
+async fn a_script_runs_under_its_runtime_with_the_arguments_of_that_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let (runtime, script) = (directory.path().join("bun"), directory.path().join("cli.js"));
+    executable(&runtime, "#!/bin/sh\necho \"$@\"\n");
+    std::fs::write(&script, "").unwrap();
+    let script = script.to_str().unwrap();
+    let launch = Launch {
+        runtime: Some(runtime),
+        runtime_args: vec!["--smol".into()],
+        ..program(script, ["--verbose"])
+    };
+    assert_eq!(printed(launch).await, [format!("--smol {script} --verbose")]);
+}
