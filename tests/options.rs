@@ -42,12 +42,13 @@ impl Row {
 }
 
 /// Options that are the host's own affair: the CLI is told nothing of them when it is started.
-const OF_THE_HOST: [&str; 10] = [
+const OF_THE_HOST: [&str; 11] = [
     "limits",
     "mcp_registration",
     "restarts",
     "resume_ladder",
     "spill_dir",
+    "store",
     "timeouts",
     "trace_payloads",
     "turn_recovery",
