@@ -3,8 +3,9 @@
 //! A [`ToolServer`](crate::ToolServer) takes them as it takes tools, their handlers share its state, and they run under the
 //! same promises. [`ServerHandle`](crate::ServerHandle) adds and removes them while a session runs.
 //!
-//! The model of CLI 2.1.328 finds resources with its tools `ListMcpResourcesTool` and `ReadMcpResourceTool`; prompts are
-//! commands that a person gives, `/mcp__SERVER__PROMPT`.
+//! What CLI 2.1.328 was seen to make of them: the model lists resources with `ListMcpResourcesTool` and reads them with
+//! `ReadMcpResourceTool`, which takes a URI of a template, too, though templates are not listed; bytes are saved to a file,
+//! whose path the model is told. It subscribes to nothing, completes nothing, and takes no prompts from in-process servers.
 //!
 //! ```
 //! use greenroom::{PromptDef, ResourceDef, ResourceTemplateDef, ToolContext, ToolServer};

@@ -14,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::about::Icon;
 use super::context::{Call, ToolContext};
 use super::handler::ToolHandler;
 use super::registry::Listed;
 use super::result::IntoToolResult;
 use super::schema;
+use super::validate::{OutputCheck, Validator};
 use crate::error::{Error, Result};
 use crate::wire::CallToolResult;
 use crate::wire::message::read::mend;
@@ -150,6 +152,10 @@ pub(crate) struct Definition {
     pub(crate) annotations: ToolAnnotations,
     pub(crate) input_schema: Map<String, Value>,
     pub(crate) output_schema: Option<Map<String, Value>>,
+    /// Of a schema that was written by hand.
+    input_check: Option<Validator>,
+    output_check: Option<OutputCheck>,
+    icons: Vec<Icon>,
     pub(crate) meta: Map<String, Value>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_concurrency: Option<usize>,
@@ -210,20 +216,41 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         )
     }
 
-    /// A tool with a schema written by hand. The handler gets the arguments as they come; they are not checked
-    /// against the schema.
+    /// A tool with a schema written by hand, which must describe an object. With the feature `schema` the arguments are
+    /// checked against it before the handler runs: what does not fit is a result with `isError` that names each path, and a
+    /// schema that is none is refused before the session starts. Without the feature, the handler gets the arguments as they
+    /// come.
+    ///
+    /// ```
+    /// use greenroom::{ToolContext, ToolDef, ToolServer};
+    /// use serde_json::{Value, json};
+    ///
+    /// let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]});
+    /// let roll = ToolDef::raw("roll", "Roll dice", schema, async |args: Value, _: ToolContext| args["n"].to_string());
+    /// let server: ToolServer = ToolServer::new("game", "1.0.0").add(roll);
+    /// # let _ = server;
+    /// ```
     pub fn raw<R, Fut>(
         name: impl Into<String>,
         description: impl Into<String>,
-        input_schema: Map<String, Value>,
+        input_schema: impl Into<Value>,
         handler: impl Fn(Value, ToolContext<S>) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         R: IntoToolResult,
         Fut: Future<Output = R> + Send + 'static,
     {
+        let input_schema = match input_schema.into() {
+            Value::Object(schema) => schema,
+            // It describes no object, and is refused for that.
+            _ => Map::new(),
+        };
+        let validator = Validator::new(&input_schema);
+        let check = validator.clone();
         let run: AsyncRun = Arc::new(move |state, call, arguments| {
-            let started = match (typed_state::<S>(state), parse::<Value>(arguments)) {
+            let checked = parse::<Value>(arguments)
+                .and_then(|args| check.check(&args).map(|()| args).map_err(|what| invalid(&what)));
+            let started = match (typed_state::<S>(state), checked) {
                 (Some(state), Ok(args)) => Ok(handler(args, ToolContext::new(state, call))),
                 (None, _) => Err(Ran::Returned(wrong_state())),
                 (_, Err(error)) => Err(Ran::BadArguments(error)),
@@ -235,7 +262,10 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
                 }
             })
         });
-        Self::build(name.into(), description.into(), input_schema, R::output_schema(), Lane::Async(run))
+        let mut def =
+            Self::build(name.into(), description.into(), input_schema, R::output_schema(), Lane::Async(run));
+        def.inner.input_check = Some(validator);
+        def
     }
 
     /// A tool whose definition is a type.
@@ -263,6 +293,9 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             annotations: ToolAnnotations::default(),
             input_schema,
             output_schema,
+            input_check: None,
+            output_check: None,
+            icons: Vec::new(),
             meta: Map::new(),
             timeout: None,
             max_concurrency: None,
@@ -332,9 +365,48 @@ impl<S> ToolDef<S> {
         self
     }
 
-    /// The schema of the structured content, where it does not follow from the type.
-    pub fn output_schema(mut self, schema: Map<String, Value>) -> Self {
+    /// With one more picture.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.inner.icons.push(icon);
+        self
+    }
+
+    /// The schema of the structured content, where it does not follow from what the handler returns: that of a type. A
+    /// result without structured content, or with some that is not read as this type, becomes a result with `isError` that
+    /// says so.
+    ///
+    /// ```
+    /// use greenroom::{CallToolResult, Content, NoArgs, ToolDef, ToolServer};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Weather { celsius: f64 }
+    ///
+    /// let weather = ToolDef::new("weather", "The weather", async |_: NoArgs| {
+    ///     CallToolResult::new([Content::text("It is mild.")]).structured(serde_json::json!({"celsius": 17.5}))
+    /// })
+    /// .output::<Weather>();
+    /// let server: ToolServer = ToolServer::new("sky", "1.0.0").add(weather);
+    /// # let _ = server;
+    /// ```
+    pub fn output<T: DeserializeOwned + JsonSchema>(self) -> Self {
+        self.checked_output(schema::of::<T>(), OutputCheck::of_type::<T>())
+    }
+
+    /// The same with a schema written by hand, which must describe an object. Results are checked against it with the
+    /// feature `schema` only.
+    pub fn output_schema(self, schema: impl Into<Value>) -> Self {
+        let schema = match schema.into() {
+            Value::Object(schema) => schema,
+            // It describes no object, and is refused for that.
+            _ => Map::new(),
+        };
+        let check = OutputCheck::Schema(Validator::new(&schema));
+        self.checked_output(schema, check)
+    }
+
+    fn checked_output(mut self, schema: Map<String, Value>, check: OutputCheck) -> Self {
         self.inner.output_schema = Some(schema);
+        self.inner.output_check = Some(check);
         self
     }
 
@@ -354,6 +426,27 @@ impl<S> ToolDef<S> {
 impl<S> fmt::Debug for ToolDef<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolDef").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+impl Definition {
+    /// What runs when it is called: the handler, and for a tool that promises structured content a look at what it gives.
+    pub(crate) fn runs(&self) -> Lane {
+        let Some(check) = self.output_check.clone() else { return self.lane.clone() };
+        let name: Arc<str> = self.name.as_str().into();
+        let checked = move |ran: Ran| match ran {
+            Ran::Returned(result) => Ran::Returned(check.apply(&name, result)),
+            other => other,
+        };
+        match self.lane.clone() {
+            Lane::Async(run) => Lane::Async(Arc::new(move |state, call, arguments| {
+                let (ran, checked) = (run(state, call, arguments), checked.clone());
+                Box::pin(async move { checked(ran.await) })
+            })),
+            Lane::Blocking(run) => {
+                Lane::Blocking(Arc::new(move |state, call, arguments| checked(run(state, call, arguments))))
+            }
+        }
     }
 }
 
@@ -381,6 +474,9 @@ impl Listed for Definition {
         {
             entry.insert("annotations".into(), annotations);
         }
+        if !self.icons.is_empty() {
+            entry.insert("icons".into(), serde_json::json!(self.icons));
+        }
         if !self.meta.is_empty() {
             entry.insert("_meta".into(), Value::Object(self.meta.clone()));
         }
@@ -400,6 +496,15 @@ impl Listed for Definition {
         }
         if self.output_schema.as_ref().is_some_and(|schema| !schema::is_object(schema)) {
             return fault("its output schema must describe an object".into());
+        }
+        let checks = [
+            ("input", self.input_check.as_ref().and_then(Validator::fault)),
+            ("output", self.output_check.as_ref().and_then(OutputCheck::fault)),
+        ];
+        for (which, wrong) in checks {
+            if let Some(wrong) = wrong {
+                return fault(format!("its {which} schema is no JSON Schema: {wrong}"));
+            }
         }
         if self.max_concurrency == Some(0) {
             return fault("max_concurrency must be at least 1".into());
@@ -427,13 +532,18 @@ fn parse<A: DeserializeOwned>(arguments: Arguments) -> Result<A, String> {
 
 /// What does not fit; it names the field.
 pub(crate) fn validation_error<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
+    invalid(&fault_at(error))
+}
+
+/// The same without a word on what it is that does not fit.
+pub(crate) fn fault_at<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
     let path = error.path().to_string();
     let error = error.inner().to_string();
     // The position in a line that the model does not see helps nobody.
     let error = error.split(" at line ").next().unwrap_or_default();
-    if path == "." {
-        format!("Input validation error: {error}")
-    } else {
-        format!("Input validation error: `{path}`: {error}")
-    }
+    if path == "." { error.to_owned() } else { format!("`{path}`: {error}") }
+}
+
+fn invalid(what: &str) -> String {
+    format!("Input validation error: {what}")
 }

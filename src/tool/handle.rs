@@ -22,8 +22,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// `notifications/tools/list_changed` and its like; while there is no CLI, the next one is told from the start. A change is
 /// still there after a restart of the server or of the CLI. A call that is in flight is not touched by any.
 ///
-/// CLI 2.1.328 asks for the list anew at once. It does so for resources and prompts only if the server had some when the two
-/// met, or announced that some would come: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
+/// CLI 2.1.328 asks for the list of tools anew at once, so that the model has a new tool in its next request or the one
+/// after, and for that of resources when the model wants it. A CLI asks for resources and prompts only if the server had some when the two met, or
+/// announced that some would come: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolDef, ToolServer};

@@ -28,6 +28,7 @@ pub(crate) struct Instance {
 
 struct Runnable {
     definition: Arc<Definition>,
+    lane: Lane,
     enabled: bool,
     state: AnyState,
     limit: Option<Arc<Semaphore>>,
@@ -110,8 +111,8 @@ impl Instance {
                         let limit = definition
                             .max_concurrency
                             .map(|calls| Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))));
-                        let state = self.state(entry.state);
-                        Runnable { definition, enabled: entry.enabled, state, limit }
+                        let (state, lane) = (self.state(entry.state), definition.runs());
+                        Runnable { definition, lane, enabled: entry.enabled, state, limit }
                     }
                 };
                 (name, runnable)
@@ -149,7 +150,7 @@ impl Instance {
         arguments: Arguments,
     ) -> Option<impl Future<Output = Ended> + Send + 'static> {
         let tool = self.tools.get(name)?;
-        let (lane, state, limit) = (tool.definition.lane.clone(), tool.state.clone(), tool.limit.clone());
+        let (lane, state, limit) = (tool.lane.clone(), tool.state.clone(), tool.limit.clone());
         let blocking = self.blocking.clone();
         Some(async move {
             let place_of_tool = match limit {

@@ -11,6 +11,7 @@
 //! - [`resource`] with [`uri_template`], [`prompt`], [`completion`]: what else a server may offer; [`about`]: what it says
 //!   of that
 //! - [`result`]: what a handler may return
+//! - [`validate`]: checks of arguments and results by a schema
 //! - [`registry`]: what a server offers at this moment; [`handle`]: how that is changed
 //! - [`instance`]: a definition with its state, on which a call can be run
 //! - [`dispatch`]: which JSON-RPC message asks for what
@@ -33,6 +34,7 @@ mod resource;
 pub(crate) mod result;
 pub(crate) mod server;
 mod uri_template;
+mod validate;
 
 use crate::options::schema;
 

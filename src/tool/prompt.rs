@@ -188,8 +188,10 @@ pub(crate) type Given = BTreeMap<String, String>;
 
 type Fill = Arc<dyn Fn(AnyState, Arc<Call>, Given) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// One prompt, defined but not yet part of a server. CLI 2.1.328 offers it as the command `/mcp__SERVER__PROMPT`, whose
-/// words are the arguments in their order.
+/// One prompt, defined but not yet part of a server.
+///
+/// CLI 2.1.328 was seen to take no prompts from in-process servers: it never asks for `prompts/list`, and a prompt
+/// `/mcp__SERVER__PROMPT` is a text like any other to it. They are served to whoever asks.
 ///
 /// A handler runs under the promises of a tool call: as a task of its own, under the limit of
 /// [`Timeouts::tool`](crate::Timeouts::tool) or its own; a panic is answered with an error.

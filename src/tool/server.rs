@@ -252,7 +252,7 @@ impl<S> ToolServer<S> {
     }
 
     /// How many things are on one page of `tools/list`, and of the lists of resources, resource templates and prompts. At
-    /// least 1. Default: all on one page, which is what the CLI is told beforehand.
+    /// least 1. Default: all on one page, which is what the CLI is told beforehand. It asks for several pages itself.
     pub fn page_size(mut self, things: usize) -> Self {
         self.spec.page_size = Some(things);
         self

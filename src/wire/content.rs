@@ -226,6 +226,13 @@ impl CallToolResult {
         self
     }
 
+    /// Ends the turn with this result, unless it is an error: the model is not asked once more. CLI 2.1.328 does so for
+    /// `claude/endTurn` in the `_meta` of the result (in that of the tool it has no effect); the turn's outcome then has no
+    /// text.
+    pub fn end_turn(self) -> Self {
+        self.with_meta("claude/endTurn", true)
+    }
+
     /// The text blocks, joined with line ends.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")

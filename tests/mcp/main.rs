@@ -9,6 +9,7 @@ mod dynamic;
 mod offers;
 mod promises;
 mod requests;
+mod schemas;
 
 use common::*;
 use greenroom::testkit::CliEnd;
