@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// What is different in every run, and what stands in its place.
 static CHANGING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -34,12 +34,22 @@ pub(crate) fn normal(value: &Value, root: &str) -> Value {
             places.fold(text, |text, (pattern, place)| pattern.replace_all(&text, *place).into_owned()).into()
         }
         Value::Array(items) => items.iter().map(|item| normal(item, root)).collect(),
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(name, value)| !value.is_null() && !name.ends_with("_ms"))
-            .map(|(name, value)| (name.clone(), normal(value, root)))
-            .collect::<Map<_, _>>()
-            .into(),
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(name, value)| !value.is_null() && !name.ends_with("_ms"));
+            let mut fields: Map<_, _> =
+                fields.map(|(name, value)| (name.clone(), normal(value, root))).collect();
+            // A text, and a list with one block of text, are the same to the API. The Python SDK sends the one, greenroom
+            // and the TypeScript SDK the other.
+            if fields.contains_key("role")
+                && let Some(Value::String(text)) = fields.get("content")
+            {
+                let blocks = json!([{ "type": "text", "text": text }]);
+                fields.insert("content".into(), blocks);
+            }
+            fields.into()
+        }
+        // 0 and 0.0 are the same number.
+        Value::Number(number) => number.as_f64().map_or(value.clone(), |number| json!(number)),
         other => other.clone(),
     }
 }

@@ -117,8 +117,27 @@ const LISTED: &[Difference] = &[
         reason: "greenroom tells the CLI of the schema in `initialize`, and not in an argument that all users of the machine can \
                  read; the CLI then adds the tool after all others",
     },
+    Difference {
+        scenario: "questions",
+        at: &["/told/asked/6/messageBreakdown/userMessageTokens"],
+        change: Change::Value { sdk: "2.0", ours: "8.0" },
+        reason: "the CLI guesses how long a prompt is from its JSON, and the prompts of the SDK are no list of blocks",
+    },
+    Difference {
+        scenario: "questions",
+        at: &["/told/asked/8"],
+        change: Change::Text { sdk: "Server not", ours: "the CLI refused 'mcp_reconnect': Server not" },
+        reason: SAID,
+    },
+    Difference {
+        scenario: "questions",
+        at: &["/told/asked/9"],
+        change: Change::Text { sdk: "File", ours: "the CLI refused 'rewind_files': File" },
+        reason: SAID,
+    },
 ];
 
+const SAID: &str = "an error of greenroom says what it was that failed";
 const WORDS: &str = "the same finding in other words: serde's instead of jsonschema's";
 const NAMED: &str = "greenroom names the field, so that the model knows what to mend";
 const FLATTENED: &str = "the SDK makes text of resources; greenroom hands them to the CLI as they are";

@@ -64,13 +64,6 @@ fn seen(stage: &Stage, told: Value, root: &Path) -> Value {
         let tools = std::mem::take(&mut body["tools"]);
         body["tool_order"] = json!(request.tool_names());
         body["tools"] = tools.as_array().into_iter().flatten().map(named).collect();
-        for message in body["messages"].as_array_mut().into_iter().flatten() {
-            // A text, and a list with one block of text, are the same to the API. The Python SDK sends the one, greenroom
-            // and the TypeScript SDK the other.
-            if let Value::String(text) = &message["content"] {
-                message["content"] = json!([{ "type": "text", "text": text }]);
-            }
-        }
         body["of_an_agent"] = json!(request.agent_id().is_some());
         body
     });

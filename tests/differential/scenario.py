@@ -26,7 +26,16 @@ from claude_agent_sdk import (
     ToolUseBlock,
     UserMessage,
     create_sdk_mcp_server,
+    delete_session,
+    fork_session,
+    get_session_info,
+    get_session_messages,
+    get_subagent_messages,
+    list_sessions,
+    list_subagents,
     query,
+    rename_session,
+    tag_session,
     tool,
 )
 
@@ -414,6 +423,67 @@ async def deferred_tools():
     async with ClaudeSDKClient(given) as client:
         await say(client, "Search for the tool.")
         await say(client, "Call it again.")
+
+
+def described(info):
+    names = ["summary", "custom_title", "first_prompt", "git_branch", "cwd", "tag"]
+    return {name: getattr(info, name) for name in names} | {"created": info.created_at is not None}
+
+
+def written(messages):
+    return [
+        {"type": one.type, "message": one.message, "parent": one.parent_tool_use_id, "uuid": bool(one.uuid)}
+        for one in messages
+    ]
+
+
+async def on_disk():
+    scout = AgentDefinition(description="Looks ahead", prompt="You are a scout.", tools=["Read"])
+    async with ClaudeSDKClient(options(agents={"scout": scout}, tools=["Agent", "Read"])) as client:
+        first = await session_id(client, "Send the scout.")
+        await say(client, "And what now?")
+    async with ClaudeSDKClient(options()) as client:
+        second = await session_id(client, "/compact is a word; another session.")
+
+    here = os.environ["GREENROOM_CWD"]
+    asked.append([described(info) for info in list_sessions(here)])
+    asked.append([described(info) for info in list_sessions(here, limit=1, offset=1)])
+    asked.append(described(get_session_info(first, here)))
+    asked.append(get_session_info("9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11", here) is None)
+    messages = get_session_messages(first, here)
+    asked.append(written(messages))
+    asked.append(written(get_session_messages(first, here, limit=2, offset=1)))
+    agents = list_subagents(first, here)
+    asked.append([written(get_subagent_messages(first, agent, here)) for agent in agents])
+    rename_session(first, "  The scout's way ", here)
+    tag_session(second, "kept", here)
+    # Both were written to at the same moment.
+    asked.append(sorted(map(described, list_sessions(here)), key=lambda info: info["summary"]))
+    tag_session(second, None, here)
+    asked.append(described(get_session_info(second, here)))
+    end = [one for one in messages if one.type == "assistant"][-2].uuid
+    fork = fork_session(first, here, up_to_message_id=end, title="A fork").session_id
+    asked.append(described(get_session_info(fork, here)))
+    asked.append(written(get_session_messages(fork, here)))
+    delete_session(first, here)
+    asked.append(sorted(map(described, list_sessions(here)), key=lambda info: info["summary"]))
+    async with ClaudeSDKClient(options(resume=fork)) as client:
+        await say(client, "Go on in the fork.")
+
+
+async def questions():
+    async with ClaudeSDKClient(options(tools=["Read", "Write"], model="claude-sonnet-4-5")) as client:
+        info = await client.get_server_info()
+        for name in ["commands", "agents", "models", "output_style", "available_output_styles"]:
+            asked.append(info[name])
+        await say(client, "Hello.")
+        asked.append(await client.get_mcp_status())
+        asked.append(await client.get_context_usage())
+        for wrong in [client.stop_task("none"), client.reconnect_mcp_server("none"), client.rewind_files("none")]:
+            try:
+                asked.append(await wrong)
+            except Exception as error:
+                asked.append(str(error))
 
 
 async def one_shot():

@@ -1,5 +1,7 @@
 //! The scenarios, in greenroom. `scenario.py` holds them in the Python SDK, under the same names.
 
+use greenroom::requests::ContextDetail;
+use greenroom::sessions::{LocalSessions, Page, SessionInfo, SessionMessages};
 use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{
     CallToolResult, Content, Hook, NoArgs, Options, PermissionDecision, PermissionMode, PermissionRequest,
@@ -7,6 +9,7 @@ use greenroom::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -502,6 +505,118 @@ async fn failed_calls() {
         .turn(text("Fine again."));
     compare("failed_calls", script, async |stage, told| {
         ask(told, Talk::start(builder(stage)).await, &["Fail.", "And now?"]).await;
+    })
+    .await;
+}
+
+/// What a list of sessions shows. The SDK has one title where greenroom tells those of the user and the CLI apart.
+fn described(info: &SessionInfo) -> Value {
+    json!({
+        "summary": info.summary,
+        "custom_title": info.custom_title.as_ref().or(info.ai_title.as_ref()),
+        "first_prompt": info.first_prompt,
+        "git_branch": info.git_branch,
+        "cwd": info.cwd,
+        "tag": info.tag,
+        "created": info.created.is_some(),
+    })
+}
+
+fn written(messages: &SessionMessages) -> Value {
+    let messages = messages.messages.iter().map(|one| {
+        json!({
+            "type": one.message.kind(),
+            "message": one.message.value()["message"],
+            "parent": one.parent_tool_use_id,
+            "uuid": !one.uuid.is_empty(),
+        })
+    });
+    messages.collect()
+}
+
+#[tokio::test]
+async fn on_disk() {
+    let send = json!({ "description": "Look", "prompt": "Look ahead.", "subagent_type": "scout", "run_in_background": false });
+    let script = Script::new()
+        .turn(ModelTurn::new().call("Agent", send))
+        .turn(text("It is clear."))
+        .turn(text("Go on."))
+        .turn(text("Another one."))
+        .turn(text("On and on."))
+        .agent_turn(text("All clear."));
+    compare("on_disk", script, async |stage, told| {
+        let scout = json!({ "description": "Looks ahead", "prompt": "You are a scout.", "tools": ["Read"] });
+        let options = json!({ "agents": { "scout": scout }, "tools": ["Agent", "Read"] });
+        let mut talk = Talk::start(with(stage, options)).await;
+        told.say(&mut talk, "Send the scout.").await;
+        told.say(&mut talk, "And what now?").await;
+        let first = talk.session.session_id().unwrap();
+        talk.stop().await;
+        let mut talk = Talk::start(builder(stage)).await;
+        told.say(&mut talk, "/compact is a word; another session.").await;
+        let second = talk.session.session_id().unwrap();
+        talk.stop().await;
+
+        let here = LocalSessions::at(stage.home.path().join(".claude")).in_directory(stage.cwd.path());
+        let list = async |page| here.list(page).await.unwrap().iter().map(described).collect::<Value>();
+        told.asked(list(Page::ALL).await);
+        told.asked(list(Page::first(1).after(1)).await);
+        told.asked(described(&here.info(&first).await.unwrap()));
+        told.asked(json!(here.info("9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11").await.is_err()));
+        let messages = here.messages(&first, Page::ALL).await.unwrap();
+        told.asked(written(&messages));
+        told.asked(written(&here.messages(&first, Page::first(2).after(1)).await.unwrap()));
+        let mut of_agents = Vec::new();
+        for agent in here.subagents(&first).await.unwrap() {
+            let messages = here.subagent_messages(&first, &agent.agent_id, Page::ALL).await.unwrap();
+            of_agents.push(written(&messages));
+        }
+        told.asked(of_agents.into());
+        here.rename(&first, "  The scout's way ").await.unwrap();
+        here.tag(&second, Some("kept")).await.unwrap();
+        // Both were written to at the same moment.
+        let sorted = async || {
+            let mut both = list(Page::ALL).await;
+            both.as_array_mut().unwrap().sort_by_key(|info| info["summary"].to_string());
+            both
+        };
+        told.asked(sorted().await);
+        here.tag(&second, None).await.unwrap();
+        told.asked(described(&here.info(&second).await.unwrap()));
+        let end =
+            messages.messages.iter().filter(|one| one.message.kind() == "assistant").nth_back(1).unwrap();
+        let fork = here.fork(&first, Some(&end.uuid), Some("A fork")).await.unwrap();
+        told.asked(described(&here.info(&fork).await.unwrap()));
+        told.asked(written(&here.messages(&fork, Page::ALL).await.unwrap()));
+        here.delete(&first).await.unwrap();
+        told.asked(sorted().await);
+        ask(told, Talk::start(builder(stage).resume(fork)).await, &["Go on in the fork."]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn questions() {
+    compare("questions", Script::new().turn(text("Hello.")), async |stage, told| {
+        let options = json!({ "tools": ["Read", "Write"], "model": "claude-sonnet-4-5" });
+        let mut talk = Talk::start(with(stage, options)).await;
+        let info: Value = serde_json::from_str(talk.session.server_info().raw().get()).unwrap();
+        for name in ["commands", "agents", "models", "output_style", "available_output_styles"] {
+            told.asked(info[name].clone());
+        }
+        told.say(&mut talk, "Hello.").await;
+        let raw = |raw: &RawValue| told.asked(serde_json::from_str(raw.get()).unwrap());
+        raw(talk.session.mcp_status().await.unwrap().raw());
+        raw(talk.session.context_usage(ContextDetail::Full).await.unwrap().raw());
+        let refused = [
+            talk.session.stop_task("none").await,
+            talk.session.mcp_reconnect("none").await,
+            talk.session.rewind_files("none").await.map(drop),
+        ];
+        for answer in refused {
+            told.asked(answer.err().map(|error| error.to_string()).into());
+        }
+        talk.stop().await;
     })
     .await;
 }
