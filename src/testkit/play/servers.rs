@@ -212,7 +212,7 @@ impl Player {
                 let answers = input["answers"].as_object().into_iter().flatten();
                 let said: Vec<String> =
                     answers.map(|(question, answer)| format!("\"{question}\"={answer}")).collect();
-                Ok(Some((format!("User has answered your questions: {}.", said.join(", ")), false)))
+                Ok(Some((format!("Your questions have been answered: {}.", said.join(", ")), false)))
             }
             "ListMcpResourcesTool" => {
                 let only = input["server"].as_str();

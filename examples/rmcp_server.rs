@@ -1,0 +1,89 @@
+//! A server that is made with `rmcp`, in a session, under the promises of a tool server.
+//!
+//! ```text
+//! cargo run --features rmcp --example rmcp_server                  # needs nothing but Rust
+//! cargo run --features rmcp --example rmcp_server -- --cli claude  # the same on the real CLI, with a scripted model
+//! ```
+//!
+//! The counter has a bug: it panics at three. `rmcp` alone would never answer that call; here it is answered, and the calls
+//! after it find the counter as it was.
+
+#![allow(clippy::print_stdout, reason = "an example shows what happens")]
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::Failure;
+use greenroom::Session;
+use greenroom::testkit::{ModelTurn, Script};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
+
+/// Whatever `rmcp` can serve will do: a `ServerHandler` written by hand, as here, or with its macros.
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl ServerHandler for Counter {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let schema = match json!({ "type": "object" }) {
+            serde_json::Value::Object(schema) => schema,
+            _ => JsonObject::new(),
+        };
+        Ok(ListToolsResult::with_all_items(vec![Tool::new("next", "Counts on", schema)]))
+    }
+
+    async fn call_tool(
+        &self,
+        _: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        assert!(number != 3, "three is too much");
+        Ok(CallToolResult::success(vec![ContentBlock::text(number.to_string())]).into())
+    }
+}
+
+fn script() -> Script {
+    Script::new()
+        .repeat(4, ModelTurn::new().call("mcp__counter__next", json!({})))
+        .turn(ModelTurn::new().text("One, two, an accident, four."))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    // The panic is part of the lesson; the default hook would print it in the middle of the conversation.
+    std::panic::set_hook(Box::new(|_| {}));
+    // The counter is made by a factory, so that it can be made anew.
+    let counter = greenroom::rmcp::mount("counter", Counter::default);
+    let builder = Session::builder().mcp_server(counter).allow_server_tools("counter");
+    let stage = common::start(builder, script()).await?;
+
+    let mut turn = stage.session.prompt("Count to four.").await?;
+    while let Some(message) = turn.next().await {
+        for result in message.tool_results() {
+            println!("  {} {}", if result.is_error { "error " } else { "result" }, result.content.text());
+        }
+    }
+    println!("model  > {}", turn.outcome().await?.text().unwrap_or_default());
+    let snapshot = stage.session.snapshot().await?;
+    println!(
+        "{} requests, {} answered, {} panic",
+        snapshot.counters.requests, snapshot.counters.answered, snapshot.counters.panics
+    );
+    stage.session.stop().await?;
+    Ok(())
+}
