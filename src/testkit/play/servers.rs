@@ -98,11 +98,21 @@ impl Player {
         }
     }
 
-    /// Takes those that `initialize` names, with what it tells about them.
+    /// Takes those that `initialize` names, with what it tells about them. Of the others it asks them themselves.
     pub(super) fn servers_by_initialize(&mut self, request: &Value) {
-        for (name, manifest) in request["sdkMcpServerManifests"].as_object().into_iter().flatten() {
-            self.servers.take_tools(name, &manifest["toolsListResult"]);
+        let manifests = &request["sdkMcpServerManifests"];
+        for name in request["sdkMcpServers"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            match manifests.get(name) {
+                Some(manifest) => self.servers.take_tools(name, &manifest["toolsListResult"]),
+                None => self.shake_hands(name.to_owned()),
+            }
         }
+    }
+
+    fn shake_hands(&mut self, name: String) {
+        let asked = initialize(&mut self.end, &name);
+        self.servers.asked.insert(asked, Question::Initialize(name.clone()));
+        self.servers.known.entry(name).or_default();
     }
 
     /// The host sets all servers: each is asked anew, those that were there before as well.
@@ -115,9 +125,7 @@ impl Player {
         self.servers.known.retain(|name, _| named.contains(name));
         let added = named.iter().filter(|name| !self.servers.known.contains_key(*name)).cloned().collect();
         for name in named {
-            let asked = initialize(&mut self.end, &name);
-            self.servers.asked.insert(asked, Question::Initialize(name.clone()));
-            self.servers.known.entry(name).or_default();
+            self.shake_hands(name);
         }
         self.servers.change = Some(Change { request: frame.clone(), added, removed });
         self.answer_change();
