@@ -8,7 +8,7 @@ use crate::requests::{FileContents, FileEncoding, FileSuggestions, ReadFile, Rep
 use crate::session::Session;
 
 impl Session {
-    /// Puts files back to what they were before this prompt, by its [uuid](crate::Turn::uuid). The CLI must have been
+    /// Puts files back to what they were before this prompt, by its [uuid](crate::Turn::prompt_uuid). The CLI must have been
     /// told to keep checkpoints (`CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING`).
     ///
     /// # Errors

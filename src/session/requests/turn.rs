@@ -40,7 +40,7 @@ impl Session {
         self.ask(|reply| Internal::Interrupt { cancel_queued, limit, reply }).await?
     }
 
-    /// Takes a prompt back that waits, by its [uuid](crate::Turn::uuid): its turn ends with
+    /// Takes a prompt back that waits, by its [uuid](crate::Turn::prompt_uuid): its turn ends with
     /// [`Outcome::NotStarted`](crate::Outcome::NotStarted). One that waits here is not known to the CLI, and nothing is
     /// sent. For any other the CLI is asked, which may have queued messages of its own. One that has begun runs on.
     ///
