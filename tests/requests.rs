@@ -185,7 +185,7 @@ async fn information_comes_typed_and_whole() {
     assert_eq!((hooks.hooks[0].kind.as_str(), hooks.policy.policy_hook_count), ("command", 1));
     let rules = row!(end, s.permission_rules(), {"subtype": "list_permission_rules"}, samples::rules());
     assert_eq!(
-        (rules.state.rules[0].behavior.as_str(), rules.state.workspace_directories.len()),
+        (rules.state.rules[0].behavior.as_ref().unwrap().as_str(), rules.state.workspace_directories.len()),
         ("allow", 1)
     );
     let plugins = row!(

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::mcp::McpServerStatus;
-use super::read::{answers, words};
-use super::server_info::{AgentInfo, ModelInfo, SlashCommand};
+use super::read::answers;
+use super::server_info::{AgentInfo, ModelInfo};
+use crate::message::SlashCommand;
+use crate::permission::PermissionBehavior;
 
 answers! {
     /// The models that can be chosen.
@@ -186,7 +188,7 @@ answers! {
     /// ```
     /// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {
     ///     for rule in &session.permission_rules().await?.state.rules {
-    ///         println!("{} {} ({})", rule.behavior, rule.rule, rule.source);
+    ///         println!("{:?} {} ({})", rule.behavior, rule.rule, rule.source);
     ///     }
     ///     Ok(())
     /// }
@@ -207,7 +209,7 @@ answers! {
     /// ```
     pub struct PermissionRulesState {
         /// The rules: those of settings files, of the command line, and those that were granted in the session.
-        pub rules: Vec<PermissionRule> = "rules",
+        pub rules: Vec<PermissionRuleEntry> = "rules",
         /// The folders beside the working directory.
         pub workspace_directories: Vec<WorkspaceDirectory> = "workspaceDirectories",
         /// The working directory that the session began in.
@@ -223,16 +225,17 @@ answers! {
     /// A permission rule.
     ///
     /// ```
-    /// use greenroom::requests::{PermissionRule, RuleBehavior};
+    /// use greenroom::permission::PermissionBehavior;
+    /// use greenroom::requests::PermissionRuleEntry;
     ///
-    /// let rule: PermissionRule =
+    /// let rule: PermissionRuleEntry =
     ///     serde_json::from_str(r#"{"behavior": "allow", "source": "cliArg", "rule": "Bash(ls:*)"}"#)?;
-    /// assert_eq!(rule.behavior, RuleBehavior::Allow);
+    /// assert_eq!(rule.behavior, Some(PermissionBehavior::Allow));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    pub struct PermissionRule {
+    pub struct PermissionRuleEntry {
         /// What it does.
-        pub behavior: RuleBehavior = "behavior",
+        pub behavior: Option<PermissionBehavior> = "behavior",
         /// Where it comes from: `cliArg`, `session`, `userSettings`, `projectSettings`, `localSettings`,
         /// `policySettings` and others.
         pub source: String = "source",
@@ -345,22 +348,6 @@ answers! {
     pub struct ReloadedOutputStyles {
         /// Their names.
         pub available_output_styles: Vec<String> = "available_output_styles",
-    }
-}
-
-words! {
-    /// What a permission rule does.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::requests::RuleBehavior::from("deny").as_str(), "deny");
-    /// ```
-    pub enum RuleBehavior {
-        /// The tool runs without asking.
-        Allow = "allow",
-        /// It does not run.
-        Deny = "deny",
-        /// It is asked for, whatever else allows it.
-        Ask = "ask",
     }
 }
 

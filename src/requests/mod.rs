@@ -87,6 +87,7 @@ use std::ops::Deref;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use crate::message::SlashCommand;
 pub use crate::options::ThinkingDisplay;
 pub(crate) use files::cwd_was_set;
 pub use files::{
@@ -94,15 +95,16 @@ pub use files::{
     RewindResult, SetCwd, SetCwdResult, SetCwdStatus,
 };
 pub use info::{
-    BinaryVersion, HookEventInfo, HookEventRow, HookPolicy, HookRow, HooksListing, ModelList, PermissionRule,
-    PermissionRules, PermissionRulesState, PluginInfo, ReloadPlugins, ReloadedOutputStyles, ReloadedPlugins,
-    ReloadedSkills, RuleBehavior, RuleDescription, SettingsError, WorkspaceDirectory,
+    BinaryVersion, HookEventInfo, HookEventRow, HookPolicy, HookRow, HooksListing, ModelList,
+    PermissionRuleEntry, PermissionRules, PermissionRulesState, PluginInfo, ReloadPlugins,
+    ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills, RuleDescription, SettingsError,
+    WorkspaceDirectory,
 };
 pub use mcp::{
     McpCall, McpCallResult, McpConnection, McpImplementation, McpResource, McpResourceContent,
     McpServerStatus, McpStaging, McpStatus, McpToolHints, McpToolInfo,
 };
-pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo, SlashCommand};
+pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo};
 pub use settings::{
     AppliedSettings, McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, RenameSession,
     RenameSource, SessionSettings, SettingsFile, SettingsSource,

@@ -78,12 +78,30 @@ impl<T: Lenient> Lenient for BTreeMap<String, T> {
     }
 }
 
-impl Lenient for crate::ModelUsage {
-    fn read(value: &Value) -> Option<Self> {
-        // It reads raw JSON, which a parsed value has no more.
-        value.is_object().then(|| serde_json::from_str(&value.to_string()).ok()).flatten()
-    }
+/// Types of messages read raw JSON, which a parsed value has no more.
+macro_rules! of_messages {
+    ($($name:ty),*) => {$(
+        impl Lenient for $name {
+            fn read(value: &Value) -> Option<Self> {
+                value.is_object().then(|| serde_json::from_str(&value.to_string()).ok()).flatten()
+            }
+        }
+    )*};
 }
+of_messages!(crate::message::ModelUsage, crate::message::SlashCommand);
+
+macro_rules! lenient_word {
+    ($name:ty) => {
+        impl $crate::requests::read::Lenient for $name {
+            fn read(value: &::serde_json::Value) -> Option<Self> {
+                value.as_str().map(Self::from)
+            }
+        }
+    };
+}
+pub(crate) use lenient_word;
+
+lenient_word!(crate::permission::PermissionBehavior);
 
 /// Moves a field from what is not known into its place, if it fits there.
 pub(crate) fn take<T: Lenient>(fields: &mut Map<String, Value>, name: &str, place: &mut T) {
@@ -134,28 +152,14 @@ macro_rules! answers {
 }
 pub(crate) use answers;
 
-/// Defines words of the CLI: an open set, in which a word that is not known is kept.
+/// Defines words of the CLI: an open set, in which a word that is not known is kept. One that the CLI did not say is empty.
 macro_rules! words {
     ($($(#[$meta:meta])* pub enum $name:ident {
         $($(#[$variant_meta:meta])* $variant:ident = $wire:literal,)*
     })*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$variant_meta])* $variant,)*
-            /// A word that this library does not know, as the CLI spells it; empty if it said none.
-            Other(String),
-        }
-
-        impl $name {
-            /// The CLI's own spelling.
-            pub fn as_str(&self) -> &str {
-                match self {
-                    $(Self::$variant => $wire,)*
-                    Self::Other(word) => word,
-                }
-            }
+        $crate::control::fields::open_enum! {
+            $(#[$meta])*
+            $name { $($(#[$variant_meta])* $variant = $wire,)* }
         }
 
         impl Default for $name {
@@ -165,26 +169,7 @@ macro_rules! words {
             }
         }
 
-        impl From<&str> for $name {
-            fn from(word: &str) -> Self {
-                match word {
-                    $($wire => Self::$variant,)*
-                    _ => Self::Other(word.to_owned()),
-                }
-            }
-        }
-
-        impl ::std::fmt::Display for $name {
-            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl $crate::requests::read::Lenient for $name {
-            fn read(value: &::serde_json::Value) -> Option<Self> {
-                value.as_str().map(Self::from)
-            }
-        }
+        $crate::requests::read::lenient_word!($name);
     )*};
 }
 pub(crate) use words;
@@ -192,7 +177,7 @@ pub(crate) use words;
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    #![allow(unreachable_pub, reason = "the macros make public types")]
+    #![allow(unreachable_pub, dead_code, reason = "the macros make public types")]
 
     use serde_json::json;
 

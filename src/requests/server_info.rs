@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::read::answers;
+use crate::message::SlashCommand;
 
 answers! {
     /// What an incarnation of the CLI said of itself when it started, in its answer to `initialize`.
@@ -59,27 +60,6 @@ answers! {
         pub fast_mode_disabled_reason: Option<String> = "fast_mode_disabled_reason",
         /// Where the user's own output styles are.
         pub user_output_styles_dir: Option<String> = "user_output_styles_dir",
-    }
-
-    /// A slash command, or a skill that is called like one.
-    ///
-    /// ```
-    /// let command: greenroom::requests::SlashCommand =
-    ///     serde_json::from_str(r#"{"name": "review", "description": "Review the change", "argumentHint": "[level]"}"#)?;
-    /// assert_eq!(command.argument_hint, "[level]");
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct SlashCommand {
-        /// Its name, without the slash.
-        pub name: String = "name",
-        /// What it does.
-        pub description: String = "description",
-        /// What arguments it takes, such as `<file>`.
-        pub argument_hint: String = "argumentHint",
-        /// Other names of it.
-        pub aliases: Vec<String> = "aliases",
-        /// Whether it is the CLI's own; `None` for one of a user, a project, a plugin or an MCP server.
-        pub builtin: Option<bool> = "builtin",
     }
 
     /// A kind of subagent.

@@ -8,8 +8,8 @@ use crate::requests::{FileContents, FileEncoding, FileSuggestions, ReadFile, Rep
 use crate::session::Session;
 
 impl Session {
-    /// Puts files back to what they were before this prompt, by its [uuid](crate::Turn::prompt_uuid). The CLI must have been
-    /// told to keep checkpoints (`CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING`).
+    /// Puts files back to what they were before this prompt, by its [uuid](crate::Turn::prompt_uuid). It needs
+    /// [`Options::enable_file_checkpointing`](crate::Options::enable_file_checkpointing).
     ///
     /// # Errors
     /// Those of [`control`](Session::control); `Refused` without checkpoints, and for a prompt that has none.

@@ -148,11 +148,11 @@ view! {
         => r#"view.commands[0].name == "compact""#
     {
         /// The commands.
-        commands: Vec<CommandInfo>,
+        commands: Vec<SlashCommand>,
     }
 
     /// A slash command in a [`CommandsChanged`].
-    part CommandInfo: r#"{"name": "compact", "description": "Shorten", "argumentHint": "[what]"}"#
+    part SlashCommand: r#"{"name": "compact", "description": "Shorten", "argumentHint": "[what]"}"#
         => r#"view.argument_hint == "[what]""#
     {
         /// Its name, without the slash.
