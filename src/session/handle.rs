@@ -85,8 +85,8 @@ impl Session {
     /// is dropped before it returns may leave a prompt behind that was accepted, and runs.
     ///
     /// # Errors
-    /// [`AtCapacity`](ErrorKind::AtCapacity) when too many wait already; [`Stopped`](ErrorKind::Stopped) or
-    /// [`SessionFailed`](ErrorKind::SessionFailed) when the session is no more. The prompt was not sent then.
+    /// [`AtCapacity`](crate::ErrorKind::AtCapacity) when too many wait already; [`Stopped`](crate::ErrorKind::Stopped) or
+    /// [`SessionFailed`](crate::ErrorKind::SessionFailed) when the session is no more. The prompt was not sent then.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn> {
         let prompt = prompt.into();
         self.call(|reply| SessionMessage::Prompt(prompt, reply)).await?
@@ -114,7 +114,7 @@ impl Session {
     /// [`Timeouts::child_stop`](crate::Timeouts::child_stop); a part that does not answer until then is left out.
     ///
     /// # Errors
-    /// [`Stopped`](ErrorKind::Stopped) or [`SessionFailed`](ErrorKind::SessionFailed) when the session is no more.
+    /// [`Stopped`](crate::ErrorKind::Stopped) or [`SessionFailed`](crate::ErrorKind::SessionFailed) when the session is no more.
     pub async fn snapshot(&self) -> Result<Snapshot> {
         self.call(SessionMessage::Snapshot).await?
     }
