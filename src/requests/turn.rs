@@ -7,7 +7,7 @@ use super::read::answers;
 answers! {
     /// What an interrupt left behind.
     ///
-    /// The ids are those of prompts: [`Turn::prompt_uuid`](crate::Turn::uuid).
+    /// The ids are those of prompts: [`Turn::prompt_uuid`](crate::Turn::prompt_uuid).
     ///
     /// ```
     /// async fn halt(session: &greenroom::Session) -> greenroom::Result<()> {
