@@ -209,7 +209,7 @@ answers! {
     /// ```
     pub struct PermissionRulesState {
         /// The rules: those of settings files, of the command line, and those that were granted in the session.
-        pub rules: Vec<PermissionRuleEntry> = "rules",
+        pub rules: Vec<PermissionRule> = "rules",
         /// The folders beside the working directory.
         pub workspace_directories: Vec<WorkspaceDirectory> = "workspaceDirectories",
         /// The working directory that the session began in.
@@ -226,14 +226,14 @@ answers! {
     ///
     /// ```
     /// use greenroom::permission::PermissionBehavior;
-    /// use greenroom::requests::PermissionRuleEntry;
+    /// use greenroom::requests::PermissionRule;
     ///
-    /// let rule: PermissionRuleEntry =
+    /// let rule: PermissionRule =
     ///     serde_json::from_str(r#"{"behavior": "allow", "source": "cliArg", "rule": "Bash(ls:*)"}"#)?;
     /// assert_eq!(rule.behavior, Some(PermissionBehavior::Allow));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    pub struct PermissionRuleEntry {
+    pub struct PermissionRule {
         /// What it does.
         pub behavior: Option<PermissionBehavior> = "behavior",
         /// Where it comes from: `cliArg`, `session`, `userSettings`, `projectSettings`, `localSettings`,

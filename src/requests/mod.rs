@@ -95,10 +95,9 @@ pub use files::{
     RewindResult, SetCwd, SetCwdResult, SetCwdStatus,
 };
 pub use info::{
-    BinaryVersion, HookEventInfo, HookEventRow, HookPolicy, HookRow, HooksListing, ModelList,
-    PermissionRuleEntry, PermissionRules, PermissionRulesState, PluginInfo, ReloadPlugins,
-    ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills, RuleDescription, SettingsError,
-    WorkspaceDirectory,
+    BinaryVersion, HookEventInfo, HookEventRow, HookPolicy, HookRow, HooksListing, ModelList, PermissionRule,
+    PermissionRules, PermissionRulesState, PluginInfo, ReloadPlugins, ReloadedOutputStyles, ReloadedPlugins,
+    ReloadedSkills, RuleDescription, SettingsError, WorkspaceDirectory,
 };
 pub use mcp::{
     McpCall, McpCallResult, McpConnection, McpImplementation, McpResource, McpResourceContent,
