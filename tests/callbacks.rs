@@ -137,8 +137,10 @@ async fn without_a_handler_a_permission_is_an_error_and_never_an_allowance() {
 #[tokio::test(start_paused = true)]
 async fn a_permission_request_that_cannot_be_read_is_an_error() {
     let (session, mut end, _listener) = start_by_hand(permissions()).await;
+    let mut events = session.events();
     let answer = ask(&mut end, json!({ "subtype": "can_use_tool", "input": {} })).await;
     assert!(refused(&answer).contains("tool_name"), "{answer}");
+    assert!(failed(&mut events).await.2.contains("tool_name"));
     stop(session, end).await;
 }
 
@@ -427,10 +429,6 @@ async fn what_does_not_fit_a_typed_hook_is_an_error_and_never_a_hook_that_is_pas
         "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "Bash",
     });
     assert_eq!(answer, json!({ "hookSpecificOutput": specific }));
-
-    // So is a permission request that cannot be read.
-    let answer = ask(&mut end, json!({ "subtype": "can_use_tool", "input": {} })).await;
-    assert!(refused(&answer).contains("no permission handler"), "{answer}");
     stop(session, end).await;
 }
 
@@ -497,7 +495,13 @@ async fn questions_have_a_handler_of_their_own() {
     assert_eq!(ask(&mut end, question()).await["updatedInput"], expected);
     stop(session, end).await;
 
-    let (session, mut end, _listener) = start_by_hand(Session::builder().on_question(handler)).await;
+    let failing = Session::builder().on_question(async |_, _| Err::<Answers, _>("nobody is there"));
+    let (session, mut end, _listener) = start_by_hand(failing).await;
+    let answer = ask(&mut end, question()).await;
+    assert_eq!(
+        answer,
+        json!({ "behavior": "deny", "message": "the question handler failed: nobody is there" })
+    );
     assert_eq!(ask(&mut end, may_run("Bash")).await["behavior"], "deny", "nobody decides on anything else");
     stop(session, end).await;
 }

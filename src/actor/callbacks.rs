@@ -3,6 +3,7 @@
 //! | | no handler | it fails or panics | it is too late |
 //! |---|---|---|---|
 //! | permission | an error | denied, with the text | denied |
+//! | question | as any permission | the same | the same |
 //! | hook | an error (there is no such hook) | an error | an error |
 //! | elicitation | declined | cancelled | cancelled |
 //! | dialog | no answer: the CLI settles it | cancelled | cancelled |
@@ -130,7 +131,7 @@ impl CallbacksState {
                 if let Some((handler, questions)) = questions {
                     let handler = handler.clone();
                     let run = move |cx| handler(questions, cx);
-                    self.start(answer, Kind::Permission, tool_use_id, limit, run, move |answers| {
+                    self.start(answer, Kind::Question, tool_use_id, limit, run, move |answers| {
                         PermissionDecision::answer_questions(answers).to_wire(&asked, understands)
                     });
                 } else if let Some(handler) = handlers.permission.clone() {
@@ -316,6 +317,7 @@ impl CallbacksState {
 #[derive(Clone, Debug)]
 enum Kind {
     Permission,
+    Question,
     /// At this event.
     Hook(String),
     Elicitation,
@@ -326,6 +328,7 @@ impl Kind {
     fn name(&self) -> &'static str {
         match self {
             Kind::Permission => "permission",
+            Kind::Question => "question",
             Kind::Hook(_) => "hook",
             Kind::Elicitation => "elicitation",
             Kind::Dialog => "dialog",
@@ -342,7 +345,7 @@ impl Kind {
     /// The answer for a handler that has none: the text is why.
     fn instead(&self, why: &str) -> Result<Value, String> {
         match self {
-            Kind::Permission => Ok(PermissionDecision::denied(why)),
+            Kind::Permission | Kind::Question => Ok(PermissionDecision::denied(why)),
             // What follows from it is `onFailure`, and up to the CLI.
             Kind::Hook(_) => Err(why.to_owned()),
             Kind::Elicitation => Ok(ElicitationAnswer::cancel()),

@@ -118,7 +118,7 @@ pub enum Event {
     /// A callback of the application returned an error, or what cannot be sent, or could not read what it was asked. The
     /// request was answered; [`IntoReply`](crate::IntoReply) says with what.
     CallbackFailed {
-        /// The kind of callback: `permission`, `hook`, `elicitation` or `dialog`.
+        /// The kind of callback: `permission`, `question`, `hook`, `elicitation` or `dialog`.
         callback: &'static str,
         /// The event, if it is a hook.
         hook: Option<String>,

@@ -59,6 +59,11 @@ impl HookOutput {
             Reply::Raw(answer @ Value::Object(_)) => Ok(answer.clone()),
             // The CLI would count null as a failure, and nothing else that is no object says anything.
             Reply::Raw(other) => Err(format!("answered with {}, which is no object", kind(other))),
+            Reply::Specific { fields: Value::Object(fields), .. }
+                if fields.get("updatedInput").is_some_and(|input| !input.is_object()) =>
+            {
+                Err("answered with arguments that are no object".into())
+            }
             Reply::Specific { fields: Value::Object(fields), beside } => {
                 let mut specific = Map::new();
                 specific.insert("hookEventName".into(), json!(event));
@@ -287,7 +292,12 @@ mod tests {
         for value in [Value::Null, json!([]), json!("x"), json!(true), json!(1)] {
             let raw = HookOutput::raw(value.clone()).to_wire("Stop").unwrap_err();
             assert!(raw.starts_with("answered with") && raw.ends_with("no object"), "{raw}");
-            assert!(HookOutput::specific(value).to_wire("Stop").is_err());
+            assert!(HookOutput::specific(value.clone()).to_wire("Stop").is_err());
+            let input = HookOutput::from(PreToolUseOutput::allow().updated_input(value));
+            assert_eq!(
+                input.to_wire("PreToolUse").unwrap_err(),
+                "answered with arguments that are no object"
+            );
         }
     }
 
