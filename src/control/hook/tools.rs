@@ -197,7 +197,7 @@ event! {
         mcp_server: McpServerProvenance,
     }
     output {
-        /// The decision as it stands on the wire: see [`decide`](Self::decide).
+        /// The decision as it stands on the wire: see `PermissionRequestOutput::decide`.
         permission: Value = "decision",
     }
 }
