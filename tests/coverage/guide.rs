@@ -8,7 +8,7 @@ use crate::table::{Row, check_or_bless, file, rows};
 const GUIDE: &str = "docs/coming-from-the-sdks.md";
 
 /// Each kind of row: its heading, and what there is to say.
-const SECTIONS: [(&str, &str, &str); 9] = [
+const SECTIONS: [(&str, &str, &str); 11] = [
     (
         "option",
         "Options",
@@ -30,12 +30,14 @@ const SECTIONS: [(&str, &str, &str); 9] = [
         "Requests of the CLI",
         "Each has a handler of the application. Unknown ones are refused, as the protocol wants it.",
     ),
+    ("prompt", "Prompts", "The fields of a prompt. A text alone is a `Prompt` as well."),
     (
         "message",
         "Messages",
         "A message, subtype or field that is not known is kept, with its JSON at hand: `Message::Other`, `SystemDetail::Unknown`.",
     ),
     ("hook", "Hooks", "A hook at an event that is not known is made with `Hook::new`, by its name."),
+    ("mcp", "Tool servers", "What the CLI and a server in this process say to each other, in MCP."),
     (
         "initialize",
         "Fields of `initialize`",

@@ -15,10 +15,12 @@ mod asked;
 mod common;
 mod guide;
 mod hooks;
+mod mcp;
 mod messages;
 mod names;
 mod options;
 mod paths;
+mod prompts;
 mod requests;
 mod table;
 #[rustfmt::skip]

@@ -12,7 +12,8 @@ use greenroom::sessions::LocalSessions;
 use greenroom::store::{SessionSummary, StoredSessions};
 use greenroom::transport::ChildProcess;
 use greenroom::{
-    Counters, DialogAnswer, ElicitationAnswer, Hook, HookEvent, Limits, PermissionDecision, Session,
+    CallToolResult, Counters, DialogAnswer, ElicitationAnswer, Hook, HookEvent, Limits, LogLevel, NoArgs,
+    PermissionDecision, Prompt, PromptDef, ResourceDef, ResourceTemplateDef, ServerHandle, Session,
     SessionBuilder, ToolContext, ToolDef, ToolServer, Turn, hook,
 };
 
@@ -75,6 +76,14 @@ fn of_types() -> BTreeSet<&'static str> {
         SessionBuilder::hook,
         SessionBuilder::start,
         Turn::next,
+        Turn::prompt_uuid,
+        CallToolResult::end_turn,
+        Prompt::priority,
+        Prompt::from_human,
+        Prompt::should_query,
+        Prompt::verbatim,
+        Prompt::synthetic,
+        ServerHandle::resource_updated,
     ]);
     known.extend(fields![
         Counters::malformed_lines,
@@ -85,6 +94,17 @@ fn of_types() -> BTreeSet<&'static str> {
     known.extend(called![
         Hook::on => || Hook::on(hook::Stop, async |_, _| hook::StopOutput::pass()),
         Hook::matcher => |hook: Hook| hook.matcher("Bash"),
+        Prompt::blocks => || Prompt::blocks([serde_json::json!({})]),
+        Prompt::parent_tool_use_id => |prompt: Prompt| prompt.parent_tool_use_id("toolu_1"),
+        Prompt::pasted => |prompt: Prompt| prompt.pasted("a page"),
+        Prompt::inline_paste => |prompt: Prompt| prompt.inline_paste("a page"),
+        Prompt::timestamp => |prompt: Prompt| prompt.timestamp("2026-01-02T03:04:05Z"),
+        PromptDef::new => || PromptDef::<()>::new("greet", "Greet", async |_: NoArgs, _| "Hello."),
+        PromptDef::complete => |prompt: PromptDef| prompt.complete("name", async |_, _| ["a"]),
+        ResourceDef::text => || ResourceDef::<()>::text("page:a", "a", "a page"),
+        ServerHandle::add_tool => |desk: &ServerHandle, tool: ToolDef| drop(desk.add_tool(tool)),
+        ServerHandle::add_resource => |desk: &ServerHandle, page: ResourceDef| drop(desk.add_resource(page)),
+        ServerHandle::add_prompt => |desk: &ServerHandle, prompt: PromptDef| drop(desk.add_prompt(prompt)),
         PermissionDecision::deny => || PermissionDecision::deny("no"),
         Session::prompt => |session: &Session| drop(session.prompt("Hello")),
         SessionBuilder::can_use_tool => |builder: SessionBuilder| {
@@ -99,7 +119,25 @@ fn of_types() -> BTreeSet<&'static str> {
         SessionBuilder::on_stderr => |builder: SessionBuilder| builder.on_stderr(|_| {}),
         SessionBuilder::transport => |builder: SessionBuilder| builder.transport(ChildProcess::new()),
         ToolContext::progress => |cx: &ToolContext| drop(cx.progress(1.0, None, None)),
-        ToolDef::new => || ToolDef::<()>::new("now", "Tell the time", async |_: greenroom::NoArgs| "now"),
+        ToolContext::log => |cx: &ToolContext| drop(cx.log(LogLevel::Info, "a word")),
+        ToolContext::cancelled => |cx: &ToolContext| drop(cx.cancelled()),
+        ToolContext::tool_use_id => |cx: &ToolContext| cx.tool_use_id().is_some(),
+        ToolDef::title => |tool: ToolDef| tool.title("Sum"),
+        ToolDef::read_only_hint => |tool: ToolDef| tool.read_only_hint(true),
+        ToolDef::destructive_hint => |tool: ToolDef| tool.destructive_hint(true),
+        ToolDef::idempotent_hint => |tool: ToolDef| tool.idempotent_hint(true),
+        ToolDef::open_world_hint => |tool: ToolDef| tool.open_world_hint(true),
+        ToolDef::always_load => |tool: ToolDef| tool.always_load(true),
+        ToolDef::search_hint => |tool: ToolDef| tool.search_hint("numbers"),
+        ToolDef::max_result_size_chars => |tool: ToolDef| tool.max_result_size_chars(10),
+        ToolDef::output => |tool: ToolDef| tool.output::<serde_json::Value>(),
+        ToolServer::add => |server: ToolServer, tool: ToolDef| server.add(tool),
+        ToolServer::prompt => |server: ToolServer, prompt: PromptDef| server.prompt(prompt),
+        ToolServer::resource => |server: ToolServer, page: ResourceDef| server.resource(page),
+        ToolServer::resource_template => |server: ToolServer, pages: ResourceTemplateDef| {
+            server.resource_template(pages)
+        },
+        ToolDef::new => || ToolDef::<()>::new("now", "Tell the time", async |_: NoArgs| "now"),
         ToolServer::new => || ToolServer::<()>::new("clock", "1"),
         ToolServer::cli_timeout => |server: ToolServer| server.cli_timeout(crate::common::SOON),
     ]);

@@ -61,6 +61,7 @@ use greenroom::HookInput as _;
 use greenroom::InitMcpServer as _;
 use greenroom::InitMessage as _;
 use greenroom::InitPlugin as _;
+use greenroom::Json as _;
 use greenroom::McpSetServersResult as _;
 use greenroom::Message as _;
 use greenroom::Message::ActiveGoal as _;
