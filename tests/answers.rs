@@ -292,7 +292,7 @@ async fn lines_that_cannot_be_read_are_skipped_and_reading_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_line_of_the_longest_length_is_read_and_one_byte_more_is_not() {
     let builder = Session::builder().mcp_server(shop().server);
-    let builder = builder.configure(|options| options.limits.line_bytes = 400);
+    let builder = builder.configure(|options| options.limits.line_bytes = 2_000);
     let (session, mut end, _listener) = start_by_hand(builder).await;
     let mut events = session.events();
     let line = |id: &str, length: usize| {
@@ -300,14 +300,14 @@ async fn a_line_of_the_longest_length_is_read_and_one_byte_more_is_not() {
         let short = line("").to_string().len();
         format!("{}\n", line(&"x".repeat(length - short)))
     };
-    end.send_bytes(line("too_long", 401));
-    end.send_bytes(line("fits", 400));
+    end.send_bytes(line("too_long", 2_001));
+    end.send_bytes(line("fits", 2_000));
     assert_eq!(within(SOON, end.answer_to("fits")).await["error_code"], "unsupported_request");
     let skipped = event(&mut events, |event| match event {
         Event::LineSkipped { bytes, reason, .. } => Some((*bytes, reason.clone())),
         _ => None,
     });
-    assert_eq!(skipped.await, (401, "longer than `limits.line_bytes` (400)".into()));
+    assert_eq!(skipped.await, (2_001, "longer than `limits.line_bytes` (2000)".into()));
     assert_eq!(answers(&settled(&mut end).await, "too_long").len(), 0);
     stop(session, end).await;
 }

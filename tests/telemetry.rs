@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
+use greenroom::mcp::ReadResource;
 use greenroom::testkit::CliEnd;
-use greenroom::{NoArgs, PermissionDecision, Session, SessionBuilder, ToolDef, ToolServer};
+use greenroom::{
+    NoArgs, PermissionDecision, ResourceDef, Session, SessionBuilder, ToolContext, ToolDef, ToolServer,
+};
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -160,7 +163,8 @@ fn builder() -> SessionBuilder {
         .add(
             ToolDef::new("hang", "Hangs", |_: NoArgs| std::future::pending::<String>())
                 .timeout(Duration::from_secs(1)),
-        );
+        )
+        .resource(ResourceDef::new("calc://sums", "sums", async |_: ReadResource, _: ToolContext| "1, 2, 3"));
     Session::builder().mcp_server(server).can_use_tool(async |_, _| PermissionDecision::allow())
 }
 
@@ -182,6 +186,10 @@ async fn play(builder: SessionBuilder) -> (Session, CliEnd, impl Sized) {
     ] {
         call(&mut end, "calc", tool, arguments).await;
     }
+    let read =
+        json!({ "jsonrpc": "2.0", "id": 90, "method": "resources/read", "params": { "uri": "calc://sums" } });
+    let read = end.mcp("calc", read);
+    within(SOON, end.answer_to(&read)).await;
     let ((), status) = within(SOON, async {
         tokio::join!(
             async {
@@ -263,6 +271,17 @@ async fn spans_say_what_happened() {
     ] {
         assert_eq!(first[field], value, "{field}");
     }
+    let read = capture.one("mcp_request");
+    assert_eq!(capture.path(&read), ["mcp_request", "control_request", "turn", "session"]);
+    for (field, value) in [
+        ("server", "calc"),
+        ("subject", "calc://sums"),
+        ("mcp.method.name", "resources/read"),
+        ("jsonrpc.request.id", "90"),
+        ("outcome", "ok"),
+    ] {
+        assert_eq!(read.fields[field], value, "{field}");
+    }
     assert_eq!(capture.with("control_request", "kind", "mcp_status").fields["outcome"], "answered");
     stop(session, end).await;
     for (_, span) in capture.spans.lock().unwrap().iter() {
@@ -285,7 +304,7 @@ async fn spans_have_the_fields_that_are_documented_and_no_others() {
             documented.insert(span.trim_matches('`').to_owned(), names.collect::<BTreeSet<_>>());
         }
     }
-    assert_eq!(documented.len(), 4, "{documented:?}");
+    assert_eq!(documented.len(), 5, "{documented:?}");
     for (span, mut fields) in documented {
         if span == "tool_call" {
             fields.extend(["gen_ai.tool.call.arguments", "gen_ai.tool.call.result"]);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::DeltaKind;
 use crate::wire::message::{ApiEvent, AssistantMessage, BlockDelta, ContentBlock, StreamEvent, Usage};
 
-/// A message that is being written, as far as it is known; kept by an [`Assembler`].
+/// A message that is being written, as far as it is known; kept by an [`Assembler`](super::Assembler).
 ///
 /// ```
 /// use greenroom::{Message, message::Assembler};

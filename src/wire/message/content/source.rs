@@ -55,7 +55,7 @@ pub enum MediaSource {
     Other(Value),
 }
 
-/// What a web search came to, in a [`ContentBlock::WebSearchToolResult`].
+/// What a web search came to, in a [`ContentBlock::WebSearchToolResult`](crate::ContentBlock::WebSearchToolResult).
 ///
 /// ```
 /// use greenroom::{ContentBlock, Message, message::WebSearchContent};
