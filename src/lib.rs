@@ -111,3 +111,33 @@ struct FaultInjection;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/coming-from-the-sdks.md")]
 struct ComingFromTheSdks;
+
+/// Those of the guide to tools, too.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/tools.md")]
+struct ToolsGuide;
+
+/// Those of the guide to permissions, too.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/permissions.md")]
+struct PermissionsGuide;
+
+/// Those of the guide to hooks, too.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/hooks.md")]
+struct HooksGuide;
+
+/// Those of the guide to sessions and resume, too.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/sessions-and-resume.md")]
+struct SessionsGuide;
+
+/// Those of the guide to embedding, too.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/embedding.md")]
+struct EmbeddingGuide;
+
+/// Those of the guide to testing, too.
+#[cfg(all(doctest, feature = "testkit"))]
+#[doc = include_str!("../docs/testing.md")]
+struct TestingGuide;
