@@ -45,10 +45,10 @@ async fn started_twice(play: impl AsyncFnOnce(CliEnd)) {
     assert_eq!(args(&second).matches(SECRET).count(), 2, "{}", args(&second));
     assert!(!initialize.to_string().contains(SECRET), "{initialize}");
     let reregistered = |event: &Event| match event {
-        Event::CliReregistered { epoch } => Some(*epoch),
+        Event::CliReregistered { epoch, servers, private } => Some((*epoch, *servers, *private)),
         _ => None,
     };
-    assert_eq!(event(&mut events, reregistered).await, 1);
+    assert_eq!(event(&mut events, reregistered).await, (1, false, true));
     assert_eq!(common::counters(&session).await.cli_restarts, 0, "that was no crash");
     stop(session, second).await;
 }

@@ -536,10 +536,10 @@ async fn an_old_cli_is_told_of_servers_in_the_way_that_it_knows() {
     let mut events = builder.events();
     let session = start(builder).await;
     let epoch = event(&mut events, "another registration", |event| match event {
-        Event::CliReregistered { epoch } => Some(*epoch),
+        Event::CliReregistered { epoch, servers, private } => Some((*epoch, *servers, *private)),
         _ => None,
     });
-    assert_eq!(epoch.await, 1);
+    assert_eq!(epoch.await, (1, true, false));
     let outcome = prompt(&session, "go").await;
     let report: Value = serde_json::from_str(outcome.text().expect("a report")).unwrap();
     assert_eq!((&report["answered"], &report["errors"]), (&2.into(), &0.into()), "{report}");

@@ -132,6 +132,19 @@ async fn what_was_set_at_run_time_is_set_again_before_the_next_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_title_is_that_of_a_new_conversation_and_not_given_again_to_one_that_is_resumed() {
+    let titled = builder().configure(|options| options.title = Some("Sums".into()));
+    let (session, end, mut listener) = started(titled).await;
+    assert!(end.transcript().contains(r#""title":"Sums""#), "{}", end.transcript());
+    end.exit(Exit::Signal(9));
+    let mut end = within(SOON, listener.accept()).await;
+    assert!(end.launch().args.iter().any(|arg| arg.starts_with("--resume=")));
+    let initialize = within(SOON, end.handshake()).await;
+    assert_eq!(initialize["request"].get("title"), None, "it may have another by now");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_that_is_gone_is_told_and_a_permission_mode_is_not_gone_without() {
     let (session, mut end, mut listener) = started(builder()).await;
     let (set, ()) = within(SOON, async {

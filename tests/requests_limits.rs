@@ -198,7 +198,12 @@ async fn a_capability_that_is_missing_is_named_and_nothing_is_sent() {
     assert!(done(&mut end, session.mcp_read_resource("x", "ui://a"), json!({})).await.contents.is_empty());
     // But for what an older one would do unchecked.
     let checked = || McpCall::new("mcp__x__y").check_permissions(true);
-    assert_eq!(kind(session.mcp_call(checked()).await), ErrorKind::Unsupported);
+    let unknown = session.mcp_call(checked()).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Unsupported);
+    assert!(
+        unknown.to_string().contains("not known yet") && !unknown.to_string().contains("lacks"),
+        "{unknown}"
+    );
 
     end.message(json!({"type": "system", "subtype": "init", "capabilities": ["b_v1"]}));
     settled(&mut end).await;
@@ -220,7 +225,7 @@ async fn a_capability_that_is_missing_is_named_and_nothing_is_sent() {
     ] {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains(missing), "{error}");
+        assert!(error.to_string().contains(&format!("lacks the capability `{missing}`")), "{error}");
     }
     let rest = settled(&mut end).await;
     assert!(rest.is_empty(), "{rest:?}");
@@ -307,8 +312,8 @@ async fn all_set(session: &Session, end: &mut CliEnd) -> Vec<Value> {
     let ok = || json!({});
     done(end, session.set_model(Some("a")), ok()).await;
     done(end, session.set_max_thinking_tokens(Some(5)), ok()).await;
-    done(end, session.set_cwd(SetCwd::new("/a").trust("/a")), json!({"status": "ok"})).await;
-    done(end, session.register_repo_root("/a/x"), ok()).await;
+    done(end, session.set_cwd(SetCwd::new("a").trust("/a")), json!({"status": "ok", "cwd": "/a"})).await;
+    done(end, session.register_repo_root("x"), json!({"directory": "/a/x"})).await;
     let rejected = done(end, session.set_cwd("/b"), json!({"status": "rejected", "reason": "busy"})).await;
     assert_eq!(rejected.status, SetCwdStatus::Rejected);
     done(end, session.set_thinking_display(Some(ThinkingDisplay::Omitted)), ok()).await;

@@ -477,6 +477,19 @@ async fn permission_for_the_tools_of_a_server_is_added_to_what_is_permitted_alre
     end.answer(&again, json!({}));
     stop(session, end).await;
 
+    let text = r#"{ "permissions": { "deny": ["WebFetch"] } }"#;
+    let text = builder().configure(|options| options.settings = Some(json!(text)));
+    let (session, mut end, _listener) = start_by_hand(text).await;
+    let (allowed, request) = tokio::join!(session.allow_server_tools("web"), async {
+        let request = within(SOON, end.expect_request("apply_flag_settings")).await;
+        end.answer(&request, json!({}));
+        request
+    });
+    allowed.unwrap();
+    let rules = &request["request"]["settings"]["permissions"];
+    assert_eq!(*rules, json!({ "allow": ["mcp__web__*"], "deny": ["WebFetch"] }));
+    stop(session, end).await;
+
     let file = builder().configure(|options| options.settings = Some(json!("settings.json")));
     let (session, end, _listener) = start_by_hand(file).await;
     assert!(session.allow_server_tools("web").await.unwrap_err().is_caller());

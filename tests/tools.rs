@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use greenroom::testkit::Delivered;
 use greenroom::{CallToolResult, Content, Json, NoArgs, Resource, Tool, ToolContext, ToolDef, ToolServer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -336,8 +337,14 @@ async fn names_that_the_cli_could_not_tell_apart_are_refused() {
     let external = greenroom::ExternalServer::http("http://127.0.0.1:9/mcp");
     let twins = builder().external_mcp_server("my.calc", external).start().await.unwrap_err();
     assert_eq!(twins.kind(), greenroom::ErrorKind::InvalidOption);
-    let unknown = builder().allow_server_tools("calc").start().await.unwrap_err();
+    let strict = |builder: greenroom::SessionBuilder| builder.configure(|o| o.strict_mcp_config = true);
+    let unknown = strict(builder().allow_server_tools("calc")).start().await.unwrap_err();
     assert!(unknown.to_string().contains("'calc'"), "{unknown}");
+    // Without it the CLI may know it: of `.mcp.json`, of settings, of a plugin.
+    let elsewhere = Delivered::of(builder().allow_server_tools("calc")).unwrap();
+    assert_eq!(elsewhere.flag("allowedTools"), Some("mcp__calc__*"));
+    let file = builder().allow_server_tools("calc").mcp_config_file("/more.json");
+    assert_eq!(Delivered::of(strict(file)).unwrap().flag("allowedTools"), Some("mcp__calc__*"));
 }
 
 #[tokio::test]

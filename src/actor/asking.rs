@@ -180,7 +180,7 @@ impl Asking {
     fn in_force(&self, setting: &Value, answer: &RawValue) {
         let answer = serde_json::from_str(answer.get()).unwrap_or_default();
         if settings::took_effect(setting, &answer).is_ok() {
-            self.shared.note_setting(setting);
+            self.shared.note_setting(&settings::as_taken(setting, &answer));
         }
     }
 

@@ -68,9 +68,13 @@ pub(crate) fn launch_spec(
 ///
 /// # Errors
 /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) for an option that cannot be written as JSON.
-pub(crate) fn body(spec: &SessionSpec, roster: &Roster, ways: Ways) -> Result<Value> {
+pub(crate) fn body(spec: &SessionSpec, roster: &Roster, ways: Ways, resume: &Resume) -> Result<Value> {
     let timeouts = &spec.options.timeouts;
     let mut body = fields(&spec.options, ways.private)?;
+    if resume.session_id().is_some() {
+        // That is of a new conversation. The captured one has its title, which may be another by now.
+        body.remove("title");
+    }
     body.insert("subtype".into(), json!("initialize"));
     body.insert(
         "hooks".into(),

@@ -330,7 +330,7 @@ impl Incarnation {
     async fn initialize(&mut self, running: &mut Running, deadline: Instant) -> Result<(), PortEnd> {
         let shared = self.arguments.shared.clone();
         let (epoch, ways) = (self.arguments.epoch, self.arguments.ways);
-        let body = initialize::body(&shared.spec, &shared.roster(), ways)
+        let body = initialize::body(&shared.spec, &shared.roster(), ways, &self.arguments.resume)
             .map_err(|error| PortEnd::Died(ExitCause::NotStarted { error }))?;
         let by_arguments = PortEnd::Reregister(Ways { private: Way::Arguments, ..ways });
         let may_change = ways.private == Way::Initialize && shared.options().delivery == Delivery::Auto;

@@ -3,6 +3,8 @@
 //! Only what is state of the CLI's process. What the CLI writes down itself (the title, settings files, which MCP servers
 //! are switched off) is there again by itself.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::requests::cwd_was_set;
@@ -37,6 +39,21 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
 /// Whether the CLI did what it was told, by a successful answer of it; the error is its reason.
 pub(crate) fn took_effect(body: &Value, answer: &Value) -> Result<(), String> {
     if subtype(body) == "set_cwd" { cwd_was_set(answer) } else { Ok(()) }
+}
+
+/// The request to be sent again: with the whole path that the CLI says it has made of the one that was given, for that may
+/// be relative to where it was then.
+pub(crate) fn as_taken(body: &Value, answer: &Value) -> Value {
+    let (given, taken) = match subtype(body) {
+        "set_cwd" => ("path", "cwd"),
+        "register_repo_root" => ("directory", "directory"),
+        _ => return body.clone(),
+    };
+    let mut body = body.clone();
+    if let Some(path) = answer[taken].as_str().filter(|path| Path::new(path).is_absolute()) {
+        body[given] = path.into();
+    }
+    body
 }
 
 /// Whether a session must not go on without it: the CLI would do what it was told not to do, or do it elsewhere.
@@ -199,5 +216,16 @@ mod tests {
         assert_eq!(took_effect(&cwd("/a"), &rejected), Err("busy with a turn".to_owned()));
         assert_eq!(took_effect(&cwd("/a"), &json!({"status": "needs_trust"})), Err("needs_trust".to_owned()));
         assert_eq!(took_effect(&model("a"), &json!({"status": "x"})), Ok(()));
+    }
+
+    #[test]
+    fn a_path_is_noted_as_the_cli_has_taken_it() {
+        assert_eq!(as_taken(&cwd("sub"), &json!({"status": "ok", "cwd": "/a/sub"})), cwd("/a/sub"));
+        assert_eq!(as_taken(&root("x"), &json!({"directory": "/a/x"})), root("/a/x"));
+        for answer in [json!({}), json!({"cwd": "sub", "directory": null}), Value::Null] {
+            assert_eq!(as_taken(&cwd("sub"), &answer), cwd("sub"));
+            assert_eq!(as_taken(&root("x"), &answer), root("x"));
+        }
+        assert_eq!(as_taken(&model("a"), &json!({"cwd": "/a"})), model("a"));
     }
 }

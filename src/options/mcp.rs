@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An MCP server that the CLI dials itself, in the CLI's own form (camelCase in JSON; without a `type` it is `stdio`).
+/// Its `Debug` form has the names of variables and headers only, and neither arguments nor what follows `?` in an address.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +29,7 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 ///     .with_always_load(true);
 /// # let _ = (files, search);
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum ExternalServer {

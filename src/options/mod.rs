@@ -5,6 +5,7 @@
 //! MCP servers, plugins, the sandbox) is in that form, so that it can be taken over from elsewhere.
 
 mod agent;
+mod debug;
 mod limits;
 mod mcp;
 mod model;
@@ -62,6 +63,9 @@ use validate::check_name;
 /// In parentheses stands how an option reaches the CLI: as an argument (`--flag`), as a variable (`$NAME`), or in
 /// `initialize`, which goes through a pipe that nobody else can read.
 ///
+/// What may be secret is not in the `Debug` form, so that it gets into no log: of `env`, `extra_args`, `settings` and
+/// `managed_settings` it has the names only, and as little of MCP servers. Serialised, the options are whole.
+///
 /// ```
 /// use greenroom::Options;
 ///
@@ -71,7 +75,7 @@ use validate::check_name;
 /// assert_eq!(options.timeouts.tool, Some(std::time::Duration::from_secs(30)));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Options {
@@ -100,7 +104,8 @@ pub struct Options {
     /// [`Delivery::Auto`], by `initialize` where the CLI can.
     pub delivery: Delivery,
     /// Further flags, without the leading dashes; `None` for a flag without a value. Each is passed as
-    /// `--name=value`. For what is newer than this library.
+    /// `--name=value`. For what is newer than this library; flags that the library writes itself, such as `output-format` or
+    /// `permission-prompt-tool`, are refused.
     pub extra_args: BTreeMap<String, Option<String>>,
     /// Whether the CLI writes a debug log (`--debug`), to its stderr or to `debug_file`.
     pub debug: bool,
@@ -120,7 +125,7 @@ pub struct Options {
     pub max_thinking_tokens: Option<u32>,
     /// How hard the model works (`--effort`). Default: the CLI's.
     pub effort: Option<Effort>,
-    /// The most model turns that one prompt may take (`--max-turns`).
+    /// The most model turns that one prompt may take (`--max-turns`). At least 1.
     pub max_turns: Option<u32>,
     /// The most that the session may cost, in US dollars (`--max-budget-usd`).
     pub max_budget_usd: Option<f64>,

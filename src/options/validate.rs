@@ -9,6 +9,21 @@ use crate::error::{Error, Result};
 /// Flags that let the CLI skip permissions, when they are given by hand.
 const SKIP_PERMISSIONS: [&str; 2] = ["allow-dangerously-skip-permissions", "dangerously-skip-permissions"];
 
+/// Flags that are the library's own: with another value the two would not understand each other, or nobody would ask the
+/// handler. With what says the same instead.
+const OWN_FLAGS: [(&str, &str); 10] = [
+    ("await-initialize", "see option `delivery`"),
+    ("initialize-fields", "see option `delivery`"),
+    ("input-format", "leave it out"),
+    ("managed-settings-in-initialize", "see option `delivery`"),
+    ("output-format", "leave it out"),
+    ("permission-prompt-tool", "use `SessionBuilder::can_use_tool` or option `permission_prompt_tool_name`"),
+    ("print", "leave it out"),
+    ("replay-user-messages", "leave it out"),
+    ("session-mirror", "give a store to the `SessionBuilder`"),
+    ("verbose", "leave it out"),
+];
+
 /// What stands for this host among the tools that can decide on permissions.
 const THIS_HOST: &str = "stdio";
 
@@ -32,6 +47,7 @@ impl Options {
     /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption), naming the option.
     pub fn validate(&self) -> Result<()> {
         self.validate_zero_bytes()?;
+        self.validate_empty()?;
         self.validate_process()?;
         self.validate_model()?;
         self.validate_conversation()?;
@@ -57,11 +73,34 @@ impl Options {
         }
     }
 
+    /// An empty value would go to the CLI as it is, and mean something else than none.
+    fn validate_empty(&self) -> Result<()> {
+        let names = [
+            ("model", &self.model),
+            ("agent", &self.agent),
+            ("resume", &self.resume),
+            ("resume_session_at", &self.resume_session_at),
+            ("resume_drops_turn", &self.resume_drops_turn),
+        ];
+        let empty = |name: &Option<String>| name.as_ref().is_some_and(|name| name.trim().is_empty());
+        if let Some((option, _)) = names.into_iter().find(|(_, name)| empty(name)) {
+            return refuse(format!("option `{option}` is empty"), "give it a value, or leave it out");
+        }
+        if self.max_turns == Some(0) {
+            return refuse("option `max_turns` must be at least 1", "leave it out for no limit");
+        }
+        Ok(())
+    }
+
     fn validate_process(&self) -> Result<()> {
         for name in self.extra_args.keys() {
             if name.is_empty() || name.starts_with('-') || name.contains(['=', ' ']) {
                 let text = format!("option `extra_args` has the name '{name}'");
                 return refuse(text, "give it without dashes, '=' and spaces");
+            }
+            if let Some((_, help)) = OWN_FLAGS.iter().find(|(own, _)| own == name) {
+                let text = format!("option `extra_args` has '{name}', a flag that the library writes itself");
+                return refuse(text, help);
             }
         }
         if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains('=')) {

@@ -49,10 +49,17 @@ pub enum Event {
         /// The version it says it is.
         version: Option<String>,
     },
-    /// It does not know in-process servers by `initialize`, and is started once more with `--mcp-config`.
+    /// It does not know something by `initialize`, and is started once more with arguments that say it. That stays so for
+    /// the session.
     CliReregistered {
         /// Which incarnation was given up for that.
         epoch: u64,
+        /// Whether in-process servers are announced by `--mcp-config` from now on: their names, nothing secret.
+        servers: bool,
+        /// Whether what may be secret (external MCP servers with their headers and variables, inline settings) is in the
+        /// arguments from now on, which every user of the machine can read;
+        /// [`Delivery::Initialize`](crate::options::Delivery::Initialize) forbids it.
+        private: bool,
     },
     /// The CLI named the conversation, or named it anew (after a fork or `/clear`).
     SessionCaptured {

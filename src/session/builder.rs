@@ -108,7 +108,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Lets all tools of this server run without asking. Hooks still see their calls.
+    /// Lets all tools of this server run without asking. Hooks still see their calls. It may be a server that only the CLI
+    /// knows, of `.mcp.json`, settings or plugins; with [`Options::strict_mcp_config`] there are none of these, and an
+    /// unknown name is refused by [`start`](SessionBuilder::start).
     pub fn allow_server_tools(mut self, server: impl Into<String>) -> Self {
         self.allowed_servers.push(server.into());
         self
@@ -444,11 +446,16 @@ impl SessionBuilder {
         for server in &self.allowed_servers {
             let known = self.servers.iter().any(|known| known.name == *server)
                 || self.options.mcp_servers.contains_key(server);
-            if !known && self.options.mcp_config_files.is_empty() {
+            // Elsewhere the CLI may know others: of `.mcp.json`, of settings, of plugins.
+            let here_only = self.options.strict_mcp_config
+                && self.options.mcp_config_files.is_empty()
+                && !self.options.extra_args.contains_key("mcp-config");
+            if !known && here_only {
                 let text = format!(
                     "`allow_server_tools` names the server '{server}', which this session does not have"
                 );
-                return Err(Error::invalid_option(text));
+                return Err(Error::invalid_option(text)
+                    .with_help("give it to the session, or leave out `strict_mcp_config`"));
             }
             self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
         }

@@ -12,7 +12,7 @@ use crate::actor::roster::{Addition, Change};
 use crate::actor::router;
 use crate::actor::supervisor::changing::ChangeRequest;
 use crate::error::{Error, Result};
-use crate::options::ExternalServer;
+use crate::options::{ExternalServer, Merged, merged};
 use crate::report::McpSetServersResult;
 use crate::tool::ToolServer;
 use crate::tool::server::ServerSpec;
@@ -169,16 +169,20 @@ impl Session {
         let _turn = shared.changing.lock().await;
         let set_before = shared.settings().into_iter().find(|set| set["subtype"] == "apply_flag_settings");
         let set_before = set_before.map(|set| set["settings"]["permissions"].clone());
-        let mut permissions = match (set_before, &shared.options().settings) {
-            (Some(permissions), _) if !permissions.is_null() => permissions,
-            (_, Some(Value::String(_))) => {
-                let text =
-                    "a rule cannot be added to settings that are a file, for it would replace those in it";
-                let error = Error::invalid_option(text);
-                return Err(error.with_help("give the settings as a JSON object, or the rule in the file"));
-            }
-            (_, Some(settings)) => settings["permissions"].clone(),
-            (_, None) => json!({}),
+        let options = shared.options();
+        let mut permissions = match set_before {
+            Some(permissions) if !permissions.is_null() => permissions,
+            _ => match merged(options.settings.as_ref(), options.sandbox.as_ref())? {
+                Some(Merged::File(_)) => {
+                    let text = "a rule cannot be added to settings that are a file, for it would replace those in it";
+                    let error = Error::invalid_option(text);
+                    return Err(
+                        error.with_help("give the settings as a JSON object, or the rule in the file")
+                    );
+                }
+                Some(Merged::Inline(mut settings)) => settings.remove("permissions").unwrap_or_default(),
+                None => Value::Null,
+            },
         };
         if !permissions.is_object() {
             permissions = json!({});

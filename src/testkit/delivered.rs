@@ -78,7 +78,7 @@ impl Delivered {
             runtime: launch.runtime,
             runtime_args: launch.runtime_args,
             user: launch.user,
-            initialize: initialize::body(&spec, &roster, ways)?,
+            initialize: initialize::body(&spec, &roster, ways, &Resume::AsOptions)?,
         })
     }
 

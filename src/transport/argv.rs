@@ -89,6 +89,9 @@ const READS_SESSION_STATE: &str = "CLAUDE_CODE_SDK_READS_SESSION_STATE";
 const CHOOSES_CONVERSATION: [&str; 7] =
     ["continue", "fork-session", "from-pr", "resume", "resume-drops-turn", "resume-session-at", "session-id"];
 
+/// Those of them that name one which is there already.
+const CONTINUES: [&str; 3] = ["continue", "from-pr", "resume"];
+
 /// What `options` and `spec` mean to the CLI.
 ///
 /// # Errors
@@ -144,7 +147,7 @@ fn args(options: &Options, spec: &LaunchSpec) -> Result<Vec<String>> {
 
 /// Whether the first incarnation goes on with a conversation that is there already.
 pub(crate) fn continues(options: &Options) -> bool {
-    let among_extra = || options.extra_args.keys().any(|name| CHOOSES_CONVERSATION.contains(&name.as_str()));
+    let among_extra = || CONTINUES.iter().any(|flag| options.extra_args.contains_key(*flag));
     options.resume.is_some() || options.continue_conversation || among_extra()
 }
 

@@ -15,6 +15,7 @@ mod locate;
 mod memory;
 mod process;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ use crate::options::OsUser;
 ///
 /// impl Transport for Announced {
 ///     fn open(&self, launch: Launch) -> BoxFuture<'static, greenroom::Result<Connection>> {
-///         tracing::info!(args = ?launch.args, "starting the CLI");
+///         tracing::info!(?launch, "starting the CLI");
 ///         self.0.open(launch)
 ///     }
 /// }
@@ -59,7 +60,8 @@ pub trait Transport: Send + Sync + 'static {
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>>;
 }
 
-/// What one incarnation of the CLI is started with.
+/// What one incarnation of the CLI is started with. Its `Debug` form has the names of variables only, and no argument's
+/// JSON.
 ///
 /// ```
 /// # fn look(launch: &greenroom::transport::Launch) {
@@ -99,14 +101,23 @@ pub struct Launch {
 
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The environment may hold secrets: names only.
+        // The environment and inline JSON may hold secrets: names only.
+        let args: Vec<_> = self.args.iter().map(|arg| without_json(arg)).collect();
         f.debug_struct("Launch")
             .field("epoch", &self.epoch)
             .field("program", &self.program)
-            .field("args", &self.args)
+            .field("args", &args)
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("cwd", &self.cwd)
             .finish_non_exhaustive()
+    }
+}
+
+/// An argument without its value, if that is JSON: MCP servers and settings that go by arguments.
+fn without_json(arg: &str) -> Cow<'_, str> {
+    match arg.split_once('=') {
+        Some((flag, value)) if value.trim_start().starts_with('{') => format!("{flag}=...").into(),
+        _ => arg.into(),
     }
 }
 

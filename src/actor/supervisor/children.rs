@@ -17,7 +17,7 @@ use crate::actor::router::{ControlRouter, Route, RouterArguments, RouterMessage}
 use crate::error::{Error, ErrorKind};
 use crate::options::ResumeLadder;
 use crate::report::{Event, ExitCause, ServerStatus};
-use crate::transport::Resume;
+use crate::transport::{Resume, Way};
 
 impl SupervisorState {
     pub(super) async fn start_callbacks(&mut self) -> Handled {
@@ -291,7 +291,9 @@ impl SupervisorState {
         let Some(cause) = cause else {
             if let PortEnd::Reregister(ways) = end {
                 self.ways = ways;
-                self.shared.emit(Event::CliReregistered { epoch });
+                let servers = ways.servers == Way::Arguments;
+                let private = ways.private == Way::Arguments;
+                self.shared.emit(Event::CliReregistered { epoch, servers, private });
             }
             return self.start_port().await;
         };

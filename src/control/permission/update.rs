@@ -37,7 +37,7 @@ open_enum! {
         ProjectSettings = "projectSettings",
         /// The project's settings that are the person's own.
         LocalSettings = "localSettings",
-        /// Nowhere: it ends with the CLI's process.
+        /// Nowhere: it ends with the CLI's process, and the one that is started in its place after a crash does not know it.
         Session = "session",
         /// As if it had been given on the command line.
         CliArg = "cliArg",

@@ -125,7 +125,16 @@ impl Session {
 
     /// Fails unless the CLI is known to have a capability.
     fn require_known(&self, capability: &str, what: &str) -> Result<()> {
-        if self.has_capability(capability) == Some(true) { Ok(()) } else { Err(lacks(capability, what)) }
+        match self.has_capability(capability) {
+            Some(true) => Ok(()),
+            Some(false) => Err(lacks(capability, what)),
+            None => {
+                let text =
+                    format!("it is not known yet whether the CLI has `{capability}`, which {what} needs");
+                let error = Error::new(ErrorKind::Unsupported, text);
+                Err(error.with_help("ask again once a turn has begun: before, the CLI may not say so"))
+            }
+        }
     }
 }
 

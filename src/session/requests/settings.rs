@@ -35,7 +35,8 @@ impl Session {
     }
 
     /// Changes how the CLI decides on tools that no rule allows. In force after a restart of the CLI, too: one that
-    /// refuses it then is not gone on with.
+    /// refuses it then is not gone on with. It is what was set here last that is in force again, also when the mode has
+    /// changed otherwise since: by a permission decision that sets one, or by the plan mode that the model enters and leaves.
     ///
     /// # Errors
     /// Those of [`control`](Session::control). CLI 2.1.328 refuses
@@ -116,7 +117,9 @@ impl Session {
     /// Changes the CLI's working directory, and with it the project. The transcript moves to the folder of the new
     /// project (CLI 2.1.328). Look at the [status](SetCwdResult::status): a folder that nobody has trusted yet is not
     /// entered, and a change during a turn is rejected; neither is an error. In force after a restart of the CLI, too:
-    /// one that rejects it then is not gone on with.
+    /// one that rejects it then is not gone on with. It is started in the folder of the [options](crate::Options::cwd), finds
+    /// the conversation all the same, and changes to the absolute path that the CLI said it had changed to (CLI 2.1.328
+    /// resumes by id from the old folder what it has moved to that of another project).
     ///
     /// ```
     /// use greenroom::requests::{SetCwd, SetCwdStatus};
@@ -147,7 +150,7 @@ impl Session {
     }
 
     /// Adds a folder to those that the session works in: one below the working directory, or below a directory that was
-    /// given at the start. In force after a restart of the CLI, too.
+    /// given at the start. In force after a restart of the CLI, too, by the absolute path that the CLI answers with.
     ///
     /// # Errors
     /// Those of [`control`](Session::control); `Refused` for any other folder, and for one that is registered.

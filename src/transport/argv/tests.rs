@@ -258,3 +258,37 @@ fn the_rest_is_handed_through() {
     assert_eq!(launch.cwd.as_deref(), Some(Path::new("/srv")));
     assert_eq!((launch.epoch, launch.stderr_line_bytes), (4, 7));
 }
+
+#[test]
+fn what_may_be_secret_is_not_in_the_debug_form() {
+    let options = options(|o| {
+        o.model = Some("opus".into());
+        o.env = [("TOKEN".to_owned(), "hunter2".to_owned())].into();
+        o.settings = Some(json!({ "env": { "A": "hunter2" } }));
+        o.managed_settings = Some(Map::from_iter([("a".to_owned(), json!("hunter2"))]));
+        let web = ExternalServer::http("https://x").with_header("Authorization", "hunter2");
+        o.mcp_servers = [("web".to_owned(), web)].into();
+        o.mcp_config_files = vec!["/more.json".into()];
+    });
+    let launch = launch_for(&options, &spec()).unwrap();
+    assert_eq!(launch.args.iter().filter(|arg| arg.contains("hunter2")).count(), 3, "{:?}", launch.args);
+    let shown = format!("{launch:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    for name in ["opus", "TOKEN", "--settings=", "--managed-settings=", "--mcp-config=/more.json"] {
+        assert!(shown.contains(name), "{name}: {shown}");
+    }
+}
+
+#[test]
+fn only_what_names_a_conversation_that_is_there_continues_one() {
+    let extra = |name: &str| options(|o| o.extra_args = [(name.to_owned(), Some("x".to_owned()))].into());
+    for flag in ["resume", "continue", "from-pr"] {
+        assert!(continues(&extra(flag)), "{flag}");
+    }
+    for flag in ["session-id", "fork-session", "resume-session-at", "resume-drops-turn", "bare"] {
+        assert!(!continues(&extra(flag)), "{flag}");
+    }
+    assert!(continues(&options(|o| o.resume = Some("id".into()))));
+    assert!(continues(&options(|o| o.continue_conversation = true)));
+    assert!(!continues(&options(|o| o.session_id = Some("new".into()))));
+}

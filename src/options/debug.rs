@@ -1,0 +1,154 @@
+//! The options as text for people, without what may be secret: it has names where they have values.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::{ExternalServer, Options};
+
+/// Names without their values.
+fn names<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    names.map(String::as_str).collect()
+}
+
+/// Settings: the path of a file, or the names of what is set.
+struct Settings<'a>(&'a Value);
+
+impl fmt::Debug for Settings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Object(settings) => names(settings.keys()).fmt(f),
+            // JSON in a text is no path.
+            Value::String(path) if !path.trim_start().starts_with('{') => path.fmt(f),
+            _ => f.write_str("..."),
+        }
+    }
+}
+
+/// Writes every field: as it is, or what stands for it. A field that is forgotten does not compile.
+macro_rules! write_fields {
+    ($f:ident, $options:ident, plain: [$($plain:ident,)*], kept_back: [$($name:ident: $shown:expr,)*]) => {{
+        let Options { $($plain,)* $($name,)* } = $options;
+        $f.debug_struct("Options")
+            $(.field(stringify!($plain), $plain))*
+            $(.field(stringify!($name), &$shown))*
+            .finish()
+    }};
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_fields!(f, self,
+            plain: [
+                cli_path, runtime, runtime_args, cwd, project_config_root, env_policy, user, client_app, delivery,
+                debug, debug_file, model, fallback_model, thinking, max_thinking_tokens, effort, max_turns,
+                max_budget_usd, task_budget, betas, output_format, system_prompt, exclude_dynamic_sections,
+                system_prompt_snapshot, plan_mode_instructions, verbatim_prompts, agent, agents, permission_mode,
+                allow_dangerously_skip_permissions, permission_prompt_tool_name, permission_prompts, tools,
+                tool_aliases, allowed_tools, disallowed_tools, skills, question_preview, additional_directories,
+                setting_sources, sandbox, plugins, include_partial_messages, include_hook_events,
+                forward_subagent_text, prompt_suggestions, agent_progress_summaries, per_task_stop_affordance,
+                resume, resume_session_at, resume_drops_turn, fork_session, continue_conversation, session_id,
+                title, persist_session, enable_file_checkpointing, mcp_servers, mcp_config_files, strict_mcp_config,
+                mcp_registration, turn_recovery, resume_ladder, unread_partials, spill_dir, timeouts, limits,
+                restarts, store, trace_payloads,
+            ],
+            kept_back: [
+                env: names(env.keys()),
+                extra_args: names(extra_args.keys()),
+                settings: settings.as_ref().map(Settings),
+                managed_settings: managed_settings.as_ref().map(|managed| names(managed.keys())),
+            ]
+        )
+    }
+}
+
+/// An address without what may be a password: who goes there, and what is asked for.
+fn address(url: &str) -> String {
+    let cut = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = cut.split_once("://") else { return cut.to_owned() };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+impl fmt::Debug for ExternalServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, timeout, always_load, extra } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                // A program may be told a password by any of them.
+                .field("args", &args.len())
+                .field("env", &names(env.keys()))
+                .field("timeout", timeout)
+                .field("always_load", always_load)
+                .field("extra", &names(extra.keys()))
+                .finish(),
+            Self::Sse { url, headers, tools, timeout, always_load, extra }
+            | Self::Http { url, headers, tools, timeout, always_load, extra } => f
+                .debug_struct(if matches!(self, Self::Sse { .. }) { "Sse" } else { "Http" })
+                .field("url", &address(url))
+                .field("headers", &names(headers.keys()))
+                .field("tools", tools)
+                .field("timeout", timeout)
+                .field("always_load", always_load)
+                .field("extra", &names(extra.keys()))
+                .finish(),
+            Self::Other(fields) => f.debug_tuple("Other").field(&names(fields.keys())).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_may_be_secret_is_named_and_not_shown() {
+        let options: Options = serde_json::from_value(json!({
+            "model": "opus",
+            "env": { "TOKEN": "hunter2" },
+            "extra_args": { "secret-flag": "hunter2" },
+            "settings": { "apiKeyHelper": "echo hunter2" },
+            "managed_settings": { "forceLoginOrgUUID": "hunter2" },
+            "mcp_servers": {
+                "files": { "command": "npx", "args": ["--key=hunter2"], "env": { "KEY": "hunter2" }, "more": "hunter2" },
+                "web": { "type": "http", "url": "https://me:hunter2@x.test/mcp?key=hunter2", "headers": { "Authorization": "hunter2" } },
+                "events": { "type": "sse", "url": "https://x.test#hunter2", "headers": { "X-Key": "hunter2" } },
+                "new": { "type": "ws", "password": "hunter2" },
+            },
+            "agents": { "a": { "description": "d", "prompt": "p", "mcpServers": [
+                { "inner": { "command": "x", "env": { "INNER": "hunter2" } } },
+            ] } },
+        }))
+        .unwrap();
+        let shown = format!("{options:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let names = [
+            "opus",
+            "TOKEN",
+            "secret-flag",
+            "apiKeyHelper",
+            "forceLoginOrgUUID",
+            "npx",
+            "KEY",
+            "more",
+            "https://x.test/mcp",
+            "Authorization",
+            "X-Key",
+            "password",
+            "INNER",
+            "prompts_queued",
+        ];
+        for name in names {
+            assert!(shown.contains(name), "{name}: {shown}");
+        }
+        let text = Options { settings: Some(json!(r#" {"key": "hunter2"}"#)), ..Options::default() };
+        assert!(!format!("{text:?}").contains("hunter2"));
+        let file = Options { settings: Some(json!("/etc/s.json")), ..Options::default() };
+        assert!(format!("{file:?}").contains("/etc/s.json"));
+    }
+}
