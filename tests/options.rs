@@ -104,6 +104,7 @@ fn table() -> Vec<Row> {
         row(json!({ "agents": { "reviewer": agent() } })).initialize(json!({ "agents": { "reviewer": agent() } })),
 
         row(json!({ "permission_mode": "acceptEdits" })).args(&["--permission-mode=acceptEdits"]),
+        row(json!({ "permission_mode": "ofTomorrow" })).args(&["--permission-mode=ofTomorrow"]),
         row(json!({ "allow_dangerously_skip_permissions": true })).args(&["--allow-dangerously-skip-permissions"]),
         row(json!({ "permission_prompt_tool_name": "mcp__ask__it" })).args(&["--permission-prompt-tool=mcp__ask__it"]),
         row(json!({ "permission_prompts": "none" })).args(&["--permission-prompts=none"]),
@@ -373,6 +374,7 @@ fn what_contradicts_is_refused_by_name() {
         (json!({ "resume": " " }), &["resume"]),
         (json!({ "resume": "a", "resume_session_at": "" }), &["resume_session_at"]),
         (json!({ "resume": "a", "resume_session_at": "b", "resume_drops_turn": "" }), &["resume_drops_turn"]),
+        (json!({ "permission_mode": "" }), &["permission_mode"]),
         (json!({ "max_turns": 0 }), &["max_turns"]),
         (json!({ "env": { "A=B": "c" } }), &["env"]),
         (json!({ "limits": { "calls_in_flight": 0 } }), &["limits.calls_in_flight"]),

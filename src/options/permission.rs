@@ -5,40 +5,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::word::words;
 use crate::error::{Error, Result};
 
-/// How the CLI decides on a tool that no rule allows.
-///
-/// ```
-/// assert_eq!(greenroom::PermissionMode::AcceptEdits.as_str(), "acceptEdits");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum PermissionMode {
-    /// Ask.
-    Default,
-    /// Edits to files need no asking.
-    AcceptEdits,
-    /// Nothing is asked. Needs [`Options::allow_dangerously_skip_permissions`](super::Options::allow_dangerously_skip_permissions).
-    BypassPermissions,
-    /// Plan only; change nothing.
-    Plan,
-    /// What is not allowed is denied without asking.
-    DontAsk,
-    /// A classifier decides.
-    Auto,
-}
-
-impl PermissionMode {
-    /// The CLI's own spelling.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PermissionMode::Default => "default",
-            PermissionMode::AcceptEdits => "acceptEdits",
-            PermissionMode::BypassPermissions => "bypassPermissions",
-            PermissionMode::Plan => "plan",
-            PermissionMode::DontAsk => "dontAsk",
-            PermissionMode::Auto => "auto",
-        }
+words! {
+    /// How the CLI decides on a tool that no rule allows.
+    ///
+    /// ```
+    /// assert_eq!(greenroom::PermissionMode::AcceptEdits.as_str(), "acceptEdits");
+    /// ```
+    pub enum PermissionMode {
+        /// Ask.
+        Default = "default",
+        /// Edits to files need no asking.
+        AcceptEdits = "acceptEdits",
+        /// Nothing is asked. Needs [`Options::allow_dangerously_skip_permissions`](super::Options::allow_dangerously_skip_permissions).
+        BypassPermissions = "bypassPermissions",
+        /// Plan only; change nothing.
+        Plan = "plan",
+        /// What is not allowed is denied without asking.
+        DontAsk = "dontAsk",
+        /// A classifier decides.
+        Auto = "auto",
     }
 }
 

@@ -86,6 +86,9 @@ impl Options {
         if let Some((option, _)) = names.into_iter().find(|(_, name)| empty(name)) {
             return refuse(format!("option `{option}` is empty"), "give it a value, or leave it out");
         }
+        if self.permission_mode.as_ref().is_some_and(|mode| mode.as_str().trim().is_empty()) {
+            return refuse("option `permission_mode` is empty", "name a mode, or leave it out");
+        }
         if self.max_turns == Some(0) {
             return refuse("option `max_turns` must be at least 1", "leave it out for no limit");
         }

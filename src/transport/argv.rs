@@ -198,7 +198,7 @@ fn model(args: &mut Args, options: &Options) {
 
 fn tools(args: &mut Args, options: &Options, spec: &LaunchSpec) -> Result<()> {
     args.optional("agent", options.agent.as_deref());
-    args.optional("permission-mode", options.permission_mode.map(|mode| mode.as_str()));
+    args.optional("permission-mode", options.permission_mode.as_ref().map(|mode| mode.as_str()));
     args.flag_if("allow-dangerously-skip-permissions", options.allow_dangerously_skip_permissions);
     match &options.tools {
         None => {}

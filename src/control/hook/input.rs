@@ -71,7 +71,7 @@ pub struct Common {
     /// Names the prompt that this belongs to, as the CLI's own telemetry does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
-    /// The permission mode. A mode that this library does not know is in the `extra` of the input.
+    /// The permission mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
     /// The subagent in which it happens; `None` on the main thread.

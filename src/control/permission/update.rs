@@ -294,6 +294,7 @@ mod tests {
             of("replaceRules"),
             of("removeRules"),
             json!({"type": "setMode", "mode": "acceptEdits", "destination": "session"}),
+            json!({"type": "setMode", "mode": "of_tomorrow", "destination": "session"}),
             dirs("addDirectories"),
             dirs("removeDirectories"),
         ];
@@ -308,7 +309,7 @@ mod tests {
     fn what_is_not_known_is_kept() {
         for raw in [
             json!({"type": "of_tomorrow", "x": [1]}),
-            json!({"type": "setMode", "mode": "of_tomorrow", "destination": "session"}),
+            json!({"type": "setMode", "mode": 7, "destination": "session"}),
             json!({"type": "addRules"}),
             json!("no object"),
         ] {
