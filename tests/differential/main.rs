@@ -52,7 +52,9 @@ pub(crate) async fn compare(name: &str, script: Script, ours: impl AsyncFnOnce(&
 async fn set(cli: &Path, script: &Script, root: &Path) -> Stage {
     let folder = |name| -> TempDir { Builder::new().prefix(name).rand_bytes(0).tempdir_in(root).unwrap() };
     let model = ScriptedModel::start(script.clone()).await.unwrap();
-    Stage { cli: cli.to_owned(), model, home: folder("home"), cwd: folder("cwd") }
+    let home = folder("home");
+    scenarios::furnish(home.path());
+    Stage { cli: cli.to_owned(), model, home, cwd: folder("cwd") }
 }
 
 /// Everything that is compared.

@@ -34,6 +34,7 @@ pub(crate) async fn play(python: &Path, scenario: &str, stage: &Stage) -> Value 
         .envs(env(&stage.model, stage.home.path()))
         .env("GREENROOM_CLI", &stage.cli)
         .env("GREENROOM_CWD", stage.cwd.path())
+        .env("GREENROOM_SERVER", env!("CARGO_BIN_EXE_greenroom-fake-cli"))
         .current_dir(stage.cwd.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -425,6 +425,26 @@ async def deferred_tools():
         await say(client, "Call it again.")
 
 
+async def outside_server():
+    server = {"type": "stdio", "command": os.environ["GREENROOM_SERVER"], "env": {"FAKE_CLI": "mcp-server"}}
+    given = options(mcp_servers={"outside": server}, strict_mcp_config=True, allowed_tools=["mcp__outside__*"])
+    async with ClaudeSDKClient(given) as client:
+        await say(client, "Shout.")
+
+
+async def plugin():
+    given = options(
+        plugins=[{"type": "local", "path": os.path.join(os.environ["HOME"], "plug")}],
+        skills=["plug:knots"],
+        sandbox={"enabled": False, "excludedCommands": ["docker"]},
+        settings=json.dumps({"attribution": {"commit": "By nobody"}}),
+        tools=["Bash", "Skill"],
+    )
+    async with ClaudeSDKClient(given) as client:
+        await say(client, "/plug:greet Ada")
+        await say(client, "Tie a knot.")
+
+
 def described(info):
     names = ["summary", "custom_title", "first_prompt", "git_branch", "cwd", "tag"]
     return {name: getattr(info, name) for name in names} | {"created": info.created_at is not None}

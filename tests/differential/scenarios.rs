@@ -1,5 +1,7 @@
 //! The scenarios, in greenroom. `scenario.py` holds them in the Python SDK, under the same names.
 
+use std::path::Path;
+
 use greenroom::requests::ContextDetail;
 use greenroom::sessions::{LocalSessions, Page, SessionInfo, SessionMessages};
 use greenroom::testkit::{ModelTurn, Script};
@@ -617,6 +619,59 @@ async fn questions() {
             told.asked(answer.err().map(|error| error.to_string()).into());
         }
         talk.stop().await;
+    })
+    .await;
+}
+
+/// A plugin with a command and a skill.
+const PLUGIN: [(&str, &str); 3] = [
+    (".claude-plugin/plugin.json", r#"{ "name": "plug", "version": "1.0.0", "description": "A plugin" }"#),
+    ("commands/greet.md", "---\ndescription: Greet\n---\nGreet $ARGUMENTS."),
+    ("skills/knots/SKILL.md", "---\nname: knots\ndescription: How to tie knots\n---\nOver and under."),
+];
+
+/// What is in the home of every scenario.
+pub(crate) fn furnish(home: &Path) {
+    for (file, text) in PLUGIN {
+        let file = home.join("plug").join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn plugin() {
+    let skill = ModelTurn::new().call("Skill", json!({ "skill": "plug:knots" }));
+    let script = Script::new().turn(text("Hello, Ada.")).turn(skill).turn(text("Tied."));
+    compare("plugin", script, async |stage, told| {
+        let options = json!({
+            "plugins": [{ "type": "local", "path": stage.home.path().join("plug") }],
+            "skills": ["plug:knots"],
+            "sandbox": { "enabled": false, "excludedCommands": ["docker"] },
+            "settings": { "attribution": { "commit": "By nobody" } },
+            "tools": ["Bash", "Skill"],
+        });
+        ask(told, Talk::start(with(stage, options)).await, &["/plug:greet Ada", "Tie a knot."]).await;
+        let seen = stage.last_request().body().to_string();
+        assert!(seen.contains("Greet Ada.") && seen.contains("Over and under."), "{seen}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn outside_server() {
+    let shout = ModelTurn::new().call("mcp__outside__shout", json!({ "text": "hello" }));
+    let script = Script::new().turn(shout).turn(text("Shouted."));
+    compare("outside_server", script, async |stage, told| {
+        let server = json!({
+            "type": "stdio",
+            "command": env!("CARGO_BIN_EXE_greenroom-fake-cli"),
+            "env": { "FAKE_CLI": "mcp-server" },
+        });
+        let options = json!({ "mcp_servers": { "outside": server }, "strict_mcp_config": true });
+        let builder = with(stage, options).allow_server_tools("outside");
+        ask(told, Talk::start(builder).await, &["Shout."]).await;
+        assert_eq!(stage.last_result().text, "HELLO");
     })
     .await;
 }
