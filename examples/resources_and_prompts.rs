@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The model lists the resources of a library and reads two of them, one made by a template. Then the person uses a prompt
-//! of the library, which is a command to the CLI.
+//! of the library, as a command. (CLI 2.1.328 takes no prompts from in-process servers: there the command reaches the model
+//! as it was typed.)
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
