@@ -329,3 +329,25 @@ async fn a_handler_that_blocks_holds_no_stop_up() {
     stop(session, end).await;
     leave.send(()).unwrap();
 }
+
+#[tokio::test]
+async fn a_handler_that_blocks_is_told_as_left_behind_also_when_its_tool_was_removed() {
+    let Thread { tool, mut entered, leave } = thread();
+    let short = Duration::from_millis(20);
+    let builder = Session::builder().mcp_server(stuck("one").0.add(tool));
+    let builder = builder.configure(|options| options.timeouts.cancel_grace = short);
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+    let call = end.call_tool("one", "block", json!({}));
+    within(SOON, entered.recv()).await.unwrap();
+    assert!(session.server("one").unwrap().remove_tool("block").unwrap());
+    end.cancel_call("one", end.last_rpc_id());
+    let abandoned = event(&mut events, |event| match event {
+        Event::HandlerAbandoned { tool, request_id, .. } => Some((tool.clone(), request_id.clone())),
+        _ => None,
+    });
+    let abandoned = tokio::time::timeout(Duration::from_secs(10), abandoned).await;
+    assert_eq!(abandoned, Ok(("block".to_owned(), call)));
+    leave.send(()).unwrap();
+    stop(session, end).await;
+}

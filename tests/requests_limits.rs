@@ -10,7 +10,7 @@ use common::{SOON, counters, event, settled, start_by_hand, stop, within};
 use greenroom::requests::{
     ContextDetail, McpCall, McpPermissionMode, ReloadPlugins, SetCwd, SetCwdStatus, ThinkingDisplay,
 };
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
+use greenroom::testkit::{CliEnd, Fault, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{Error, ErrorKind, Event, Outcome, PermissionMode, Result, Session, SessionBuilder, Turn};
 use serde_json::{Value, json};
@@ -397,4 +397,47 @@ async fn a_working_directory_that_cannot_be_entered_again_is_not_gone_without() 
     let cause = cause.await;
     assert!(cause.contains("the working directory could not be set again: no /gone here"), "{cause}");
     within(SOON, session.wait()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_of_a_cli_before_all_that_was_set_is_in_force_again() {
+    let (session, mut end, mut listener) = begun().await;
+    done(&mut end, session.set_permission_mode(PermissionMode::AcceptEdits), json!({})).await;
+    let mut events = session.events();
+    end.exit(Exit::Signal(9));
+    let mut end = within(SOON, listener.accept()).await;
+    let initialize = within(SOON, end.expect_request("initialize")).await;
+    let early = within(SOON, session.set_permission_mode(PermissionMode::Plan)).await;
+    assert_eq!(kind(early), ErrorKind::NotReady, "before the handshake");
+    end.answer(&initialize, json!({}));
+    let again = within(SOON, end.expect("control_request")).await;
+    assert_eq!(again["request"]["mode"], "acceptEdits");
+    let early = within(SOON, session.set_permission_mode(PermissionMode::Plan)).await;
+    assert_eq!(kind(early), ErrorKind::NotReady, "the older mode might be the last");
+    end.answer(&again, json!({}));
+    event(&mut events, |event| matches!(event, Event::CliReady { .. }).then_some(())).await;
+    done(&mut end, session.set_permission_mode(PermissionMode::Plan), json!({})).await;
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_setting_whose_router_ended_and_that_is_in_force_all_the_same_is_set_again() {
+    let (session, mut end, mut listener) = begun().await;
+    let mut events = session.events();
+    let (asked, model) = tokio::join!(session.set_model(Some("a")), async {
+        let model = end.expect_request("set_model").await;
+        session.inject(Fault::PanicRouter);
+        model
+    });
+    assert_eq!(kind(asked), ErrorKind::NotReady);
+    event(&mut events, |event| matches!(event, Event::ControlRestarted { .. }).then_some(())).await;
+    end.answer(&model, json!({}));
+    settled(&mut end).await;
+    assert_eq!(counters(&session).await.unmatched_responses, 0, "it was asked");
+    end.exit(Exit::Signal(9));
+    let mut end = next(&mut listener).await;
+    let again = within(SOON, end.expect("control_request")).await;
+    assert_eq!(again["request"], json!({"subtype": "set_model", "model": "a"}));
+    end.answer(&again, json!({}));
+    stop(session, end).await;
 }

@@ -495,3 +495,22 @@ async fn permission_for_the_tools_of_a_server_is_added_to_what_is_permitted_alre
     assert!(session.allow_server_tools("web").await.unwrap_err().is_caller());
     stop(session, end).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_set_for_two_sessions_is_a_server_of_its_own_in_each() {
+    let (one, mut end_of_one, _listener_of_one) = start_by_hand(builder()).await;
+    let (two, mut end_of_two, _listener_of_two) = start_by_hand(builder()).await;
+    let all = McpServerSet::new().keep("first").server(server("second").0);
+    for (session, end) in [(&one, &mut end_of_one), (&two, &mut end_of_two)] {
+        let (result, ()) = tokio::join!(session.set_mcp_servers(all.clone()), async {
+            let (_, request) = set(end).await;
+            take(end, &request, &["second"], &[]);
+        });
+        result.unwrap();
+    }
+    one.server("second").unwrap().disable_tool("hang").unwrap();
+    assert_eq!(one.server("second").unwrap().tools(), ["say"]);
+    assert_eq!(two.server("second").unwrap().tools(), ["say", "hang"]);
+    stop(one, end_of_one).await;
+    stop(two, end_of_two).await;
+}

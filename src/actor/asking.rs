@@ -34,8 +34,8 @@ pub(crate) struct Ask {
     /// Its body, with `subtype`.
     pub(crate) body: Value,
     pub(crate) limit: Duration,
-    /// Whether it sets again what was set before.
-    pub(crate) again: bool,
+    /// Whether it is of the handshake, which asks before anybody else may, and sets what was set before.
+    pub(crate) handshake: bool,
     pub(crate) reply: oneshot::Sender<Result<Box<RawValue>>>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn ask_again(shared: &Shared, body: Value, limit: Duration) -> 
     send(shared, body, limit, true).await
 }
 
-async fn send(shared: &Shared, body: Value, limit: Duration, again: bool) -> Result<Box<RawValue>> {
+async fn send(shared: &Shared, body: Value, limit: Duration, handshake: bool) -> Result<Box<RawValue>> {
     let (reply, answer) = oneshot::channel();
     if shared.gone.is_cancelled() {
         return Err(shared.gone());
@@ -57,7 +57,7 @@ async fn send(shared: &Shared, body: Value, limit: Duration, again: bool) -> Res
     let router = shared.router.borrow().clone();
     let router = router.ok_or_else(not_ready)?;
     let request_id = shared.next_request_id();
-    let asked = Ask { request_id: request_id.clone(), body, limit, again, reply };
+    let asked = Ask { request_id: request_id.clone(), body, limit, handshake, reply };
     router.cast(RouterMessage::Ask(asked)).map_err(|_| not_ready())?;
     let mut wanted = Wanted { router: Some(router), request_id };
     let answer = answer.await;
@@ -92,9 +92,6 @@ impl Drop for Wanted {
 pub(crate) struct Asking {
     shared: Arc<Shared>,
     awaited: HashMap<String, Awaited>,
-    /// Settings that were withdrawn: if the CLI answers after all, they are in force. One for each thing that can be
-    /// set, which is the bound.
-    late: Vec<(String, Value)>,
 }
 
 struct Awaited {
@@ -102,8 +99,6 @@ struct Awaited {
     /// Where it was written: what is said of it later goes there, too.
     lane: Lane,
     subtype: String,
-    /// The whole request, if it sets something for the rest of the session.
-    setting: Option<Value>,
     limit: Duration,
     deadline: Instant,
     span: tracing::Span,
@@ -111,7 +106,7 @@ struct Awaited {
 
 impl Asking {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, awaited: HashMap::new(), late: Vec::new() }
+        Self { shared, awaited: HashMap::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -120,10 +115,11 @@ impl Asking {
 
     /// Writes a request.
     pub(crate) fn ask(&mut self, asked: Ask, lane: Option<&Lane>, deadlines: &mut Deadlines<String>) {
-        let Ask { request_id, body, limit, again, reply } = asked;
+        let Ask { request_id, body, limit, handshake, reply } = asked;
         let subtype = body.get("subtype").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let setting = (!again && settings::is_setting(&body)).then(|| body.clone());
+        let setting = (!handshake && settings::is_setting(&body)).then(|| body.clone());
         let json = serde_json::to_vec(&OutRequest::new(&request_id, body));
+        let lane = lane.filter(|lane| handshake || lane.is_ready());
         let written = match (lane, json) {
             (_, Err(error)) => Err(Error::invalid_option(format!("the request does not serialise: {error}"))),
             (None, _) => Err(not_ready()),
@@ -140,7 +136,10 @@ impl Asking {
                 );
                 let deadline = after(Instant::now(), limit);
                 deadlines.insert(deadline, request_id.clone());
-                let awaited = Awaited { reply, lane, subtype, setting, limit, deadline, span };
+                if let Some(setting) = setting {
+                    self.shared.settings_asked().push((request_id.clone(), setting));
+                }
+                let awaited = Awaited { reply, lane, subtype, limit, deadline, span };
                 self.awaited.insert(request_id, awaited);
             }
             Err(error) => {
@@ -152,36 +151,33 @@ impl Asking {
 
     /// Takes an answer of the CLI; false if nobody has asked.
     pub(crate) fn reply(&mut self, reply: Reply, deadlines: &mut Deadlines<String>) -> bool {
+        // Whether or not the one who asked still waits: it is in force.
+        let was_setting = self.setting_answered(&reply);
         let Some(awaited) = self.awaited.remove(&reply.request_id) else {
-            return self.late(&reply);
+            return was_setting;
         };
         deadlines.remove(awaited.deadline, reply.request_id);
         awaited.span.record("outcome", if reply.outcome.is_ok() { "answered" } else { "refused" });
-        // Whether or not the one who asked still waits: it is in force.
-        if let (Some(setting), Ok(answer)) = (&awaited.setting, &reply.outcome) {
-            self.in_force(setting, answer);
-        }
         let outcome = reply.outcome.map_err(|error| refused(&awaited.subtype, error));
         awaited.reply.send(outcome).ok();
         true
     }
 
-    fn late(&mut self, reply: &Reply) -> bool {
-        let Some(at) = self.late.iter().position(|(request_id, _)| *request_id == reply.request_id) else {
-            return false;
+    /// Notes what is in force by this answer; false if it is not that of a setting.
+    fn setting_answered(&self, reply: &Reply) -> bool {
+        let setting = {
+            let mut asked = self.shared.settings_asked();
+            let at = asked.iter().position(|(request_id, _)| *request_id == reply.request_id);
+            at.map(|at| asked.remove(at).1)
         };
-        let (_, setting) = self.late.remove(at);
+        let Some(setting) = setting else { return false };
         if let Ok(answer) = &reply.outcome {
-            self.in_force(&setting, answer);
+            let answer = serde_json::from_str(answer.get()).unwrap_or_default();
+            if settings::took_effect(&setting, &answer).is_ok() {
+                self.shared.note_setting(&settings::as_taken(&setting, &answer));
+            }
         }
         true
-    }
-
-    fn in_force(&self, setting: &Value, answer: &RawValue) {
-        let answer = serde_json::from_str(answer.get()).unwrap_or_default();
-        if settings::took_effect(setting, &answer).is_ok() {
-            self.shared.note_setting(&settings::as_taken(setting, &answer));
-        }
     }
 
     /// Nobody waits for this answer any more.
@@ -202,20 +198,24 @@ impl Asking {
     }
 
     fn withdraw(&mut self, request_id: &str, outcome: &str) -> Option<Awaited> {
-        let mut awaited = self.awaited.remove(request_id)?;
+        let awaited = self.awaited.remove(request_id)?;
         // If the incarnation has just ended there is nothing to withdraw.
         awaited.lane.send(envelope::cancel(request_id)).ok();
         awaited.span.record("outcome", outcome);
-        if let Some(setting) = awaited.setting.take() {
-            self.late.retain(|(_, earlier)| !settings::same(earlier, &setting));
-            self.late.push((request_id.to_owned(), setting));
+        // If the CLI answers after all, it is in force. Of those that nobody waits for, the last of each thing is kept.
+        let mut asked = self.shared.settings_asked();
+        if let Some((_, setting)) = asked.iter().find(|(asked, _)| asked == request_id).cloned() {
+            asked.retain(|(other, earlier)| {
+                other == request_id || self.awaited.contains_key(other) || !settings::same(earlier, &setting)
+            });
         }
+        drop(asked);
         Some(awaited)
     }
 
     /// The incarnation that was asked has ended.
     pub(crate) fn ended(&mut self) {
-        self.late.clear();
+        self.shared.settings_asked().clear();
         for (_, awaited) in self.awaited.drain() {
             let text = format!("the CLI ended before it answered '{}'", awaited.subtype);
             // The one who asked may have stopped waiting.

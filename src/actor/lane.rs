@@ -38,6 +38,8 @@ struct LaneState {
     ending: AtomicBool,
     /// Whether a prompt was written.
     prompted: AtomicBool,
+    /// Whether the handshake is done, and all that was set at run time is in force again.
+    ready: AtomicBool,
 }
 
 /// The receiving end, for the writer.
@@ -72,6 +74,7 @@ impl Lane {
             overflowed: CancellationToken::new(),
             ending: AtomicBool::new(false),
             prompted: AtomicBool::new(false),
+            ready: AtomicBool::new(false),
         });
         (Self { queue: sender, room, state: state.clone() }, LaneEnd { queue, state })
     }
@@ -98,6 +101,16 @@ impl Lane {
     /// From now on nothing is taken: the incarnation is ending, and nobody would read it.
     pub(crate) fn end(&self) {
         self.state.ending.store(true, Ordering::Release);
+    }
+
+    /// The handshake is done.
+    pub(crate) fn set_ready(&self) {
+        self.state.ready.store(true, Ordering::Release);
+    }
+
+    /// Whether the application may ask this incarnation. Before, what it sets would be overwritten by what is set again.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state.ready.load(Ordering::Acquire)
     }
 
     /// Queues a prompt.

@@ -378,6 +378,8 @@ impl Incarnation {
             return Err(PortEnd::Reregister(Ways { servers: Way::Arguments, ..ways }));
         }
         self.set_again(running, deadline).await?;
+        // Before anybody hears of it: whoever does may ask at once.
+        running.lane.set_ready();
         let version = answered.claude_code_version;
         shared.emit(Event::CliReady { epoch, version: version.clone() });
         self.port.cast(PortMessage::Ready { version }).ok();
@@ -469,6 +471,7 @@ impl Incarnation {
                 let what = match &*subtype {
                     "set_permission_mode" => "the permission mode",
                     "set_cwd" => "the working directory",
+                    "apply_flag_settings" => "the permission rules",
                     _ => "the permission mode of an MCP server",
                 };
                 let message = format!("{what} could not be set again: {reason}");

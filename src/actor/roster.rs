@@ -45,6 +45,14 @@ pub(crate) enum Addition {
 }
 
 impl Addition {
+    /// The same for a session of its own.
+    pub(crate) fn anew(&self) -> Self {
+        match self {
+            Self::Inside(spec) => Self::Inside(Arc::new(ServerSpec::clone(spec))),
+            Self::Outside(..) => self.clone(),
+        }
+    }
+
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Inside(spec) => &spec.name,

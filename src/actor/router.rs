@@ -231,8 +231,9 @@ impl RouterState {
             return answer.without_answer();
         }
         let passes = match &body {
-            // What ends a call must come through when there are too many, and holds no place for long.
-            Request::Mcp { rpc: Rpc::Notification { .. }, .. } => true,
+            // What ends a call must come through when there are too many, and so must what a call waits for. Neither
+            // holds a place for long.
+            Request::Mcp { rpc: Rpc::Notification { .. } | Rpc::Response { .. }, .. } => true,
             // What is left without an answer holds none at all.
             Request::Silent { .. } => true,
             Request::Dialog { kind, .. } => !self.shared.spec.handlers.declare(kind.as_deref()),

@@ -62,8 +62,23 @@ pub(crate) fn is_vital(body: &Value) -> bool {
         "set_permission_mode" | "set_cwd" => true,
         // To have a classifier decide is less strict than to ask.
         "set_mcp_permission_mode_override" => body["mode"] == "default",
+        "apply_flag_settings" => forbids(&body["settings"]["permissions"]),
         _ => false,
     }
+}
+
+/// Whether rules are more than permission: they deny, have the CLI ask, or set its mode. One that is not known may, too.
+fn forbids(permissions: &Value) -> bool {
+    let says_something = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(rules) => !rules.is_empty(),
+        _ => true,
+    };
+    permissions.as_object().is_some_and(|permissions| {
+        let mut others =
+            permissions.iter().filter(|(key, _)| !matches!(&***key, "allow" | "additionalDirectories"));
+        others.any(|(_, value)| says_something(value))
+    })
 }
 
 /// Notes that a request has set something. The list is in the order in which things were set, so that what depends on
@@ -198,6 +213,23 @@ mod tests {
         let (a, b) = (set("a", json!("default")), set("b", json!("auto")));
         assert_eq!(noted(&[a.clone(), b.clone(), set("a", Value::Null)]), std::slice::from_ref(&b));
         assert!(is_vital(&a) && !is_vital(&b));
+    }
+
+    #[test]
+    fn rules_that_forbid_are_not_gone_without() {
+        for permissions in [
+            json!({"deny": ["Bash"]}),
+            json!({"allow": ["Read"], "ask": ["Bash"]}),
+            json!({"defaultMode": "plan"}),
+            json!({"disableBypassPermissionsMode": "disable"}),
+        ] {
+            assert!(is_vital(&flags(json!({"permissions": permissions}))), "{permissions}");
+        }
+        for permissions in [json!({"allow": ["Bash"]}), json!({"deny": [], "defaultMode": null}), json!(null)]
+        {
+            assert!(!is_vital(&flags(json!({"permissions": permissions}))), "{permissions}");
+        }
+        assert!(!is_vital(&flags(json!({"model": "a"}))));
     }
 
     #[test]

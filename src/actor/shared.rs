@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ractor::ActorRef;
 use serde_json::Value;
@@ -110,6 +110,9 @@ pub(crate) struct Shared {
     asked: AtomicU64,
     /// What was set at run time, as the requests that set it, in order. Set again in every incarnation.
     pub(crate) settings: Mutex<Vec<Value>>,
+    /// Those that the CLI of the moment was asked for and has not answered, by their request: it may do them although nobody
+    /// waits, also when the router that asked has ended. Of those that were withdrawn, one for each thing that can be set.
+    settings_asked: Mutex<Vec<(String, Value)>>,
     /// The router of the moment; `None` before the first.
     pub(crate) router: watch::Sender<Option<ActorRef<RouterMessage>>>,
     /// What tool servers have asked the CLI.
@@ -159,6 +162,7 @@ impl Shared {
             capabilities: watch::channel(Capabilities::default()).0,
             asked: AtomicU64::new(0),
             settings: Mutex::default(),
+            settings_asked: Mutex::default(),
             router: watch::channel(None).0,
             outgoing: Outgoing::default(),
             turn_span: watch::channel(span.clone()).0,
@@ -201,6 +205,11 @@ impl Shared {
     pub(crate) fn note_setting(&self, body: &Value) {
         let mut noted = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         settings::note(&mut noted, body);
+    }
+
+    /// What is to be set and may be in force or not.
+    pub(crate) fn settings_asked(&self) -> MutexGuard<'_, Vec<(String, Value)>> {
+        self.settings_asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The id of the next request to the CLI, over all incarnations and routers.

@@ -89,6 +89,8 @@ pub(crate) struct RpcJob {
     pub(crate) id: String,
     /// Whether it is a tool, whose failures are results.
     pub(crate) is_tool: bool,
+    /// Whether it blocks a thread, which nobody can take away.
+    pub(crate) blocks: bool,
 }
 
 /// One handler at work.

@@ -22,8 +22,8 @@ pub struct Limits {
     /// [`AtCapacity`](crate::ErrorKind::AtCapacity). Default: 256.
     pub prompts_queued: usize,
     /// Requests of the CLI in flight at once, tool calls for the most part. One more is answered with an error
-    /// that says "at capacity", with an event; withdrawals and cancellations always come through. Nor are more control
-    /// frames than this read ahead of being looked at. Default: 16,384.
+    /// that says "at capacity", with an event; withdrawals, cancellations and answers always come through. Nor are more
+    /// control frames than this read ahead of being looked at. Default: 16,384.
     pub calls_in_flight: usize,
     /// The same for each tool server: one more is answered with an error that names the server. Lower it so that one
     /// server cannot use up what all share. Default: 16,384.

@@ -147,8 +147,10 @@ impl Session {
     /// # Errors
     /// Those of [`add_mcp_server`](Session::add_mcp_server): nothing has changed then.
     pub async fn set_mcp_servers(&self, set: McpServerSet) -> Result<McpSetServersResult> {
-        let McpServerSet { additions, kept } = set;
-        self.change_servers(Change::Replace { additions, kept }).await
+        // A clone of the set may be for another session, and what changes at run time is that of one. What is code of the
+        // application is kept by this future, so that it is not the supervisor who drops the last of a refused set.
+        let additions = set.additions.iter().map(Addition::anew).collect();
+        self.change_servers(Change::Replace { additions, kept: set.kept.clone() }).await
     }
 
     /// Lets all tools of this server run without asking, as [`SessionBuilder::allow_server_tools`] does for those that

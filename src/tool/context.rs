@@ -262,6 +262,11 @@ impl LevelFilter {
         self.0.store(level as u8, Ordering::Relaxed);
     }
 
+    /// All again.
+    pub(crate) fn reset(&self) {
+        self.set(LogLevel::Debug);
+    }
+
     pub(crate) fn lets(&self, level: LogLevel) -> bool {
         level as u8 >= self.0.load(Ordering::Relaxed)
     }

@@ -83,7 +83,6 @@ impl<T: Listed> List<T> {
         self.entries.iter()
     }
 
-    #[cfg(feature = "testkit")]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<T>> {
         self.entries.iter_mut()
     }
@@ -311,8 +310,10 @@ impl Registry {
             }
             changed
         };
+        // Under the lock: whoever finds the flag set may rely on it that the actor is woken, and not about to be.
+        let wake = lock(&self.wake);
         if !self.woken.swap(true, Ordering::AcqRel)
-            && let Some(wake) = &*lock(&self.wake)
+            && let Some(wake) = &*wake
         {
             wake();
         }
@@ -379,10 +380,11 @@ impl Registry {
     }
 
     /// A CLI meets the server, in a manifest or with `initialize`: it is told these lists, or asks for them next, and has
-    /// subscribed to nothing.
+    /// subscribed to nothing, nor set a log level.
     pub(crate) fn announce(&self, lists: &Lists) {
         *lock(&self.announced) = Some(lists.revisions());
         lock(&self.subscriptions).clear();
+        self.log_level.reset();
     }
 
     /// What the newest CLI was told when it met the server, if it has.
@@ -415,5 +417,35 @@ impl Registry {
 
     pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
         lock(&self.subscriptions).contains(uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tool::{NoArgs, ToolServer};
+
+    #[test]
+    fn whoever_has_changed_the_lists_finds_the_actor_woken() {
+        let server: ToolServer = ToolServer::new("calc", "1").tool("add", "Adds", async |_: NoArgs| "");
+        let registry = Arc::new(server.spec().registry.clone());
+        registry.wake_with(|| {});
+        // As one who has set the flag and has not called yet.
+        let waking = lock(&registry.wake);
+        registry.woken.store(true, Ordering::Release);
+        let (say, said) = mpsc::channel();
+        let other = registry.clone();
+        let changing = std::thread::spawn(move || {
+            other.enable("calc", "add", false, |lists| &mut lists.tools).unwrap();
+            say.send(()).unwrap();
+        });
+        let early = said.recv_timeout(Duration::from_millis(50));
+        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "it went on while nobody was woken");
+        drop(waking);
+        said.recv().unwrap();
+        changing.join().unwrap();
     }
 }

@@ -186,3 +186,35 @@ async fn the_log_level_holds_for_calls_and_for_the_server_itself() {
     assert_eq!(told["request"]["server_name"], "asker");
     stop(session, end).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_comes_through_when_the_call_that_asked_fills_its_server() {
+    let (server, mut outcome) = asking();
+    let builder =
+        Session::builder().mcp_server(server).configure(|options| options.limits.calls_per_server = 1);
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let call = end.call_tool("asker", "roots", json!({}));
+    let asked = pushed(&mut end, "roots/list").await;
+    answers_with(&mut end, &asked, json!({ "result": { "roots": [] } }));
+    assert_eq!(within(SOON, outcome.recv()).await.unwrap(), Ok(json!({ "roots": [] })));
+    assert_eq!(text(&rpc_answer(&mut end, &call).await), r#"{"roots":[]}"#);
+    assert_eq!(counters(&session).await.at_capacity, 0);
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_level_of_a_cli_is_not_that_of_the_next() {
+    let server = ToolServer::new("asker", "1.0.0").tool("noop", "Does nothing", async |_: NoArgs| "");
+    let (session, mut end, mut listener) = start_by_hand(Session::builder().mcp_server(server)).await;
+    let mut events = session.events();
+    ask(&mut end, "asker", "logging/setLevel", json!({ "level": "alert" })).await;
+    session.inject(Fault::KillPort);
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    event(&mut events, |event| matches!(event, Event::CliRestarted { .. }).then_some(())).await;
+    settled(&mut end).await;
+    session.server("asker").unwrap().log(LogLevel::Debug, "own", "heard").await;
+    let frames = settled(&mut end).await;
+    assert_eq!(methods(&frames), ["notifications/message"]);
+    stop(session, end).await;
+}

@@ -47,6 +47,8 @@ impl ServerState {
         }
         let tool_use_id = meta.tool_use_id.clone();
         let call = self.context(&owed, params.name.clone(), meta, limit);
+        // Noted now: the tool may be gone when the handler ends.
+        let blocks = instance.blocks(&params.name);
         let Some(run) = instance.run(&params.name, call, params.arguments) else { return };
         let tool = params.name.clone();
         let handler = {
@@ -81,7 +83,7 @@ impl ServerState {
             }
             .instrument(span)
         };
-        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool: true };
+        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool: true, blocks };
         self.begin(NewJob { owed, label: params.name, tool_use_id, rpc: Some(rpc), limit }, handler);
     }
 
@@ -175,7 +177,7 @@ impl ServerState {
             }
             .instrument(span)
         };
-        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool };
+        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool, blocks: false };
         self.begin(NewJob { owed, label, tool_use_id, rpc: Some(rpc), limit }, handler);
     }
 
@@ -279,8 +281,7 @@ impl ServerState {
 
     /// An aborted handler on the blocking lane is still on its thread.
     fn abandoned(&self, job: &Job) {
-        let blocks = matches!(&self.serving, Serving::Ready(instance) if instance.blocks(&job.label));
-        if blocks {
+        if job.rpc.as_ref().is_some_and(|rpc| rpc.blocks) {
             self.shared.emit(Event::HandlerAbandoned {
                 server: self.name.to_string(),
                 tool: job.label.clone(),

@@ -78,6 +78,13 @@ pub(crate) struct Told {
     outcome: Result<(McpSetServersResult, Vec<String>)>,
 }
 
+impl Changing {
+    /// Whether this settles it. What was on its way when the CLI ended does not: the change is undone already.
+    fn awaits(&self, told: &Told) -> bool {
+        self.number == told.number && matches!(self.step, Step::Asking(_))
+    }
+}
+
 impl SupervisorState {
     pub(super) async fn change(&mut self, request: ChangeRequest) -> Handled {
         let ChangeRequest { change, reply, turn } = request;
@@ -123,7 +130,7 @@ impl SupervisorState {
 
     /// The CLI has said what it makes of the change.
     pub(super) fn changed(&mut self, told: Told) {
-        if self.changing.as_ref().is_some_and(|changing| changing.number == told.number) {
+        if self.changing.as_ref().is_some_and(|changing| changing.awaits(&told)) {
             self.settle_change(told.outcome);
         }
     }
@@ -265,5 +272,27 @@ async fn restore(shared: &Shared, roster: &Roster) {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    #[tokio::test]
+    async fn a_change_is_settled_once() {
+        let options = Options::default();
+        let before = Arc::new(Roster::new(Vec::new(), &options));
+        let nothing = Change::Replace { additions: Vec::new(), kept: Vec::new() };
+        let plan = Arc::new(before.plan(nothing, &options).unwrap());
+        let turn = Arc::new(tokio::sync::Mutex::new(())).lock_owned().await;
+        let step = Step::Asking(Task::spawn(async {}));
+        let reply = oneshot::channel().0;
+        let mut changing = Changing { number: 2, step, before, plan, reply, _turn: turn };
+        let told = |number| Told { number, outcome: Err(Error::new(ErrorKind::Timeout, "")) };
+        assert!(changing.awaits(&told(2)) && !changing.awaits(&told(1)));
+        changing.step = Step::Leaving(Err(Error::new(ErrorKind::CliExited, "")));
+        assert!(!changing.awaits(&told(2)), "it has ended with the CLI");
     }
 }
