@@ -141,8 +141,7 @@ impl Session {
     /// is asked, and then killed. Returns when nothing is left: no process, no task. What blocks a thread cannot be ended
     /// from outside: a handler on the blocking lane, or the drop of a server's state, that goes on past its time is left
     /// on the runtime's blocking pool. Takes at most
-    /// [`Timeouts::shutdown_bound`](crate::Timeouts::shutdown_bound). Safe to call more than once, and to cancel:
-    /// the stopping goes on.
+    /// [`shutdown_bound`](Session::shutdown_bound). Safe to call more than once, and to cancel: the stopping goes on.
     ///
     /// # Errors
     /// The reason why the session failed, if it had.

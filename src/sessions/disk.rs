@@ -182,11 +182,15 @@ fn modified(metadata: &Metadata) -> SystemTime {
 
 /// What both ends of a file tell.
 pub(crate) fn fold_edges(path: &Path) -> io::Result<Folded> {
-    let mut file = File::open(path)?;
+    fold_edges_of(File::open(path)?)
+}
+
+fn fold_edges_of(mut file: impl Read + Seek) -> io::Result<Folded> {
     let mut folded = Folded::default();
     let mut head = Vec::new();
     (&mut file).take(EDGE as u64).read_to_end(&mut head)?;
-    let size = file.metadata()?.len();
+    // It may have grown since, and still be smaller than an edge.
+    let size = file.seek(SeekFrom::End(0))?;
     let whole = size <= head.len() as u64;
     let mut first = true;
     for line in head.split_inclusive(|byte| *byte == b'\n') {
@@ -200,7 +204,7 @@ pub(crate) fn fold_edges(path: &Path) -> io::Result<Folded> {
         return Ok(folded);
     }
     // Where the two overlap, what is set once is set, and what counts last is read again.
-    file.seek(SeekFrom::Start(size - EDGE as u64))?;
+    file.seek(SeekFrom::Start(size.saturating_sub(EDGE as u64)))?;
     let mut tail = Vec::new();
     file.take(EDGE as u64).read_to_end(&mut tail)?;
     for (number, line) in tail.split(|byte| *byte == b'\n').enumerate() {
@@ -338,4 +342,33 @@ pub(crate) fn sidecar_path(transcript: &Path) -> PathBuf {
 pub(crate) fn parents(sidecar: Option<&serde_json::Value>) -> Parents {
     let text = |name: &str| sidecar?.get(name)?.as_str().map(str::to_owned);
     Parents { tool_use_id: text("toolUseId"), parent_agent_id: text("parentAgentId") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Grows before it is asked how large it is.
+    struct Growing(io::Cursor<Vec<u8>>);
+
+    impl Read for Growing {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.read(into)
+        }
+    }
+
+    impl Seek for Growing {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            if to == SeekFrom::End(0) {
+                self.0.get_mut().extend(b"{\"type\":\"tag\",\"tag\":\"new\"}\n");
+            }
+            self.0.seek(to)
+        }
+    }
+
+    #[test]
+    fn a_small_file_may_grow_while_it_is_read() {
+        let file = Growing(io::Cursor::new(b"{\"type\":\"tag\",\"tag\":\"old\"}\n".to_vec()));
+        assert_eq!(fold_edges_of(file).unwrap().tag.as_deref(), Some("new"));
+    }
 }

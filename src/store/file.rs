@@ -167,8 +167,8 @@ impl FileStore {
         Ok(Some(entries).filter(|entries| !entries.is_empty()))
     }
 
-    /// The sessions of a project: id, file, and when it was last written to.
-    fn files(&self, project_key: &str) -> io::Result<Vec<(String, PathBuf, SystemTime)>> {
+    /// The sessions of a project.
+    fn files(&self, project_key: &str) -> io::Result<Vec<Listed>> {
         let mut files = Vec::new();
         let folder = match fs::read_dir(self.project(project_key)) {
             Err(error) if is_absent(&error) => return Ok(files),
@@ -255,12 +255,8 @@ impl SessionStore for FileStore {
     fn list_summaries<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<SessionSummary>>> {
         let project_key = project_key.to_owned();
         self.blocking(move |this| {
-            // Both ends of a file are read quickly, and are never behind it.
-            let files = this.files(&project_key)?.into_iter();
-            let fold = |(id, path, modified): (String, PathBuf, SystemTime)| {
-                Ok(SessionSummary::of(id, modified, fold_edges(&path)?))
-            };
-            files.map(fold).collect::<io::Result<_>>()
+            let files = this.files(&project_key)?;
+            summaries(files)
         })
     }
 
@@ -273,6 +269,19 @@ impl SessionStore for FileStore {
         let key = key.clone();
         self.blocking(move |this| this.do_list_subkeys(&key))
     }
+}
+
+/// A session's id, its file, and when it was last written to.
+type Listed = (String, PathBuf, SystemTime);
+
+fn summaries(files: Vec<Listed>) -> io::Result<Vec<SessionSummary>> {
+    // Both ends of a file are read quickly, and are never behind it.
+    let fold = |(id, path, modified): Listed| match fold_edges(&path) {
+        // It has gone since it was listed.
+        Err(error) if is_absent(&error) => None,
+        folded => Some(folded.map(|folded| SessionSummary::of(id, modified, folded))),
+    };
+    files.into_iter().filter_map(fold).collect()
 }
 
 fn private_folders(folder: &Path) -> io::Result<()> {
@@ -370,6 +379,19 @@ mod tests {
         futures_util::future::join_all(appends).await;
         let loaded = FileStore::new(folder.path()).load(&key).await.unwrap().unwrap();
         assert_eq!(loaded.len(), 128);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_goes_while_all_are_listed_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::new(folder.path());
+        for id in ["a", "b"] {
+            store.append(&SessionKey::new("p", id), &[entry(r#"{"type":"tag","tag":"t"}"#)]).await.unwrap();
+        }
+        let files = store.files("p").unwrap();
+        store.delete(&SessionKey::new("p", "a")).await.unwrap();
+        let left = summaries(files).unwrap();
+        assert_eq!(left.iter().map(|summary| summary.session_id()).collect::<Vec<_>>(), ["b"]);
     }
 
     proptest! {

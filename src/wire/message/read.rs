@@ -138,8 +138,8 @@ pub(super) fn field(raw: &RawValue, name: &str) -> Option<serde_json::Value> {
 /// The JSON text with every lone surrogate escape replaced by that of U+FFFD.
 ///
 /// JavaScript writes a string that was cut inside a surrogate pair as `"\ud83d"`. That is valid JSON and no
-/// valid Unicode; serde_json refuses it, which would cost the whole typed view of a message. `text` is valid
-/// JSON.
+/// valid Unicode; serde_json refuses it, which would cost the whole typed view of a message. `text` may be no JSON
+/// at all: a line of a file that was cut off anywhere.
 pub(crate) fn mend(text: &str) -> Cow<'_, str> {
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return Cow::Borrowed(text);
@@ -157,8 +157,8 @@ pub(crate) fn mend(text: &str) -> Cow<'_, str> {
                 6
             }
             (Some(_), _) => 6,
-            // A backslash and an ASCII character, so the next index is the start of a character.
-            (None, _) => 2,
+            // A backslash and what it stands before: in JSON an ASCII character, in what was cut off any or none.
+            (None, _) => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         };
     }
     if copied == 0 {
@@ -200,6 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_was_cut_off_is_mended_as_far_as_it_goes() {
+        for (given, mended) in [
+            (r#"{"a":"\ud83d\"#, r#"{"a":"\ufffd\"#),
+            (r#"{"a":"\ud83d\é"#, r#"{"a":"\ufffd\é"#),
+            (r#"{"a":"\ud83d\u12"#, r#"{"a":"\ufffd\u12"#),
+        ] {
+            assert_eq!(mend(given), mended);
+        }
+    }
+
+    #[test]
     fn the_head_is_found_wherever_it_stands_and_the_last_of_two_counts() {
         let text = r#"{"a":{"type":"no"},"uuid":7,"type":"x","subtype":"s\"1","type":"y","session_id":null}"#;
         let head: Head = serde_json::from_str(text).unwrap();
@@ -233,6 +244,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_text_is_mended_without_a_panic(text in "([\\\\ud83é\"{]|\\\\ud83d|\\PC){0,24}") {
+            mend(&text);
+            mend(&format!("\\ud83d{text}\\"));
+        }
+
         #[test]
         fn whatever_is_cut_anywhere_can_be_read_once_mended(
             units in proptest::collection::vec(prop_oneof![any::<u16>(), 0xD7F0u16..0xE010], 0..12),
