@@ -70,7 +70,7 @@ impl<T: Listed> List<T> {
     }
 
     fn bind(&mut self, index: usize) {
-        for entry in &mut self.entries {
+        for entry in self.iter_mut() {
             entry.state = entry.state.or(Some(index));
         }
     }
