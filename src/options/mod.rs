@@ -48,6 +48,7 @@ pub use sandbox::{
 };
 pub use settings::SettingSource;
 pub(crate) use settings::{Merged, merged};
+pub(crate) use store::LOCK_PAUSE;
 pub use store::{StoreFlush, StoreOptions};
 pub(crate) use timeouts::FOREVER;
 pub use timeouts::Timeouts;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::timeouts::{FOREVER, millis};
 use crate::error::{Error, Result};
 
+/// How long a `FileStore` waits before it looks again whether a file is still locked. No limit: that is `append`.
+pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
 /// How a session deals with its [`SessionStore`](crate::store::SessionStore), which is given to the
 /// [`SessionBuilder`](crate::SessionBuilder::session_store). Without a store nothing here counts.
 ///
@@ -35,8 +38,8 @@ pub struct StoreOptions {
     /// transcript has it, and [`StoredSessions::import`](crate::store::StoredSessions::import) brings it to the store.
     /// Default: 64 MiB.
     pub queue_bytes: usize,
-    /// How many bytes of messages may wait behind a result while the store is given what came before it. Beyond it the
-    /// result is given without waiting any longer. Default: 16 MiB.
+    /// How many bytes of messages may wait behind a turn's outcome while the store is given what came before it. Beyond it
+    /// the outcome is given without waiting any longer. Default: 16 MiB.
     pub held_bytes: usize,
     /// How long to wait before an append that has failed is tried again, once for each. In a config file they are numbers of
     /// milliseconds. Default: 200 ms, 800 ms.

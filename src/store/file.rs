@@ -1,20 +1,23 @@
 //! A store in a folder: plain JSONL, one file for each key.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 
 use super::{SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession, TranscriptEntry, dedup};
+use crate::options::LOCK_PAUSE;
 use crate::sessions::{each_line, fold_edges, is_absent, transcripts};
 
 /// A [`SessionStore`] in a folder: on a disk of one's own, or on a file system that several machines share.
 ///
 /// Each key is a file of JSON lines, `<project>/<session>.jsonl` and `<project>/<session>/<subpath>.jsonl`, readable with
 /// any tool; what could not stand in a file's name is escaped as `%XX`. Several processes may use one folder: an append
-/// holds a lock on its file, and is taken whole or not at all. An entry that came twice, by its uuid, is loaded once. A
+/// holds a lock on its file, and is taken whole or not at all. One that is dropped while it waits for the lock writes
+/// nothing. The runtime needs its time driver, as it does for a session. An entry that came twice, by its uuid, is loaded once. A
 /// line that a crash of the machine has cut off is passed over.
 ///
 /// ```
@@ -83,55 +86,51 @@ impl FileStore {
         path.join(name + ".jsonl")
     }
 
-    fn do_append(&self, key: &SessionKey, entries: &[TranscriptEntry]) -> io::Result<()> {
-        let mut text = Vec::new();
-        for entry in entries {
-            let json = entry.raw().get();
-            // A line break inside an entry can only be white space between its parts.
-            text.extend(json.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
-            text.push(b'\n');
+    /// Appends text, if nobody else holds the file and if it is still asked for. Says whether it was done; if not, it may be
+    /// tried again.
+    fn try_append(&self, path: &Path, text: &[u8], asked: &Weak<()>) -> io::Result<bool> {
+        let mut file = self.open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
         }
-        let path = self.path(key);
-        loop {
-            let (mut file, is_new) = self.open(&path)?;
-            file.lock()?;
-            if fs::metadata(&path).is_err_and(|error| is_absent(&error)) {
-                // It was deleted between the two: the next one is the key's.
-                continue;
-            }
-            let end = file.seek(SeekFrom::End(0))?;
-            if end > 0 {
-                // What a crash has cut off stays a line of its own.
-                let mut last = [0];
-                file.seek(SeekFrom::End(-1))?;
-                file.read_exact(&mut last)?;
-                if last != *b"\n" {
-                    text.insert(0, b'\n');
-                }
-            }
-            let written = file.write_all(&text).and_then(|()| match self.durability {
-                Durability::Synced => file.sync_data(),
-                Durability::Written => Ok(()),
-            });
-            if let Err(error) = written {
-                // Whole or not at all. If this fails as well, the line is passed over by whoever reads it.
-                file.set_len(end).ok();
-                return Err(error);
-            }
-            if is_new && self.durability == Durability::Synced {
-                self.sync_folders(&path)?;
-            }
-            return Ok(());
+        if !is_still(&file, path)? || asked.strong_count() == 0 {
+            return Ok(false);
         }
+        let end = file.seek(SeekFrom::End(0))?;
+        let mut last = *b"\n";
+        if end > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        let written = match &last {
+            b"\n" => file.write_all(text),
+            // What a crash has cut off stays a line of its own.
+            _ => file.write_all(&[b"\n", text].concat()),
+        };
+        let written = written.and_then(|()| match self.durability {
+            Durability::Synced => file.sync_data(),
+            Durability::Written => Ok(()),
+        });
+        if let Err(error) = written {
+            // Whole or not at all. If this fails as well, the line is passed over by whoever reads it.
+            file.set_len(end).ok();
+            return Err(error);
+        }
+        // Whoever writes the first of it, which may not be who made it.
+        if end == 0 && self.durability == Durability::Synced {
+            self.sync_folders(path)?;
+        }
+        Ok(true)
     }
 
-    fn open(&self, path: &Path) -> io::Result<(File, bool)> {
+    fn open(&self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).append(true);
         match options.open(path) {
-            Ok(file) => return Ok((file, false)),
             Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(error),
+            opened => return opened,
         }
         if let Some(folder) = path.parent() {
             private_folders(folder)?;
@@ -141,7 +140,7 @@ impl FileStore {
             use std::os::unix::fs::OpenOptionsExt;
             options.mode(0o600);
         }
-        Ok((options.create(true).open(path)?, true))
+        options.create(true).open(path)
     }
 
     /// A file is there after a crash only if its folders say so.
@@ -235,8 +234,20 @@ impl SessionStore for FileStore {
         if entries.is_empty() {
             return Box::pin(std::future::ready(Ok(())));
         }
-        let (key, entries) = (key.clone(), entries.to_vec());
-        self.blocking(move |this| this.do_append(&key, &entries))
+        let appended: Arc<(PathBuf, Vec<u8>)> = Arc::new((self.path(key), lines(entries)));
+        Box::pin(async move {
+            // Goes with this future: what nobody waits for any more is not written either, nor does it hold a thread until
+            // it could be.
+            let asked = Arc::new(());
+            loop {
+                let (appended, asked) = (appended.clone(), Arc::downgrade(&asked));
+                let trying = self.blocking(move |this| this.try_append(&appended.0, &appended.1, &asked));
+                if trying.await? {
+                    return Ok(());
+                }
+                tokio::time::sleep(LOCK_PAUSE).await;
+            }
+        })
     }
 
     fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
@@ -282,6 +293,37 @@ fn summaries(files: Vec<Listed>) -> io::Result<Vec<SessionSummary>> {
         folded => Some(folded.map(|folded| SessionSummary::of(id, modified, folded))),
     };
     files.into_iter().filter_map(fold).collect()
+}
+
+/// Entries as the lines of a file.
+fn lines(entries: &[TranscriptEntry]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for entry in entries {
+        let json = entry.raw().get();
+        // A line break inside an entry can only be white space between its parts.
+        text.extend(json.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+        text.push(b'\n');
+    }
+    text
+}
+
+/// Whether what was opened is what the path names; it may have been deleted since, and made anew.
+fn is_still(file: &File, path: &Path) -> io::Result<bool> {
+    let named = match fs::metadata(path) {
+        Err(error) if is_absent(&error) => return Ok(false),
+        named => named?,
+    };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let opened = file.metadata()?;
+        Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        // An open file cannot be deleted and made anew there.
+        Ok(file.metadata().is_ok() && named.is_file())
+    }
 }
 
 fn private_folders(folder: &Path) -> io::Result<()> {
@@ -360,6 +402,36 @@ mod tests {
         fs::write(folder.path().join("file"), "not a folder").unwrap();
         assert!(store.append(&SessionKey::new("p", "s"), &[entry("{}")]).await.is_err());
         assert!(store.load(&SessionKey::new("p", "s")).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_that_was_made_anew_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        let opened = FileStore::new(folder.path()).open(&path).unwrap();
+        assert!(is_still(&opened, &path).unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!is_still(&opened, &path).unwrap());
+        fs::write(&path, "anew").unwrap();
+        assert_eq!(is_still(&opened, &path).unwrap(), cfg!(not(unix)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_append_that_was_given_up_writes_nothing_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::new(folder.path());
+        let key = SessionKey::new("p", "s");
+        store.append(&key, &[entry(r#"{"uuid":"a"}"#)]).await.unwrap();
+        let path = store.path(&key);
+        let held = store.open(&path).unwrap();
+        held.lock().unwrap();
+        let late = [entry(r#"{"uuid":"late"}"#)];
+        assert!(tokio::time::timeout(LOCK_PAUSE * 10, store.append(&key, &late)).await.is_err());
+        // Nor does what had begun when it was given up.
+        drop(held);
+        assert!(!store.try_append(&path, b"{}\n", &Weak::new()).unwrap());
+        store.append(&key, &[entry(r#"{"uuid":"b"}"#)]).await.unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"uuid\":\"a\"}\n{\"uuid\":\"b\"}\n");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
