@@ -12,9 +12,11 @@ use std::time::Duration;
 use common::{SOON, event, settled, start_by_hand, stop, within};
 use futures_util::future::BoxFuture;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult, TranscriptEntry};
-use greenroom::testkit::{CliEnd, ScriptedCli};
+use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
-use greenroom::{ErrorKind, Event, Events, Message, Outcome, Session, SessionBuilder, StoreFlush, Turn};
+use greenroom::{
+    ErrorKind, Event, Events, Message, Outcome, Prompt, Session, SessionBuilder, StoreFlush, Turn,
+};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -26,10 +28,23 @@ enum Act {
     Take,
     Fail(&'static str),
     Panic,
+    /// Fails with an error that panics when it is asked what it says.
+    Unspeakable,
     Hang,
     /// Takes it when it is told to.
     Wait(oneshot::Receiver<()>),
 }
+
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no word of it")
+    }
+}
+
+impl std::error::Error for Unspeakable {}
 
 /// A store that does as it is told, and says when it is asked.
 struct Told {
@@ -67,6 +82,7 @@ impl SessionStore for Told {
                 Act::Take => {}
                 Act::Fail(why) => return Err(why.into()),
                 Act::Panic => panic!("the shelf has fallen"),
+                Act::Unspeakable => return Err(Unspeakable.into()),
                 Act::Hang => std::future::pending().await,
                 Act::Wait(told) => told.await?,
             }
@@ -394,6 +410,199 @@ async fn what_a_cli_told_before_it_died_is_in_the_store_and_its_last_result_coun
     stop(session, end).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_error_that_cannot_say_what_it_is_harms_nothing() {
+    let (store, _hear) = Told::new([Act::Unspeakable]);
+    let builder = builder(store.clone()).configure(|options| options.store.retry_pauses.clear());
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+    for uuid in ["a", "b"] {
+        let (mut turn, prompt) = prompted(&session, &mut end).await;
+        writes(&mut end, &key(), &[uuid]);
+        end.finish_turn(&prompt, "hi");
+        assert!(outcome(&mut turn).await.is_completed());
+    }
+    assert!(lost(&mut events).await.2.contains("no word of it"));
+    assert_eq!(store.uuids(&key()), "b");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_while_the_store_was_busy_is_told_before_the_result_and_before_the_end() {
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate), Act::Hang]);
+    let bounded = builder(store.clone()).configure(|options| {
+        options.store.flush = StoreFlush::Eager;
+        options.store.queue_bytes = 200;
+    });
+    let (session, mut end, _listener) = start_by_hand(bounded).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    let long = "x".repeat(200);
+    writes(&mut end, &key(), &["a"]);
+    asked(&mut hear).await;
+    writes(&mut end, &key(), &[&long]);
+    end.finish_turn(&prompt, "hi");
+    settled(&mut end).await;
+    open.send(()).unwrap();
+    let mut seen = Vec::new();
+    while let Some(message) = within(SOON, turn.next()).await {
+        seen.push(message);
+    }
+    let told = seen.iter().position(|message| message.subtype() == Some("mirror_error"));
+    assert!(told.is_some() && told < seen.iter().position(is_result), "{seen:?}");
+    assert!(lost(&mut events).await.2.contains("store.queue_bytes"));
+    // And what is lost while a store hangs that is waited for no longer.
+    writes(&mut end, &key(), &["b"]);
+    asked(&mut hear).await;
+    writes(&mut end, &key(), &[&long]);
+    settled(&mut end).await;
+    let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
+    stopped.unwrap();
+    let reasons =
+        [lost(&mut events).await, lost(&mut events).await].map(|(_, entries, reason)| (entries, reason));
+    for reason in ["store.queue_bytes", "store.stop"] {
+        assert!(reasons.iter().any(|(entries, told)| *entries == 1 && told.contains(reason)), "{reasons:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_fills_no_batch() {
+    let (store, mut hear) = Told::new([]);
+    let small = builder(store.clone()).configure(|options| options.store.batch_entries = 3);
+    let (session, mut end, _listener) = start_by_hand(small).await;
+    let mut events = session.events();
+    let (_turn, _) = prompted(&session, &mut end).await;
+    let path = format!("/config/projects/{}.jsonl", key());
+    end.send(json!({"type": "transcript_mirror", "filePath": path, "entries": [1, 2, 3, 4]}));
+    assert_eq!(lost(&mut events).await.1, 4);
+    writes(&mut end, &key(), &["a"]);
+    settled(&mut end).await;
+    assert!(hear.try_recv().is_err(), "one entry is no batch");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_without_a_result_waits_for_the_store_as_well() {
+    let (open, gate) = oneshot::channel();
+    let (open_again, gate_again) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate), Act::Wait(gate_again)]);
+    let (session, mut end, mut listener) = start_by_hand(builder(store.clone())).await;
+    let waits = Duration::from_secs(30);
+    // A prompt that asks nothing.
+    let mut noted = session.prompt(Prompt::text("note").should_query(false)).await.unwrap();
+    let prompt = within(SOON, end.expect("user")).await;
+    writes(&mut end, &key(), &["a"]);
+    end.message(json!({"type": "command_lifecycle", "command_uuid": prompt["uuid"], "state": "completed"}));
+    assert_eq!(asked(&mut hear).await, "a");
+    assert!(tokio::time::timeout(waits, noted.outcome()).await.is_err(), "it came before the store had it");
+    open.send(()).unwrap();
+    assert!(matches!(outcome(&mut noted).await, Outcome::Appended));
+    // A turn whose CLI dies.
+    let (mut turn, _) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["b"]);
+    end.exit(Exit::Signal(9));
+    assert_eq!(asked(&mut hear).await, "b");
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    while tokio::time::timeout(waits, turn.next()).await.is_ok_and(|message| message.is_some()) {}
+    assert!(
+        tokio::time::timeout(waits / 2, turn.outcome()).await.is_err(),
+        "it came before the store had it"
+    );
+    open_again.send(()).unwrap();
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { .. }));
+    assert_eq!(store.uuids(&key()), "a b");
+    stop(session, end).await;
+}
+
+/// A session whose CLI has written these entries to its transcript. Returns the path of that, and its key, too.
+async fn written(
+    config: &Path,
+    builder: SessionBuilder,
+    uuids: &[&str],
+) -> (Session, CliEnd, ScriptedListener, PathBuf, SessionKey) {
+    let builder = builder
+        .env("CLAUDE_CONFIG_DIR", config.to_str().unwrap())
+        .configure(|options| options.cwd = Some("/no/such/work".into()));
+    let (session, end, listener) = start_by_hand(builder).await;
+    let id = end.session_id().to_owned();
+    let main = config.join("projects/-no-such-work").join(format!("{id}.jsonl"));
+    std::fs::create_dir_all(main.parent().unwrap()).unwrap();
+    let line = |uuid: &&str| format!("{}\n", json!({"type": "user", "uuid": uuid}));
+    std::fs::write(&main, uuids.iter().map(line).collect::<String>()).unwrap();
+    (session, end, listener, main, SessionKey::new("-no-such-work", &id))
+}
+
+fn tells(end: &mut CliEnd, path: &Path, uuid: &str) {
+    let entries = json!([{"type": "user", "uuid": uuid}]);
+    end.send(json!({"type": "transcript_mirror", "filePath": path, "entries": entries}));
+}
+
+#[tokio::test]
+async fn what_an_append_has_lost_is_caught_up_with_as_well() {
+    let config = tempfile::tempdir().unwrap();
+    let (store, mut hear) = Told::new([Act::Take, Act::Fail("busy"), Act::Take]);
+    let builder = builder(store.clone()).configure(|options| options.store.retry_pauses.clear());
+    let (session, mut end, mut listener, main, key) = written(config.path(), builder, &["a", "b", "c"]).await;
+    for uuid in ["a", "b", "c"] {
+        let (mut turn, prompt) = prompted(&session, &mut end).await;
+        tells(&mut end, &main, uuid);
+        end.finish_turn(&prompt, "hi");
+        assert!(outcome(&mut turn).await.is_completed());
+        assert_eq!(asked(&mut hear).await, uuid);
+    }
+    assert_eq!(store.uuids(&key), "a c");
+    end.exit(Exit::Signal(9));
+    assert_eq!(asked(&mut hear).await, "b c");
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    stop(session, end).await;
+    assert_eq!(store.uuids(&key), "a c b");
+}
+
+#[tokio::test]
+async fn what_the_next_cli_tells_comes_behind_what_the_last_one_did_not() {
+    let config = tempfile::tempdir().unwrap();
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let (session, mut end, mut listener, main, key) =
+        written(config.path(), builder(store.clone()), &["a", "b", "c"]).await;
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    tells(&mut end, &main, "a");
+    end.finish_turn(&prompt, "hi");
+    assert_eq!(asked(&mut hear).await, "a");
+    end.exit(Exit::Signal(9));
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    tells(&mut end, &main, "d");
+    settled(&mut end).await;
+    open.send(()).unwrap();
+    assert!(outcome(&mut turn).await.is_completed());
+    stop(session, end).await;
+    assert_eq!(store.uuids(&key), "a b c d");
+}
+
+#[tokio::test]
+async fn a_search_that_a_stop_cuts_off_is_told_with_what_it_had_found() {
+    let config = tempfile::tempdir().unwrap();
+    let (store, mut hear) = Told::new([Act::Hang]);
+    let builder = builder(store).configure(|options| options.store.stop = Duration::from_millis(1));
+    let (session, mut end, mut listener, _, key) = written(config.path(), builder, &["a", "b"]).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut turn).await.is_completed());
+    end.exit(Exit::Signal(9));
+    assert_eq!(asked(&mut hear).await, "a b");
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
+    stopped.unwrap();
+    let (at, entries, error) = lost(&mut events).await;
+    assert!((at, entries) == (Some(key), 2) && error.contains("store.stop"), "{error}");
+}
+
 #[tokio::test]
 async fn what_a_killed_cli_wrote_and_did_not_tell_is_caught_up_with() {
     let config = tempfile::tempdir().unwrap();
@@ -412,10 +621,6 @@ async fn what_a_killed_cli_wrote_and_did_not_tell_is_caught_up_with() {
     let torn = "{\"type\":\"mode\"}\n{\"type\":\"us";
     std::fs::write(&main, lines(&["a", "b", "c"]) + torn).unwrap();
     std::fs::write(&agent, lines(&["x", "y", "z"])).unwrap();
-    let tells = |end: &mut CliEnd, path: &Path, uuid: &str| {
-        let entries = json!([{"type": "user", "uuid": uuid}]);
-        end.send(json!({"type": "transcript_mirror", "filePath": path, "entries": entries}));
-    };
     let (mut turn, _) = prompted(&session, &mut end).await;
     tells(&mut end, &agent, "x");
     settled(&mut end).await;

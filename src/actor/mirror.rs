@@ -12,7 +12,7 @@
 //!
 //! A CLI that is killed has written more to its transcript than it has told. The next one goes on from there, and what it
 //! tells would hang in the air: so after each unasked end the store is given what the files have behind the last entry that
-//! it took ([`catch_up`](Mirror::catch_up)). That heals what an append has lost before, too.
+//! it took ([`catch_up`](Mirror::catch_up)), before anything was lost of the file: so that heals what was lost before, too.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -36,6 +36,9 @@ use crate::store::{SessionKey, SessionStore, TranscriptEntry};
 use crate::tool::instance::panic_text;
 use crate::wire::Message;
 
+/// How many losses wait to be told, each of a file and a reason of its own; more are told as one.
+const LOST: usize = 256;
+
 pub(crate) struct Mirror {
     store: Arc<dyn SessionStore>,
     options: StoreOptions,
@@ -51,13 +54,16 @@ pub(crate) struct Mirror {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
+    /// Of the frames.
     entries: usize,
     /// With those that the store is being given.
     bytes: usize,
-    /// What the store is being given: file and number of entries.
-    in_flight: Vec<(String, usize)>,
-    /// What found no room, or could not be read, and is still to be told.
+    /// What the store is being given: file and number of entries; no file for files that are still to be looked at.
+    in_flight: Vec<(Option<String>, usize)>,
+    /// What found no room, or could not be read, and is still to be told. See [`LOST`].
     lost: Vec<Lost>,
+    /// Whether the worker gives something to the store, or tells what was lost.
+    busy: bool,
     /// Frames that came, that are to be given to the store, and that the store has taken or refused; in number.
     accepted: u64,
     wanted: u64,
@@ -74,11 +80,44 @@ struct Frame {
     catch_up: Option<Option<String>>,
 }
 
+impl Frame {
+    /// As it stands in `Queue::in_flight`.
+    fn pending(&self) -> (Option<String>, usize) {
+        (self.catch_up.is_none().then(|| self.path.clone()), self.entries.len())
+    }
+}
+
+/// What the store has of a file.
+#[derive(Clone, Default)]
+struct Taken {
+    /// The last entry with an id that it took before anything was lost.
+    last: Option<String>,
+    /// Whether something was lost behind that: all since is given once more when the files are looked at.
+    hole: bool,
+}
+
+type TakenOf = HashMap<String, Taken>;
+
 /// Entries that do not reach the store.
 struct Lost {
     path: Option<String>,
     entries: usize,
     reason: String,
+}
+
+/// One more; with the others of its file and reason.
+fn lose(lost: &mut Vec<Lost>, new: Lost) {
+    let same = |known: &Lost, new: &Lost| known.path == new.path && known.reason == new.reason;
+    let new = if lost.len() < LOST || lost.iter().any(|known| same(known, &new)) {
+        new
+    } else {
+        let reason = format!("more was lost than {LOST} files and reasons can say");
+        Lost { path: None, entries: new.entries, reason }
+    };
+    match lost.iter_mut().find(|known| same(known, &new)) {
+        Some(known) => known.entries += new.entries,
+        None => lost.push(new),
+    }
 }
 
 /// Told when all is settled, or when there is nobody any more to settle it.
@@ -130,24 +169,20 @@ impl Mirror {
         let queue = &mut *self.queue();
         let lost = match read {
             Ok(Wire { path, entries }) => {
-                let read: Vec<_> = entries.into_iter().map(TranscriptEntry::from_raw).collect();
-                let (count, unreadable) = (read.len(), read.iter().filter(|entry| entry.is_err()).count());
+                let count = entries.len();
+                let entries: Vec<_> = entries.into_iter().flat_map(TranscriptEntry::from_raw).collect();
+                let unreadable = count - entries.len();
                 if unreadable > 0 {
                     let reason = "they are no JSON objects".to_owned();
-                    queue.lost.push(Lost { path: Some(path.clone()), entries: unreadable, reason });
+                    lose(&mut queue.lost, Lost { path: Some(path.clone()), entries: unreadable, reason });
                     self.work.notify_one();
                 }
                 // One that is larger than the bound goes alone.
                 if queue.bytes == 0 || queue.bytes + bytes <= self.options.queue_bytes {
-                    queue.entries += count;
+                    queue.entries += entries.len();
                     queue.bytes += bytes;
                     queue.accepted += 1;
-                    queue.frames.push_back(Frame {
-                        path,
-                        entries: read.into_iter().flatten().collect(),
-                        bytes,
-                        catch_up: None,
-                    });
+                    queue.frames.push_back(Frame { path, entries, bytes, catch_up: None });
                     if self.is_full(queue) {
                         queue.wanted = queue.accepted;
                         self.work.notify_one();
@@ -158,14 +193,11 @@ impl Mirror {
                     "the store is slow, and more than `store.queue_bytes` ({}) of entries wait for it",
                     self.options.queue_bytes
                 );
-                Lost { path: Some(path), entries: count, reason }
+                Lost { path: Some(path), entries: entries.len(), reason }
             }
             Err(error) => Lost { path: None, entries: 0, reason: format!("a frame cannot be read: {error}") },
         };
-        match queue.lost.iter_mut().find(|known| known.path == lost.path && known.reason == lost.reason) {
-            Some(known) => known.entries += lost.entries,
-            None => queue.lost.push(lost),
-        }
+        lose(&mut queue.lost, lost);
         self.work.notify_one();
     }
 
@@ -186,10 +218,10 @@ impl Mirror {
         self.work.notify_one();
     }
 
-    /// Whether nothing is on its way to the store.
+    /// Whether nothing is on its way to the store, and all that was lost is told.
     pub(crate) fn is_settled(&self) -> bool {
         let queue = self.queue();
-        queue.settled == queue.accepted && queue.lost.is_empty()
+        !queue.busy && queue.settled == queue.accepted && queue.lost.is_empty()
     }
 
     /// Makes the store be given all that has come so far, and calls `then` when it has taken it, or when it was told that it
@@ -221,20 +253,13 @@ impl Mirror {
         conversation: ActorRef<ConversationMessage>,
     ) {
         let told = Telling { shared, conversation };
-        // The last entry with an id that the store has taken, for each file.
-        let mut taken: HashMap<String, Option<String>> = HashMap::new();
+        let mut taken = TakenOf::new();
         loop {
             let Some(batch) = self.next() else {
                 self.work.notified().await;
                 continue;
             };
-            for Lost { path, entries, reason } in batch.lost {
-                let key = match &path {
-                    Some(path) => self.key(path).await,
-                    None => None,
-                };
-                told.failed(key, entries, reason);
-            }
+            self.tell(batch.lost, &mut taken, &told).await;
             // In the order of their first frames; each file once.
             let mut files: Vec<(String, Vec<TranscriptEntry>)> = Vec::new();
             let mut catch_up = None;
@@ -249,23 +274,44 @@ impl Mirror {
                 }
             }
             for (path, entries) in files {
-                self.give(path, entries, &mut taken, &told).await;
+                self.give(path, entries, false, &mut taken, &told).await;
             }
             if let Some(session_id) = catch_up {
-                for (path, entries) in self.untold(session_id, taken.clone()).await {
-                    self.give(path, entries, &mut taken, &told).await;
+                let untold = self.untold(session_id, taken.clone()).await;
+                let pending = untold.iter().map(|(path, entries)| (Some(path.clone()), entries.len()));
+                self.queue().in_flight = pending.collect();
+                for (path, entries) in untold {
+                    self.give(path, entries, true, &mut taken, &told).await;
                 }
             }
-            self.settle(batch.up_to);
+            self.settle(batch.up_to, &mut taken, &told).await;
         }
     }
 
-    /// Gives the store entries of one file.
+    /// Tells what did not even get as far as the store.
+    async fn tell(&self, lost: Vec<Lost>, taken: &mut TakenOf, told: &Telling) {
+        for Lost { path, entries, reason } in lost {
+            let key = match &path {
+                Some(path) => self.key(path).await,
+                None => None,
+            };
+            match (path, &key) {
+                (Some(path), Some(_)) => taken.entry(path).or_default().hole = true,
+                (Some(_), None) => {}
+                // It may be of any.
+                (None, _) => taken.values_mut().for_each(|file| file.hole = true),
+            }
+            told.failed(key, entries, reason);
+        }
+    }
+
+    /// Gives the store entries of one file: what the CLI tells of it, or all that is behind what the store has.
     async fn give(
         &self,
         path: String,
         entries: Vec<TranscriptEntry>,
-        taken: &mut HashMap<String, Option<String>>,
+        catches_up: bool,
+        taken: &mut TakenOf,
         told: &Telling,
     ) {
         if entries.is_empty() {
@@ -278,21 +324,29 @@ impl Mirror {
         };
         let count = entries.len();
         let last = entries.iter().rev().find_map(|entry| entry.uuid().map(str::to_owned));
-        match self.append(&key, entries.into()).await {
+        let appended = self.append(&key, entries.into()).await;
+        self.queue().in_flight.retain(|(pending, _)| pending.as_ref() != Some(&path));
+        let file = taken.entry(path).or_default();
+        match appended {
             Ok(()) => {
-                let taken = taken.entry(path).or_default();
-                *taken = last.or(taken.take());
+                file.hole &= !catches_up;
+                if !file.hole {
+                    file.last = last.or(file.last.take());
+                }
             }
-            Err(reason) => told.failed(Some(key), count, reason),
+            Err(reason) => {
+                file.hole = true;
+                told.failed(Some(key), count, reason);
+            }
         }
     }
 
-    /// What the files have behind the last entry that the store has taken; all of the session's own transcript, if it has
-    /// taken none of that.
+    /// What the files have behind the last entry that the store has taken before anything was lost; all of the session's
+    /// own transcript, if it has taken none of that.
     async fn untold(
         &self,
         session_id: Option<String>,
-        mut taken: HashMap<String, Option<String>>,
+        mut taken: TakenOf,
     ) -> Vec<(String, Vec<TranscriptEntry>)> {
         let (projects, cwd) = (self.projects.clone(), self.cwd.clone());
         let looking = blocking(move || {
@@ -301,7 +355,7 @@ impl Mirror {
                 taken.entry(main.to_string_lossy().into_owned()).or_default();
             }
             let mut untold = Vec::new();
-            for (path, last) in taken {
+            for (path, Taken { last, .. }) in taken {
                 let (mut entries, mut behind) = (Vec::new(), last.is_none());
                 let looked = each_line(Path::new(&path), |_, _, line| {
                     let Ok(entry) = TranscriptEntry::parse(line) else { return Ok(false) };
@@ -337,13 +391,16 @@ impl Mirror {
         let count = match queue.wanted.saturating_sub(queue.settled) {
             0 => 0,
             _ if eager => 1,
-            // What has come meanwhile goes along.
-            _ => queue.frames.len(),
+            // What has come meanwhile goes along, but for what the next CLI tells: the store needs what it hangs at first.
+            _ => {
+                let catch_up = queue.frames.iter().position(|frame| frame.catch_up.is_some());
+                catch_up.map_or(queue.frames.len(), |at| at + 1)
+            }
         };
         let frames: Vec<_> = queue.frames.drain(..count).collect();
-        let entries: usize = frames.iter().map(|frame| frame.entries.len()).sum();
-        queue.entries -= entries.min(queue.entries);
-        queue.in_flight = frames.iter().map(|frame| (frame.path.clone(), frame.entries.len())).collect();
+        queue.entries -= frames.iter().map(|frame| frame.entries.len()).sum::<usize>();
+        queue.in_flight = frames.iter().map(Frame::pending).collect();
+        queue.busy = true;
         Some(Batch {
             up_to: queue.settled + frames.len() as u64,
             lost: std::mem::take(&mut queue.lost),
@@ -351,16 +408,21 @@ impl Mirror {
         })
     }
 
-    fn settle(&self, up_to: u64) {
-        let mut queue = self.queue();
-        queue.settled = up_to;
-        queue.in_flight.clear();
-        queue.bytes = queue.frames.iter().map(|frame| frame.bytes).sum();
-        let (told, waiting) = queue.waiting.drain(..).partition(|(at, _)| *at <= up_to);
-        queue.waiting = waiting;
-        let told: Vec<(u64, Waiter)> = told;
-        drop(queue);
-        drop(told);
+    /// The store has taken or refused what came up to here. Whoever waits for that goes on when all is told that was lost
+    /// before they began to wait.
+    async fn settle(&self, up_to: u64, taken: &mut TakenOf, told: &Telling) {
+        let (done, lost): (Vec<(u64, Waiter)>, _) = {
+            let queue = &mut *self.queue();
+            queue.settled = queue.settled.max(up_to);
+            queue.in_flight.clear();
+            queue.bytes = queue.frames.iter().map(|frame| frame.bytes).sum();
+            let (done, waiting) = queue.waiting.drain(..).partition(|(at, _)| *at <= up_to);
+            queue.waiting = waiting;
+            (done, std::mem::take(&mut queue.lost))
+        };
+        self.tell(lost, taken, told).await;
+        self.queue().busy = false;
+        drop(done);
     }
 
     /// Gives the store entries of one key, several times if it must be. The error says what the last try said.
@@ -372,11 +434,12 @@ impl Mirror {
                 tokio::time::sleep(*pause).await;
             }
             let (store, key, entries) = (self.store.clone(), key.clone(), entries.clone());
-            let trying = async move { store.append(&key, &entries).await };
+            // What the error says is the store's code, too, and so is its drop.
+            let trying = async move { store.append(&key, &entries).await.map_err(|error| error.to_string()) };
             let mut task = Task::spawn(AssertUnwindSafe(trying).catch_unwind());
             failure = match tokio::time::timeout(self.options.append, task.join()).await {
                 Ok(Some(Ok(Ok(())))) => return Ok(()),
-                Ok(Some(Ok(Err(error)))) => error.to_string(),
+                Ok(Some(Ok(Err(error)))) => error,
                 Ok(Some(Err(panic))) => format!("it panicked: {}", panic_text(&*panic)),
                 Ok(None) => "its task was taken away".to_owned(),
                 // It may still come to its end, and a second one beside it would be out of order.
@@ -413,25 +476,31 @@ impl Mirror {
 
     /// Says of everything that is left that the store will not get it.
     pub(crate) fn give_up(&self, shared: &Arc<Shared>, conversation: Option<&ActorRef<ConversationMessage>>) {
-        let (left, waiting) = {
+        let (lost, waiting) = {
             let queue = &mut *self.queue();
-            let waiting = std::mem::take(&mut queue.waiting);
             let mut left = std::mem::take(&mut queue.in_flight);
-            left.extend(queue.frames.drain(..).map(|frame| (frame.path, frame.entries.len())));
-            (queue.settled, queue.entries, queue.bytes) = (queue.accepted, 0, 0);
-            (left, waiting)
-        };
-        let mut files: Vec<(String, usize)> = Vec::new();
-        for (path, entries) in left {
-            match files.iter_mut().find(|(known, _)| *known == path) {
-                Some((_, count)) => *count += entries,
-                None => files.push((path, entries)),
+            left.extend(queue.frames.drain(..).map(|frame| frame.pending()));
+            let mut lost = std::mem::take(&mut queue.lost);
+            for (path, entries) in left {
+                let reason = match &path {
+                    Some(_) if entries == 0 => continue,
+                    Some(_) => "the session stopped before the store had taken them (`store.stop`)",
+                    None => {
+                        "the session stopped before the transcripts were searched for what the CLI had not told (`store.stop`)"
+                    }
+                };
+                lose(&mut lost, Lost { path, entries, reason: reason.to_owned() });
             }
-        }
-        for (path, entries) in files {
-            let below = Path::new(&path).strip_prefix(&self.projects).ok();
-            let key = below.and_then(|below| key_of(below, self.options.project_key.as_deref()));
-            let reason = "the session stopped before the store had taken them (`store.stop`)".to_owned();
+            (queue.settled, queue.entries, queue.bytes, queue.busy) = (queue.accepted, 0, 0, false);
+            (lost, std::mem::take(&mut queue.waiting))
+        };
+        for Lost { path, entries, reason } in lost {
+            let folders = [Some(&self.projects), self.resolved.get()];
+            let key = path.as_ref().and_then(|path| {
+                let path = Path::new(path);
+                let below = folders.iter().flatten().find_map(|folder| path.strip_prefix(folder).ok())?;
+                key_of(below, self.options.project_key.as_deref())
+            });
             match conversation {
                 Some(conversation) => {
                     let told = Telling { shared: shared.clone(), conversation: conversation.clone() };
@@ -512,6 +581,19 @@ mod tests {
         }
         let scoped = key_of(Path::new("-p/s/a/b.jsonl"), Some("tenant/1")).unwrap();
         assert_eq!(scoped, SessionKey::new("tenant/1", "s").with_subpath("a/b"));
+    }
+
+    #[test]
+    fn what_is_lost_has_a_bound() {
+        let mut lost = Vec::new();
+        for number in 0..LOST * 3 {
+            for _ in 0..2 {
+                let path = Some(format!("{number}"));
+                lose(&mut lost, Lost { path, entries: 1, reason: "r".into() });
+            }
+        }
+        assert_eq!(lost.len(), LOST + 1);
+        assert_eq!((lost[0].entries, lost[LOST].entries), (2, LOST * 4));
     }
 
     proptest! {

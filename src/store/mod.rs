@@ -19,7 +19,10 @@
 //!
 //! # What is promised
 //!
-//! - A turn's outcome is given after the store has taken what was written until then, or after its failure was told.
+//! - A turn's outcome is given after the store has taken what was written until then, or after its failure was told. It
+//!   waits no longer when more than [`StoreOptions::held_bytes`](crate::StoreOptions::held_bytes) wait behind it, nor when a
+//!   session that stops has waited for [`StoreOptions::stop`](crate::StoreOptions::stop). What says nothing about what the
+//!   CLI wrote does not wait: that a prompt was not sent, or that the application did not read its turn.
 //! - Entries of one key come in the order in which the CLI wrote them.
 //! - A store that fails, hangs or panics harms nothing else: the CLI writes its own transcript first, the session goes on,
 //!   and what the store did not take is told with [`Event::MirrorFailed`](crate::Event::MirrorFailed) and a

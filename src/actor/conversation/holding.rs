@@ -1,4 +1,5 @@
-//! A result that waits until the session's store has what was written before it, and what came after it.
+//! A result, or whatever else ends a turn, that waits until the session's store has what was written before it; and what
+//! came after it.
 //!
 //! The conversation itself goes on: prompts, interrupts and questions are answered meanwhile, and the reader of the pipe is
 //! not held up. What comes from the CLI waits in order, up to `StoreOptions::held_bytes`; beyond it nothing waits any
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 use super::{ConversationMessage, ConversationState};
 use crate::actor::lane::Lane;
 use crate::report::ExitCause;
-use crate::wire::Message;
+use crate::wire::{Message, SessionState};
 
 /// What comes from the CLI, and of it, in order.
 pub(super) enum News {
@@ -45,13 +46,11 @@ impl ConversationState {
             self.holding.bytes += news.bytes();
             held.push_back(news);
             if self.holding.bytes > self.shared.options().store.held_bytes {
-                tracing::warn!(parent: &self.shared.span, "a result is given before the store has what it is about");
+                tracing::warn!(parent: &self.shared.span, "an outcome is given before the store has what it is about");
                 self.release_all();
             }
         } else if let Some(mirror) = self.shared.mirror().cloned()
-            && let News::Message { epoch, message } = &news
-            && message.kind() == "result"
-            && *epoch > self.ended_epoch
+            && self.gives_outcome(&news)
             && !mirror.is_settled()
         {
             self.holding.number += 1;
@@ -62,6 +61,27 @@ impl ConversationState {
             mirror.flush(move || drop(myself.cast(ConversationMessage::Mirrored { number })));
         } else {
             self.take(news);
+        }
+    }
+
+    /// Whether the running turn has its outcome with this. A result waits in any case: it may be of a turn of the CLI's own.
+    fn gives_outcome(&self, news: &News) -> bool {
+        match news {
+            News::Message { epoch, .. } if *epoch <= self.ended_epoch => false,
+            News::Message { message, .. } if message.kind() == "result" => true,
+            News::Message { message: Message::CommandLifecycle(lifecycle), .. } => {
+                self.is_appended(lifecycle) || self.was_known_already(lifecycle).is_some()
+            }
+            News::Message { message: Message::System(system), .. } => {
+                let lost =
+                    self.running.as_ref().is_some_and(|running| running.begun && running.lost.is_some());
+                lost && system.session_state() == Some(SessionState::Idle)
+            }
+            News::Message { .. } | News::LineLost { .. } | News::Ready(_) => false,
+            News::Ended { cause, .. } => {
+                let waited_for = self.running.as_ref().is_some_and(|running| running.turn.is_some());
+                waited_for && !(cause.is_some() && self.goes_on_elsewhere())
+            }
         }
     }
 

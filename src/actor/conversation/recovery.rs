@@ -18,8 +18,7 @@ impl ConversationState {
         self.run.restarted();
         let limit = self.limits.passed();
         if let Some(cause) = &cause
-            && !self.draining
-            && limit.is_none()
+            && self.goes_on_elsewhere()
         {
             self.queue_again(cause);
             self.continue_turn(cause);
@@ -36,13 +35,30 @@ impl ConversationState {
         self.run_changed();
     }
 
+    /// Whether the running turn is taken to the next CLI, when this one ends unasked.
+    pub(super) fn goes_on_elsewhere(&self) -> bool {
+        !self.draining && self.limits.passed().is_none() && (self.is_queued_again() || self.is_continued())
+    }
+
+    fn is_queued_again(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| {
+            !running.begun && !running.interrupting && !matches!(running.before, Before::NotBegun(_))
+        })
+    }
+
+    fn is_continued(&self) -> bool {
+        let vitals = self.shared.vitals.borrow();
+        matches!(self.shared.options().turn_recovery, TurnRecovery::Continue { .. })
+            && self.running.as_ref().is_some_and(|running| running.certain && !running.interrupting)
+            // A conversation of which nothing was written down knows nothing to go on with.
+            && vitals.recorded
+            && vitals.session_id.is_some()
+    }
+
     /// A prompt that was written to a CLI that died before it began is queued again, under its old uuid: a CLI that has
     /// seen it after all knows it by that. Once only, for the prompt itself may be what the CLI dies of.
     fn queue_again(&mut self, cause: &ExitCause) {
-        let again = |running: &Running| {
-            !running.begun && !running.interrupting && !matches!(running.before, Before::NotBegun(_))
-        };
-        if !self.running.as_ref().is_some_and(again) {
+        if !self.is_queued_again() {
             return;
         }
         let Some(Running { prompt, uuid, turn: Some(turn), span, before, first_sent, .. }) =
@@ -64,10 +80,7 @@ impl ConversationState {
     /// conversation to go on with.
     fn continue_turn(&mut self, cause: &ExitCause) {
         let TurnRecovery::Continue { prompt } = &self.shared.options().turn_recovery else { return };
-        let goes_on = self.running.as_ref().is_some_and(|running| running.certain && !running.interrupting);
-        let recorded = self.shared.vitals.borrow().recorded;
-        // A conversation of which nothing was written down knows nothing to go on with.
-        if !goes_on || !recorded || self.shared.vitals.borrow().session_id.is_none() {
+        if !self.is_continued() {
             return;
         }
         let prompt = Prompt::text(prompt.clone());
@@ -104,27 +117,35 @@ impl ConversationState {
 
     /// A prompt that asks nothing may have no result: the CLI says that it is done, which comes after a result.
     pub(super) fn appended(&mut self, lifecycle: &CommandLifecycle) {
-        let Some(running) = &self.running else { return };
-        let done = lifecycle.command_uuid == running.uuid && lifecycle.state == CommandState::Completed;
-        if done && !running.prompt.queries() {
+        if self.is_appended(lifecycle) {
             self.run.result(Instant::now());
             self.end_turn(Outcome::Appended);
             self.next();
         }
     }
 
+    pub(super) fn is_appended(&self, lifecycle: &CommandLifecycle) -> bool {
+        let Some(running) = &self.running else { return false };
+        let done = lifecycle.command_uuid == running.uuid && lifecycle.state == CommandState::Completed;
+        done && !running.prompt.queries()
+    }
+
     /// A prompt that was written again, and that the CLI knows as done already: it says so, and nothing else. Its answer
     /// went to the incarnation that died.
     pub(super) fn known_already(&mut self, lifecycle: &CommandLifecycle) {
-        let Some(running) = &self.running else { return };
-        let Before::NotBegun(cause) = &running.before else { return };
-        let done = lifecycle.command_uuid == running.uuid
-            && matches!(lifecycle.state, CommandState::Completed | CommandState::Cancelled);
-        if done && !running.begun {
-            let by = InterruptedBy::CliExit { cause: cause.clone() };
+        if let Some(cause) = self.was_known_already(lifecycle) {
+            let by = InterruptedBy::CliExit { cause };
             self.run.result(Instant::now());
             self.end_turn(Outcome::Interrupted { by, result: None });
             self.next();
         }
+    }
+
+    pub(super) fn was_known_already(&self, lifecycle: &CommandLifecycle) -> Option<ExitCause> {
+        let running = self.running.as_ref()?;
+        let Before::NotBegun(cause) = &running.before else { return None };
+        let done = lifecycle.command_uuid == running.uuid
+            && matches!(lifecycle.state, CommandState::Completed | CommandState::Cancelled);
+        (done && !running.begun).then(|| cause.clone())
     }
 }

@@ -276,15 +276,16 @@ impl SupervisorState {
         };
         let epoch = self.epoch;
         self.tell_router(RouterMessage::Ended { epoch });
-        self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone() });
-        self.change_ends_with_cli();
         if let Some(mirror) = self.shared.mirror() {
-            // Whatever became of the CLI, what it has told is kept, and what it had no time to tell.
+            // Whatever became of the CLI, what it has told is kept, and what it had no time to tell. Before the end is told,
+            // so that an outcome waits for it.
             match &cause {
                 Some(_) => mirror.catch_up(self.shared.vitals.borrow().session_id.clone()),
                 None => mirror.flush(|| {}),
             }
         }
+        self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone() });
+        self.change_ends_with_cli();
         if self.stopping() {
             return self.check_step().await;
         }
