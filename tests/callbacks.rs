@@ -506,6 +506,38 @@ async fn questions_have_a_handler_of_their_own() {
     stop(session, end).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn questions_that_cannot_be_read_are_denied_and_told_and_reach_no_other_handler() {
+    let asked = |questions: Value| {
+        let mut asked = may_run("AskUserQuestion");
+        asked["input"] = json!({ "questions": questions });
+        asked
+    };
+    let builder = Session::builder()
+        .can_use_tool(async |_, _| PermissionDecision::allow())
+        .on_question(async |questions, _| Answers::new().answer(questions[0].question.as_str(), "because"));
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+    let odd = json!([{ "question": "Why?", "header": null, "options": [{ "description": "no label" }] }]);
+    let answer = ask(&mut end, asked(odd)).await;
+    assert_eq!(answer["updatedInput"]["answers"], json!({ "Why?": "because" }), "{answer}");
+
+    for unreadable in [json!([{ "header": "no question" }]), json!("Why?"), Value::Null] {
+        let answer = ask(&mut end, asked(unreadable)).await;
+        assert_eq!(answer["behavior"], "deny", "{answer}");
+        let message = answer["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("the question handler failed: the questions cannot be read"),
+            "{message}"
+        );
+        let (callback, _, told) = failed(&mut events).await;
+        assert_eq!(callback, "question");
+        assert!(told.starts_with("the questions cannot be read"), "{told}");
+    }
+    assert_eq!(ask(&mut end, may_run("Bash")).await["behavior"], "allow");
+    stop(session, end).await;
+}
+
 /// Answers `initialize` with what is pending; the requests beside it are written first.
 async fn start_with_pending(
     builder: SessionBuilder,

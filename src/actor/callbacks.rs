@@ -127,8 +127,13 @@ impl CallbacksState {
                 let understands = shared.understands();
                 let tool_use_id = request.tool_use_id.clone();
                 let questions =
-                    handlers.question.as_ref().and_then(|handler| Some((handler, request.questions()?)));
+                    handlers.question.as_ref().and_then(|handler| Some((handler, request.read_questions()?)));
                 if let Some((handler, questions)) = questions {
+                    let questions = match questions {
+                        Ok(questions) => questions,
+                        // No other handler is asked: one that allows would approve them without answers.
+                        Err(message) => return self.failed(&answer, &Kind::Question, message),
+                    };
                     let handler = handler.clone();
                     let run = move |cx| handler(questions, cx);
                     self.start(answer, Kind::Question, tool_use_id, limit, run, move |answers| {
@@ -149,7 +154,7 @@ impl CallbacksState {
                     return owed.refuse(&RpcError::internal(format!("the host has no hook '{callback_id}'")));
                 };
                 let (event, run) = (hook.event.clone(), hook.run.clone());
-                let limit = hook.timeout.or(timeouts.hook);
+                let limit = Some(hook.limit(timeouts.hook));
                 let kind = Kind::Hook(event.to_string());
                 let tool_use_id = tool_use_id.filter(|_| event.is_about_a_call());
                 self.start(
@@ -190,6 +195,12 @@ impl CallbacksState {
             | Request::Unknown { .. }
             | Request::Incomplete { .. } => {}
         }
+    }
+
+    /// Answers for a handler that could not be asked.
+    fn failed(&self, answer: &Answer, kind: &Kind, message: String) {
+        settle(answer.owed(), kind.instead(&format!("{kind} failed: {message}")));
+        self.told(kind, answer.owed(), message);
     }
 
     /// The request as its type. One that cannot be read is answered with an error.

@@ -22,6 +22,7 @@ pub struct DialogRequest {
     /// Which dialog it is, such as `refusal_fallback_prompt`. An open set.
     pub dialog_kind: String,
     /// What it is about; its shape depends on the kind.
+    #[serde(skip_serializing_if = "Value::is_null")]
     pub payload: Value,
     /// The id of the model's tool use, if the dialog belongs to one.
     #[serde(skip_serializing_if = "Option::is_none")]

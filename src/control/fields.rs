@@ -2,50 +2,95 @@
 //! it fits, and what does not fit stays where it can be seen.
 
 use serde::de::{self, DeserializeOwned, Deserializer};
+use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The fields of a request that were not read yet. What is left in the end is the request's `extra`.
+use crate::requests::read::Lenient;
+
+/// The fields of a request, and which of them were read. The others are the request's `extra` in the end: what is not
+/// known, what does not fit, and what says nothing (null, or the default where there is one), so that it is written as it
+/// came.
 #[derive(Debug)]
-pub(crate) struct Fields(Map<String, Value>);
+pub(crate) struct Fields {
+    all: Map<String, Value>,
+    read: Vec<&'static str>,
+}
 
 impl Fields {
     pub(crate) fn new(fields: Map<String, Value>) -> Self {
-        Self(fields)
+        Self { all: fields, read: Vec::new() }
     }
 
     pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Map::deserialize(from).map(Self)
+        Map::deserialize(from).map(Self::new)
     }
 
     /// A field without which the request makes no sense.
-    pub(crate) fn need<T: DeserializeOwned, E: de::Error>(&mut self, name: &str) -> Result<T, E> {
-        // As it is written in Rust, where it is a keyword.
-        let name = name.trim_start_matches("r#");
-        let Some(value) = self.0.get(name) else {
+    pub(crate) fn need<T: DeserializeOwned, E: de::Error>(&mut self, name: &'static str) -> Result<T, E> {
+        let name = plain_name(name);
+        let Some(value) = self.all.get(name) else {
             return Err(E::custom(format_args!("missing field `{name}`")));
         };
-        let read =
-            T::deserialize(value).map_err(|error| E::custom(format_args!("field `{name}`: {error}")))?;
-        self.0.remove(name);
+        let read = fit(value).map_err(|error| E::custom(format_args!("field `{name}`: {error}")))?;
+        self.read.push(name);
         Ok(read)
     }
 
     /// A field that may be missing. One of another shape than expected stays where it is.
-    pub(crate) fn may<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
-        let read = Option::<T>::deserialize(self.0.get(name)?).ok()?;
-        self.0.remove(name);
+    pub(crate) fn may<T: DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
+        let read = fit::<Option<T>>(self.all.get(name)?).ok()?;
+        if read.is_some() {
+            self.read.push(name);
+        }
         read
     }
 
-    /// The same, or its default.
-    pub(crate) fn or_default<T: DeserializeOwned + Default>(&mut self, name: &str) -> T {
-        self.may(name).unwrap_or_default()
+    /// The same, or its default, which is not to be written.
+    pub(crate) fn or_default<T: DeserializeOwned + Default + PartialEq>(&mut self, name: &'static str) -> T {
+        let read = self.all.get(name).and_then(|value| fit(value).ok()).unwrap_or_default();
+        if read != T::default() {
+            self.read.push(name);
+        }
+        read
     }
 
-    /// What is left.
-    pub(crate) fn rest(self) -> Map<String, Value> {
-        self.0
+    /// What was not read.
+    pub(crate) fn rest(mut self) -> Map<String, Value> {
+        for name in self.read {
+            self.all.remove(name);
+        }
+        self.all
+    }
+}
+
+/// The name of a field whose name in Rust is this: some are keywords there.
+pub(crate) fn plain_name(name: &'static str) -> &'static str {
+    name.trim_start_matches("r#")
+}
+
+/// A value as its type. A count with a fraction is rounded: JavaScript has only floats.
+fn fit<T: DeserializeOwned>(value: &Value) -> Result<T, serde_json::Error> {
+    T::deserialize(value).or_else(|error| match u64::read(value) {
+        Some(count) if value.is_f64() => T::deserialize(Value::from(count)),
+        _ => Err(error),
+    })
+}
+
+/// Writes a field as JavaScript would: a number without a fraction has no point.
+pub(crate) fn write<M: SerializeMap>(
+    map: &mut M,
+    name: &'static str,
+    value: &impl Serialize,
+) -> Result<(), M::Error> {
+    // Up to here every whole number is one float and no other.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let value = serde_json::to_value(value).map_err(ser::Error::custom)?;
+    match value.as_f64() {
+        Some(number) if value.is_f64() && number.fract() == 0.0 && number.abs() <= EXACT => {
+            map.serialize_entry(plain_name(name), &(number as i64))
+        }
+        _ => map.serialize_entry(plain_name(name), &value),
     }
 }
 
@@ -156,6 +201,20 @@ mod tests {
         assert!(missing.to_string().contains("missing field `e`"), "{missing}");
         let misfit = fields.need::<String, serde_json::Error>("d").unwrap_err();
         assert!(misfit.to_string().contains("field `d`: invalid type"), "{misfit}");
-        assert_eq!(Value::Object(fields.rest()), json!({"b": "x", "d": true}));
+        assert!(fields.or_default::<bool>("d"));
+        assert_eq!(Value::Object(fields.rest()), json!({"b": "x", "c": null}));
+    }
+
+    #[test]
+    fn a_count_with_a_fraction_is_rounded_and_nothing_else_is() {
+        let mut fields =
+            Fields::read(json!({"a": 12.5, "b": 2.0, "c": -0.5, "d": 0.25, "e": "1.5"})).unwrap();
+        assert_eq!(fields.need::<u64, serde_json::Error>("a").unwrap(), 13);
+        assert_eq!(fields.may::<u64>("b"), Some(2));
+        assert_eq!(fields.may::<u64>("c"), None);
+        assert_eq!(fields.may::<f64>("d"), Some(0.25));
+        assert_eq!(fields.may::<u64>("e"), None);
+        assert_eq!(fields.may::<String>("a"), None);
+        assert_eq!(Value::Object(fields.rest()), json!({"c": -0.5, "e": "1.5"}));
     }
 }

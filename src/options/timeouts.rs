@@ -40,7 +40,8 @@ pub struct Timeouts {
     /// the CLI is told that nobody waits any more. Default: 60 s, as in the MCP SDKs.
     #[serde(with = "millis")]
     pub mcp_request: Duration,
-    /// For a hook handler; its request is then answered with an error. Default: 60 s, the CLI's own limit.
+    /// For a hook handler; its request is then answered with an error. Default: 60 s, the CLI's own limit. At most a day,
+    /// with `None` too.
     #[serde(with = "optional_millis")]
     pub hook: Option<Duration>,
     /// For a permission, elicitation or dialog handler; a permission is then denied, an elicitation or dialog

@@ -99,7 +99,7 @@ macro_rules! event {
         /// assert!(input.extra.is_empty());
         /// # Ok::<(), serde_json::Error>(())
         /// ```
-        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+        #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub struct $input {
             $(
@@ -108,15 +108,29 @@ macro_rules! event {
             )*
             $(
                 $(#[doc = $mdoc])*
-                #[serde(skip_serializing_if = "Option::is_none")]
                 pub $mfield: Option<$mty>,
             )*
             /// What hooks of all events are told.
-            #[serde(flatten)]
             pub common: $crate::control::hook::Common,
             /// Every other field, as it came.
-            #[serde(flatten)]
             pub extra: serde_json::Map<String, serde_json::Value>,
+        }
+
+        impl serde::Serialize for $input {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let mut map = serde::Serializer::serialize_map(to, None)?;
+                $($crate::control::fields::write(&mut map, stringify!($ifield), &self.$ifield)?;)*
+                $(
+                    if let Some(value) = &self.$mfield {
+                        $crate::control::fields::write(&mut map, stringify!($mfield), value)?;
+                    }
+                )*
+                self.common.write(&mut map, &[$(stringify!($ifield)),*])?;
+                for (name, value) in &self.extra {
+                    serde::ser::SerializeMap::serialize_entry(&mut map, name, value)?;
+                }
+                serde::ser::SerializeMap::end(map)
+            }
         }
 
         impl<'de> serde::Deserialize<'de> for $input {

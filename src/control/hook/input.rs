@@ -1,5 +1,6 @@
 //! What every hook is told.
 
+use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -61,12 +62,16 @@ impl HookInput {
 #[non_exhaustive]
 pub struct Common {
     /// The event's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub hook_event_name: String,
     /// The conversation's id. Empty if the CLI did not name it; so are the two below.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub session_id: String,
     /// Where the CLI writes the conversation down.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub transcript_path: String,
     /// The working directory.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub cwd: String,
     /// Names the prompt that this belongs to, as the CLI's own telemetry does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +79,8 @@ pub struct Common {
     /// The permission mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
-    /// The subagent in which it happens; `None` on the main thread.
+    /// The subagent in which it happens; `None` on the main thread. At [`SubagentStart`](super::SubagentStart) and
+    /// [`SubagentStop`](super::SubagentStop): the one that begins or ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The kind of that subagent, or of the agent that the session was started as.
@@ -100,6 +106,19 @@ pub struct Effort {
     /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl Common {
+    /// Writes what is told, except for what the event wrote as its own.
+    pub(super) fn write<M: SerializeMap>(&self, map: &mut M, own: &[&str]) -> Result<(), M::Error> {
+        let Value::Object(told) = serde_json::to_value(self).map_err(ser::Error::custom)? else {
+            return Ok(());
+        };
+        for (name, value) in told.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+            map.serialize_entry(name, value)?;
+        }
+        Ok(())
+    }
 }
 
 impl Fields {

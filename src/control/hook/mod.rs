@@ -31,7 +31,7 @@
 //! # When a hook fails
 //!
 //! A hook fails when it returns an error, panics, takes longer than it may, is told what does not fit its input, or answers
-//! with what is no object. The CLI gets an error and does what the hook's [`OnFailure`] says; the application gets an
+//! with what cannot be sent: what is no object, arguments that are none, or a decision that the CLI would not read. The CLI gets an error and does what the hook's [`OnFailure`] says; the application gets an
 //! [`Event::CallbackFailed`](crate::Event::CallbackFailed), [`CallPanicked`](crate::Event::CallPanicked) or
 //! [`CallTimedOut`](crate::Event::CallTimedOut). No hook is passed over in silence.
 
@@ -82,8 +82,11 @@ pub struct Hook {
     pub(crate) run: Handler<Box<RawValue>, HookOutput>,
 }
 
-/// What the CLI is told for a hook without a limit.
-const NO_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest that a hook may take.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How much longer than we do the CLI waits at least. At most it is a day: its timers do not count for ever.
+const HEAD_START: Duration = Duration::from_secs(1);
 
 /// What the CLI does when a hook fails: it returns an error, panics, is too late, or cannot read what it is told.
 ///
@@ -91,6 +94,7 @@ const NO_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// assert_eq!(greenroom::OnFailure::default(), greenroom::OnFailure::Continue);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnFailure {
     /// As if there were no hook. A hook that is there to forbid something should be [`Block`](OnFailure::Block).
     #[default]
@@ -150,8 +154,9 @@ impl Hook {
         self
     }
 
-    /// How long it may take. Default: [`Timeouts::hook`](crate::Timeouts::hook). At most a day: the CLI is told this limit
-    /// and [`Timeouts::cancel_grace`](crate::Timeouts::cancel_grace) on top, and waits no longer.
+    /// How long it may take. Default: [`Timeouts::hook`](crate::Timeouts::hook). At most a day, which is also what a hook
+    /// without a limit may take. The CLI is told this limit and [`Timeouts::cancel_grace`](crate::Timeouts::cancel_grace)
+    /// on top, a second at least.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -161,6 +166,11 @@ impl Hook {
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
         self
+    }
+
+    /// How long it may take; `default` is the session's limit.
+    pub(crate) fn limit(&self, default: Option<Duration>) -> Duration {
+        self.timeout.or(default).unwrap_or(LONGEST).min(LONGEST)
     }
 
     /// Finds what the CLI would not heed.
@@ -185,8 +195,8 @@ impl Hook {
             if let Some(pattern) = &hook.matcher {
                 matcher["matcher"] = json!(pattern);
             }
-            // Always said, so that the CLI's own limit does not undercut ours: a day stands for none.
-            let timeout = hook.timeout.or(limit).unwrap_or(NO_LIMIT).saturating_add(grace).min(NO_LIMIT);
+            // Always said, so that the CLI's own limit does not undercut ours.
+            let timeout = hook.limit(limit) + grace.clamp(HEAD_START, LONGEST);
             matcher["timeout"] = json!(timeout.as_secs_f64());
             if hook.on_failure == OnFailure::Block {
                 matcher["onFailure"] = json!("block");

@@ -55,15 +55,18 @@ impl HookOutput {
 
     /// The answer on the wire; the text of what is wrong with it otherwise.
     pub(crate) fn to_wire(&self, event: &str) -> Result<Value, String> {
+        let answer = self.answer(event)?;
+        match misfit(event, &answer["hookSpecificOutput"]) {
+            Some(problem) => Err(problem.into()),
+            None => Ok(answer),
+        }
+    }
+
+    fn answer(&self, event: &str) -> Result<Value, String> {
         match &self.0 {
             Reply::Raw(answer @ Value::Object(_)) => Ok(answer.clone()),
             // The CLI would count null as a failure, and nothing else that is no object says anything.
             Reply::Raw(other) => Err(format!("answered with {}, which is no object", kind(other))),
-            Reply::Specific { fields: Value::Object(fields), .. }
-                if fields.get("updatedInput").is_some_and(|input| !input.is_object()) =>
-            {
-                Err("answered with arguments that are no object".into())
-            }
             Reply::Specific { fields: Value::Object(fields), beside } => {
                 let mut specific = Map::new();
                 specific.insert("hookEventName".into(), json!(event));
@@ -77,6 +80,24 @@ impl HookOutput {
             }
             Reply::Broken(problem) => Err(problem.clone()),
         }
+    }
+}
+
+/// What of this the CLI would not read, or would give to a tool or a server that cannot.
+fn misfit(event: &str, specific: &Value) -> Option<&'static str> {
+    let no_object = |value: Option<&Value>| value.is_some_and(|value| !value.is_object());
+    let decision = specific.get("decision").filter(|_| event == "PermissionRequest");
+    let content = specific.get("content").filter(|_| matches!(event, "Elicitation" | "ElicitationResult"));
+    if no_object(decision) {
+        Some("answered with a decision that is no object")
+    } else if no_object(specific.get("updatedInput"))
+        || no_object(decision.and_then(|decision| decision.get("updatedInput")))
+    {
+        Some("answered with arguments that are no object")
+    } else if no_object(content) {
+        Some("answered with a content that is no object")
+    } else {
+        None
     }
 }
 
@@ -126,6 +147,8 @@ pub struct Output<E: Event> {
     pub fields: E::Fields,
     /// Fields of `hookSpecificOutput` that this library does not know.
     pub extra: Map<String, Value>,
+    /// What is wrong with it, if it cannot be sent.
+    pub(super) problem: Option<String>,
 }
 
 /// What a hook can say at all events.
@@ -170,7 +193,12 @@ pub struct CommonOutput {
 impl<E: Event> Output<E> {
     /// No opinion.
     pub fn pass() -> Self {
-        Self { common: CommonOutput::default(), fields: E::Fields::default(), extra: Map::new() }
+        Self {
+            common: CommonOutput::default(),
+            fields: E::Fields::default(),
+            extra: Map::new(),
+            problem: None,
+        }
     }
 
     /// What the hook was asked about may not be (`decision: "block"`). At `Stop` and `SubagentStop` the model has to go
@@ -188,7 +216,8 @@ impl<E: Event> Output<E> {
     }
 
     /// The CLI does not wait: it goes on at once, as without an opinion. The time is how long it counts the hook as
-    /// running; the CLI's own default without one.
+    /// running; the CLI's own default without one. The CLI reads nothing else of such an answer, so that one that says more
+    /// is a failure of the hook.
     pub fn asynchronous(limit: Option<Duration>) -> Self {
         let mut output = Self::pass();
         output.common.asynchronous = Some(limit);
@@ -240,24 +269,33 @@ impl<E: Event> Default for Output<E> {
 
 impl<E: Event> From<Output<E>> for HookOutput {
     fn from(output: Output<E>) -> Self {
+        if let Some(problem) = output.problem {
+            return Self(Reply::Broken(problem));
+        }
+        let (beside, mut fields) = match (object(&output.common), object(&output.fields)) {
+            (Ok(beside), Ok(fields)) => (beside, fields),
+            (Err(problem), _) | (_, Err(problem)) => return Self(Reply::Broken(problem)),
+        };
+        fields.extend(output.extra);
         if let Some(limit) = output.common.asynchronous {
+            if !beside.is_empty() || !fields.is_empty() {
+                let said: Vec<_> = beside.keys().chain(fields.keys()).map(String::as_str).collect();
+                return Self(Reply::Broken(format!(
+                    "answered asynchronously, of which the CLI reads no more, and with {}",
+                    said.join(", ")
+                )));
+            }
             let mut answer = json!({ "async": true });
             if let Some(limit) = limit {
                 answer["asyncTimeout"] = json!(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
             }
             return Self(Reply::Raw(answer));
         }
-        match (object(&output.common), object(&output.fields)) {
-            (Ok(beside), Ok(mut fields)) => {
-                fields.extend(output.extra);
-                Self(if fields.is_empty() {
-                    Reply::Raw(Value::Object(beside))
-                } else {
-                    Reply::Specific { fields: Value::Object(fields), beside }
-                })
-            }
-            (Err(problem), _) | (_, Err(problem)) => Self(Reply::Broken(problem)),
-        }
+        Self(if fields.is_empty() {
+            Reply::Raw(Value::Object(beside))
+        } else {
+            Reply::Specific { fields: Value::Object(fields), beside }
+        })
     }
 }
 
@@ -298,6 +336,50 @@ mod tests {
                 input.to_wire("PreToolUse").unwrap_err(),
                 "answered with arguments that are no object"
             );
+        }
+    }
+
+    #[test]
+    fn what_the_cli_would_not_read_is_never_sent() {
+        use crate::hook::{ElicitationOutput, ElicitationResultOutput, PermissionRequestOutput};
+        use crate::permission::Answers;
+        use crate::{ElicitationAnswer, PermissionDecision};
+
+        let problem = |output: HookOutput, event: &str| output.to_wire(event).unwrap_err();
+        let arguments = "answered with arguments that are no object";
+        let decided = PermissionRequestOutput::decide(PermissionDecision::allow_with(json!("ls")));
+        assert_eq!(problem(decided.into(), "PermissionRequest"), arguments);
+        let raw = json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": "ls"}});
+        assert_eq!(problem(HookOutput::raw(raw), "PreToolUse"), arguments);
+        let decided = PermissionRequestOutput::pass().permission("allow");
+        assert_eq!(
+            problem(decided.into(), "PermissionRequest"),
+            "answered with a decision that is no object"
+        );
+        let answers = PermissionDecision::answer_questions(Answers::new().answer("Why?", "because"));
+        let decided = problem(PermissionRequestOutput::decide(answers).into(), "PermissionRequest");
+        assert!(decided.contains("`on_question`"), "{decided}");
+
+        let content = "answered with a content that is no object";
+        let said = ElicitationOutput::answer(ElicitationAnswer::Accept(json!("x")));
+        assert_eq!(problem(said.into(), "Elicitation"), content);
+        let said = ElicitationResultOutput::answer(ElicitationAnswer::Accept(json!(["x"])));
+        assert_eq!(problem(said.into(), "ElicitationResult"), content);
+    }
+
+    #[test]
+    fn an_asynchronous_answer_that_says_more_is_never_sent() {
+        let asynchronous = || PreToolUseOutput::asynchronous(None);
+        let mut ends = asynchronous();
+        ends.common.goes_on = Some(false);
+        for (output, said) in [
+            (asynchronous().permission_decision("deny"), "permissionDecision"),
+            (asynchronous().decision(HookDecision::Block).reason("no"), "decision, reason"),
+            (asynchronous().field("new", 1), "new"),
+            (ends, "continue"),
+        ] {
+            let problem = HookOutput::from(output).to_wire("PreToolUse").unwrap_err();
+            assert!(problem.ends_with(&format!("and with {said}")), "{problem}");
         }
     }
 

@@ -1,11 +1,11 @@
 //! Events of a session's life: its begin and end, turns, subagents, compaction, models.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::define::event;
 use super::tools::HookPermission;
-use crate::control::fields::open_enum;
+use crate::control::fields::{Fields, open_enum};
 
 open_enum! {
     /// How a session begins.
@@ -158,7 +158,7 @@ event! {
 /// assert_eq!((task.task_type.as_str(), task.command.as_deref()), ("shell", Some("sleep 9")));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BackgroundTask {
     /// Its id.
@@ -171,23 +171,41 @@ pub struct BackgroundTask {
     /// What it is about.
     pub description: String,
     /// The command of a shell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// The kind of a subagent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_type: Option<String>,
     /// The MCP server of a monitor, or of a task of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The tool of that server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The name of a workflow.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for BackgroundTask {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Fields::read(from)?;
+        Ok(Self {
+            id: fields.need("id")?,
+            task_type: fields.need("type")?,
+            status: fields.need("status")?,
+            description: fields.need("description")?,
+            command: fields.may("command"),
+            agent_type: fields.may("agent_type"),
+            server: fields.may("server"),
+            tool: fields.may("tool"),
+            name: fields.may("name"),
+            extra: fields.rest(),
+        })
+    }
 }
 
 /// A prompt on a schedule.

@@ -61,12 +61,66 @@ where
         let again = serde_json::to_value(&input).unwrap();
         assert_eq!(again[name], odd[name], "{}", E::NAME);
     }
+    let mut samples: Map<String, Value> = common(E::NAME);
+    samples.extend(sample.clone());
+    let all = Value::Object(samples.clone());
+    comes_back::<E>(&all);
+    comes_back::<E>(&Value::Object(needed.clone()));
+    for name in samples.keys().filter(|name| !is_needed::<E>(name)) {
+        let mut without = samples.clone();
+        without.remove(name);
+        comes_back::<E>(&Value::Object(without));
+        for odd in [json!(null), json!(""), json!(0), json!(-1.5), json!(7), json!([]), json!({"a": [null]})]
+        {
+            let mut with = samples.clone();
+            with.insert(name.clone(), odd);
+            comes_back::<E>(&Value::Object(with));
+        }
+    }
+    if samples.contains_key("agent_id") && is_needed::<E>("agent_id") {
+        let input: E::Input = serde_json::from_value(all).unwrap();
+        let told = format!("{input:?}");
+        assert!(told.contains(r#"agent_id: Some("a1"), agent_type: Some("Explore")"#), "{told}");
+    }
     assert_eq!(wire(Output::<E>::pass()), json!({}), "{}", E::NAME);
     let said = wire(Output::<E>::pass().field("newField", true));
     assert_eq!(said, json!({"hookSpecificOutput": {"hookEventName": E::NAME, "newField": true}}));
     let event = HookEvent::from(E::NAME);
     assert!(!matches!(event, HookEvent::Other(_)), "{} is no known event", E::NAME);
     event
+}
+
+/// Reads and writes it: it is as it came, and nothing stands twice.
+fn comes_back<E: Sampled>(raw: &Value)
+where
+    E::Input: Serialize + DeserializeOwned,
+{
+    let input: E::Input = serde_json::from_value(raw.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&input).unwrap(), *raw, "{}", E::NAME);
+    let text = serde_json::to_string(&input).unwrap();
+    assert_eq!(text.len(), raw.to_string().len(), "{}: {text}", E::NAME);
+}
+
+#[test]
+fn what_is_in_a_list_comes_back_too() {
+    comes_back::<PostToolBatch>(&json!({"tool_calls": [
+        {"tool_name": "Bash", "tool_input": null, "tool_use_id": "t", "tool_response": null, "new": null},
+    ]}));
+    comes_back::<Stop>(&json!({"stop_hook_active": false, "background_tasks": [
+        {"id": "b", "type": "shell", "status": "s", "description": "d", "command": null, "tool": 1, "name": "n"},
+    ]}));
+    comes_back::<SessionStart>(
+        &json!({"source": "resume", "seconds_since_last_response": 4, "context_tokens": null}),
+    );
+}
+
+#[test]
+fn a_count_with_a_fraction_is_rounded() {
+    let input: PostToolUseInput = serde_json::from_value(json!({
+        "tool_name": "Bash", "tool_input": {}, "tool_response": "", "tool_use_id": "t", "duration_ms": 12.5,
+    }))
+    .unwrap();
+    assert_eq!((input.duration_ms, input.extra.len()), (Some(13), 0));
 }
 
 fn is_needed<E: Sampled>(name: &str) -> bool {
@@ -162,7 +216,18 @@ fn hooks_are_announced_by_event() {
             "Stop": [{"hookCallbackIds": ["hook_1"], "timeout": 61.0}],
         })
     );
-    assert_eq!(Hook::to_wire(&hooks[1..2], None, Duration::MAX)["Stop"][0]["timeout"], 86_400.0);
+    // The CLI's limit is later than ours, whatever the two are, and one that its timers can count.
+    let day = Duration::from_secs(86_400);
+    for (limit, grace, ours, told) in [
+        (None, Duration::MAX, day, 172_800.0),
+        (None, Duration::ZERO, day, 86_401.0),
+        (Some(day * 2), Duration::from_secs(5), day, 86_405.0),
+        (Some(Duration::from_secs(60)), Duration::ZERO, Duration::from_secs(60), 61.0),
+    ] {
+        assert_eq!(hooks[1].limit(limit), ours);
+        assert_eq!(Hook::to_wire(&hooks[1..2], limit, grace)["Stop"][0]["timeout"], told);
+    }
+    assert_eq!(Hook::new("Stop", pass).timeout(day * 2).limit(None), day);
     assert_eq!(Hook::index("hook_2"), Some(2));
     assert_eq!(Hook::index("other"), None);
 }

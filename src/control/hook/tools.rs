@@ -1,10 +1,10 @@
 //! Events around a tool call.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::define::event;
-use crate::control::fields::{McpServerProvenance, open_enum};
+use crate::control::fields::{Fields, McpServerProvenance, open_enum};
 use crate::control::permission::{PermissionDecision, PermissionUpdate};
 
 open_enum! {
@@ -162,7 +162,7 @@ event! {
 /// assert_eq!(call.tool_response, None);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BatchedToolCall {
     /// The tool, by the name that the model sees.
@@ -172,11 +172,24 @@ pub struct BatchedToolCall {
     /// The id of the model's tool use.
     pub tool_use_id: String,
     /// What it answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_response: Option<Value>,
     /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for BatchedToolCall {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Fields::read(from)?;
+        Ok(Self {
+            tool_name: fields.need("tool_name")?,
+            tool_input: fields.need("tool_input")?,
+            tool_use_id: fields.need("tool_use_id")?,
+            tool_response: fields.may("tool_response"),
+            extra: fields.rest(),
+        })
+    }
 }
 
 event! {
@@ -204,7 +217,16 @@ event! {
 
 impl PermissionRequestOutput {
     /// The hook decides, and nobody is asked. How the decision came about is not said here.
+    ///
+    /// Answers to questions ([`PermissionDecision::answer_questions`]) are a failure of the hook: they go with the
+    /// arguments of the call, which a decision does not know. Give the whole arguments
+    /// ([`PermissionDecision::allow_with`]), or leave it to [`on_question`](crate::SessionBuilder::on_question).
     pub fn decide(decision: PermissionDecision) -> Self {
+        if decision.answers_questions() {
+            let problem = "answered questions in a decision, which cannot carry them: answer in `on_question`, or allow \
+                           the call with its whole arguments";
+            return Self { problem: Some(problem.into()), ..Self::pass() };
+        }
         Self::pass().permission(decision.to_hook())
     }
 }

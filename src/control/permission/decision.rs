@@ -146,6 +146,11 @@ impl PermissionDecision {
         Ok(answer)
     }
 
+    /// Whether it carries answers to questions, which are sent with the arguments of the call.
+    pub(crate) fn answers_questions(&self) -> bool {
+        matches!(self.decision, Decision::Allow { answers: Some(_), .. })
+    }
+
     /// The decision as a `PermissionRequest` hook says it.
     pub(crate) fn to_hook(&self) -> Value {
         match &self.decision {

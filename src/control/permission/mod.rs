@@ -74,7 +74,7 @@ open_enum! {
 /// assert_eq!(rule.rule_content.as_deref(), Some("git push:*"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MatchedAskRule {
     /// Where it is written, such as `userSettings`.
@@ -87,6 +87,18 @@ pub struct MatchedAskRule {
     /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for MatchedAskRule {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Fields::read(from)?;
+        Ok(Self {
+            source: fields.need("source")?,
+            tool_name: fields.need("tool_name")?,
+            rule_content: fields.may("rule_content"),
+            extra: fields.rest(),
+        })
+    }
 }
 
 /// The CLI asks whether a tool may run: no rule allows it and none denies it (`can_use_tool`).
@@ -106,6 +118,7 @@ pub struct PermissionRequest {
     /// The tool, by the name that the model sees.
     pub tool_name: String,
     /// Its arguments.
+    #[serde(skip_serializing_if = "Value::is_null")]
     pub input: Value,
     /// The id of the model's tool use.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,12 +179,18 @@ impl PermissionRequest {
     }
 
     /// What the model wants to ask the person, if the request is a call of `AskUserQuestion`. Answered with
-    /// [`PermissionDecision::answer_questions`].
+    /// [`PermissionDecision::answer_questions`]. `None` if it is not, and if what it asks cannot be read.
     pub fn questions(&self) -> Option<Vec<Question>> {
+        self.read_questions()?.ok()
+    }
+
+    /// The same; the text of what is wrong with the questions if they cannot be read.
+    pub(crate) fn read_questions(&self) -> Option<Result<Vec<Question>, String>> {
         if self.tool_name != question::TOOL {
             return None;
         }
-        Vec::deserialize(self.input.get("questions")?).ok()
+        let questions = self.input.get("questions").unwrap_or(&Value::Null);
+        Some(Vec::deserialize(questions).map_err(|error| format!("the questions cannot be read: {error}")))
     }
 }
 

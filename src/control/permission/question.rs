@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::control::fields::open_enum;
+use crate::control::fields::{Fields, open_enum};
 
 /// The tool with which the model asks.
 pub(crate) const TOOL: &str = "AskUserQuestion";
@@ -20,24 +21,54 @@ pub(crate) const TOOL: &str = "AskUserQuestion";
 /// assert_eq!(question.options[0].label, "80");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Question {
     /// The question, by which it is answered.
     pub question: String,
-    /// A label of a word or two.
-    #[serde(default)]
+    /// A label of a word or two; empty if there is none.
     pub header: String,
-    /// The choices.
-    #[serde(default)]
+    /// The choices. Empty, too, if one of them cannot be read: they are in `extra` then.
     pub options: Vec<QuestionOption>,
     /// Whether more than one may be chosen.
-    #[serde(default)]
     pub multi_select: bool,
     /// Every other field, as it came.
-    #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for Question {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Fields::read(from)?;
+        Ok(Self {
+            question: fields.need("question")?,
+            header: fields.may("header").unwrap_or_default(),
+            options: fields.may("options").unwrap_or_default(),
+            multi_select: fields.may("multiSelect").unwrap_or_default(),
+            extra: fields.rest(),
+        })
+    }
+}
+
+impl Serialize for Question {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { question, header, options, multi_select, extra } = self;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("question", question)?;
+        // What could not be read is written as it came.
+        if !extra.contains_key("header") {
+            map.serialize_entry("header", header)?;
+        }
+        if !extra.contains_key("options") {
+            map.serialize_entry("options", options)?;
+        }
+        if !extra.contains_key("multiSelect") {
+            map.serialize_entry("multiSelect", multi_select)?;
+        }
+        for (name, value) in extra {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
 }
 
 /// A choice of a [`Question`].
@@ -48,20 +79,32 @@ pub struct Question {
 /// assert_eq!(option.preview, None);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QuestionOption {
     /// What it is called, and what the answer says when it is chosen.
     pub label: String,
-    /// What it means.
-    #[serde(default)]
+    /// What it means; empty if it does not say.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// What it would look like.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
     /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for QuestionOption {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Fields::read(from)?;
+        Ok(Self {
+            label: fields.need("label")?,
+            description: fields.or_default("description"),
+            preview: fields.may("preview"),
+            extra: fields.rest(),
+        })
+    }
 }
 
 open_enum! {
@@ -209,6 +252,33 @@ mod tests {
         assert_eq!(questions[1].extra["new"], 1);
         request.tool_name = "Bash".into();
         assert_eq!(request.questions(), None);
+    }
+
+    #[test]
+    fn a_question_is_read_as_far_as_it_fits_and_written_as_it_came() {
+        let asked = json!([
+            {"question": "A?", "header": null, "options": [{"label": "a", "description": null, "preview": null}], "multiSelect": false},
+            {"question": "B?", "header": "B", "options": [{"label": "b"}, {"description": "no name"}], "multiSelect": 1},
+        ]);
+        let mut request = request();
+        request.input = json!({"questions": asked});
+        let questions = request.questions().unwrap();
+        assert_eq!((questions[0].header.as_str(), questions[0].options[0].label.as_str()), ("", "a"));
+        assert!(questions[1].options.is_empty() && !questions[1].multi_select);
+        assert_eq!(
+            questions[1].extra["options"], asked[1]["options"],
+            "half a list would look like a whole one"
+        );
+        assert_eq!(serde_json::to_value(&questions).unwrap(), asked);
+        let text = serde_json::to_string(&questions[1]).unwrap();
+        assert_eq!(text.matches("\"options\"").count(), 1, "{text}");
+
+        for unreadable in [json!({}), json!({"questions": null}), json!({"questions": [{"header": "A"}]})] {
+            request.input = unreadable;
+            assert_eq!(request.questions(), None);
+            let problem = request.read_questions().unwrap().unwrap_err();
+            assert!(problem.starts_with("the questions cannot be read"), "{problem}");
+        }
     }
 
     #[test]
