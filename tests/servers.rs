@@ -6,6 +6,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use common::{SOON, call, counters, event, rpc_answer, start_by_hand, stop, text, within};
@@ -13,7 +14,7 @@ use greenroom::testkit::{CliEnd, Fault, LeakCheck, ScriptedCli, ScriptedListener
 use greenroom::transport::Exit;
 use greenroom::{
     ErrorKind, Event, ExternalServer, McpServerSet, NoArgs, ServerStatus, Session, SessionBuilder,
-    ToolContext, ToolServer,
+    ToolContext, ToolDef, ToolServer,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::{Value, json};
@@ -513,4 +514,49 @@ async fn a_set_for_two_sessions_is_a_server_of_its_own_in_each() {
     assert_eq!(two.server("second").unwrap().tools(), ["say", "hang"]);
     stop(one, end_of_one).await;
     stop(two, end_of_two).await;
+}
+
+/// Says on which thread it is dropped.
+struct Dropped(mpsc::UnboundedSender<ThreadId>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.send(thread::current().id()).ok();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_are_removed_are_dropped_in_no_actor() {
+    let (say, mut heard) = mpsc::unbounded_channel();
+    let keeps = || {
+        let dropped = Dropped(say.clone());
+        ToolDef::<()>::new("keeps", "Keeps something", move |_: NoArgs| {
+            std::hint::black_box(&dropped);
+            async { "kept" }
+        })
+    };
+    let mut elsewhere = async || within(SOON, heard.recv()).await.unwrap() != thread::current().id();
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let handle = session.server("first").unwrap();
+    handle.add_tool(keeps()).unwrap();
+    assert_eq!(text(&call(&mut end, "first", "keeps", json!({})).await), "kept");
+    assert!(handle.remove_tool("keeps").unwrap());
+    assert!(elsewhere().await, "of a tool");
+
+    add(&session, &mut end, ToolServer::new("second", "1.0.0").add(keeps())).await;
+    let (removed, ()) = tokio::join!(session.remove_mcp_server("second"), async {
+        let (_, request) = set(&mut end).await;
+        take(&mut end, &request, &[], &["second"]);
+    });
+    removed.unwrap();
+    assert!(elsewhere().await, "of a server");
+
+    let refused = session.add_mcp_server(ToolServer::new("first", "1.0.0").add(keeps()));
+    tokio::select! {
+        biased;
+        _ = refused => panic!("the supervisor had no time"),
+        () = std::future::ready(()) => {}
+    }
+    assert!(elsewhere().await, "of one that was refused while nobody waited");
+    stop(session, end).await;
 }

@@ -152,15 +152,17 @@ impl Roster {
     }
 
     /// What a change would make of these servers; an error if it cannot be.
-    pub(crate) fn plan(&self, change: Change, options: &Options) -> Result<Plan> {
+    pub(crate) fn plan(&self, change: &Change, options: &Options) -> Result<Plan> {
         let (additions, alone, kept) = match change {
-            Change::Add(addition) => (vec![addition], true, self.names().map(str::to_owned).collect()),
+            Change::Add(addition) => {
+                (vec![addition.clone()], true, self.names().map(str::to_owned).collect())
+            }
             Change::Remove(name) => {
-                self.must_have(&name, options)?;
-                let kept = self.names().filter(|other| *other != name).map(str::to_owned).collect();
+                self.must_have(name, options)?;
+                let kept = self.names().filter(|other| other != name).map(str::to_owned).collect();
                 (Vec::new(), true, kept)
             }
-            Change::Replace { additions, kept } => (additions, false, kept),
+            Change::Replace { additions, kept } => (additions.clone(), false, kept.clone()),
         };
         for name in &kept {
             self.must_have(name, options)?;
@@ -282,7 +284,7 @@ mod tests {
             additions: vec![inside("c"), outside("y"), outside("z")],
             kept: vec!["b".into(), "x".into()],
         };
-        let plan = before.plan(change, &Options::default()).unwrap();
+        let plan = before.plan(&change, &Options::default()).unwrap();
         assert_eq!(names(&plan.target), ["b", "c", "x", "y", "z"]);
         assert_eq!(names(&plan.meanwhile), ["a", "b", "c", "x", "y"]);
         assert_eq!((plan.stop, plan.needed), (vec!["a".to_owned()], vec!["c".to_owned()]));
@@ -296,7 +298,7 @@ mod tests {
         let before = roster(vec![inside("my calc"), outside("web")]);
         let mut options = Options::default();
         options.mcp_servers.insert("launched".into(), ExternalServer::http("http://127.0.0.1:9/mcp"));
-        let refused = |change| before.plan(change, &options).unwrap_err().to_string();
+        let refused = |change| before.plan(&change, &options).unwrap_err().to_string();
         for clash in [inside("my_calc"), outside("my.calc"), inside("web"), outside("launched")] {
             assert!(refused(Change::Add(clash)).contains("two MCP servers"));
         }
@@ -314,7 +316,7 @@ mod tests {
         let calc = ToolServer::<()>::new("calc", "1").cli_timeout(std::time::Duration::from_secs(5));
         let program = Addition::Outside("program".into(), ExternalServer::stdio("it", Vec::<String>::new()));
         let before = roster(vec![Addition::Inside(Arc::new(calc.spec().clone()))]);
-        let plan = before.plan(Change::Add(outside("web")), &Options::default()).unwrap();
+        let plan = before.plan(&Change::Add(outside("web")), &Options::default()).unwrap();
         let servers = json!({
             "calc": { "type": "sdk", "name": "calc", "timeout": 5000 },
             "web": { "type": "http", "url": "http://127.0.0.1:9/mcp" },

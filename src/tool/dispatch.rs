@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::completion::CompletionRequest;
 use super::context::{Call, LogLevel};
 use super::def::AnyState;
+use super::instance::drop_elsewhere;
 use super::prompt::Given;
 use super::registry::{Entry, List, Listed, Lists, Revisions};
 use super::resource::{ReadResource, Source, TemplateDefinition};
@@ -306,6 +307,12 @@ impl McpSession {
     }
 }
 
+impl Drop for McpSession {
+    fn drop(&mut self) {
+        drop_elsewhere(std::mem::take(&mut self.lists));
+    }
+}
+
 impl Service for McpSession {
     fn step(&mut self, rpc: Rpc) -> Step {
         match rpc {
@@ -334,7 +341,8 @@ impl Service for McpSession {
     }
 
     fn refresh(&mut self) -> Vec<&'static str> {
-        self.lists = self.spec.registry.look();
+        // What was removed may be in these alone.
+        drop_elsewhere(std::mem::replace(&mut self.lists, self.spec.registry.look()));
         let now = self.lists.revisions();
         let news = now.news_since(&self.known).collect();
         self.known = now;

@@ -102,12 +102,12 @@ impl Instance {
             .map(|entry| {
                 let definition = entry.definition.clone();
                 let name = definition.name.clone();
-                let runnable = match before.remove(&name) {
+                let is_same = |tool: &Runnable| Arc::ptr_eq(&tool.definition, &definition);
+                let same = if before.get(&name).is_some_and(is_same) { before.remove(&name) } else { None };
+                let runnable = match same {
                     // The same tool as before keeps count of its calls.
-                    Some(same) if Arc::ptr_eq(&same.definition, &definition) => {
-                        Runnable { enabled: entry.enabled, ..same }
-                    }
-                    _ => {
+                    Some(same) => Runnable { enabled: entry.enabled, ..same },
+                    None => {
                         let limit = definition
                             .max_concurrency
                             .map(|calls| Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))));
@@ -118,6 +118,9 @@ impl Instance {
                 (name, runnable)
             })
             .collect();
+        if !before.is_empty() {
+            drop_elsewhere(before);
+        }
     }
 
     /// The state of a handler.
@@ -200,19 +203,24 @@ impl Drop for Instance {
         if held.0.is_empty() && held.1.is_empty() {
             return;
         }
-        match tokio::runtime::Handle::try_current() {
-            // Nobody waits for it: the pool ends it, or the runtime does.
-            Ok(runtime) => drop(runtime.spawn_blocking(move || drop_quietly(held))),
-            Err(_) => drop_quietly(held),
-        }
+        drop_elsewhere(held);
     }
 }
 
-fn drop_quietly(held: (HashMap<String, Runnable>, Vec<AnyState>)) {
+/// Drops what is the application's, a state or a handler, where it may block and panic: on a thread of the blocking pool.
+pub(crate) fn drop_elsewhere(held: impl Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        // Nobody waits for it: the pool ends it, or the runtime does.
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop_quietly(held))),
+        Err(_) => drop_quietly(held),
+    }
+}
+
+fn drop_quietly(held: impl Send) {
     if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(move || drop(held))) {
         tracing::warn!(
             message = panic_text(&*panic),
-            "the state of a tool server panicked when it was dropped"
+            "a state or a handler of a tool server panicked when it was dropped"
         );
     }
 }

@@ -101,13 +101,11 @@ impl<T: Listed> List<T> {
         self.enabled().find(|entry| entry.definition.key() == key)
     }
 
-    /// Takes one out; false if it is not there.
-    fn remove(&mut self, key: &str) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|entry| entry.definition.key() != key);
-        let removed = self.entries.len() != before;
-        self.revision += u64::from(removed);
-        removed
+    /// Takes one out, if it is there.
+    fn remove(&mut self, key: &str) -> Option<Entry<T>> {
+        let at = self.entries.iter().position(|entry| entry.definition.key() == key)?;
+        self.revision += 1;
+        Some(self.entries.remove(at))
     }
 
     /// Enables or disables one; `None` if it is not there, else whether that changed anything.
@@ -329,6 +327,8 @@ impl Registry {
         list: impl FnOnce(&mut Lists) -> &mut List<T>,
     ) -> Result<()> {
         definition.validate(server)?;
+        // One that is refused is not dropped under the lock.
+        let definition = Arc::new(definition);
         self.change(|lists| {
             let list = list(lists);
             if list.has(definition.key()) {
@@ -336,7 +336,7 @@ impl Registry {
                 return Err(Error::invalid_option(format!("server '{server}' has a {kind} '{key}' already"))
                     .with_help("remove it first"));
             }
-            list.push(Arc::new(definition), state);
+            list.push(definition.clone(), state);
             Ok(())
         })
     }
@@ -347,7 +347,12 @@ impl Registry {
         key: &str,
         list: impl FnOnce(&mut Lists) -> &mut List<T>,
     ) -> Result<bool> {
-        self.change(|lists| Ok(list(lists).remove(key)))
+        let mut removed = None;
+        self.change(|lists| {
+            removed = list(lists).remove(key);
+            Ok(removed.is_some())
+        })
+        // And then it is dropped: its drop is code of the application, for which the actor must not wait at the lock.
     }
 
     /// Enables or disables something; false if it was so already.

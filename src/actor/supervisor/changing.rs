@@ -36,7 +36,7 @@ use crate::actor::shared::Shared;
 use crate::actor::work::{Task, after};
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::{McpSetServersResult, ServerStatus};
-use crate::tool::instance::BlockingLane;
+use crate::tool::instance::{BlockingLane, drop_elsewhere};
 use crate::tool::server::ServerSpec;
 
 /// What is asked of the supervisor.
@@ -90,7 +90,7 @@ impl SupervisorState {
         let ChangeRequest { change, reply, turn } = request;
         let before = self.shared.roster();
         let plan = match &self.phase {
-            State::Ready => before.plan(change, self.shared.options()),
+            State::Ready => before.plan(&change, self.shared.options()),
             State::Stopping { .. } => Err(self.shared.gone()),
             State::Starting | State::Recovering => {
                 Err(Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment"))
@@ -99,6 +99,7 @@ impl SupervisorState {
         let plan = match plan {
             Ok(plan) => Arc::new(plan),
             Err(error) => {
+                drop_elsewhere(change);
                 // Whoever asked may have stopped waiting; here and below.
                 reply.send(Err(error)).ok();
                 return Ok(());
@@ -199,9 +200,11 @@ impl SupervisorState {
     fn check_leaving(&mut self) {
         let done = |changing: &mut Changing| matches!(changing.step, Step::Leaving(_));
         if self.leaving.is_empty()
-            && let Some(Changing { step: Step::Leaving(outcome), reply, _turn, .. }) =
+            && let Some(Changing { step: Step::Leaving(outcome), before, plan, reply, _turn, .. }) =
                 self.changing.take_if(done)
         {
+            // They have kept what has left, whose handlers are the application's, until its actor was gone.
+            drop_elsewhere((before, plan));
             // First the turn: whoever hears of the end may ask for the next change.
             drop(_turn);
             reply.send(outcome).ok();
@@ -285,7 +288,7 @@ mod tests {
         let options = Options::default();
         let before = Arc::new(Roster::new(Vec::new(), &options));
         let nothing = Change::Replace { additions: Vec::new(), kept: Vec::new() };
-        let plan = Arc::new(before.plan(nothing, &options).unwrap());
+        let plan = Arc::new(before.plan(&nothing, &options).unwrap());
         let turn = Arc::new(tokio::sync::Mutex::new(())).lock_owned().await;
         let step = Step::Asking(Task::spawn(async {}));
         let reply = oneshot::channel().0;

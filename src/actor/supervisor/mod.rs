@@ -294,6 +294,8 @@ impl Actor for SessionSupervisor {
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorTerminated(cell, last_state, reason) => {
+                // Nothing of the application: the supervisor has the server's definition for longer, and what else there
+                // is of it goes elsewhere.
                 drop(last_state);
                 state.child_ended(cell.get_id(), End::Stopped(reason)).await
             }
