@@ -163,7 +163,8 @@ pub struct Options {
     /// How the CLI decides on tools that no rule allows (`--permission-mode`). Default: the CLI's.
     pub permission_mode: Option<PermissionMode>,
     /// Whether [`PermissionMode::BypassPermissions`] may be used, from the start or later
-    /// (`--allow-dangerously-skip-permissions`). The CLI refuses it to root.
+    /// (`--allow-dangerously-skip-permissions`). The CLI refuses it to root, unless `IS_SANDBOX=1` says
+    /// that nothing can be harmed.
     pub allow_dangerously_skip_permissions: bool,
     /// The MCP tool that decides on permissions, instead of a handler (`--permission-prompt-tool`).
     pub permission_prompt_tool_name: Option<String>,

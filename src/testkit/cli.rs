@@ -19,7 +19,8 @@ use crate::transport::{Exit, MemoryTransport, memory};
 /// `Stop`; calls one after another unless their tools are read-only; servers and tools that come and go; the tools
 /// `ListMcpResourcesTool`, `ReadMcpResourceTool`, `AskUserQuestion` and `StructuredOutput`, and prompts of servers as
 /// `/mcp__server__prompt`; partial messages; `interrupt`; `--resume`. It has no other tools of its own. The script goes on
-/// where it was when a CLI is restarted.
+/// where it was when a CLI is restarted. It plays for one session at a time: another one that is started meanwhile waits
+/// for its turn, up to [`Timeouts::start`](crate::Timeouts::start).
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolServer};
