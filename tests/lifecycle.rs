@@ -342,6 +342,24 @@ async fn a_prompt_that_no_cli_began_with_is_sent_again_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_result_of_a_command_of_the_clis_own_is_not_that_of_the_prompt() {
+    let (session, mut end, _listener) = start_by_hand(restarts(5)).await;
+    let mut turn = prompt(&session, "mine").await;
+    let mine = prompted(&mut end, "mine").await;
+    let state = |uuid: &Value, state: &str| json!({ "type": "command_lifecycle", "command_uuid": uuid, "state": state });
+    let own = json!("of-its-own");
+    end.message(state(&own, "started"));
+    end.message(
+        json!({ "type": "result", "subtype": "success", "is_error": false, "result": "", "num_turns": 0 }),
+    );
+    end.message(state(&own, "completed"));
+    end.message(state(&mine["uuid"], "started"));
+    end.finish_turn(&mine, "fine");
+    assert_eq!(outcome(&mut turn).await.text(), Some("fine"));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_begun_is_not_sent_again() {
     let signs = [
         json!({ "type": "system", "subtype": "init", "session_id": "s" }),
