@@ -1,0 +1,205 @@
+//! The hosts that greenroom is compared with: loops that answer the same calls and do nothing else. They promise
+//! nothing: no second server, no tool that takes its time, no panic, no limit, no cancelling.
+
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+
+use memchr::memmem;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use super::driver::{Plan, Shown};
+
+const INITIALIZE: &[u8] = b"{\"type\":\"control_request\",\"request_id\":\"init\",\"request\":\
+{\"subtype\":\"initialize\",\"sdkMcpServers\":[]}}\n";
+
+const PROMPT: &[u8] =
+    b"{\"type\":\"user\",\"uuid\":\"p\",\"session_id\":\"\",\"parent_tool_use_id\":null,\"message\":\
+{\"role\":\"user\",\"content\":\"go\"}}\n";
+
+/// What is between these two, in a line.
+fn between<'a>(line: &'a [u8], before: &[u8], after: u8) -> Option<&'a [u8]> {
+    let from = memmem::find(line, before)? + before.len();
+    let length = memchr::memchr(after, &line[from..])?;
+    Some(&line[from..from + length])
+}
+
+fn result(line: &[u8]) -> io::Result<Shown> {
+    #[derive(Deserialize)]
+    struct Frame {
+        result: String,
+    }
+    let frame: Frame = serde_json::from_slice(line)?;
+    Ok(serde_json::from_str(&frame.result)?)
+}
+
+/// The limit: blocking, finds what it needs by scanning, and writes what it has when nothing is left to read.
+pub(crate) fn scan(mut driver: Command) -> io::Result<Shown> {
+    let mut child = driver.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let missing = || io::Error::other("a pipe is missing");
+    let (mut stdin, mut stdout) =
+        (child.stdin.take().ok_or_else(missing)?, child.stdout.take().ok_or_else(missing)?);
+    stdin.write_all(INITIALIZE)?;
+    stdin.write_all(PROMPT)?;
+    let (mut input, mut out) = (Vec::with_capacity(1 << 18), Vec::with_capacity(1 << 18));
+    let mut chunk = vec![0; 1 << 18];
+    // What was looked at and holds no end of a line.
+    let mut seen = 0;
+    let shown = 'run: loop {
+        let bytes = stdout.read(&mut chunk)?;
+        if bytes == 0 {
+            return Err(io::Error::other("the driver ended without a result"));
+        }
+        input.extend_from_slice(&chunk[..bytes]);
+        let mut from = 0;
+        while let Some(length) = memchr::memchr(b'\n', &input[seen.max(from)..]) {
+            let end = seen.max(from) + length;
+            let line = &input[from..end];
+            if line.starts_with(b"{\"type\":\"control_request\"") {
+                let id = between(line, b"\"request_id\":\"", b'"').ok_or_else(missing)?;
+                let rpc = between(line, b"\"id\":", b',').ok_or_else(missing)?;
+                let text = between(line, b"\"text\":\"", b'"').ok_or_else(missing)?;
+                out.extend_from_slice(
+                    b"{\"type\":\"control_response\",\"response\":{\"subtype\":\"success\",\"request_id\":\"",
+                );
+                out.extend_from_slice(id);
+                out.extend_from_slice(b"\",\"response\":{\"mcp_response\":{\"jsonrpc\":\"2.0\",\"id\":");
+                out.extend_from_slice(rpc);
+                out.extend_from_slice(b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"");
+                out.extend_from_slice(text);
+                out.extend_from_slice(b"\"}]}}}}}\n");
+            } else if memmem::find(&line[..line.len().min(512)], b"\"type\":\"result\"").is_some() {
+                break 'run result(line)?;
+            }
+            from = end + 1;
+        }
+        input.drain(..from);
+        seen = input.len();
+        stdin.write_all(&out)?;
+        out.clear();
+    };
+    drop(stdin);
+    child.wait()?;
+    Ok(shown)
+}
+
+#[derive(Deserialize)]
+struct Frame<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: &'a str,
+    #[serde(borrow)]
+    request_id: Option<&'a str>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    message: Rpc<'a>,
+}
+
+#[derive(Deserialize)]
+struct Rpc<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+    #[serde(borrow)]
+    params: Params<'a>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    arguments: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Echo {
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    response: Success<'a>,
+}
+
+#[derive(Serialize)]
+struct Success<'a> {
+    subtype: &'static str,
+    request_id: &'a str,
+    response: Mcp<'a>,
+}
+
+#[derive(Serialize)]
+struct Mcp<'a> {
+    mcp_response: RpcAnswer<'a>,
+}
+
+#[derive(Serialize)]
+struct RpcAnswer<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    result: Content<'a>,
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    content: [Text<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+}
+
+/// A loop on tokio with typed JSON: a line, an answer; it flushes when no whole line is left in its buffer.
+pub(crate) async fn tokio_loop(driver: Command) -> io::Result<Shown> {
+    #[allow(clippy::disallowed_methods, reason = "a host that is no part of the library")]
+    let mut command = tokio::process::Command::from(driver);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let missing = || io::Error::other("a pipe is missing");
+    let mut stdin = tokio::io::BufWriter::with_capacity(1 << 16, child.stdin.take().ok_or_else(missing)?);
+    let mut stdout = BufReader::with_capacity(1 << 16, child.stdout.take().ok_or_else(missing)?);
+    stdin.write_all(INITIALIZE).await?;
+    stdin.write_all(PROMPT).await?;
+    let mut line = Vec::new();
+    let shown = loop {
+        if !stdout.buffer().contains(&b'\n') {
+            stdin.flush().await?;
+        }
+        line.clear();
+        if stdout.read_until(b'\n', &mut line).await? == 0 {
+            return Err(io::Error::other("the driver ended without a result"));
+        }
+        let frame: Frame<'_> = serde_json::from_slice(&line)?;
+        match (frame.kind, frame.request_id, frame.request) {
+            ("control_request", Some(request_id), Some(Request { message })) => {
+                let echo: Echo = serde_json::from_str(message.params.arguments.get())?;
+                let result = Content { content: [Text { kind: "text", text: &echo.text }] };
+                let mcp_response = RpcAnswer { jsonrpc: "2.0", id: message.id, result };
+                let response = Success { subtype: "success", request_id, response: Mcp { mcp_response } };
+                let mut answer = serde_json::to_vec(&Answer { kind: "control_response", response })?;
+                answer.push(b'\n');
+                stdin.write_all(&answer).await?;
+            }
+            ("result", ..) => break result(&line)?,
+            _ => {}
+        }
+    };
+    drop(stdin);
+    child.wait().await?;
+    Ok(shown)
+}
+
+/// The command that is the driver.
+pub(crate) fn driver_command(plan: &Plan) -> io::Result<Command> {
+    #[allow(clippy::disallowed_methods, reason = "a host that is no part of the library")]
+    let mut command = Command::new(std::env::current_exe()?);
+    command.env(super::ROLE, "driver").env(super::PLAN, serde_json::to_string(plan)?);
+    Ok(command)
+}

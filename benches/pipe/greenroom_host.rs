@@ -1,0 +1,269 @@
+//! greenroom, driven as the other hosts are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join_all, try_join_all};
+use greenroom::testkit::{Fault, ScriptedCli};
+use greenroom::transport::{Exit, memory};
+use greenroom::{Event, NoArgs, Restart, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::Notify;
+
+use super::driver::{self, Plan, Shown};
+use super::measure;
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Result<T, E = BoxError> = std::result::Result<T, E>;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Echo {
+    text: String,
+}
+
+/// The text of a call that is no echo; nobody looks at it.
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Ignored {
+    #[serde(rename = "text")]
+    _text: String,
+}
+
+fn server(name: String) -> ToolServer {
+    let awake = Arc::new(Notify::new());
+    let sleeper = awake.clone();
+    let echo = ToolDef::new("echo", "Say it again", async |args: Echo| args.text);
+    let sleep = ToolDef::new("sleep", "Sleep until woken", move |_: Ignored| {
+        let sleeper = sleeper.clone();
+        async move { sleeper.notified().await }
+    });
+    let wake = ToolDef::new("wake", "Wake what sleeps", move |args: Echo| {
+        let awake = awake.clone();
+        async move {
+            awake.notify_waiters();
+            args.text
+        }
+    });
+    ToolServer::new(name, "1.0.0").add(echo).add(sleep).add(wake)
+}
+
+fn builder(plan: &Plan) -> SessionBuilder {
+    let builder = (0..plan.servers)
+        .fold(Session::builder(), |builder, n| builder.mcp_server(server(format!("bench{n}"))));
+    builder.configure(|options| {
+        options.limits.calls_in_flight = options.limits.calls_in_flight.max(plan.asleep * 2)
+    })
+}
+
+async fn shown(session: &Session) -> Result<Shown> {
+    let mut turn = session.prompt("go").await?;
+    while turn.next().await.is_some() {}
+    let result = turn.outcome().await?.into_result()?;
+    Ok(serde_json::from_str(result.result.as_deref().unwrap_or_default())?)
+}
+
+/// One session over the pipes of a process.
+pub(crate) async fn pipe(plan: &Plan) -> Result<Shown> {
+    processes(plan, 1).await.map(|mut shown| shown.remove(0))
+}
+
+/// That many sessions over the pipes of that many processes, all at once.
+pub(crate) async fn processes(plan: &Plan, sessions: usize) -> Result<Vec<Shown>> {
+    let driver = std::env::current_exe()?;
+    let plan_text = serde_json::to_string(plan)?;
+    let start = || {
+        builder(plan).cli_path(&driver).env(super::ROLE, "driver").env(super::PLAN, plan_text.clone()).start()
+    };
+    let mut running = Vec::new();
+    for _ in 0..sessions {
+        running.push(start().await?);
+    }
+    let shown = try_join_all(running.iter().map(shown)).await?;
+    try_join_all(running.iter().map(Session::stop)).await?;
+    Ok(shown)
+}
+
+/// That many sessions over pairs in memory, all at once; calls per second of all together.
+pub(crate) async fn in_memory(plan: &Plan, sessions: usize) -> Result<f64> {
+    let (transport, mut listener) = memory();
+    let played = plan.clone();
+    let clis = async move {
+        let mut playing = tokio::task::JoinSet::new();
+        for _ in 0..sessions {
+            let Some(mut cli) = listener.accept().await else { break };
+            let plan = played.clone();
+            playing.spawn(async move {
+                let (reader, writer) = cli.take_pipes();
+                let played = driver::play(plan, reader, writer).await;
+                cli.exit(Exit::Code(0));
+                played
+            });
+        }
+        playing.join_all().await
+    };
+    let mut set = tokio::task::JoinSet::new();
+    set.spawn(clis);
+    let mut running = Vec::new();
+    for _ in 0..sessions {
+        running.push(builder(plan).transport(transport.clone()).start().await?);
+    }
+    let begun = Instant::now();
+    let shown = try_join_all(running.iter().map(shown)).await?;
+    let took = begun.elapsed().as_secs_f64();
+    let calls: usize = shown.iter().map(|shown| shown.calls + (plan.calls / 10).max(1)).sum();
+    join_all(running.iter().map(Session::stop)).await;
+    Ok(calls as f64 / took)
+}
+
+/// What is held on the heap, in bytes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) session: usize,
+    pub(crate) server: usize,
+    pub(crate) call: usize,
+    /// Threads of the process that each further session brings.
+    pub(crate) threads: f64,
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// What idle sessions, idle servers and calls in flight hold. The CLI's side holds nothing but the pipes.
+pub(crate) async fn held() -> Result<Held> {
+    const MANY: usize = 100;
+    const CALLS: usize = 1_000;
+    // What is made once and kept is made now.
+    idle(1, 1, 1).await?;
+    let one = idle(1, 1, 0).await?;
+    let sessions = idle(1, 1 + MANY, 0).await?;
+    let servers = idle(1 + MANY, 1, 0).await?;
+    let calls = idle(1, 1, CALLS).await?;
+    Ok(Held {
+        session: (sessions.bytes - one.bytes) / MANY,
+        server: (servers.bytes - one.bytes) / MANY,
+        call: calls.bytes.saturating_sub(one.bytes) / CALLS,
+        threads: sessions.threads.saturating_sub(one.threads) as f64 / MANY as f64,
+    })
+}
+
+struct Idle {
+    bytes: usize,
+    threads: usize,
+}
+
+/// Sessions with idle servers, and with calls asleep in each.
+async fn idle(servers: usize, sessions: usize, calls: usize) -> Result<Idle> {
+    let plan = Plan { servers, ..Plan::default() };
+    let (transport, mut listener) = memory();
+    let (before, threads_before) = (measure::held(), threads());
+    let mut running = Vec::new();
+    let mut clis = Vec::new();
+    for _ in 0..sessions {
+        let starting = builder(&plan).transport(transport.clone()).start();
+        let (session, cli) = tokio::join!(starting, async {
+            let mut cli = listener.accept().await.ok_or("the transport is gone")?;
+            let (mut reader, mut writer) = cli.take_pipes();
+            let mut line = Vec::new();
+            let mut lines = BufReader::new(&mut reader);
+            lines.read_until(b'\n', &mut line).await?;
+            writer.write_all(driver::initialized(&line).as_bytes()).await?;
+            Ok::<_, BoxError>((cli, reader, writer))
+        });
+        running.push(session?);
+        clis.push(cli?);
+    }
+    for (session, (_, _, writer)) in running.iter().zip(&mut clis) {
+        let mut lines = Vec::new();
+        for number in 0..calls {
+            driver::write_call(&mut lines, number, 0, "sleep", "");
+        }
+        writer.write_all(&lines).await?;
+        drop(lines);
+        // All servers have answered, and all calls have come: nothing is still being made.
+        while session.snapshot().await?.servers[0].calls.len() < calls {
+            tokio::task::yield_now().await;
+        }
+    }
+    let idle = Idle {
+        bytes: measure::held().saturating_sub(before),
+        threads: threads().saturating_sub(threads_before),
+    };
+    for (cli, reader, writer) in clis {
+        drop((reader, writer));
+        cli.exit(Exit::Code(0));
+    }
+    join_all(running.iter().map(Session::stop)).await;
+    Ok(idle)
+}
+
+/// How long it takes until all is well again, in microseconds: the medians.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Recovered {
+    /// From the death of a tool server to its first answered call.
+    pub(crate) server_us: f64,
+    /// From the death of the CLI to the resumed session, with a CLI that takes no time to start.
+    pub(crate) cli_us: f64,
+}
+
+pub(crate) async fn recovered() -> Result<Recovered> {
+    const TIMES: usize = 200;
+    let at_once = Restart {
+        intensity: u32::MAX,
+        backoff_min: Duration::ZERO,
+        backoff_max: Duration::ZERO,
+        ..Restart::default()
+    };
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = made.clone();
+    let which = ToolDef::new("which", "The generation", async |_: NoArgs, cx: ToolContext<usize>| {
+        cx.state().to_string()
+    });
+    let server =
+        ToolServer::new("bench0", "1.0.0").add(which).state(move || counted.fetch_add(1, Ordering::Relaxed));
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let builder = Session::builder().mcp_server(server).transport(transport).configure(|options| {
+        options.restarts.server = at_once.clone();
+        options.restarts.cli = at_once;
+    });
+    let (session, mut end) = tokio::join!(builder.start(), async {
+        let mut end = listener.accept().await;
+        end.handshake().await;
+        end
+    });
+    let session = session?;
+    let mut servers = Vec::new();
+    for _ in 0..TIMES {
+        let old = made.load(Ordering::Relaxed);
+        let begun = Instant::now();
+        session.inject(Fault::KillServer("bench0".into()));
+        loop {
+            let answer = end.call("bench0", "which", json!({})).await;
+            let text =
+                answer["result"]["content"][0]["text"].as_str().and_then(|text| text.parse::<usize>().ok());
+            if text.is_some_and(|generation| generation >= old) {
+                break;
+            }
+        }
+        servers.push(begun.elapsed());
+    }
+    let mut clis = Vec::new();
+    let mut events = session.events();
+    for _ in 0..TIMES {
+        let begun = Instant::now();
+        end.exit(Exit::Signal(9));
+        end = listener.accept().await;
+        end.handshake().await;
+        while !matches!(events.next().await, Some(Event::CliRestarted { .. }) | None) {}
+        clis.push(begun.elapsed());
+    }
+    let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
+    stopped?;
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64() * 1e6
+    };
+    Ok(Recovered { server_us: median(servers), cli_us: median(clis) })
+}

@@ -1,0 +1,63 @@
+//! What a run costs the process: time on the processor, memory, allocations.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The system's allocator, which counts while it is told to.
+pub(crate) struct Counting;
+
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed on to the system allocator as it came; counting touches no memory of the caller.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTS.load(Ordering::Relaxed) {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+            HELD.fetch_add(layout.size(), Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promises are those that the system allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if COUNTS.load(Ordering::Relaxed) {
+            HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        }
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Counts from now on, or no longer. What was allocated before and is freed after makes `held` too small, so this is
+/// called once, at the start.
+pub(crate) fn count(on: bool) {
+    COUNTS.store(on, Ordering::Relaxed);
+}
+
+/// How often was allocated.
+pub(crate) fn allocations() -> usize {
+    ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// The bytes on the heap.
+pub(crate) fn held() -> usize {
+    HELD.load(Ordering::Relaxed)
+}
+
+/// The time that this process had on a processor, in seconds.
+pub(crate) fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// The most memory that this process had at once, in MB; zero where the system does not tell.
+pub(crate) fn peak_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
+    kib.unwrap_or_default() * 1024.0 / 1e6
+}
