@@ -236,10 +236,7 @@ impl Driver {
             }
             match self.phase {
                 Phase::Start | Phase::Done => return,
-                Phase::Asleep => {
-                    self.sleepers_open = self.open;
-                    self.begin(Phase::Warm, (self.plan.calls / 10).max(1));
-                }
+                Phase::Asleep => self.begin(Phase::Warm, (self.plan.calls / 10).max(1)),
                 Phase::Warm => self.begin(Phase::Measured, self.plan.calls),
                 Phase::Measured => {
                     self.seconds = self.begun.elapsed().as_secs_f64();
@@ -261,6 +258,7 @@ impl Driver {
         write_call(&mut self.out, number, number % self.plan.servers, tool, &self.padding);
         self.sent.push(Some(Instant::now()));
         self.open += 1;
+        self.sleepers_open += usize::from(self.phase == Phase::Asleep);
         if self.messages_left > 0 && self.phase == Phase::Measured {
             let messages = MESSAGES_PER_CALL.min(self.messages_left);
             self.messages_left -= messages;
