@@ -1,13 +1,14 @@
 //! The hosts that greenroom is compared with: loops that answer the same calls and do nothing else. They promise
 //! nothing: no second server, no tool that takes its time, no panic, no limit, no cancelling.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::process::{Command, Stdio};
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, BufWriter};
 
 use super::driver::{Plan, Shown};
 
@@ -37,7 +38,6 @@ fn result(line: &[u8]) -> io::Result<Shown> {
 /// The limit: blocking, finds what it needs by scanning, and writes what it has when nothing is left to read.
 pub(crate) fn scan(mut driver: Command) -> io::Result<Shown> {
     let mut child = driver.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let missing = || io::Error::other("a pipe is missing");
     let (mut stdin, mut stdout) =
         (child.stdin.take().ok_or_else(missing)?, child.stdout.take().ok_or_else(missing)?);
     stdin.write_all(INITIALIZE)?;
@@ -49,7 +49,7 @@ pub(crate) fn scan(mut driver: Command) -> io::Result<Shown> {
     let shown = 'run: loop {
         let bytes = stdout.read(&mut chunk)?;
         if bytes == 0 {
-            return Err(io::Error::other("the driver ended without a result"));
+            return Err(ended());
         }
         input.extend_from_slice(&chunk[..bytes]);
         let mut from = 0;
@@ -157,38 +157,133 @@ struct Text<'a> {
     text: &'a str,
 }
 
-/// A loop on tokio with typed JSON: a line, an answer; it flushes when no whole line is left in its buffer.
-pub(crate) async fn tokio_loop(driver: Command) -> io::Result<Shown> {
+/// What one line asks for.
+enum Asked {
+    /// This answer, a line with its end.
+    Answer(Vec<u8>),
+    End(Shown),
+    Nothing,
+}
+
+fn typed(line: &[u8]) -> io::Result<Asked> {
+    let frame: Frame<'_> = serde_json::from_slice(line)?;
+    Ok(match (frame.kind, frame.request_id, frame.request) {
+        ("control_request", Some(request_id), Some(Request { message })) => {
+            let echo: Echo = serde_json::from_str(message.params.arguments.get())?;
+            let result = Content { content: [Text { kind: "text", text: &echo.text }] };
+            let mcp_response = RpcAnswer { jsonrpc: "2.0", id: message.id, result };
+            let response = Success { subtype: "success", request_id, response: Mcp { mcp_response } };
+            let mut answer = serde_json::to_vec(&Answer { kind: "control_response", response })?;
+            answer.push(b'\n');
+            Asked::Answer(answer)
+        }
+        ("result", ..) => Asked::End(result(line)?),
+        _ => Asked::Nothing,
+    })
+}
+
+/// The same without types.
+fn untyped(line: &[u8]) -> io::Result<Asked> {
+    let frame: Value = serde_json::from_slice(line)?;
+    Ok(match frame["type"].as_str() {
+        Some("control_request") => {
+            let message = &frame["request"]["message"];
+            let content = json!([{ "type": "text", "text": message["params"]["arguments"]["text"] }]);
+            let answer = json!({ "type": "control_response", "response": { "subtype": "success",
+                "request_id": frame["request_id"], "response": { "mcp_response":
+                    { "jsonrpc": "2.0", "id": message["id"], "result": { "content": content } } } } });
+            let mut answer = serde_json::to_vec(&answer)?;
+            answer.push(b'\n');
+            Asked::Answer(answer)
+        }
+        Some("result") => Asked::End(result(line)?),
+        _ => Asked::Nothing,
+    })
+}
+
+fn missing() -> io::Error {
+    io::Error::other("a pipe is missing")
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the driver ended without a result")
+}
+
+/// The loop that people write first: blocking, JSON without types, a line and then its answer.
+pub(crate) fn value(mut driver: Command) -> io::Result<Shown> {
+    let mut child = driver.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut stdin = child.stdin.take().ok_or_else(missing)?;
+    let mut stdout = io::BufReader::new(child.stdout.take().ok_or_else(missing)?);
+    stdin.write_all(INITIALIZE)?;
+    stdin.write_all(PROMPT)?;
+    let mut line = Vec::new();
+    let shown = loop {
+        line.clear();
+        if stdout.read_until(b'\n', &mut line)? == 0 {
+            return Err(ended());
+        }
+        match untyped(&line)? {
+            Asked::Answer(answer) => stdin.write_all(&answer)?,
+            Asked::End(shown) => break shown,
+            Asked::Nothing => {}
+        }
+    };
+    drop(stdin);
+    child.wait()?;
+    Ok(shown)
+}
+
+/// The loop that people write on tokio: typed JSON, a line and then its answer.
+pub(crate) async fn on_tokio(driver: Command) -> io::Result<Shown> {
     #[allow(clippy::disallowed_methods, reason = "a host that is no part of the library")]
     let mut command = tokio::process::Command::from(driver);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let missing = || io::Error::other("a pipe is missing");
-    let mut stdin = tokio::io::BufWriter::with_capacity(1 << 16, child.stdin.take().ok_or_else(missing)?);
+    let mut stdin = child.stdin.take().ok_or_else(missing)?;
+    let mut stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+    stdin.write_all(INITIALIZE).await?;
+    stdin.write_all(PROMPT).await?;
+    let mut line = Vec::new();
+    let shown = loop {
+        line.clear();
+        if stdout.read_until(b'\n', &mut line).await? == 0 {
+            return Err(ended());
+        }
+        match typed(&line)? {
+            Asked::Answer(answer) => {
+                stdin.write_all(&answer).await?;
+                stdin.flush().await?;
+            }
+            Asked::End(shown) => break shown,
+            Asked::Nothing => {}
+        }
+    };
+    drop(stdin);
+    child.wait().await?;
+    Ok(shown)
+}
+
+/// The same with large buffers, and answers that are written when no whole line is left to read.
+pub(crate) async fn on_tokio_batched(driver: Command) -> io::Result<Shown> {
+    #[allow(clippy::disallowed_methods, reason = "a host that is no part of the library")]
+    let mut command = tokio::process::Command::from(driver);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut stdin = BufWriter::with_capacity(1 << 16, child.stdin.take().ok_or_else(missing)?);
     let mut stdout = BufReader::with_capacity(1 << 16, child.stdout.take().ok_or_else(missing)?);
     stdin.write_all(INITIALIZE).await?;
     stdin.write_all(PROMPT).await?;
     let mut line = Vec::new();
     let shown = loop {
-        if !stdout.buffer().contains(&b'\n') {
+        if memchr::memchr(b'\n', stdout.buffer()).is_none() {
             stdin.flush().await?;
         }
         line.clear();
         if stdout.read_until(b'\n', &mut line).await? == 0 {
-            return Err(io::Error::other("the driver ended without a result"));
+            return Err(ended());
         }
-        let frame: Frame<'_> = serde_json::from_slice(&line)?;
-        match (frame.kind, frame.request_id, frame.request) {
-            ("control_request", Some(request_id), Some(Request { message })) => {
-                let echo: Echo = serde_json::from_str(message.params.arguments.get())?;
-                let result = Content { content: [Text { kind: "text", text: &echo.text }] };
-                let mcp_response = RpcAnswer { jsonrpc: "2.0", id: message.id, result };
-                let response = Success { subtype: "success", request_id, response: Mcp { mcp_response } };
-                let mut answer = serde_json::to_vec(&Answer { kind: "control_response", response })?;
-                answer.push(b'\n');
-                stdin.write_all(&answer).await?;
-            }
-            ("result", ..) => break result(&line)?,
-            _ => {}
+        match typed(&line)? {
+            Asked::Answer(answer) => stdin.write_all(&answer).await?,
+            Asked::End(shown) => break shown,
+            Asked::Nothing => {}
         }
     };
     drop(stdin);

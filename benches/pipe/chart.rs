@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::rows::Figures;
+use super::report::{Figures, HostRow};
 
 const WIDTH: f64 = 760.0;
 const LABEL: f64 = 250.0;
@@ -28,11 +28,11 @@ pub(crate) fn draw(figures: &Figures) -> String {
     );
     let mut y = 34.0;
     for row in rows {
-        let most = row.hosts.iter().map(|(_, run)| run.per_second).fold(0.0, f64::max);
+        let most = row.hosts.iter().map(|host| host.run.per_second).fold(0.0, f64::max);
         let middle = y + row.hosts.len() as f64 * BAR / 2.0 + 4.0;
         // Writing to a `String` does not fail.
         writeln!(svg, "<text x=\"10\" y=\"{middle}\">{}</text>", row.name).ok();
-        for (host, run) in &row.hosts {
+        for HostRow { host, run, .. } in &row.hosts {
             let width = (WIDTH - LABEL - 150.0) * run.per_second / most;
             let (text_x, text_y) = (LABEL + width + 6.0, y + BAR - 3.0);
             writeln!(

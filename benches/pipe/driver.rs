@@ -1,24 +1,30 @@
-//! The CLI of the benchmarks: one thread that does nothing but write calls and take answers, so that what is measured
-//! is the host.
+//! The CLI of the benchmarks: one thread that does nothing but write calls and take answers, as cheaply as can be, so
+//! that what is measured is the host. A call is a copy of a line that is ready but for its numbers, an answer is looked
+//! at where those of before it had their numbers, and the clock is read once for all that came in one read.
 //!
 //! [`Driver`] is the machine without IO; [`run`] plays it over this process's stdin and stdout, [`play`] over a pair
 //! in memory.
 //!
 //! ```text
-//! initialize ──► answered ──► prompt ──► [asleep: calls of `sleep`, then a call that shows that they are in]
-//!     ──► calls, as many in flight as the window ──► [`wake`; all that slept are answered] ──► result
+//! initialize ──► answered ──► prompt ──► steps, one after another ──► result
+//!
+//! a step:   quick calls, as many in flight as the window, some with messages behind them, timed or not
+//!           calls that fall asleep, all at once
+//!           a call that wakes all that sleep; it ends when they are all answered
 //! ```
 
-use std::fmt::Write as _;
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::measure;
 
 /// What is done in one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,15 +49,58 @@ impl Default for Plan {
     }
 }
 
+/// In so many rounds is done what is compared with calls that have nothing beside them: first those, then these.
+const ROUNDS: usize = 10;
+
+impl Plan {
+    /// How many calls there are in all, measured or not.
+    pub(crate) fn total(&self) -> usize {
+        self.steps().iter().map(|step| step.calls()).sum()
+    }
+
+    /// Whether calls that have something beside them are compared with calls that have not.
+    fn compares(&self) -> bool {
+        self.asleep + self.messages > 0
+    }
+
+    fn steps(&self) -> VecDeque<Step> {
+        let warm = Step::Quick { calls: (self.calls / 10).max(1), messages: 0, timed: Timed::No };
+        let mut steps = VecDeque::from([warm]);
+        if !self.compares() {
+            steps.push_back(Step::Quick { calls: self.calls, messages: 0, timed: Timed::Yes });
+            return steps;
+        }
+        let calls = self.calls / ROUNDS;
+        for _ in 0..ROUNDS {
+            steps.push_back(Step::Quick { calls, messages: 0, timed: Timed::Beside });
+            if self.asleep > 0 {
+                steps.push_back(Step::Sleep { calls: self.asleep });
+                // An answer behind the last of them shows that they have come.
+                steps.push_back(Step::Quick { calls: calls / 10, messages: 0, timed: Timed::No });
+            }
+            steps.push_back(Step::Quick { calls, messages: self.messages / ROUNDS, timed: Timed::Yes });
+            if self.asleep > 0 {
+                steps.push_back(Step::Wake);
+            }
+        }
+        steps
+    }
+}
+
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Shown {
     pub(crate) calls: usize,
-    /// From the first measured call to the last answer.
+    /// In which the measured calls were written and answered.
     pub(crate) seconds: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
+    /// Of the same run's calls that had nothing beside them; zero where nothing is compared.
+    pub(crate) beside_p50_us: f64,
+    pub(crate) beside_p99_us: f64,
+    /// Processor time of the driver for each call.
+    pub(crate) driver_us: f64,
     /// Answers that were wrong, came twice, or were for nothing.
     pub(crate) wrong: usize,
     /// Calls without an answer.
@@ -65,65 +114,209 @@ impl Shown {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Start,
-    /// What is to sleep is on its way.
-    Asleep,
-    Warm,
-    Measured,
-    Waking,
+enum Timed {
+    No,
+    Yes,
+    Beside,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The prompt has not come.
+    Waiting,
+    Quick {
+        calls: usize,
+        messages: usize,
+        timed: Timed,
+    },
+    Sleep {
+        calls: usize,
+    },
+    Wake,
     Done,
 }
 
-/// How many partial messages are written behind each call while some are left.
-const MESSAGES_PER_CALL: usize = 20;
+impl Step {
+    fn calls(&self) -> usize {
+        match *self {
+            Self::Quick { calls, .. } | Self::Sleep { calls } => calls,
+            Self::Wake => 1,
+            Self::Waiting | Self::Done => 0,
+        }
+    }
+}
+
+/// Added to the number of each call, so that all have the same number of digits.
+const FIRST: usize = 1_000_000;
+const DIGITS: usize = 7;
+
+fn digits(number: usize) -> [u8; DIGITS] {
+    let mut digits = [b'0'; DIGITS];
+    let mut left = FIRST + number;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    digits
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    let value =
+        digits.iter().try_fold(0, |n, byte| byte.is_ascii_digit().then(|| n * 10 + usize::from(byte - b'0')));
+    value?.checked_sub(FIRST)
+}
+
+/// The line of a call, ready but for its number.
+#[derive(Debug)]
+pub(crate) struct Template {
+    line: Vec<u8>,
+    places: [usize; 5],
+}
+
+impl Template {
+    /// Of a call whose text begins with its number and has that many bytes.
+    pub(crate) fn new(server: usize, tool: &str, payload: usize) -> Self {
+        const PLACE: &str = "#######";
+        let line = format!(
+            concat!(
+                r#"{{"type":"control_request","request_id":"call_{place}","request":{{"subtype":"mcp_message","#,
+                r#""server_name":"bench{server}","message":{{"jsonrpc":"2.0","id":{place},"method":"tools/call","#,
+                r#""params":{{"name":"{tool}","arguments":{{"text":"{place}{padding}"}},"_meta":"#,
+                r#"{{"claudecode/toolUseId":"toolu_{place}","progressToken":{place}}}}}}}}}}}"#,
+                "\n"
+            ),
+            place = PLACE,
+            server = server,
+            tool = tool,
+            padding = padding(payload),
+        );
+        let mut found = memmem::find_iter(line.as_bytes(), PLACE.as_bytes());
+        let places = std::array::from_fn(|_| found.next().unwrap_or_default());
+        drop(found);
+        Self { line: line.into_bytes(), places }
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>, number: usize) {
+        let digits = digits(number);
+        let from = out.len();
+        out.extend_from_slice(&self.line);
+        for place in self.places {
+            out[from + place..][..DIGITS].copy_from_slice(&digits);
+        }
+    }
+}
+
+fn padding(payload: usize) -> String {
+    ".".repeat(payload.saturating_sub(DIGITS))
+}
+
+/// A piece of text in an answer, and where it was in the one before.
+#[derive(Debug)]
+struct Spot {
+    finder: Finder<'static>,
+    at: usize,
+}
+
+impl Spot {
+    fn new(text: &'static str) -> Self {
+        Self { finder: Finder::new(text), at: 0 }
+    }
+
+    /// The digits behind it.
+    fn digits<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+        let needle = self.finder.needle();
+        if line.get(self.at..).is_none_or(|rest| !rest.starts_with(needle)) {
+            self.at = self.finder.find(line)?;
+        }
+        line[self.at + needle.len()..].get(..DIGITS)
+    }
+}
+
+/// Calls are written into the buffer while it has less than this.
+const OUT: usize = 1 << 16;
+/// In the time of a call: that it sleeps.
+const SLEEPS: u64 = 1 << 63;
+/// Every answer with a number that is a multiple of this one is read as JSON and compared whole.
+const READ_WHOLE: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
     plan: Plan,
-    phase: Phase,
-    /// What is read and not looked at yet.
+    steps: VecDeque<Step>,
+    step: Step,
+    /// How many calls of this step are not written yet, and messages.
+    calls_left: usize,
+    messages_left: usize,
+    messages_per_call: usize,
+    /// Those that are written and not answered, without those that sleep.
+    open: usize,
+    asleep: usize,
+    /// What is read: lines that were looked at, `start`, lines that were not, `end`, room.
     input: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// There is no end of a line between `start` and here.
+    scanned: usize,
     /// What is to be written, and how much of it is.
     out: Vec<u8>,
     written: usize,
-    /// The moment at which each call was written, by number; `None` once it is answered.
-    sent: Vec<Option<Instant>>,
-    /// The first call of the running phase, and the first that is not in it.
-    first: usize,
-    end: usize,
-    open: usize,
-    /// Round trips of measured calls, in nanoseconds.
+    origin: Instant,
+    /// Nanoseconds from `origin` to the last look at the clock.
+    now: u64,
+    /// When each call was written, by number; zero once it is answered.
+    sent: Vec<u64>,
+    begun: u64,
+    /// In which the timed calls were written and answered.
+    nanos: u64,
+    /// Round trips, in nanoseconds.
     times: Vec<u32>,
-    begun: Instant,
-    seconds: f64,
-    messages_left: usize,
+    beside: Vec<u32>,
     wrong: usize,
-    sleepers_open: usize,
-    prompt_uuid: String,
+    /// One for each server.
+    echo: Vec<Template>,
+    sleep: Template,
+    wake: Template,
     padding: String,
+    id: Spot,
+    rpc: Spot,
+    text: Spot,
+    prompt_uuid: String,
 }
 
 impl Driver {
-    pub(crate) fn new(plan: Plan) -> Self {
-        let padding = ".".repeat(plan.payload.saturating_sub(NUMBER_WIDTH));
+    /// One that reads that many bytes at once.
+    pub(crate) fn new(plan: Plan, read: usize) -> Self {
+        let total = plan.total();
         Self {
-            phase: Phase::Start,
-            input: Vec::with_capacity(1 << 18),
-            out: Vec::with_capacity(1 << 18),
-            written: 0,
-            sent: Vec::new(),
-            first: 0,
-            end: 0,
+            steps: plan.steps(),
+            step: Step::Waiting,
+            calls_left: 0,
+            messages_left: 0,
+            messages_per_call: 0,
             open: 0,
+            asleep: 0,
+            input: vec![0; read],
+            start: 0,
+            end: 0,
+            scanned: 0,
+            out: Vec::new(),
+            written: 0,
+            origin: Instant::now(),
+            now: 1,
+            sent: Vec::with_capacity(total),
+            begun: 0,
+            nanos: 0,
             times: Vec::with_capacity(plan.calls),
-            begun: Instant::now(),
-            seconds: 0.0,
-            messages_left: plan.messages,
+            beside: Vec::with_capacity(if plan.compares() { plan.calls } else { 0 }),
             wrong: 0,
-            sleepers_open: 0,
+            echo: (0..plan.servers).map(|server| Template::new(server, "echo", plan.payload)).collect(),
+            sleep: Template::new(0, "sleep", plan.payload),
+            wake: Template::new(0, "wake", plan.payload),
+            padding: padding(plan.payload),
+            id: Spot::new("\"request_id\":\"call_"),
+            rpc: Spot::new("\"id\":"),
+            text: Spot::new("\"text\":\""),
             prompt_uuid: String::new(),
-            padding,
             plan,
         }
     }
@@ -138,153 +331,189 @@ impl Driver {
         if self.written == self.out.len() {
             self.out.clear();
             self.written = 0;
+            self.tick();
+            self.fill();
         }
     }
 
-    /// Looks at all whole lines of the input.
-    fn proceed(&mut self) {
+    fn tick(&mut self) {
+        self.now = u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(SLEEPS - 1);
+    }
+
+    /// Where to read to: that many bytes at least.
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.input.len() - self.end < bytes {
+            // A line that is longer than what is read at once.
+            self.input.resize(self.input.len() * 2 + bytes, 0);
+        }
+        &mut self.input[self.end..]
+    }
+
+    /// Looks at all whole lines, with what was read just now.
+    fn read(&mut self, bytes: usize) {
+        self.end += bytes;
+        self.tick();
         let input = std::mem::take(&mut self.input);
-        let mut from = 0;
-        for end in memchr::memchr_iter(b'\n', &input) {
-            self.line(&input[from..end]);
-            from = end + 1;
+        for at in memchr::memchr_iter(b'\n', &input[self.scanned..self.end]) {
+            let end = self.scanned + at;
+            self.line(&input[self.start..end]);
+            self.start = end + 1;
         }
         self.input = input;
-        self.input.drain(..from);
+        if self.start > 0 {
+            self.input.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        self.scanned = self.end;
         self.fill();
     }
 
     fn line(&mut self, line: &[u8]) {
-        let head = &line[..line.len().min(64)];
-        if memmem::find(head, b"\"control_response\"").is_some() {
-            self.answered(line);
-        } else if memmem::find(line, b"\"control_request\"").is_some() {
-            self.asked(line);
-        } else if memmem::find(line, b"\"type\":\"user\"").is_some() {
-            self.prompt(line);
+        if line.starts_with(b"{\"type\":\"control_response\"") {
+            return self.answered(line);
+        }
+        match serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default() {
+            frame if frame["type"] == "control_response" => self.answered(line),
+            frame if frame["type"] == "control_request" => {
+                self.out.extend_from_slice(initialized(&frame).as_bytes());
+            }
+            frame if frame["type"] == "user" => self.prompt(&frame),
+            _ => {}
         }
     }
 
     fn answered(&mut self, line: &[u8]) {
-        let number = memmem::find(line, b"\"request_id\":\"call_").map(|at| &line[at + 19..]);
-        let Some(number) = number.map(digits) else { return };
-        let Some(sent) = self.sent.get_mut(number).and_then(Option::take) else {
+        let digits = self.id.digits(line);
+        // What is ours has a number; what is not answers another request.
+        let Some(number) = digits.and_then(number) else { return };
+        let sent = self.sent.get_mut(number).map(std::mem::take).unwrap_or_default();
+        if sent == 0 {
             self.wrong += 1;
             return;
-        };
-        // The text begins with the number of its call; so its echo shows that nothing was mixed up.
-        let mut expected = String::with_capacity(24);
-        write!(expected, "\"{number:0NUMBER_WIDTH$}").ok();
-        let right = memmem::find(line, expected.as_bytes()).is_some() && line.len() > self.plan.payload;
-        self.open -= 1;
-        if number < self.sleepers_end() {
-            self.sleepers_open -= 1;
+        }
+        if sent & SLEEPS != 0 {
+            self.asleep -= 1;
             return;
         }
+        self.open -= 1;
+        // The text begins with the number of its call; so its echo shows that nothing was mixed up.
+        let right = line.len() > self.plan.payload
+            && self.text.digits(line) == digits
+            && self.rpc.digits(line) == digits
+            && (!number.is_multiple_of(READ_WHOLE) || self.is_echo(line, number));
         self.wrong += usize::from(!right);
-        if self.phase == Phase::Measured {
-            let took = sent.elapsed().as_nanos();
-            self.times.push(u32::try_from(took).unwrap_or(u32::MAX));
+        let took = u32::try_from(self.now - sent).unwrap_or(u32::MAX);
+        match self.step {
+            Step::Quick { timed: Timed::Yes, .. } => self.times.push(took),
+            Step::Quick { timed: Timed::Beside, .. } => self.beside.push(took),
+            _ => {}
         }
     }
 
-    /// The numbers below this one are those of the calls that sleep.
-    fn sleepers_end(&self) -> usize {
-        self.plan.asleep
-    }
-
-    fn asked(&mut self, line: &[u8]) {
-        self.out.extend_from_slice(initialized(line).as_bytes());
+    /// Whether this is the whole answer of that call.
+    fn is_echo(&self, line: &[u8], number: usize) -> bool {
+        let Ok(frame) = serde_json::from_slice::<serde_json::Value>(line) else { return false };
+        let rpc = &frame["response"]["response"]["mcp_response"];
+        let text = rpc["result"]["content"][0]["text"].as_str();
+        let echoed = text.and_then(|text| text.strip_suffix(self.padding.as_str()));
+        frame["response"]["subtype"] == "success"
+            && rpc["id"] == FIRST + number
+            && echoed.is_some_and(|echoed| echoed.as_bytes() == digits(number))
     }
 
     fn frame(&mut self, frame: &serde_json::Value) {
-        self.out.extend_from_slice(frame.to_string().as_bytes());
-        self.out.push(b'\n');
+        // Writing to a `Vec` does not fail.
+        writeln!(self.out, "{frame}").ok();
     }
 
-    fn prompt(&mut self, line: &[u8]) {
-        let Ok(frame) = serde_json::from_slice::<serde_json::Value>(line) else { return };
+    fn prompt(&mut self, frame: &serde_json::Value) {
         self.prompt_uuid = frame["uuid"].as_str().unwrap_or_default().to_owned();
         self.frame(&json!({ "type": "system", "subtype": "init", "session_id": "bench", "uuid": "u",
             "cwd": "/", "tools": [], "mcp_servers": [], "model": "bench", "permissionMode": "default",
             "slash_commands": [], "apiKeySource": "none", "claude_code_version": "0.0.0-bench",
             "output_style": "default", "skills": [], "plugins": [], "capabilities": ["sdk_mcp_manifests"] }));
-        self.begin(Phase::Asleep, self.plan.asleep);
+        self.next_step();
         self.fill();
     }
 
-    fn begin(&mut self, phase: Phase, calls: usize) {
-        self.phase = phase;
-        self.first = self.sent.len();
-        self.end = self.first + calls;
-        self.begun = Instant::now();
+    fn next_step(&mut self) {
+        self.step = self.steps.pop_front().unwrap_or(Step::Done);
+        self.calls_left = self.step.calls();
+        self.begun = self.now;
+        if let Step::Quick { calls, messages, .. } = self.step {
+            self.messages_left = messages;
+            self.messages_per_call = messages.div_ceil(calls.max(1));
+        }
+        if self.step == Step::Done {
+            self.finish();
+        }
     }
 
-    /// Writes calls until the window is full, and goes on to the next phase when all are answered.
+    /// Writes calls until the window or the buffer is full, and goes on to the next step when all are answered.
     fn fill(&mut self) {
         loop {
-            let window = match self.phase {
-                Phase::Start | Phase::Done => return,
-                Phase::Asleep => usize::MAX,
-                Phase::Warm | Phase::Measured | Phase::Waking => self.plan.window + self.sleepers_open,
+            let window = match self.step {
+                Step::Waiting | Step::Done => return,
+                Step::Quick { .. } => self.plan.window,
+                Step::Sleep { .. } | Step::Wake => usize::MAX,
             };
-            while self.sent.len() < self.end && self.open < window {
+            while self.calls_left > 0 && self.open < window {
+                if self.out.len() - self.written >= OUT {
+                    return;
+                }
                 self.call();
             }
-            if self.sent.len() < self.end || self.open > self.sleepers_open {
+            let all = self.calls_left == 0 && self.open == 0;
+            if !all || (self.step == Step::Wake && self.asleep > 0) {
                 return;
             }
-            match self.phase {
-                Phase::Start | Phase::Done => return,
-                Phase::Asleep => self.begin(Phase::Warm, (self.plan.calls / 10).max(1)),
-                Phase::Warm => self.begin(Phase::Measured, self.plan.calls),
-                Phase::Measured => {
-                    self.seconds = self.begun.elapsed().as_secs_f64();
-                    self.begin(Phase::Waking, usize::from(self.plan.asleep > 0));
-                }
-                Phase::Waking if self.sleepers_open > 0 => return,
-                Phase::Waking => self.finish(),
+            if matches!(self.step, Step::Quick { timed: Timed::Yes, .. }) {
+                self.nanos += self.now - self.begun;
             }
+            self.next_step();
         }
     }
 
     fn call(&mut self) {
         let number = self.sent.len();
-        let tool = match self.phase {
-            Phase::Asleep => "sleep",
-            Phase::Waking => "wake",
-            _ => "echo",
-        };
-        write_call(&mut self.out, number, number % self.plan.servers, tool, &self.padding);
-        self.sent.push(Some(Instant::now()));
-        self.open += 1;
-        self.sleepers_open += usize::from(self.phase == Phase::Asleep);
-        if self.messages_left > 0 && self.phase == Phase::Measured {
-            let messages = MESSAGES_PER_CALL.min(self.messages_left);
-            self.messages_left -= messages;
-            for _ in 0..messages {
-                self.out.extend_from_slice(MESSAGE);
+        self.calls_left -= 1;
+        match self.step {
+            Step::Sleep { .. } => {
+                self.sleep.write(&mut self.out, number);
+                self.sent.push(self.now | SLEEPS);
+                self.asleep += 1;
+                return;
             }
+            Step::Wake => self.wake.write(&mut self.out, number),
+            _ => self.echo[number % self.plan.servers].write(&mut self.out, number),
+        }
+        self.sent.push(self.now);
+        self.open += 1;
+        let messages = self.messages_per_call.min(self.messages_left);
+        self.messages_left -= messages;
+        for _ in 0..messages {
+            self.out.extend_from_slice(MESSAGE);
         }
     }
 
     fn finish(&mut self) {
-        self.phase = Phase::Done;
-        self.times.sort_unstable();
-        let at = |part: f64| {
-            let index = (self.times.len() as f64 * part) as usize;
-            self.times
-                .get(index.min(self.times.len().saturating_sub(1)))
-                .map_or(f64::NAN, |time| f64::from(*time) / 1e3)
+        let nanos = |times: &mut Vec<u32>, part: f64| {
+            times.sort_unstable();
+            let index = (times.len() as f64 * part) as usize;
+            times.get(index.min(times.len().saturating_sub(1))).map_or(0.0, |time| f64::from(*time) / 1e3)
         };
         let shown = Shown {
             calls: self.times.len(),
-            seconds: self.seconds,
-            p50_us: at(0.5),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
+            seconds: self.nanos as f64 / 1e9,
+            driver_us: measure::cpu_seconds() * 1e6 / self.sent.len() as f64,
+            p50_us: nanos(&mut self.times, 0.5),
+            p99_us: nanos(&mut self.times, 0.99),
+            p999_us: nanos(&mut self.times, 0.999),
+            beside_p50_us: nanos(&mut self.beside, 0.5),
+            beside_p99_us: nanos(&mut self.beside, 0.99),
             wrong: self.wrong,
-            missing: self.sent.iter().flatten().count(),
+            missing: self.sent.iter().filter(|sent| **sent != 0).count(),
         };
         let text = serde_json::to_string(&shown).unwrap_or_default();
         let is_error = shown.wrong + shown.missing > 0;
@@ -297,8 +526,7 @@ impl Driver {
 
 /// The answer to a control request of the host, a line with its end: to `initialize`, one that knows of all in-process
 /// servers.
-pub(crate) fn initialized(line: &[u8]) -> String {
-    let frame: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
+pub(crate) fn initialized(frame: &serde_json::Value) -> String {
     let mut response = json!({});
     if frame["request"]["subtype"] == "initialize" {
         let mut parked = json!({});
@@ -313,47 +541,18 @@ pub(crate) fn initialized(line: &[u8]) -> String {
     format!("{answer}\n")
 }
 
-/// Writes a call whose text begins with its number.
-pub(crate) fn write_call(out: &mut Vec<u8>, number: usize, server: usize, tool: &str, padding: &str) {
-    let rpc = number + 2;
-    let line = format_args!(
-        concat!(
-            r#"{{"type":"control_request","request_id":"call_{number}","request":{{"subtype":"mcp_message","#,
-            r#""server_name":"bench{server}","message":{{"jsonrpc":"2.0","id":{rpc},"method":"tools/call","params":"#,
-            r#"{{"name":"{tool}","arguments":{{"text":"{number:0width$}{padding}"}},"_meta":"#,
-            r#"{{"claudecode/toolUseId":"toolu_{number}","progressToken":{rpc}}}}}}}}}}}"#,
-            "\n"
-        ),
-        number = number,
-        server = server,
-        rpc = rpc,
-        tool = tool,
-        padding = padding,
-        width = NUMBER_WIDTH,
-    );
-    // Writing to a `Vec` does not fail.
-    out.write_fmt(line).ok();
-}
-
-/// How many digits the number of a call has in its text.
-const NUMBER_WIDTH: usize = 12;
-
 /// A piece of a message, as the model writes it.
 const MESSAGE: &[u8] = b"{\"type\":\"stream_event\",\"event\":{\"type\":\"content_block_delta\",\"index\":0,\"delta\":\
 {\"type\":\"text_delta\",\"text\":\"a few words of the answer\"}},\"session_id\":\"bench\",\"parent_tool_use_id\":null,\
 \"uuid\":\"6f1c2a34-5b6d-4e7f-8a90-b1c2d3e4f506\"}\n";
 
-fn digits(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| byte.is_ascii_digit()).fold(0, |n, byte| n * 10 + usize::from(byte - b'0'))
-}
-
 /// Plays over stdin and stdout until the end of stdin.
 pub(crate) fn run(plan: Plan) -> io::Result<()> {
-    let mut driver = Driver::new(plan);
+    let mut driver = Driver::new(plan, 1 << 18);
     let (stdin, stdout) = (io::stdin(), io::stdout());
-    rustix::io::ioctl_fionbio(&stdin, true)?;
+    // It waits in `read` when there is nothing to write, and in `poll` when there is.
+    rustix::io::ioctl_fionbio(&stdin, false)?;
     rustix::io::ioctl_fionbio(&stdout, true)?;
-    let mut chunk = vec![0; 1 << 18];
     loop {
         while !driver.output().is_empty() {
             match rustix::io::write(&stdout, driver.output()) {
@@ -362,17 +561,16 @@ pub(crate) fn run(plan: Plan) -> io::Result<()> {
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut both = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&stdout, PollFlags::OUT)];
-        let waiting = if driver.output().is_empty() { &mut both[..1] } else { &mut both[..] };
-        poll(waiting, None)?;
-        match rustix::io::read(&stdin, &mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(bytes) => {
-                driver.input.extend_from_slice(&chunk[..bytes]);
-                driver.proceed();
+        if !driver.output().is_empty() {
+            let mut both = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&stdout, PollFlags::OUT)];
+            poll(&mut both, None)?;
+            if both[0].revents().is_empty() {
+                continue;
             }
-            Err(Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
+        }
+        match rustix::io::read(&stdin, driver.room(1 << 12))? {
+            0 => return Ok(()),
+            bytes => driver.read(bytes),
         }
     }
 }
@@ -383,7 +581,7 @@ pub(crate) async fn play(
     mut reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let mut driver = Driver::new(plan);
+    let mut driver = Driver::new(plan, 1 << 14);
     let mut chunk = vec![0; 1 << 14];
     loop {
         let read = if driver.output().is_empty() {
@@ -400,8 +598,8 @@ pub(crate) async fn play(
         match read {
             Some(0) => return Ok(()),
             Some(bytes) => {
-                driver.input.extend_from_slice(&chunk[..bytes]);
-                driver.proceed();
+                driver.room(bytes)[..bytes].copy_from_slice(&chunk[..bytes]);
+                driver.read(bytes);
             }
             None => {}
         }

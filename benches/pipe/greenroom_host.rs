@@ -53,7 +53,7 @@ fn builder(plan: &Plan) -> SessionBuilder {
     let builder = (0..plan.servers)
         .fold(Session::builder(), |builder, n| builder.mcp_server(server(format!("bench{n}"))));
     builder.configure(|options| {
-        options.limits.calls_in_flight = options.limits.calls_in_flight.max(plan.asleep * 2)
+        options.limits.calls_in_flight = options.limits.calls_in_flight.max((plan.asleep + plan.window) * 2)
     })
 }
 
@@ -65,29 +65,37 @@ async fn shown(session: &Session) -> Result<Shown> {
 }
 
 /// One session over the pipes of a process.
-pub(crate) async fn pipe(plan: &Plan) -> Result<Shown> {
-    processes(plan, 1).await.map(|mut shown| shown.remove(0))
+pub(crate) async fn pipe(plan: Plan) -> Result<Shown> {
+    processes(plan, 1).await.map(|(mut shown, _)| shown.remove(0))
 }
 
-/// That many sessions over the pipes of that many processes, all at once.
-pub(crate) async fn processes(plan: &Plan, sessions: usize) -> Result<Vec<Shown>> {
+/// That many sessions over the pipes of that many processes, all at once; and the threads that each has brought.
+pub(crate) async fn processes(plan: Plan, sessions: usize) -> Result<(Vec<Shown>, f64)> {
     let driver = std::env::current_exe()?;
-    let plan_text = serde_json::to_string(plan)?;
+    let plan_text = serde_json::to_string(&plan)?;
     let start = || {
-        builder(plan).cli_path(&driver).env(super::ROLE, "driver").env(super::PLAN, plan_text.clone()).start()
+        builder(&plan)
+            .cli_path(&driver)
+            .env(super::ROLE, "driver")
+            .env(super::PLAN, plan_text.clone())
+            .start()
     };
+    let before = threads();
     let mut running = Vec::new();
     for _ in 0..sessions {
         running.push(start().await?);
     }
+    let threads = threads().saturating_sub(before) as f64 / sessions as f64;
     let shown = try_join_all(running.iter().map(shown)).await?;
     try_join_all(running.iter().map(Session::stop)).await?;
-    Ok(shown)
+    Ok((shown, threads))
 }
 
-/// That many sessions over pairs in memory, all at once; calls per second of all together.
-pub(crate) async fn in_memory(plan: &Plan, sessions: usize) -> Result<f64> {
+/// That many sessions over pairs in memory, all at once: calls per second of all together, and the threads that each
+/// has brought.
+pub(crate) async fn in_memory(plan: Plan, sessions: usize) -> Result<(f64, f64)> {
     let (transport, mut listener) = memory();
+    let before = threads();
     let played = plan.clone();
     let clis = async move {
         let mut playing = tokio::task::JoinSet::new();
@@ -107,14 +115,17 @@ pub(crate) async fn in_memory(plan: &Plan, sessions: usize) -> Result<f64> {
     set.spawn(clis);
     let mut running = Vec::new();
     for _ in 0..sessions {
-        running.push(builder(plan).transport(transport.clone()).start().await?);
+        running.push(builder(&plan).transport(transport.clone()).start().await?);
     }
+    let threads = threads().saturating_sub(before) as f64 / sessions as f64;
     let begun = Instant::now();
     let shown = try_join_all(running.iter().map(shown)).await?;
     let took = begun.elapsed().as_secs_f64();
-    let calls: usize = shown.iter().map(|shown| shown.calls + (plan.calls / 10).max(1)).sum();
     join_all(running.iter().map(Session::stop)).await;
-    Ok(calls as f64 / took)
+    if shown.iter().any(|shown| shown.wrong + shown.missing > 0) {
+        return Err("answers are wrong or missing".into());
+    }
+    Ok(((shown.len() * plan.total()) as f64 / took, threads))
 }
 
 /// What is held on the heap, in bytes.
@@ -169,7 +180,8 @@ async fn idle(servers: usize, sessions: usize, calls: usize) -> Result<Idle> {
             let mut line = Vec::new();
             let mut lines = BufReader::new(&mut reader);
             lines.read_until(b'\n', &mut line).await?;
-            writer.write_all(driver::initialized(&line).as_bytes()).await?;
+            let frame = serde_json::from_slice(&line)?;
+            writer.write_all(driver::initialized(&frame).as_bytes()).await?;
             Ok::<_, BoxError>((cli, reader, writer))
         });
         running.push(session?);
@@ -177,9 +189,8 @@ async fn idle(servers: usize, sessions: usize, calls: usize) -> Result<Idle> {
     }
     for (session, (_, _, writer)) in running.iter().zip(&mut clis) {
         let mut lines = Vec::new();
-        for number in 0..calls {
-            driver::write_call(&mut lines, number, 0, "sleep", "");
-        }
+        let call = driver::Template::new(0, "sleep", plan.payload);
+        (0..calls).for_each(|number| call.write(&mut lines, number));
         writer.write_all(&lines).await?;
         drop(lines);
         // All servers have answered, and all calls have come: nothing is still being made.

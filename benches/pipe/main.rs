@@ -1,13 +1,14 @@
-//! How near greenroom comes to the pipe's own limit. `cargo bench --bench pipe` drives three hosts by the same CLI, one
+//! How near greenroom comes to the pipe's own limit. `cargo bench --bench pipe` drives these hosts by the same CLI, one
 //! after another and some times over, and prints medians and ratios:
 //!
 //! - `limit`: a blocking loop that scans for what it needs and promises nothing
-//! - `tokio`: a loop on tokio with typed JSON
+//! - `value`: a blocking loop on JSON without types, the one that people write first
+//! - `tokio`: the loop that people write on tokio, with typed JSON: a line, then its answer
+//! - `tokio batched`: the same with large buffers, which writes when there is nothing left to read
 //! - `greenroom`
 //!
-//! `-- --rows 64B` runs the rows whose name contains that; `-- --times 1` runs each once; `-- --json FILE` and
-//! `-- --chart FILE` write the figures and a chart of them. The figures are for reading: nothing here fails when a
-//! machine is slow. `-- --guard` does fail, when a ratio of one run is far from what it should be.
+//! `-- --rows '64 B'` runs the rows whose name contains that; `-- --times 1` runs each once; `-- --json FILE` writes the
+//! figures and `-- --chart FILE` a chart of them. They are for reading: nothing fails when a machine is slow.
 
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
@@ -16,6 +17,7 @@ mod chart;
 mod driver;
 mod greenroom_host;
 mod measure;
+mod report;
 mod rows;
 
 use greenroom_host::Result;
@@ -24,14 +26,57 @@ use greenroom_host::Result;
 const ROLE: &str = "GREENROOM_BENCH_ROLE";
 /// In the environment: what is to be done.
 const PLAN: &str = "GREENROOM_BENCH_PLAN";
+/// In the environment: in which way a host does it.
+const JOB: &str = "GREENROOM_BENCH_JOB";
+/// In the environment: that allocations are counted.
+const COUNT: &str = "GREENROOM_BENCH_COUNT";
 
 #[global_allocator]
 static ALLOCATOR: measure::Counting = measure::Counting;
 
 fn main() -> Result<()> {
-    match std::env::var(ROLE).ok().as_deref() {
-        None => rows::run_all(),
-        Some("driver") => Ok(driver::run(serde_json::from_str(&std::env::var(PLAN)?)?)?),
-        Some(role) => rows::host(role),
+    let role = std::env::var(ROLE).unwrap_or_default();
+    measure::count(std::env::var_os(COUNT).is_some());
+    let told = match role.as_str() {
+        "" => return run_all(),
+        "driver" => return Ok(driver::run(from_env(PLAN)?)?),
+        "held" => serde_json::to_string(&rows::on_runtime(greenroom_host::held())??)?,
+        "recovered" => serde_json::to_string(&rows::on_runtime(greenroom_host::recovered())??)?,
+        host => serde_json::to_string(&rows::host(host, from_env(PLAN)?, from_env(JOB)?)?)?,
+    };
+    println!("{told}");
+    Ok(())
+}
+
+fn from_env<T: for<'a> serde::Deserialize<'a>>(name: &str) -> Result<T> {
+    Ok(serde_json::from_str(&std::env::var(name)?)?)
+}
+
+fn run_all() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1))
+    };
+    let only = value("--rows").map_or("", String::as_str);
+    let times: usize = value("--times").map_or(Ok(5), |times| times.parse())?;
+    let mut figures = report::Figures::default();
+    report::heading();
+    for spec in rows::specs().into_iter().filter(|spec| spec.name.contains(only)) {
+        let row = report::row(&spec, times)?;
+        report::print(&row);
+        figures.rows.push(row);
     }
+    if only.is_empty() {
+        figures.allocations = Some(rows::allocations_per_call()?);
+        figures.held = Some(rows::ask("held", &[(COUNT, "1".to_owned())])?);
+        figures.recovered = Some(rows::ask("recovered", &[])?);
+        report::print_rest(&figures);
+    }
+    if let Some(file) = value("--json") {
+        std::fs::write(file, serde_json::to_string_pretty(&figures)?)?;
+    }
+    if let Some(file) = value("--chart") {
+        std::fs::write(file, chart::draw(&figures))?;
+    }
+    Ok(())
 }

@@ -1,135 +1,133 @@
-//! The rows of the benchmark: what each does, who does it, and how the figures are printed.
+//! The rows of the benchmark: what each does, and who does it.
 
-use std::io;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
 use super::driver::{Plan, Shown};
-use super::greenroom_host::{Held, Recovered, Result};
-use super::{bare, chart, greenroom_host, measure};
+use super::greenroom_host::{Result, in_memory, pipe, processes};
+use super::{bare, measure};
 
-/// One host in one row, as it tells it itself.
+/// What a host is told to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Job {
+    /// One session over the pipes of one process.
+    Pipe,
+    /// That many sessions over pairs in memory.
+    InMemory { sessions: usize },
+    /// That many sessions over the pipes of that many processes.
+    Processes { sessions: usize },
+}
+
+/// One host in one row, as it tells it itself. Zero is what the row does not measure.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
+    /// Of the same run's calls that had nothing beside them.
+    pub(crate) beside_p50_us: f64,
+    pub(crate) beside_p99_us: f64,
+    /// Processor time of the host for each call, and of the driver.
     pub(crate) cpu_us: f64,
+    pub(crate) driver_us: f64,
     pub(crate) peak_mb: f64,
-    pub(crate) allocations: f64,
+    /// Threads of the host for each session, beyond those that it has anyway.
+    pub(crate) threads: f64,
+    /// How often was allocated in the whole run, where it is counted.
+    pub(crate) allocations: usize,
 }
 
-/// A row, and the medians of each of its hosts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
     pub(crate) name: String,
-    pub(crate) hosts: Vec<(String, Run)>,
+    pub(crate) plan: Plan,
+    pub(crate) job: Job,
+    pub(crate) hosts: &'static [&'static str],
 }
 
-/// What a host is told to do.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum Job {
-    Pipe,
-    InMemory { sessions: usize },
-    Processes { sessions: usize },
-    Held,
-    Recovered,
+pub(crate) const GREENROOM: &str = "greenroom";
+const ALL: &[&str] = &["limit", "value", "tokio", "tokio batched", GREENROOM];
+const FEW: &[&str] = &["tokio", GREENROOM];
+const OURS: &[&str] = &[GREENROOM];
+
+/// All rows, in the order in which they are run.
+pub(crate) fn specs() -> Vec<Spec> {
+    let pipe = |name: &str, plan, hosts| Spec { name: name.to_owned(), plan, job: Job::Pipe, hosts };
+    let large = Plan { payload: 256 << 10, calls: 1_500, ..Plan::default() };
+    let small = Plan { calls: 200_000, ..Plan::default() };
+    let one_by_one = Plan { calls: 10_000, ..Plan::default() };
+    let beside = Plan { calls: 10_000, ..Plan::default() };
+    let mut specs = vec![
+        pipe("64 B, 1 in flight", one_by_one, ALL),
+        pipe("64 B, 64 in flight", Plan { window: 64, ..small.clone() }, ALL),
+        pipe("64 B, 1,024 in flight", Plan { window: 1024, ..small.clone() }, ALL),
+        pipe("64 B, 10,000 in flight", Plan { window: 10_000, ..small.clone() }, ALL),
+        pipe("256 KiB, 1 in flight", large.clone(), ALL),
+        pipe("256 KiB, 64 in flight", Plan { window: 64, ..large.clone() }, ALL),
+        pipe("256 KiB, 1,024 in flight", Plan { window: 1024, ..large }, ALL),
+        pipe("100 servers, 64 B, 64 in flight", Plan { window: 64, servers: 100, ..small.clone() }, OURS),
+        pipe("100,000 messages past, 64 B, 1 in flight", Plan { messages: 100_000, ..beside.clone() }, FEW),
+        pipe("10,000 asleep, 64 B, 1 in flight", Plan { asleep: 10_000, ..beside }, OURS),
+    ];
+    // As many calls and as many in flight, in one session and in a thousand.
+    for (sessions, window) in [(1, 1_000), (1_000, 1), (1, 10_000), (1_000, 10)] {
+        specs.push(Spec {
+            name: in_memory_name(sessions, window),
+            plan: Plan { window, calls: 200_000 / sessions, ..Plan::default() },
+            job: Job::InMemory { sessions },
+            hosts: OURS,
+        });
+    }
+    for (sessions, window) in [(1, 64), (200, 1)] {
+        specs.push(Spec {
+            name: format!("{sessions} process{}, {window} in flight in each", ["es", ""][sessions % 2]),
+            plan: Plan { window, calls: 100_000 / sessions, ..Plan::default() },
+            job: Job::Processes { sessions },
+            hosts: OURS,
+        });
+    }
+    specs
 }
 
-const JOB: &str = "GREENROOM_BENCH_JOB";
-
-struct Spec {
-    name: &'static str,
-    plan: Plan,
-    job: Job,
-    hosts: &'static [&'static str],
-}
-
-const ALL: &[&str] = &["limit", "tokio", "greenroom"];
-const OURS: &[&str] = &["greenroom"];
-
-fn specs() -> Vec<Spec> {
-    let pipe = |name, plan, hosts| Spec { name, plan, job: Job::Pipe, hosts };
-    let plan = Plan::default;
-    let large = 256 << 10;
-    vec![
-        pipe("64B, 1 in flight", plan(), ALL),
-        pipe("64B, 64 in flight", Plan { window: 64, calls: 200_000, ..plan() }, ALL),
-        pipe("64B, 1024 in flight", Plan { window: 1024, calls: 200_000, ..plan() }, ALL),
-        pipe("64B, 10000 in flight", Plan { window: 10_000, calls: 200_000, ..plan() }, ALL),
-        pipe("256KiB, 1 in flight", Plan { payload: large, calls: 2_000, ..plan() }, ALL),
-        pipe("256KiB, 64 in flight", Plan { payload: large, window: 64, calls: 4_000, ..plan() }, ALL),
-        pipe(
-            "64B, 64 in flight, 100 servers",
-            Plan { window: 64, calls: 200_000, servers: 100, ..plan() },
-            OURS,
-        ),
-        pipe("64B, 1 in flight, 100000 messages", Plan { calls: 5_000, messages: 100_000, ..plan() }, ALL),
-        pipe("64B, 1 in flight, none asleep", Plan { calls: 5_000, ..plan() }, OURS),
-        pipe("64B, 1 in flight, 10000 asleep", Plan { calls: 5_000, asleep: 10_000, ..plan() }, OURS),
-        Spec {
-            name: "64B, 16 in flight, 1 session in memory",
-            plan: Plan { window: 16, calls: 200_000, ..plan() },
-            job: Job::InMemory { sessions: 1 },
-            hosts: OURS,
-        },
-        Spec {
-            name: "64B, 16 in flight, 1000 sessions in memory",
-            plan: Plan { window: 16, calls: 200, ..plan() },
-            job: Job::InMemory { sessions: 1000 },
-            hosts: OURS,
-        },
-        Spec {
-            name: "64B, 16 in flight, 100 processes",
-            plan: Plan { window: 16, calls: 2_000, ..plan() },
-            job: Job::Processes { sessions: 100 },
-            hosts: OURS,
-        },
-    ]
+pub(crate) fn in_memory_name(sessions: usize, window: usize) -> String {
+    format!("{sessions} in memory, {window} in flight in each")
 }
 
 /// What a process does that is a host.
-pub(crate) fn host(role: &str) -> Result<()> {
-    let plan: Plan = serde_json::from_str(&std::env::var(super::PLAN)?)?;
-    let job: Job = serde_json::from_str(&std::env::var(JOB)?)?;
-    let told = match (role, job) {
-        ("limit", Job::Pipe) => {
-            serde_json::to_string(&measured(&plan, || Ok(vec![bare::scan(bare::driver_command(&plan)?)?]))?)?
+pub(crate) fn host(role: &str, plan: Plan, job: Job) -> Result<Run> {
+    let calls = plan.total();
+    let shown: Vec<Shown> = match (role, job) {
+        ("limit", Job::Pipe) => vec![bare::scan(bare::driver_command(&plan)?)?],
+        ("value", Job::Pipe) => vec![bare::value(bare::driver_command(&plan)?)?],
+        ("tokio", Job::Pipe) => vec![on_runtime(bare::on_tokio(bare::driver_command(&plan)?))??],
+        ("tokio batched", Job::Pipe) => {
+            vec![on_runtime(bare::on_tokio_batched(bare::driver_command(&plan)?))??]
         }
-        ("tokio", Job::Pipe) => serde_json::to_string(&measured(&plan, || {
-            Ok(vec![runtime()?.block_on(bare::tokio_loop(bare::driver_command(&plan)?))?])
-        })?)?,
-        (_, Job::Pipe) => serde_json::to_string(&measured(&plan, || {
-            Ok(vec![runtime()?.block_on(greenroom_host::pipe(&plan))?])
-        })?)?,
-        (_, Job::Processes { sessions }) => serde_json::to_string(&measured(&plan, || {
-            runtime()?.block_on(greenroom_host::processes(&plan, sessions))
-        })?)?,
-        (_, Job::InMemory { sessions }) => {
-            let per_second = runtime()?.block_on(greenroom_host::in_memory(&plan, sessions))?;
-            let peak_mb = measure::peak_mb();
-            serde_json::to_string(&Run { per_second, peak_mb, ..Run::default() })?
+        (GREENROOM, Job::Pipe) => vec![on_runtime(pipe(plan))??],
+        (GREENROOM, Job::Processes { sessions }) => {
+            let (shown, threads) = on_runtime(processes(plan, sessions))??;
+            return told(&shown, calls).map(|run| Run { threads, ..run });
         }
-        (_, Job::Held) => {
-            measure::count(true);
-            serde_json::to_string(&runtime()?.block_on(greenroom_host::held())?)?
+        (GREENROOM, Job::InMemory { sessions }) => {
+            let (per_second, threads) = on_runtime(in_memory(plan, sessions))??;
+            return Ok(Run { per_second, threads, peak_mb: measure::peak_mb(), ..Run::default() });
         }
-        (_, Job::Recovered) => serde_json::to_string(&runtime()?.block_on(greenroom_host::recovered())?)?,
+        (role, job) => return Err(format!("the host {role} does not do {job:?}").into()),
     };
-    println!("{told}");
-    Ok(())
+    told(&shown, calls)
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+/// Runs it as a task on a runtime of many threads: the thread that waits for it is none of those that work.
+pub(crate) fn on_runtime<T: Send + 'static>(host: impl Future<Output = T> + Send + 'static) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn_on(host, runtime.handle());
+    Ok(runtime.block_on(tasks.join_next()).ok_or("there is no task")??)
 }
 
-fn measured(plan: &Plan, host: impl FnOnce() -> Result<Vec<Shown>>) -> Result<Run> {
-    measure::count(std::env::var_os("GREENROOM_BENCH_COUNT").is_some());
-    let shown = host()?;
-    let calls = shown.len() * (plan.calls + (plan.calls / 10).max(1) + plan.asleep);
+fn told(shown: &[Shown], calls_of_each: usize) -> Result<Run> {
     let wrong: usize = shown.iter().map(|shown| shown.wrong + shown.missing).sum();
     if wrong > 0 {
         return Err(format!("{wrong} answers are wrong or missing").into());
@@ -140,24 +138,21 @@ fn measured(plan: &Plan, host: impl FnOnce() -> Result<Vec<Shown>>) -> Result<Ru
         p50_us: worst(|shown| shown.p50_us),
         p99_us: worst(|shown| shown.p99_us),
         p999_us: worst(|shown| shown.p999_us),
-        cpu_us: measure::cpu_seconds() * 1e6 / calls as f64,
+        beside_p50_us: worst(|shown| shown.beside_p50_us),
+        beside_p99_us: worst(|shown| shown.beside_p99_us),
+        cpu_us: measure::cpu_seconds() * 1e6 / (shown.len() * calls_of_each) as f64,
+        driver_us: worst(|shown| shown.driver_us),
         peak_mb: measure::peak_mb(),
-        allocations: measure::allocations() as f64 / calls as f64,
+        threads: 0.0,
+        allocations: measure::allocations(),
     })
 }
 
-/// Runs this program as a host and reads what it tells.
-fn ask<T: for<'a> Deserialize<'a>>(role: &str, plan: &Plan, job: &Job, count: bool) -> Result<T> {
+/// Runs this program in that role and reads what it tells.
+pub(crate) fn ask<T: for<'a> Deserialize<'a>>(role: &str, environment: &[(&str, String)]) -> Result<T> {
     #[allow(clippy::disallowed_methods, reason = "a benchmark")]
     let mut command = Command::new(std::env::current_exe()?);
-    command
-        .env(super::ROLE, role)
-        .env(super::PLAN, serde_json::to_string(plan)?)
-        .env(JOB, serde_json::to_string(job)?)
-        .stdout(Stdio::piped());
-    if count {
-        command.env("GREENROOM_BENCH_COUNT", "1");
-    }
+    command.env(super::ROLE, role).envs(environment.iter().cloned()).stdout(Stdio::piped());
     let output = command.spawn()?.wait_with_output()?;
     if !output.status.success() {
         return Err(format!("the host {role} failed: {}", output.status).into());
@@ -165,104 +160,26 @@ fn ask<T: for<'a> Deserialize<'a>>(role: &str, plan: &Plan, job: &Job, count: bo
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Runs that row once with that host.
+pub(crate) fn run(spec: &Spec, host: &str) -> Result<Run> {
+    let job = serde_json::to_string(&spec.job)?;
+    ask(host, &[(super::PLAN, serde_json::to_string(&spec.plan)?), (super::JOB, job)])
 }
 
-/// The medians of some runs.
-fn middle(runs: &[Run]) -> Run {
-    let of = |field: fn(&Run) -> f64| median(runs.iter().map(field).collect());
-    Run {
-        per_second: of(|run| run.per_second),
-        p50_us: of(|run| run.p50_us),
-        p99_us: of(|run| run.p99_us),
-        p999_us: of(|run| run.p999_us),
-        cpu_us: of(|run| run.cpu_us),
-        peak_mb: of(|run| run.peak_mb),
-        allocations: of(|run| run.allocations),
-    }
-}
-
-/// Everything that one benchmark has shown.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) held: Option<Held>,
-    pub(crate) recovered: Option<Recovered>,
-}
-
-pub(crate) fn run_all() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let value = |name: &str| {
-        arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1))
+/// How often greenroom allocates for one call, with the pipe of a process: what more calls have more.
+pub(crate) fn allocations_per_call() -> Result<f64> {
+    let counted = |calls| -> Result<(f64, f64)> {
+        let plan = Plan { window: 64, calls, ..Plan::default() };
+        let run: Run = ask(
+            GREENROOM,
+            &[
+                (super::PLAN, serde_json::to_string(&plan)?),
+                (super::JOB, serde_json::to_string(&Job::Pipe)?),
+                (super::COUNT, "1".to_owned()),
+            ],
+        )?;
+        Ok((run.allocations as f64, plan.total() as f64))
     };
-    let only = value("--rows").map_or("", String::as_str);
-    let times: usize = value("--times").map_or(Ok(5), |times| times.parse())?;
-    let mut figures = Figures { rows: Vec::new(), held: None, recovered: None };
-    println!(
-        "{:44} {:10} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7} {:>6}",
-        "", "", "calls/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs", "peak MB", "allocs", "ratio"
-    );
-    for spec in specs().into_iter().filter(|spec| spec.name.contains(only)) {
-        let mut runs: Vec<Vec<Run>> = spec.hosts.iter().map(|_| Vec::new()).collect();
-        // In turn, so that a slow moment of the machine is everybody's.
-        for _ in 0..times {
-            for (host, runs) in spec.hosts.iter().zip(&mut runs) {
-                runs.push(ask(host, &spec.plan, &spec.job, false)?);
-            }
-        }
-        let mut row = Row { name: spec.name.to_owned(), hosts: Vec::new() };
-        for (host, runs) in spec.hosts.iter().zip(&runs) {
-            let mut run = middle(runs);
-            if *host == "greenroom" && matches!(spec.job, Job::Pipe) {
-                run.allocations = ask::<Run>(host, &spec.plan, &spec.job, true)?.allocations;
-            }
-            row.hosts.push(((*host).to_owned(), run));
-        }
-        print(&row);
-        figures.rows.push(row);
-    }
-    if only.is_empty() {
-        let held: Held = ask("greenroom", &Plan::default(), &Job::Held, false)?;
-        println!(
-            "\nheld on the heap: idle session {} bytes, idle server {} bytes, call in flight {} bytes; threads for each \
-             session in memory: {}",
-            held.session, held.server, held.call, held.threads
-        );
-        figures.held = Some(held);
-        let recovered: Recovered = ask("greenroom", &Plan::default(), &Job::Recovered, false)?;
-        println!(
-            "from the death of a server to its next answer: {:.0} µs; from the death of the CLI to the resumed session: \
-             {:.0} µs (medians)",
-            recovered.server_us, recovered.cli_us
-        );
-        figures.recovered = Some(recovered);
-    }
-    if let Some(file) = value("--json") {
-        std::fs::write(file, serde_json::to_string_pretty(&figures)?)?;
-    }
-    if let Some(file) = value("--chart") {
-        std::fs::write(file, chart::draw(&figures))?;
-    }
-    Ok(())
-}
-
-fn print(row: &Row) {
-    let limit = row.hosts.first().map_or(f64::NAN, |(_, run)| run.per_second);
-    for (host, run) in &row.hosts {
-        println!(
-            "{:44} {:10} {:>9.0} {:>9.1} {:>9.1} {:>9.1} {:>8.2} {:>8.1} {:>7.1} {:>6.2}",
-            row.name,
-            host,
-            run.per_second,
-            run.p50_us,
-            run.p99_us,
-            run.p999_us,
-            run.cpu_us,
-            run.peak_mb,
-            run.allocations,
-            run.per_second / limit
-        );
-    }
+    let ((few, few_calls), (many, many_calls)) = (counted(20_000)?, counted(60_000)?);
+    Ok((many - few) / (many_calls - few_calls))
 }
