@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::ToolServer;
 use crate::tool::dispatch::{McpSession, Service, Step as McpStep};
+use crate::wire::call::layers;
 use crate::wire::envelope::{self, Unreadable};
 use crate::wire::line::{self, Step};
 use crate::wire::rpc::Rpc;
@@ -95,6 +96,19 @@ pub fn frame(line: &[u8]) -> Frame {
         Err(Unreadable::Noise) => Frame::Noise,
         Err(Unreadable::Malformed(_)) => Frame::Malformed,
     }
+}
+
+/// What a call says: request id, server, JSON-RPC id, tool, arguments, id of the tool's use, progress token.
+pub type Call = (String, String, String, String, Option<String>, Option<String>, Option<String>);
+
+/// A tool call in one pass; `None` if the line is not plainly one.
+pub fn call(line: &[u8]) -> Option<Call> {
+    layers::fast(line)
+}
+
+/// The same layer by layer; `None` if the line is none.
+pub fn call_by_layers(line: &[u8]) -> Option<Call> {
+    layers::slow(line)
 }
 
 /// The MCP session of a server, which tells what a message asks for and runs no handler.

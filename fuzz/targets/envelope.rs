@@ -4,7 +4,7 @@
 #![no_main]
 
 use greenroom::Message;
-use greenroom::fuzzing::{Frame, frame};
+use greenroom::fuzzing::{Frame, call, call_by_layers, frame};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -33,6 +33,10 @@ fn look(message: &Message) {
 
 fuzz_target!(|line: &[u8]| {
     let frame = frame(line);
+    // The short cut says what the long way says, or nothing.
+    if let Some(call) = call(line) {
+        assert_eq!(Some(call), call_by_layers(line));
+    }
     let Ok(text) = std::str::from_utf8(line) else { return };
 
     let read = Message::parse(text);

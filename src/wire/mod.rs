@@ -1,16 +1,20 @@
 //! What passes over the pipe, as types: serde only, no IO, no tokio.
 //!
 //! - [`line`]: bytes into lines, whole or not at all
+//! - [`call`]: a tool call in one pass, where a line is plainly one
 //! - [`envelope`]: what a line is (a control frame or a message), and the control frames we write
 //! - [`rpc`]: the JSON-RPC messages inside `mcp_message`
 //! - [`content`]: what a tool returns
 //! - [`message`]: what the conversation consists of
 
+#[cfg_attr(not(any(test, fuzzing)), expect(dead_code, reason = "the reader takes it next"))]
+pub(crate) mod call;
 pub(crate) mod content;
 pub(crate) mod envelope;
 pub(crate) mod line;
 pub mod message;
 pub(crate) mod rpc;
+mod scan;
 
 pub use content::{CallToolResult, Content, Resource};
 pub use message::{

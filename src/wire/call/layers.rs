@@ -1,0 +1,50 @@
+//! The short cut and the long way, in the same shape, to be compared.
+
+use serde_json::value::RawValue;
+
+use super::Call;
+use crate::wire::envelope::{Frame, Request};
+use crate::wire::rpc::{CallParams, Rpc};
+
+/// Request id, server, JSON-RPC id, tool, arguments, id of the tool's use, progress token.
+pub(crate) type Plain = (String, String, String, String, Option<String>, Option<String>, Option<String>);
+
+/// What the layers make of a line, which is the truth about it.
+pub(crate) fn slow(line: &[u8]) -> Option<Plain> {
+    let Frame::Request { request_id, body: Request::Mcp { server, rpc } } = Frame::parse(line).ok()? else {
+        return None;
+    };
+    let Rpc::Request { id, method, params } = rpc else { return None };
+    if method != "tools/call" {
+        return None;
+    }
+    let params: CallParams = serde_json::from_str(params.as_deref().map_or("{}", RawValue::get)).ok()?;
+    let meta = params.meta.unwrap_or_default();
+    Some((
+        request_id,
+        server,
+        text(&id),
+        params.name,
+        params.arguments.as_deref().map(text),
+        meta.tool_use_id,
+        meta.progress_token.as_deref().map(text),
+    ))
+}
+
+/// What one pass makes of it.
+pub(crate) fn fast(line: &[u8]) -> Option<Plain> {
+    let call = Call::parse(line)?;
+    Some((
+        call.request_id.into_owned(),
+        call.server.into_owned(),
+        text(call.rpc_id),
+        call.tool.into_owned(),
+        call.arguments.map(text),
+        call.tool_use_id.map(Into::into),
+        call.progress_token.map(text),
+    ))
+}
+
+fn text(raw: &RawValue) -> String {
+    raw.get().to_owned()
+}
