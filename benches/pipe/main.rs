@@ -7,8 +7,11 @@
 //! - `tokio batched`: the same with large buffers, which writes when there is nothing left to read
 //! - `greenroom`
 //!
-//! `-- --rows '64 B'` runs the rows whose name contains that; `-- --times 1` runs each once; `-- --json FILE` writes the
-//! figures and `-- --chart FILE` a chart of them. They are for reading: nothing fails when a machine is slow.
+//! `-- --rows '64 B'` runs the rows whose name contains that; `-- --times 1` runs each once. `-- --json FILE` writes the
+//! figures, `-- --chart FILE` a chart of them and `-- --table FILE` tables; with `-- --read FILE` they are those of a run
+//! before, and nothing is run. They are for reading: nothing fails when a machine is slow.
+//!
+//! `-- --guard` measures what does not depend on the machine, and fails when that is far from what it should be.
 
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
@@ -16,9 +19,11 @@ mod bare;
 mod chart;
 mod driver;
 mod greenroom_host;
+mod guard;
 mod measure;
 mod report;
 mod rows;
+mod table;
 
 use greenroom_host::Result;
 
@@ -57,9 +62,17 @@ fn run_all() -> Result<()> {
     let value = |name: &str| {
         arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1))
     };
+    if arguments.iter().any(|argument| argument == "--guard") {
+        return guard::run();
+    }
     let only = value("--rows").map_or("", String::as_str);
     let times: usize = value("--times").map_or(Ok(5), |times| times.parse())?;
     let mut figures = report::Figures::default();
+    // What was measured before may be drawn again.
+    if let Some(file) = value("--read") {
+        figures = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+        return write(&figures, value);
+    }
     report::heading();
     for spec in rows::specs().into_iter().filter(|spec| spec.name.contains(only)) {
         let row = report::row(&spec, times)?;
@@ -68,15 +81,23 @@ fn run_all() -> Result<()> {
     }
     if only.is_empty() {
         figures.allocations = Some(rows::allocations_per_call()?);
-        figures.held = Some(rows::ask("held", &[(COUNT, "1".to_owned())])?);
+        figures.held = Some(rows::held()?);
         figures.recovered = Some(rows::ask("recovered", &[])?);
         report::print_rest(&figures);
     }
+    write(&figures, value)
+}
+
+/// Where the arguments say.
+fn write<'a>(figures: &report::Figures, value: impl Fn(&str) -> Option<&'a String>) -> Result<()> {
     if let Some(file) = value("--json") {
-        std::fs::write(file, serde_json::to_string_pretty(&figures)?)?;
+        std::fs::write(file, serde_json::to_string_pretty(figures)?)?;
     }
     if let Some(file) = value("--chart") {
-        std::fs::write(file, chart::draw(&figures))?;
+        std::fs::write(file, chart::draw(figures))?;
+    }
+    if let Some(file) = value("--table") {
+        table::put(file.as_ref(), figures)?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(crate) struct Figures {
     pub(crate) recovered: Option<Recovered>,
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::driver::{Plan, Shown};
-use super::greenroom_host::{Result, in_memory, pipe, processes};
+use super::greenroom_host::{Held, Result, in_memory, pipe, processes};
 use super::{bare, measure};
 
 /// What a host is told to do.
@@ -55,8 +55,8 @@ const OURS: &[&str] = &[GREENROOM];
 /// All rows, in the order in which they are run.
 pub(crate) fn specs() -> Vec<Spec> {
     let pipe = |name: &str, plan, hosts| Spec { name: name.to_owned(), plan, job: Job::Pipe, hosts };
-    let large = Plan { payload: 256 << 10, calls: 1_500, ..Plan::default() };
-    let small = Plan { calls: 200_000, ..Plan::default() };
+    let large = Plan { payload: 256 << 10, calls: 800, ..Plan::default() };
+    let small = Plan { calls: 100_000, ..Plan::default() };
     let one_by_one = Plan { calls: 10_000, ..Plan::default() };
     let beside = Plan { calls: 10_000, ..Plan::default() };
     let mut specs = vec![
@@ -75,7 +75,7 @@ pub(crate) fn specs() -> Vec<Spec> {
     for (sessions, window) in [(1, 1_000), (1_000, 1), (1, 10_000), (1_000, 10)] {
         specs.push(Spec {
             name: in_memory_name(sessions, window),
-            plan: Plan { window, calls: 200_000 / sessions, ..Plan::default() },
+            plan: Plan { window, calls: 100_000 / sessions, ..Plan::default() },
             job: Job::InMemory { sessions },
             hosts: OURS,
         });
@@ -182,4 +182,9 @@ pub(crate) fn allocations_per_call() -> Result<f64> {
     };
     let ((few, few_calls), (many, many_calls)) = (counted(20_000)?, counted(60_000)?);
     Ok((many - few) / (many_calls - few_calls))
+}
+
+/// What idle sessions, idle servers and calls in flight hold.
+pub(crate) fn held() -> Result<Held> {
+    ask("held", &[(super::COUNT, "1".to_owned())])
 }

@@ -1,0 +1,139 @@
+//! `-- --guard`: fails when something is far from what it should be. Only what does not depend on how fast the machine
+//! is: counts, sizes, and ratios of what ran in turn. A ratio that is not right is measured again before it fails.
+
+use super::driver::Plan;
+use super::greenroom_host::{Held, Result};
+use super::report::median;
+use super::rows::{self, GREENROOM, Job, Run, Spec};
+
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+use Bound::{AtLeast, AtMost};
+
+impl Bound {
+    fn holds(&self, value: f64) -> bool {
+        match *self {
+            AtMost(bound) => value <= bound,
+            AtLeast(bound) => value >= bound,
+        }
+    }
+}
+
+struct Guard {
+    what: &'static str,
+    bound: Bound,
+    measure: fn() -> Result<f64>,
+}
+
+/// The bounds are half or twice of what two shared cores show, not of what is aimed at: `docs/performance.md` has that.
+const GUARDS: &[Guard] = &[
+    // Exact: the same on every machine, but for what goes by how much comes in one read.
+    Guard { what: "allocations for a call", bound: AtMost(48.0), measure: rows::allocations_per_call },
+    // Bytes on the heap are the same on every machine as well; the slack is for what is pooled.
+    Guard {
+        what: "bytes of an idle session",
+        bound: AtMost(450_000.0),
+        measure: || held(|held| held.session as f64),
+    },
+    Guard {
+        what: "bytes of an idle server",
+        bound: AtMost(26_000.0),
+        measure: || held(|held| held.server as f64),
+    },
+    Guard {
+        what: "bytes of a call in flight",
+        bound: AtMost(4_500.0),
+        measure: || held(|held| held.call as f64),
+    },
+    // A session has none of its own; the runtime may start one while it is measured.
+    Guard { what: "threads for each session", bound: AtMost(0.1), measure: || held(|held| held.threads) },
+    // What the runtime costs over a loop that does nothing else, when there is always a call to read.
+    Guard {
+        what: "64 in flight: calls/s of greenroom to tokio",
+        bound: AtLeast(0.18),
+        measure: || ratio(&pipe(64), GREENROOM, &pipe(64), "tokio", |run| run.per_second),
+    },
+    // The same against the pipe itself, so that a slow `tokio` hides nothing.
+    Guard {
+        what: "64 in flight: calls/s of greenroom to limit",
+        bound: AtLeast(0.02),
+        measure: || ratio(&pipe(64), GREENROOM, &pipe(64), "limit", |run| run.per_second),
+    },
+    // What it adds to a single call.
+    Guard {
+        what: "1 in flight: p50 of greenroom to tokio",
+        bound: AtMost(6.0),
+        measure: || ratio(&pipe(1), GREENROOM, &pipe(1), "tokio", |run| run.p50_us),
+    },
+    // Nothing that is done for a call takes longer when there are more of them.
+    Guard {
+        what: "calls/s with 10,000 in flight to 64",
+        bound: AtLeast(0.2),
+        measure: || ratio(&pipe(10_000), GREENROOM, &pipe(64), GREENROOM, |run| run.per_second),
+    },
+    // Nor when there are more sessions.
+    Guard {
+        what: "calls/s of 1,000 sessions to one",
+        bound: AtLeast(0.5),
+        measure: || {
+            ratio(&in_memory(1_000, 10), GREENROOM, &in_memory(1, 10_000), GREENROOM, |run| run.per_second)
+        },
+    },
+];
+
+/// How often each side of a ratio is measured at once, and how often a ratio is when it is not right.
+const TIMES: usize = 3;
+
+fn pipe(window: usize) -> Spec {
+    let calls = if window == 1 { 5_000 } else { 50_000 };
+    Spec {
+        name: String::new(),
+        plan: Plan { window, calls, ..Plan::default() },
+        job: Job::Pipe,
+        hosts: &[GREENROOM],
+    }
+}
+
+fn in_memory(sessions: usize, window: usize) -> Spec {
+    let plan = Plan { window, calls: 100_000 / sessions, ..Plan::default() };
+    Spec { name: String::new(), plan, job: Job::InMemory { sessions }, hosts: &[GREENROOM] }
+}
+
+fn held(of: fn(&Held) -> f64) -> Result<f64> {
+    Ok(of(&rows::held()?))
+}
+
+/// The median of the ratios of two that run in turn.
+fn ratio(spec: &Spec, host: &str, to_spec: &Spec, to_host: &str, of: impl Fn(&Run) -> f64) -> Result<f64> {
+    let mut ratios = Vec::new();
+    for _ in 0..TIMES {
+        ratios.push(of(&rows::run(spec, host)?) / of(&rows::run(to_spec, to_host)?));
+    }
+    Ok(median(ratios))
+}
+
+pub(crate) fn run() -> Result<()> {
+    let mut failed = 0;
+    for Guard { what, bound, measure } in GUARDS {
+        let mut value = measure()?;
+        for _ in 1..TIMES {
+            if !bound.holds(value) {
+                println!("{what}: {value:.2}, so it is measured again");
+                value = measure()?;
+            }
+        }
+        let (word, limit) = match bound {
+            AtMost(limit) => ("at most", limit),
+            AtLeast(limit) => ("at least", limit),
+        };
+        let verdict = if bound.holds(value) { "ok" } else { "FAILED" };
+        println!("{verdict:6} {what:48} {value:>10.2}, {word} {limit}");
+        failed += usize::from(!bound.holds(value));
+    }
+    if failed > 0 {
+        return Err(format!("{failed} figures are far from what they should be").into());
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! The figures as tables in Markdown, between two marks of a file.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::greenroom_host::Result;
+use super::report::{Figures, Row};
+
+const BEGIN: &str =
+    "<!-- figures of a full run: `cargo bench --bench pipe -- --table docs/performance.md` -->\n";
+const END: &str = "<!-- end of figures -->\n";
+
+/// Puts the figures where the file has those of another run.
+pub(crate) fn put(file: &Path, figures: &Figures) -> Result<()> {
+    let text = std::fs::read_to_string(file)?;
+    let (before, rest) = text.split_once(BEGIN).ok_or("the file has no place for figures")?;
+    let (_, after) = rest.split_once(END).ok_or("the place for figures has no end")?;
+    Ok(std::fs::write(file, format!("{before}{BEGIN}{}{END}{after}", tables(figures)))?)
+}
+
+/// 1234567 as 1,234,567.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn part(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.2}"))
+}
+
+// Writing to a `String` does not fail.
+fn tables(figures: &Figures) -> String {
+    let mut text = String::from(
+        "\n| calls over one pipe | host | calls/s | p50 µs | p99 µs | CPU µs a call | peak MB | to `limit` | to `tokio` |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    let beside = |row: &&Row| row.hosts.iter().any(|host| host.p99_to_beside.is_some());
+    let piped = |row: &&Row| row.hosts.iter().any(|host| host.run.p50_us > 0.0 && host.run.threads == 0.0);
+    for row in figures.rows.iter().filter(piped).filter(|row| !beside(row)) {
+        let mut name = row.name.as_str();
+        for host in &row.hosts {
+            let run = &host.run;
+            writeln!(
+                text,
+                "| {name} | {} | {} | {:.1} | {:.1} | {:.2} | {:.1} | {} | {} |",
+                host.host,
+                grouped(run.per_second),
+                run.p50_us,
+                run.p99_us,
+                run.cpu_us,
+                run.peak_mb,
+                part(host.to_limit),
+                part(host.to_tokio),
+            )
+            .ok();
+            name = "";
+        }
+    }
+    text.push_str(
+        "\n| a quick call beside | host | p50 µs | p99 µs | with nothing beside: p50 µs | p99 µs | p99 to p99 |\n\
+         |---|---|--:|--:|--:|--:|--:|\n",
+    );
+    for row in figures.rows.iter().filter(beside) {
+        for host in &row.hosts {
+            let run = &host.run;
+            writeln!(
+                text,
+                "| {} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {} |",
+                row.name,
+                host.host,
+                run.p50_us,
+                run.p99_us,
+                run.beside_p50_us,
+                run.beside_p99_us,
+                part(host.p99_to_beside),
+            )
+            .ok();
+        }
+    }
+    text.push_str(
+        "\n| sessions in one process | calls/s of all | peak MB | threads a session |\n|---|--:|--:|--:|\n",
+    );
+    for row in figures.rows.iter().filter(|row| !piped(row)) {
+        for host in &row.hosts {
+            let (run, per_second) = (&host.run, grouped(host.run.per_second));
+            writeln!(text, "| {} | {per_second} | {:.1} | {:.2} |", row.name, run.peak_mb, run.threads).ok();
+        }
+    }
+    text.push_str("\n| what | figure |\n|---|--:|\n");
+    if let Some(allocations) = figures.allocations {
+        writeln!(text, "| allocations for a call, 64 in flight | {allocations:.1} |").ok();
+    }
+    if let Some(held) = &figures.held {
+        for (what, bytes) in [
+            ("an idle session", held.session),
+            ("an idle server", held.server),
+            ("a call in flight", held.call),
+        ] {
+            writeln!(text, "| {what}, on the heap | {} bytes |", grouped(bytes as f64)).ok();
+        }
+    }
+    if let Some(recovered) = &figures.recovered {
+        writeln!(text, "| the death of a server to its next answer, p50 | {:.0} µs |", recovered.server_us)
+            .ok();
+        writeln!(text, "| the death of the CLI to the resumed session, p50 | {:.0} µs |", recovered.cli_us)
+            .ok();
+    }
+    text.push('\n');
+    text
+}
