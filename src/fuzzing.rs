@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::ToolServer;
 use crate::tool::dispatch::{McpSession, Service, Step as McpStep};
+use crate::wire::answer;
 use crate::wire::call::layers;
 use crate::wire::envelope::{self, Unreadable};
 use crate::wire::line::{self, Step};
 use crate::wire::rpc::Rpc;
+use crate::{CallToolResult, Content, ToolServer};
 
 /// A line, or the length of one that was over the bound.
 pub type Line = Result<Vec<u8>, usize>;
@@ -61,6 +62,13 @@ impl Lines {
 /// Serialised JSON as a line.
 pub fn into_line(json: Vec<u8>) -> Vec<u8> {
     line::into_line(json)
+}
+
+/// The answer to a call, written at once and as the layers write it.
+pub fn answers(request_id: &str, text: &str) -> [Vec<u8>; 2] {
+    let result = CallToolResult::new([Content::text(text)]);
+    [answer::result_line, answer::layers::result_line]
+        .map(|write| write(request_id, Some("7"), &result).unwrap_or_default())
 }
 
 /// What a line is.

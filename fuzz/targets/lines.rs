@@ -4,7 +4,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use greenroom::fuzzing::{Line, Lines, into_line};
+use greenroom::fuzzing::{Line, Lines, answers, into_line};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -63,6 +63,9 @@ fuzz_target!(|input: Input| {
     got.extend(lines.rest());
     assert_eq!(got, naive(&stream, bound));
     assert_eq!(lines.rest(), None, "the end comes once");
+
+    let [at_once, by_layers] = answers(&input.said, &input.said);
+    assert_eq!(at_once, by_layers);
 
     let json = serde_json::to_vec(&input.said).expect("a string can be written");
     let line = into_line(json);

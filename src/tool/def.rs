@@ -526,8 +526,11 @@ fn wrong_state() -> CallToolResult {
 fn parse<A: DeserializeOwned>(arguments: Arguments) -> Result<A, String> {
     // The model may write half of a character; that is no reason not to call.
     let text = mend(arguments.as_deref().map_or("{}", RawValue::get));
-    let mut json = serde_json::Deserializer::from_str(&text);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| validation_error(&error))
+    // To know the path costs as much as to parse, and only what does not fit needs one.
+    serde_json::from_str(&text).or_else(|_| {
+        let mut json = serde_json::Deserializer::from_str(&text);
+        serde_path_to_error::deserialize(&mut json).map_err(|error| validation_error(&error))
+    })
 }
 
 /// What does not fit; it names the field.
@@ -546,4 +549,53 @@ pub(crate) fn fault_at<E: std::fmt::Display>(error: &serde_path_to_error::Error<
 
 fn invalid(what: &str) -> String {
     format!("Input validation error: {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Save {
+        path: String,
+        #[serde(default)]
+        lines: Vec<Line>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Line {
+        text: String,
+    }
+
+    fn arguments(json: &str) -> Arguments {
+        Some(RawValue::from_string(json.to_owned()).unwrap())
+    }
+
+    fn save(json: &str) -> Result<Save, String> {
+        parse(arguments(json))
+    }
+
+    #[test]
+    fn half_a_character_is_read_as_the_replacement_of_one_wherever_it_stands() {
+        for given in [r#"{"path":"a\ud83d"}"#, r#"{"path":"a\ufffd","\uD83D":1}"#] {
+            assert_eq!(save(given), Ok(Save { path: "a\u{fffd}".into(), lines: vec![] }));
+        }
+        assert_eq!(save(r#"{"path":"\ud83d\ude00 \\ud83d"}"#).unwrap().path, "\u{1f600} \\ud83d");
+        let raw: Box<RawValue> = parse(arguments(r#"{"a":"\ud83d"}"#)).unwrap();
+        assert_eq!(raw.get(), r#"{"a":"\ufffd"}"#, "what is handed on raw is mended as well");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_its_path() {
+        assert_eq!(
+            save(r#"{"path":"a","lines":[{"text":"\ud83d"},{"text":7}]}"#),
+            Err("Input validation error: `lines[1].text`: invalid type: integer `7`, expected a string".into())
+        );
+        assert_eq!(save("{}"), Err("Input validation error: missing field `path`".into()));
+        assert_eq!(
+            parse::<Save>(None),
+            Err("Input validation error: missing field `path`".into()),
+            "no arguments are an empty object"
+        );
+    }
 }

@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memmem};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -44,7 +43,7 @@ impl<'a> Call<'a> {
             b"request" => once(&mut request, Request::read(reader)?),
             other => reader.skip(other),
         })?;
-        if reader.at != line.len() || holds_surrogates(line) {
+        if reader.at != line.len() || scan::surrogates(line) {
             return None;
         }
         let Request { server, message } = request?;
@@ -148,13 +147,6 @@ impl<'a> Meta<'a> {
 /// Of a field that stands twice the last one counts in one layer, and it is an error in another.
 fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
-}
-
-/// Whether there is an escape of a surrogate, which may be half of a pair.
-fn holds_surrogates(line: &[u8]) -> bool {
-    let Some(first) = memchr(b'\\', line) else { return false };
-    let line = &line[first..];
-    memmem::find_iter(line, b"\\u").any(|at| matches!(line.get(at + 2), Some(b'd' | b'D')))
 }
 
 /// Where the pass stands. Every method reads what it is named after and steps behind it, or gives `None`.

@@ -12,6 +12,9 @@
 //! ```
 
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 /// One step of [`Lines::next`].
 #[derive(Debug, PartialEq, Eq)]
@@ -130,24 +133,35 @@ impl Lines {
 /// reader, so they are written as escapes; they can only stand inside strings, where the escape means the same.
 pub(crate) fn into_line(mut json: Vec<u8>) -> Vec<u8> {
     debug_assert!(memchr::memchr2(b'\n', b'\r', &json).is_none(), "a line holds a line end");
-    let separators = |json: &[u8]| {
-        memchr::memmem::find(json, b"\xE2\x80\xA8").or(memchr::memmem::find(json, b"\xE2\x80\xA9"))
-    };
-    if separators(&json).is_some() {
-        let mut escaped = Vec::with_capacity(json.len() + 16);
-        let mut rest = json.as_slice();
-        while let Some(at) = memchr::memmem::find_iter(rest, b"\xE2\x80")
-            .find(|at| matches!(rest.get(at + 2), Some(0xA8 | 0xA9)))
-        {
-            escaped.extend_from_slice(&rest[..at]);
-            escaped.extend_from_slice(if rest[at + 2] == 0xA8 { b"\\u2028" } else { b"\\u2029" });
-            rest = &rest[at + 3..];
-        }
-        escaped.extend_from_slice(rest);
-        json = escaped;
-    }
+    escape_separators(&mut json, 0);
+    // Where there is no room, for one byte and not for as much again.
+    json.reserve_exact(1);
     json.push(b'\n');
     json
+}
+
+/// How U+2028, U+2029 and the rest of their block begin.
+static SEPARATORS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\xE2\x80"));
+
+/// Escapes the U+2028 and U+2029 in the JSON that begins at `start`.
+pub(super) fn escape_separators(json: &mut Vec<u8>, start: usize) {
+    let next = |json: &[u8]| {
+        SEPARATORS.find_iter(json).find_map(|at| match json.get(at + 2) {
+            Some(0xA8) => Some((at, br"\u2028")),
+            Some(0xA9) => Some((at, br"\u2029")),
+            _ => None,
+        })
+    };
+    let Some((first, _)) = next(&json[start..]) else { return };
+    let rest = json.split_off(start + first);
+    json.reserve(rest.len() + rest.len() / 16 + 16);
+    let mut rest = rest.as_slice();
+    while let Some((at, escape)) = next(rest) {
+        json.extend_from_slice(&rest[..at]);
+        json.extend_from_slice(escape);
+        rest = &rest[at + 3..];
+    }
+    json.extend_from_slice(rest);
 }
 
 #[cfg(test)]
@@ -217,7 +231,22 @@ mod tests {
         assert_eq!(into_line(b"{}".to_vec()), b"{}\n");
     }
 
+    #[test]
+    fn a_line_end_makes_a_line_no_larger_than_it_is() {
+        let mut json = vec![b'1'; 300 << 10];
+        json.shrink_to_fit();
+        let line = into_line(json);
+        assert!(line.capacity() < 301 << 10, "{}", line.capacity());
+    }
+
     proptest! {
+        #[test]
+        fn separators_are_escaped_wherever_they_stand(text in "[a\u{2027}\u{2028}\u{2029}\u{202a}─é😀]{0,40}") {
+            let json = serde_json::to_string(&text).unwrap();
+            let plain = json.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029") + "\n";
+            prop_assert_eq!(String::from_utf8(into_line(json.into_bytes())).unwrap(), plain);
+        }
+
         #[test]
         fn chunks_do_not_matter(text in "[a-c\r\n]{0,60}", cuts in proptest::collection::vec(0usize..60, 0..6), bound in 1usize..20) {
             let bytes = text.as_bytes();

@@ -10,6 +10,8 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::wire::scan;
+
 /// What every message may carry, read in one pass that skips the rest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Head {
@@ -141,7 +143,7 @@ pub(super) fn field(raw: &RawValue, name: &str) -> Option<serde_json::Value> {
 /// valid Unicode; serde_json refuses it, which would cost the whole typed view of a message. `text` may be no JSON
 /// at all: a line of a file that was cut off anywhere.
 pub(crate) fn mend(text: &str) -> Cow<'_, str> {
-    if !text.contains("\\ud") && !text.contains("\\uD") {
+    if !scan::surrogates(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut mended = String::new();

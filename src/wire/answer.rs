@@ -1,0 +1,210 @@
+//! The answer to a tool call, written as a line in one go.
+//!
+//! The shape is that of [`envelope::success`](super::envelope::success) around a
+//! [`Response`](super::rpc::Response), to the byte, made a line as [`into_line`](super::line::into_line) does it. Text is
+//! escaped on its way into the line, so that it is read once and copied once.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::content::{CallToolResult, Content};
+use super::line::escape_separators;
+use super::scan;
+
+const HEAD: &[u8] = br#"{"type":"control_response","response":{"subtype":"success","request_id":"#;
+const RPC: &[u8] = br#","response":{"mcp_response":{"jsonrpc":"2.0""#;
+const CONTENT: &[u8] = br#","result":{"content":["#;
+const TAIL: &[u8] = b"}}}}}\n";
+
+/// The line, its end included. `rpc_id` is JSON: the id as it came.
+///
+/// # Errors
+///
+/// What the result holds does not serialise.
+pub(crate) fn result_line(
+    request_id: &str,
+    rpc_id: Option<&str>,
+    result: &CallToolResult,
+) -> serde_json::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(room(request_id, rpc_id, result));
+    line.extend_from_slice(HEAD);
+    push_text(&mut line, request_id);
+    line.extend_from_slice(RPC);
+    if let Some(id) = rpc_id {
+        line.extend_from_slice(b",\"id\":");
+        let start = line.len();
+        line.extend_from_slice(id.as_bytes());
+        escape_separators(&mut line, start);
+    }
+    line.extend_from_slice(CONTENT);
+    for (n, block) in result.content.iter().enumerate() {
+        if n > 0 {
+            line.push(b',');
+        }
+        push_block(&mut line, block)?;
+    }
+    line.push(b']');
+    if let Some(data) = &result.structured_content {
+        line.extend_from_slice(br#","structuredContent":"#);
+        push_value(&mut line, data)?;
+    }
+    if result.is_error {
+        line.extend_from_slice(br#","isError":true"#);
+    }
+    if let Some(meta) = &result.meta {
+        line.extend_from_slice(br#","_meta":"#);
+        push_fields(&mut line, meta)?;
+    }
+    line.extend_from_slice(TAIL);
+    Ok(line)
+}
+
+/// How long the line will be: a little more than it is if there is little to escape. Data is not counted.
+fn room(request_id: &str, rpc_id: Option<&str>, result: &CallToolResult) -> usize {
+    let fixed = HEAD.len() + RPC.len() + CONTENT.len() + TAIL.len() + 32;
+    let ids = request_id.len() + rpc_id.map_or(0, str::len);
+    let blocks = result.content.iter().map(|block| match block {
+        // In a program a line end or a quote to escape comes every some twenty bytes.
+        Content::Text { text, .. } => 26 + text.len() + text.len() / 16,
+        Content::Image { data, mime_type, .. } | Content::Audio { data, mime_type, .. } => {
+            44 + data.len() + mime_type.len()
+        }
+        Content::Resource { .. } | Content::ResourceLink { .. } => 128,
+    });
+    fixed + ids + blocks.sum::<usize>()
+}
+
+fn push_block(line: &mut Vec<u8>, block: &Content) -> serde_json::Result<()> {
+    match block {
+        Content::Text { text, extra } if extra.is_empty() => {
+            line.extend_from_slice(br#"{"type":"text","text":"#);
+            push_text(line, text);
+        }
+        Content::Image { data, mime_type, extra } if extra.is_empty() => {
+            push_media(line, br#"{"type":"image","data":"#, data, mime_type);
+        }
+        Content::Audio { data, mime_type, extra } if extra.is_empty() => {
+            push_media(line, br#"{"type":"audio","data":"#, data, mime_type);
+        }
+        other => return push(line, other),
+    }
+    line.push(b'}');
+    Ok(())
+}
+
+fn push_media(line: &mut Vec<u8>, head: &[u8], data: &str, mime_type: &str) {
+    line.extend_from_slice(head);
+    push_text(line, data);
+    line.extend_from_slice(br#","mimeType":"#);
+    push_text(line, mime_type);
+}
+
+fn push_value(line: &mut Vec<u8>, value: &Value) -> serde_json::Result<()> {
+    match value {
+        Value::Null => line.extend_from_slice(b"null"),
+        Value::Bool(true) => line.extend_from_slice(b"true"),
+        Value::Bool(false) => line.extend_from_slice(b"false"),
+        Value::Number(number) => return push(line, number),
+        Value::String(text) => push_text(line, text),
+        Value::Array(values) => {
+            line.push(b'[');
+            for (n, value) in values.iter().enumerate() {
+                if n > 0 {
+                    line.push(b',');
+                }
+                push_value(line, value)?;
+            }
+            line.push(b']');
+        }
+        Value::Object(fields) => push_fields(line, fields)?,
+    }
+    Ok(())
+}
+
+fn push_fields(line: &mut Vec<u8>, fields: &serde_json::Map<String, Value>) -> serde_json::Result<()> {
+    line.push(b'{');
+    for (n, (key, value)) in fields.iter().enumerate() {
+        if n > 0 {
+            line.push(b',');
+        }
+        push_text(line, key);
+        line.push(b':');
+        push_value(line, value)?;
+    }
+    line.push(b'}');
+    Ok(())
+}
+
+/// Anything, as it is serialised.
+fn push(line: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
+    let start = line.len();
+    serde_json::to_writer(&mut *line, value)?;
+    escape_separators(line, start);
+    Ok(())
+}
+
+/// A string, as `serde_json` writes it, but with U+2028 and U+2029 as escapes.
+fn push_text(line: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    line.push(b'"');
+    let (mut copied, mut at) = (0, 0);
+    loop {
+        at = scan::line(bytes, at);
+        let Some(byte) = bytes.get(at) else { break };
+        let mut unit = *br"\u0000";
+        let (escape, length): (&[u8], usize) = match byte {
+            0xE2 => match bytes.get(at + 1..at + 3) {
+                Some([0x80, 0xA8]) => (br"\u2028", 3),
+                Some([0x80, 0xA9]) => (br"\u2029", 3),
+                // Dashes, quotes, arrows, the lines of a table.
+                _ => {
+                    at += 3;
+                    continue;
+                }
+            },
+            b'"' => (br#"\""#, 1),
+            b'\\' => (br"\\", 1),
+            b'\n' => (br"\n", 1),
+            b'\t' => (br"\t", 1),
+            b'\r' => (br"\r", 1),
+            0x08 => (br"\b", 1),
+            0x0C => (br"\f", 1),
+            control => {
+                unit[4] = b'0' + (control >> 4);
+                unit[5] = b"0123456789abcdef"[usize::from(control & 15)];
+                (&unit, 1)
+            }
+        };
+        line.extend_from_slice(&bytes[copied..at]);
+        line.extend_from_slice(escape);
+        at += length;
+        copied = at;
+    }
+    line.extend_from_slice(&bytes[copied..]);
+    line.push(b'"');
+}
+
+#[cfg(any(test, fuzzing))]
+pub(crate) mod layers {
+    //! The same line as the layers make it, to be compared.
+
+    use serde_json::value::RawValue;
+
+    use super::CallToolResult;
+    use crate::wire::envelope::{self, McpResponse};
+    use crate::wire::line::into_line;
+    use crate::wire::rpc::Response;
+
+    pub(crate) fn result_line(
+        request_id: &str,
+        rpc_id: Option<&str>,
+        result: &CallToolResult,
+    ) -> serde_json::Result<Vec<u8>> {
+        let id = rpc_id.map(serde_json::from_str::<&RawValue>).transpose()?;
+        let response = McpResponse { mcp_response: Response::result(id, result) };
+        envelope::success(request_id, response).map(into_line)
+    }
+}
+
+#[cfg(test)]
+mod tests;
