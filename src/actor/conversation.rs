@@ -34,9 +34,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor_message;
+use super::intake::Weight;
 use super::lane::Lane;
 use super::message::{Internal, SessionMessage};
-use super::reader::Weight;
 use super::run::RunTracker;
 use super::shared::Shared;
 use super::spill::Bounds;
@@ -56,10 +56,10 @@ pub(crate) enum ConversationMessage {
         prompt: Prompt,
         reply: RpcReplyPort<Result<Turn>>,
     },
-    /// A message of the CLI.
-    Message {
+    /// Messages of the CLI, in order.
+    Messages {
         epoch: u64,
-        message: Message,
+        messages: Vec<Message>,
         weight: Weight,
     },
     /// A line of the CLI could not be read; it may have been a message.
@@ -228,8 +228,8 @@ impl Actor for Conversation {
         state: &mut ConversationState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ConversationMessage::Message { epoch, message, weight } => {
-                state.news(News::Message { epoch, message });
+            ConversationMessage::Messages { epoch, messages, weight } => {
+                state.messages(epoch, messages);
                 drop(weight);
             }
             ConversationMessage::LineLost { epoch, reason } => state.news(News::LineLost { epoch, reason }),
@@ -364,6 +364,53 @@ impl ConversationState {
         self.start_limits();
         self.arm_limits();
         self.run.prompted();
+        self.run_changed();
+    }
+
+    /// Messages that came together. Nobody is woken for each of the pieces among them, of which there are many.
+    fn messages(&mut self, epoch: u64, messages: Vec<Message>) {
+        let mut pieces = Vec::new();
+        for message in messages {
+            let is_piece = matches!(message, Message::StreamEvent(_));
+            if is_piece && epoch > self.ended_epoch && !self.is_holding() {
+                pieces.push(message);
+            } else {
+                self.pieces(std::mem::take(&mut pieces));
+                self.news(News::Message { epoch, message });
+            }
+        }
+        self.pieces(pieces);
+    }
+
+    /// What [`message`](Self::message) does, for pieces of messages that are still being written.
+    fn pieces(&mut self, pieces: Vec<Message>) {
+        if pieces.is_empty() {
+            return;
+        }
+        self.heard();
+        let now = Instant::now();
+        for piece in &pieces {
+            self.note_begun(piece);
+            self.run.message(piece, now);
+        }
+        if self.shared.messages.receiver_count() > 0 {
+            for piece in &pieces {
+                // Without subscribers nobody is told.
+                self.shared.messages.send(piece.clone()).ok();
+            }
+        }
+        let turn = self.running.as_mut().and_then(|running| running.turn.as_ref());
+        let unread = &self.shared.counting.unread_messages;
+        match turn {
+            Some(turn) => match turn.send_all(pieces) {
+                Ok(not_taken) => unread.add(not_taken),
+                Err((error, behind)) => {
+                    unread.add(behind);
+                    self.end_turn_for_reader(Outcome::Failed { error, result: None });
+                }
+            },
+            None => unread.add(pieces.len() as u64),
+        }
         self.run_changed();
     }
 

@@ -16,11 +16,10 @@
 //! Restart policy: permanent, with the limits of `Restarts::cli`. A restart is a new incarnation with the next
 //! epoch; router and servers are told of it and go on.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -32,12 +31,14 @@ use super::actor_message;
 use super::asking::ask_again;
 use super::conversation::ConversationMessage;
 use super::initialize::{self, Answered, Ways};
+use super::intake::{Flush, Intake, Seen};
 use super::lane::{Lane, WriteError, write_lines};
 use super::message::{Internal, SessionMessage};
-use super::reader::{Reader, Seen};
+use super::reader::Reader;
 use super::router::RouterMessage;
 use super::settings;
 use super::shared::Shared;
+use super::stderr::StderrTail;
 use super::work::{Task, after};
 use crate::error::{Error, ErrorKind};
 use crate::options::{Delivery, McpRegistration};
@@ -52,6 +53,7 @@ pub(crate) enum PortMessage {
     Opened {
         lane: Lane,
         pid: Option<u32>,
+        messages: Flush,
     },
     /// It answered `initialize`.
     Ready {
@@ -119,6 +121,7 @@ pub(crate) struct PortState {
     pid: Option<u32>,
     ready: bool,
     version: Option<String>,
+    messages: Option<Flush>,
     wish: watch::Sender<Wish>,
     _life: Task,
 }
@@ -138,7 +141,16 @@ impl Actor for CliPort {
         let (wish, wished) = watch::channel(Wish::Live);
         let life = Incarnation { arguments, port: myself, wished, stderr: StderrTail::default() };
         let life = Task::spawn(Box::pin(life.live()));
-        Ok(PortState { epoch, lane: None, pid: None, ready: false, version: None, wish, _life: life })
+        Ok(PortState {
+            epoch,
+            lane: None,
+            pid: None,
+            ready: false,
+            version: None,
+            messages: None,
+            wish,
+            _life: life,
+        })
     }
 
     async fn handle(
@@ -148,8 +160,9 @@ impl Actor for CliPort {
         state: &mut PortState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            PortMessage::Opened { lane, pid } => {
+            PortMessage::Opened { lane, pid, messages } => {
                 state.lane = Some(lane);
+                state.messages = Some(messages);
                 state.pid = pid;
             }
             PortMessage::Ready { version } => {
@@ -165,6 +178,10 @@ impl Actor for CliPort {
             PortMessage::Ended(PortEnd::Asked) => myself.stop(None),
             PortMessage::Ended(end) => return Err(Box::new(end)),
             PortMessage::Snapshot(reply) => {
+                if let Some(messages) = &state.messages {
+                    // What was read is told to the conversation, which is asked after this.
+                    messages.told().await;
+                }
                 let snapshot = CliSnapshot {
                     epoch: state.epoch,
                     pid: state.pid,
@@ -179,27 +196,6 @@ impl Actor for CliPort {
             PortMessage::Panic => panic!("a fault was injected into the CLI port"),
         }
         Ok(())
-    }
-}
-
-/// The end of what the CLI wrote to its stderr.
-#[derive(Clone, Debug, Default)]
-struct StderrTail(Arc<Mutex<(VecDeque<String>, usize)>>);
-
-impl StderrTail {
-    fn push(&self, line: &str, bound: usize) {
-        let mut tail = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (lines, bytes) = &mut *tail;
-        *bytes += line.len() + 1;
-        lines.push_back(line.to_owned());
-        while *bytes > bound && lines.len() > 1 {
-            *bytes -= lines.pop_front().map_or(0, |line| line.len() + 1);
-        }
-    }
-
-    fn text(&self) -> String {
-        let tail = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        tail.0.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -218,6 +214,7 @@ struct Running {
     reader: Task<Result<(), String>>,
     writer: Task<Result<(), WriteError>>,
     seen: Arc<Seen>,
+    _intake: Task,
 }
 
 /// What the actor wishes of its incarnation.
@@ -313,16 +310,17 @@ impl Incarnation {
         // can have ended without ending this task.
         session.cast(SessionMessage::Internal(Internal::LaneOpened(lane.clone()))).ok();
         router.cast(RouterMessage::Opened(lane.clone())).ok();
-        self.port.cast(PortMessage::Opened { lane: lane.clone(), pid }).ok();
         let seen = Arc::new(Seen::default());
-        let reader =
-            Reader::new(shared.clone(), lane.clone(), conversation.clone(), router.clone(), seen.clone());
+        let (intake, task) = Intake::new(shared, *epoch, conversation.clone(), seen.clone());
+        self.port.cast(PortMessage::Opened { lane: lane.clone(), pid, messages: intake.flush() }).ok();
+        let reader = Reader::new(shared.clone(), lane.clone(), intake, router.clone(), seen.clone());
         Ok(Running {
             process: connection.process,
             reader: Task::spawn(reader.run(connection.reader)),
             writer: Task::spawn(write_lines(lane_end, connection.writer, options.timeouts.stdin_stall)),
             lane,
             seen,
+            _intake: task,
         })
     }
 

@@ -83,11 +83,12 @@ impl Entry {
 }
 
 fn bytes(message: &Message) -> usize {
-    message.raw().get().len()
+    message.bytes()
 }
 
 fn is_partial(message: &Message) -> bool {
-    message.kind() == "stream_event"
+    // Also one whose shape is not known.
+    matches!(message, Message::StreamEvent(_)) || message.kind() == "stream_event"
 }
 
 /// What is read next.
@@ -239,7 +240,36 @@ impl Backlog {
 
     /// Puts a message behind all others; false if nobody reads any more.
     pub(crate) fn push(&self, message: Message) -> Result<bool, Error> {
-        let queue = &mut *self.queue();
+        let (pushed, reader) = {
+            let queue = &mut *self.queue();
+            (self.put(queue, message), queue.reader.take())
+        };
+        // When the lock is free again, for whoever is woken wants it.
+        reader.into_iter().for_each(Waker::wake);
+        pushed
+    }
+
+    /// Puts messages behind all others, in order; how many of them nobody reads any more. With an error, how many came
+    /// behind the one that was refused.
+    pub(crate) fn push_all(&self, messages: Vec<Message>) -> Result<u64, (Error, u64)> {
+        let (pushed, reader) = {
+            let queue = &mut *self.queue();
+            let mut messages = messages.into_iter();
+            let mut not_taken = 0;
+            let pushed = loop {
+                let Some(message) = messages.next() else { break Ok(not_taken) };
+                match self.put(queue, message) {
+                    Ok(taken) => not_taken += u64::from(!taken),
+                    Err(error) => break Err((error, messages.len() as u64)),
+                }
+            };
+            (pushed, queue.reader.take())
+        };
+        reader.into_iter().for_each(Waker::wake);
+        pushed
+    }
+
+    fn put(&self, queue: &mut Queue, message: Message) -> Result<bool, Error> {
         if queue.closed || queue.lost.is_some() {
             return Ok(false);
         }
@@ -264,7 +294,6 @@ impl Backlog {
             queue.tail.push(entry);
             self.work.notify_one();
         }
-        queue.wake_reader();
         Ok(true)
     }
 

@@ -64,6 +64,14 @@ impl TurnSender {
         Ok(taken)
     }
 
+    /// Hands messages over, in order, as if one after the other; how many of them nobody took. With an error, how many
+    /// came behind the one that was refused.
+    pub(crate) fn send_all(&self, messages: Vec<Message>) -> Result<u64, (Error, u64)> {
+        let not_taken = self.backlog.push_all(messages);
+        self.backlog.start_mover();
+        not_taken
+    }
+
     /// Ends the turn.
     pub(crate) fn end(self, outcome: Outcome) {
         self.backlog.end(Some(outcome));

@@ -23,7 +23,7 @@ pub(super) enum News {
 impl News {
     fn bytes(&self) -> usize {
         match self {
-            News::Message { message, .. } => message.raw().get().len(),
+            News::Message { message, .. } => message.bytes(),
             News::LineLost { .. } | News::Ready(_) | News::Ended { .. } => size_of::<News>(),
         }
     }
@@ -41,6 +41,11 @@ pub(super) struct Holding {
 }
 
 impl ConversationState {
+    /// Whether something waits, and so does what comes behind it.
+    pub(super) fn is_holding(&self) -> bool {
+        self.holding.held.is_some()
+    }
+
     pub(super) fn news(&mut self, news: News) {
         if let Some(held) = &mut self.holding.held {
             self.holding.bytes += news.bytes();

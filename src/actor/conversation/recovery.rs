@@ -102,6 +102,9 @@ impl ConversationState {
         };
         self.tells_lifecycle |= lifecycle.is_some();
         let Some(running) = &mut self.running else { return };
+        if running.begun && running.certain {
+            return;
+        }
         let named = message.user_message_uuids().contains(&running.uuid)
             || lifecycle.is_some_and(|lifecycle| {
                 lifecycle.command_uuid == running.uuid && lifecycle.state == CommandState::Started

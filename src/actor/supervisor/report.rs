@@ -35,9 +35,13 @@ impl SupervisorState {
             let servers = servers.into_iter().map(|(actor, absent)| async move {
                 inspect(limit, actor, ServerMessage::Snapshot).await.unwrap_or(absent)
             });
-            let (cli, conversation, router, callbacks, servers) = tokio::join!(
-                inspect(limit, port, PortMessage::Snapshot),
-                inspect(limit, conversation, ConversationMessage::Snapshot),
+            // The port answers when the conversation was told all that was read.
+            let cli_and_conversation = async {
+                let cli = inspect(limit, port, PortMessage::Snapshot).await;
+                (cli, inspect(limit, conversation, ConversationMessage::Snapshot).await)
+            };
+            let ((cli, conversation), router, callbacks, servers) = tokio::join!(
+                cli_and_conversation,
                 inspect(limit, router, RouterMessage::Snapshot),
                 inspect(limit, callbacks, CallbacksMessage::Snapshot),
                 join_all(servers),

@@ -20,6 +20,7 @@
 // - `calls`, `assemble`, `transcript`, `tracker`: what is made of many messages
 // - `read`, `view`: how fields are read, leniently
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -184,8 +185,13 @@ impl Message {
     }
 
     fn from_raw(raw: Box<RawValue>) -> Result<Message, serde_json::Error> {
+        let raw = match stream::quick(raw) {
+            Ok(piece) => return Ok(Message::StreamEvent(Arc::new(piece))),
+            Err(raw) => raw,
+        };
         let text = mend(raw.get());
-        let head: Head = serde_json::from_str(&text)?;
+        let kept = matches!(text, Cow::Borrowed(_));
+        let head = Head::read(&text, kept, &mut ())?;
         macro_rules! typed {
             ($variant:ident) => {
                 match serde_json::from_str(&text) {
@@ -194,7 +200,7 @@ impl Message {
                 }
             };
         }
-        let problem = match head.kind.as_str() {
+        let problem = match &*head.kind {
             "assistant" => match serde_json::from_str::<assistant::Fields>(&text) {
                 Ok(fields) => return Ok(Message::Assistant(Arc::new(fields.finish(head, raw)))),
                 Err(problem) => Some(problem),
@@ -228,6 +234,24 @@ impl Message {
             _ => None,
         };
         Ok(Message::Other(Arc::new(OtherMessage::new(head, raw, problem))))
+    }
+
+    /// Whether a line is a message by its looks, so that nobody has to read it whole to tell it from a control frame: it
+    /// begins with the `type` of a message, and nothing in it looks like another one of a control frame, which would count
+    /// instead. A line that does not look so may be one all the same.
+    pub(crate) fn is_plainly(line: &[u8]) -> bool {
+        let Some(rest) = line.strip_prefix(b"{\"type\":\"") else { return false };
+        let Some(end) = memchr::memchr(b'"', &rest[..rest.len().min(32)]) else { return false };
+        let (kind, rest) = rest.split_at(end);
+        let is_known = Self::TYPES.iter().any(|known| known.as_bytes() == kind);
+        (is_known || kind == b"transcript_mirror")
+            && memchr::memmem::find(rest, b"\"control_").is_none()
+            && memchr::memmem::find(rest, b"\"keep_alive\"").is_none()
+    }
+
+    /// How long its JSON is, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.raw().get().len()
     }
 
     /// The exact JSON of the message as it was received.
@@ -399,17 +423,17 @@ macro_rules! common {
 
             /// The conversation's id. It changes when a session is forked or reset.
             pub fn session_id(&self) -> Option<&str> {
-                self.head.session_id.as_deref()
+                self.head.session_id(&self.raw)
             }
 
             /// The message's own id.
             pub fn uuid(&self) -> Option<&str> {
-                self.head.uuid.as_deref()
+                self.head.uuid(&self.raw)
             }
 
             /// The tool call under which a subagent produced this message; `None` on the main thread.
             pub fn parent_tool_use_id(&self) -> Option<&str> {
-                self.head.parent_tool_use_id.as_deref()
+                self.head.parent_tool_use_id(&self.raw)
             }
 
             /// The ids of the prompts that this message belongs to, without repeats. Empty if the CLI named

@@ -15,37 +15,132 @@ use crate::wire::scan;
 /// What every message may carry, read in one pass that skips the rest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Head {
-    pub(super) kind: String,
+    pub(super) kind: Cow<'static, str>,
     pub(super) subtype: Option<String>,
-    pub(super) session_id: Option<String>,
-    pub(super) uuid: Option<String>,
-    pub(super) parent_tool_use_id: Option<String>,
+    session_id: Option<Text>,
+    uuid: Option<Text>,
+    parent_tool_use_id: Option<Text>,
     pub(super) user_message_uuids: Vec<String>,
 }
 
-#[derive(serde::Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum Key {
-    Type,
-    Subtype,
-    SessionId,
-    Uuid,
-    ParentToolUseId,
-    UserMessageUuid,
-    UserMessageUuids,
-    #[serde(other)]
-    Other,
+/// A text of a message: where it stands in its JSON, or what it is, if it does not stand there as it is.
+#[derive(Clone, Debug)]
+enum Text {
+    At(Span),
+    Own(String),
 }
 
-impl<'de> Deserialize<'de> for Head {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(HeadVisitor)
+/// A part of the JSON of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// Where `part` stands, which is a part of `whole`.
+    pub(super) fn of(part: &str, whole: &str) -> Option<Self> {
+        let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+        let end = start + part.len();
+        let span = Self { start: start.try_into().ok()?, end: end.try_into().ok()? };
+        (end <= whole.len()).then_some(span)
+    }
+
+    /// What stands there.
+    pub(super) fn read(self, whole: &RawValue) -> &str {
+        whole.get().get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 
-struct HeadVisitor;
+impl Text {
+    fn read<'a>(&'a self, whole: &'a RawValue) -> &'a str {
+        match self {
+            Text::At(span) => span.read(whole),
+            Text::Own(text) => text,
+        }
+    }
+}
 
-impl<'de> Visitor<'de> for HeadVisitor {
+/// What becomes of the fields that every message may carry not.
+pub(super) trait Rest<'de> {
+    /// Takes the value of a field.
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
+}
+
+/// They are skipped.
+impl<'de> Rest<'de> for () {
+    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
+        map.next_value::<de::IgnoredAny>().map(drop)
+    }
+}
+
+/// A text, borrowed if it stands in the JSON as it is.
+pub(super) struct Word<'de>(pub(super) Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Word<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordVisitor;
+
+        impl<'de> Visitor<'de> for WordVisitor {
+            type Value = Word<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Word<'de>, E> {
+                Ok(Word(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Word<'de>, E> {
+                Ok(Word(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(WordVisitor)
+    }
+}
+
+/// The one of the known words that it is, or itself.
+pub(super) fn known(word: &str, known: &'static [&'static str]) -> Cow<'static, str> {
+    known
+        .iter()
+        .find(|known| **known == word)
+        .map_or_else(|| Cow::Owned(word.to_owned()), |known| Cow::Borrowed(*known))
+}
+
+impl Head {
+    /// Reads the head of a message of this JSON text, which is `kept` as it is, or is not. The other fields go to `rest`.
+    pub(super) fn read<'de>(
+        text: &'de str,
+        kept: bool,
+        rest: &mut impl Rest<'de>,
+    ) -> serde_json::Result<Self> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let head = json.deserialize_map(HeadVisitor { kept: kept.then_some(text), rest })?;
+        json.end()?;
+        Ok(head)
+    }
+
+    pub(super) fn session_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
+        self.session_id.as_ref().map(|text| text.read(raw))
+    }
+
+    pub(super) fn uuid<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
+        self.uuid.as_ref().map(|text| text.read(raw))
+    }
+
+    pub(super) fn parent_tool_use_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
+        self.parent_tool_use_id.as_ref().map(|text| text.read(raw))
+    }
+}
+
+struct HeadVisitor<'de, 'r, R> {
+    /// The text that is read, if it is kept.
+    kept: Option<&'de str>,
+    rest: &'r mut R,
+}
+
+impl<'de, R: Rest<'de>> Visitor<'de> for HeadVisitor<'de, '_, R> {
     type Value = Head;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,25 +153,20 @@ impl<'de> Visitor<'de> for HeadVisitor {
         let mut head = Head::default();
         let mut kind = None;
         let mut newest = None;
-        while let Some(key) = map.next_key()? {
-            match key {
-                Key::Type => kind = Some(map.next_value::<String>()?),
-                Key::Other => drop(map.next_value::<de::IgnoredAny>()?),
-                key => {
-                    let raw: &'de RawValue = map.next_value()?;
-                    match key {
-                        Key::Subtype => head.subtype = fits(raw),
-                        Key::SessionId => head.session_id = fits(raw),
-                        Key::Uuid => head.uuid = fits(raw),
-                        Key::ParentToolUseId => head.parent_tool_use_id = fits(raw),
-                        Key::UserMessageUuid => newest = fits(raw),
-                        Key::UserMessageUuids => head.user_message_uuids = fitting(raw),
-                        Key::Type | Key::Other => {}
-                    }
-                }
+        while let Some(Word(name)) = map.next_key()? {
+            match &*name {
+                "type" => kind = Some(map.next_value::<Word<'de>>()?),
+                "subtype" => head.subtype = fits(map.next_value()?),
+                "session_id" => head.session_id = self.text(map.next_value()?),
+                "uuid" => head.uuid = self.text(map.next_value()?),
+                "parent_tool_use_id" => head.parent_tool_use_id = self.text(map.next_value()?),
+                "user_message_uuid" => newest = fits(map.next_value()?),
+                "user_message_uuids" => head.user_message_uuids = fitting(map.next_value()?),
+                name => self.rest.field(name, &mut map)?,
             }
         }
-        head.kind = kind.ok_or_else(|| de::Error::missing_field("type"))?;
+        let Word(kind) = kind.ok_or_else(|| de::Error::missing_field("type"))?;
+        head.kind = known(&kind, super::Message::TYPES);
         head.user_message_uuids.extend(newest);
         if let Some((last, others)) = head.user_message_uuids.split_last()
             && others.contains(last)
@@ -84,6 +174,17 @@ impl<'de> Visitor<'de> for HeadVisitor {
             head.user_message_uuids.pop();
         }
         Ok(head)
+    }
+}
+
+impl<'de, R> HeadVisitor<'de, '_, R> {
+    /// A text that most messages have: not copied if it can be found again.
+    fn text(&self, raw: &'de RawValue) -> Option<Text> {
+        let inside = raw.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))?;
+        match self.kept {
+            Some(kept) if !inside.contains('\\') => Span::of(inside, kept).map(Text::At),
+            _ => fits(raw).map(Text::Own),
+        }
     }
 }
 
@@ -119,10 +220,13 @@ pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> R
 /// For `deserialize_with`: a count or a number of milliseconds. JavaScript has only floats, so a fraction is
 /// rounded; what is negative or no number is `None`.
 pub(super) fn maybe_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let raw = <&'de RawValue>::deserialize(from)?;
+    Ok(count_of(<&'de RawValue>::deserialize(from)?))
+}
+
+/// A count, as [`maybe_count`] reads it.
+pub(super) fn count_of(raw: &RawValue) -> Option<u64> {
     // Casting a float saturates, so a number out of range becomes the nearest that fits.
-    Ok(fits(raw)
-        .or_else(|| fits::<f64>(raw).filter(|number| *number >= 0.0).map(|number| number.round() as u64)))
+    fits(raw).or_else(|| fits::<f64>(raw).filter(|number| *number >= 0.0).map(|number| number.round() as u64))
 }
 
 /// For `deserialize_with`: [`maybe_count`], or 0.
@@ -215,14 +319,27 @@ mod tests {
     #[test]
     fn the_head_is_found_wherever_it_stands_and_the_last_of_two_counts() {
         let text = r#"{"a":{"type":"no"},"uuid":7,"type":"x","subtype":"s\"1","type":"y","session_id":null}"#;
-        let head: Head = serde_json::from_str(text).unwrap();
-        assert_eq!((head.kind.as_str(), head.subtype.as_deref()), ("y", Some("s\"1")));
-        assert_eq!((head.uuid, head.session_id), (None, None));
+        let raw: &RawValue = serde_json::from_str(text).unwrap();
+        let head = Head::read(text, true, &mut ()).unwrap();
+        assert_eq!((&*head.kind, head.subtype.as_deref()), ("y", Some("s\"1")));
+        assert_eq!((head.uuid(raw), head.session_id(raw)), (None, None));
+    }
+
+    #[test]
+    fn a_text_of_the_head_is_the_same_whether_it_stands_there_as_it_is_or_not() {
+        let text = r#"{"type":"t","uuid":"u-é","session_id":"s\"\u00e9\\","parent_tool_use_id":""}"#;
+        let raw: &RawValue = serde_json::from_str(text).unwrap();
+        for kept in [true, false] {
+            let head = Head::read(text, kept, &mut ()).unwrap();
+            assert_eq!(head.uuid(raw), Some("u-é"));
+            assert_eq!(head.session_id(raw), Some("s\"é\\"));
+            assert_eq!(head.parent_tool_use_id(raw), Some(""));
+        }
     }
 
     #[test]
     fn prompt_ids_are_joined_without_repeats() {
-        let ids = |text: &str| serde_json::from_str::<Head>(text).unwrap().user_message_uuids;
+        let ids = |text: &str| Head::read(text, true, &mut ()).unwrap().user_message_uuids;
         assert_eq!(ids(r#"{"type":"t","user_message_uuid":"a"}"#), ["a"]);
         assert_eq!(ids(r#"{"user_message_uuid":"b","type":"t","user_message_uuids":["a","b"]}"#), ["a", "b"]);
         assert_eq!(

@@ -1,14 +1,16 @@
 //! Messages in pieces, while the model writes them.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use serde::Deserialize;
+use serde::de::{self, MapAccess};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::assistant::ApiMessage;
 use super::content::ContentBlock;
-use super::read::{Head, fits, maybe, maybe_count};
+use super::read::{Head, Rest, Span, count_of, fits, known, maybe, maybe_count, mend};
 use super::usage::Usage;
 
 /// A piece of a message that the model is still writing (`type` `stream_event`): one event of the Messages
@@ -33,9 +35,12 @@ use super::usage::Usage;
 pub struct StreamEvent {
     pub(super) head: Head,
     raw: Box<RawValue>,
-    event: Box<RawValue>,
-    event_type: String,
-    api_event: ApiEvent,
+    /// `None` if it stands in `raw` as it is.
+    event: Option<Box<RawValue>>,
+    event_type: Cow<'static, str>,
+    api_event: OnceLock<ApiEvent>,
+    /// Where the `delta` stands of which the event is made when it is asked for.
+    delta: Option<Span>,
     /// Which content block of the message the event is about, from 0.
     pub index: Option<u64>,
     /// The API's id of the message that is being written.
@@ -138,18 +143,33 @@ impl StreamEvent {
 
     /// The API's event, as JSON.
     pub fn event(&self) -> &RawValue {
-        &self.event
+        #[derive(Deserialize)]
+        struct Event<'a> {
+            #[serde(borrow)]
+            event: &'a RawValue,
+        }
+        match &self.event {
+            Some(event) => event,
+            None => {
+                serde_json::from_str::<Event<'_>>(self.raw.get()).map_or(RawValue::NULL, |body| body.event)
+            }
+        }
     }
 
     /// The API's event, parsed on each call. `null` if it has no [`Value`]: nested too deep, or a number
     /// beyond the range of `f64`.
     pub fn event_value(&self) -> Value {
-        fits(&self.event).unwrap_or_default()
+        fits(self.event()).unwrap_or_default()
     }
 
     /// The API's event, typed.
     pub fn api_event(&self) -> &ApiEvent {
-        &self.api_event
+        // Most are deltas, and not everybody who hears of one looks into it.
+        self.api_event.get_or_init(|| {
+            let delta = self.delta.map(|delta| delta.read(&self.raw));
+            let delta = delta.and_then(|delta| serde_json::from_str::<Option<BlockDelta>>(delta).ok());
+            delta.flatten().map_or(ApiEvent::Unknown, ApiEvent::ContentBlockDelta)
+        })
     }
 
     /// The `type` of the event: `message_start`, `content_block_start`, `content_block_delta`,
@@ -158,9 +178,14 @@ impl StreamEvent {
         &self.event_type
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_read_in_one_pass(&self) -> bool {
+        self.event.is_none()
+    }
+
     /// The text that was added, if the event adds text.
     pub fn text_delta(&self) -> Option<&str> {
-        match &self.api_event {
+        match self.api_event() {
             ApiEvent::ContentBlockDelta(BlockDelta::Text(text)) => Some(text),
             _ => None,
         }
@@ -168,7 +193,7 @@ impl StreamEvent {
 
     /// The reasoning that was added, if the event adds some.
     pub fn thinking_delta(&self) -> Option<&str> {
-        match &self.api_event {
+        match self.api_event() {
             ApiEvent::ContentBlockDelta(BlockDelta::Thinking(text)) => Some(text),
             _ => None,
         }
@@ -177,7 +202,7 @@ impl StreamEvent {
     /// The piece that was added to the arguments of a tool call, if the event adds one: a part of a JSON
     /// text, which is complete when the block ends.
     pub fn input_json_delta(&self) -> Option<&str> {
-        match &self.api_event {
+        match self.api_event() {
             ApiEvent::ContentBlockDelta(BlockDelta::InputJson(text)) => Some(text),
             _ => None,
         }
@@ -197,53 +222,128 @@ pub(super) struct Fields {
     resume_reason: Option<String>,
 }
 
+/// The event, what is in it raw.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default, deserialize_with = "maybe_count")]
+    index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Event<'_> {
+    fn typed(&self) -> ApiEvent {
+        let event = match &*self.kind {
+            "content_block_delta" => self.delta.and_then(fits).map(ApiEvent::ContentBlockDelta),
+            "message_start" => self.message.and_then(fits).map(ApiEvent::MessageStart),
+            "content_block_start" => self.content_block.and_then(fits).map(ApiEvent::ContentBlockStart),
+            "content_block_stop" => Some(ApiEvent::ContentBlockStop),
+            "message_delta" => {
+                let Stop { stop_reason, stop_sequence } = self.delta.and_then(fits).unwrap_or_default();
+                Some(ApiEvent::MessageDelta { stop_reason, stop_sequence, usage: self.usage.and_then(fits) })
+            }
+            "message_stop" => Some(ApiEvent::MessageStop),
+            "ping" => Some(ApiEvent::Ping),
+            "error" => self.error.and_then(fits).map(ApiEvent::Error),
+            _ => None,
+        };
+        event.unwrap_or(ApiEvent::Unknown)
+    }
+}
+
 /// The event, read and kept.
 struct EventFields {
     raw: Box<RawValue>,
-    kind: String,
+    kind: Cow<'static, str>,
     index: Option<u64>,
     event: ApiEvent,
 }
 
 impl<'de> Deserialize<'de> for EventFields {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Event<'a> {
-            #[serde(rename = "type")]
-            kind: String,
-            #[serde(default, deserialize_with = "maybe_count")]
-            index: Option<u64>,
-            #[serde(borrow)]
-            delta: Option<&'a RawValue>,
-            #[serde(borrow)]
-            message: Option<&'a RawValue>,
-            #[serde(borrow)]
-            content_block: Option<&'a RawValue>,
-            #[serde(borrow)]
-            usage: Option<&'a RawValue>,
-            #[serde(borrow)]
-            error: Option<&'a RawValue>,
-        }
         let raw = <&'de RawValue>::deserialize(deserializer)?;
-        let Event { kind, index, delta, message, content_block, usage, error } =
-            serde_json::from_str(raw.get())
-                .map_err(|error| serde::de::Error::custom(format!("event: {error}")))?;
-        let event = match kind.as_str() {
-            "content_block_delta" => delta.and_then(fits).map(ApiEvent::ContentBlockDelta),
-            "message_start" => message.and_then(fits).map(ApiEvent::MessageStart),
-            "content_block_start" => content_block.and_then(fits).map(ApiEvent::ContentBlockStart),
-            "content_block_stop" => Some(ApiEvent::ContentBlockStop),
-            "message_delta" => {
-                let Stop { stop_reason, stop_sequence } = delta.and_then(fits).unwrap_or_default();
-                Some(ApiEvent::MessageDelta { stop_reason, stop_sequence, usage: usage.and_then(fits) })
-            }
-            "message_stop" => Some(ApiEvent::MessageStop),
-            "ping" => Some(ApiEvent::Ping),
-            "error" => error.and_then(fits).map(ApiEvent::Error),
-            _ => None,
-        };
-        Ok(EventFields { raw: raw.to_owned(), kind, index, event: event.unwrap_or(ApiEvent::Unknown) })
+        let event: Event<'_> =
+            serde_json::from_str(raw.get()).map_err(|error| de::Error::custom(format!("event: {error}")))?;
+        Ok(EventFields {
+            raw: raw.to_owned(),
+            kind: known(&event.kind, StreamEvent::EVENT_TYPES),
+            index: event.index,
+            event: event.typed(),
+        })
     }
+}
+
+/// What a piece has besides its head, raw.
+#[derive(Default)]
+struct Piece<'a> {
+    event: Option<Event<'a>>,
+    api_message_id: Option<&'a RawValue>,
+    ttft_ms: Option<&'a RawValue>,
+    thinking_display: Option<&'a RawValue>,
+    resume_reason: Option<&'a RawValue>,
+}
+
+impl<'de> Rest<'de> for Piece<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let slot = match name {
+            "event" if self.event.is_none() => {
+                self.event = Some(map.next_value()?);
+                return Ok(());
+            }
+            "api_message_id" => &mut self.api_message_id,
+            "ttft_ms" => &mut self.ttft_ms,
+            "thinking_display" => &mut self.thinking_display,
+            "resume_reason" => &mut self.resume_reason,
+            "event" => return Err(de::Error::duplicate_field("event")),
+            _ => return map.next_value::<de::IgnoredAny>().map(drop),
+        };
+        match slot.replace(map.next_value()?) {
+            None => Ok(()),
+            Some(_) => Err(de::Error::custom("a field that stands twice")),
+        }
+    }
+}
+
+/// Reads a piece that is as the CLI writes them in one pass: there are more of them than of all other messages. One that
+/// is otherwise in any way is given back, for [`Fields`].
+pub(super) fn quick(raw: Box<RawValue>) -> Result<StreamEvent, Box<RawValue>> {
+    let text = raw.get();
+    if !text.starts_with(r#"{"type":"stream_event","#) || matches!(mend(text), Cow::Owned(_)) {
+        return Err(raw);
+    }
+    let mut piece = Piece::default();
+    let (head, event) = match Head::read(text, true, &mut piece) {
+        Ok(head) if head.kind == "stream_event" => match piece.event.take() {
+            Some(event) => (head, event),
+            None => return Err(raw),
+        },
+        Ok(_) | Err(_) => return Err(raw),
+    };
+    let delta = event.delta.filter(|_| event.kind == "content_block_delta");
+    let delta = delta.and_then(|delta| Span::of(delta.get(), text));
+    Ok(StreamEvent {
+        head,
+        event: None,
+        event_type: known(&event.kind, StreamEvent::EVENT_TYPES),
+        api_event: if delta.is_some() { OnceLock::new() } else { event.typed().into() },
+        delta,
+        index: event.index,
+        api_message_id: piece.api_message_id.and_then(fits),
+        ttft_ms: piece.ttft_ms.and_then(count_of),
+        thinking_display: piece.thinking_display.and_then(fits),
+        resume_reason: piece.resume_reason.and_then(fits),
+        raw,
+    })
 }
 
 #[derive(Default, Deserialize)]
@@ -299,9 +399,10 @@ impl Fields {
         StreamEvent {
             head,
             raw,
-            event,
+            event: Some(event),
             event_type,
-            api_event,
+            api_event: api_event.into(),
+            delta: None,
             index,
             api_message_id: self.api_message_id,
             ttft_ms: self.ttft_ms,

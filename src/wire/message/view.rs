@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::read::fits;
+use super::read::{count_of, fits};
 
 /// What can be read from any JSON without an error.
 pub(super) trait Loose: Sized {
@@ -42,9 +42,7 @@ impl<T: Loose> Loose for BTreeMap<String, T> {
 /// does not fit.
 impl Loose for u64 {
     fn loose(raw: &RawValue) -> Option<Self> {
-        // Casting a float saturates, so a number out of range becomes the nearest that fits.
-        fits(raw)
-            .or_else(|| fits::<f64>(raw).filter(|number| *number >= 0.0).map(|number| number.round() as u64))
+        count_of(raw)
     }
 }
 

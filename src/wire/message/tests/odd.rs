@@ -177,3 +177,99 @@ proptest! {
         let _ = (message.text(), message.tool_uses().count(), message.tool_results().count());
     }
 }
+
+/// All that can be asked of a piece.
+fn told(piece: &StreamEvent) -> String {
+    let StreamEvent { index, api_message_id, ttft_ms, thinking_display, resume_reason, .. } = piece;
+    format!(
+        "{:?}",
+        (
+            (piece.event().get(), piece.event_value(), piece.event_type(), piece.api_event()),
+            (piece.text_delta(), piece.thinking_delta(), piece.input_json_delta()),
+            (piece.session_id(), piece.uuid(), piece.parent_tool_use_id(), piece.user_message_uuids()),
+            (index, api_message_id, ttft_ms, thinking_display, resume_reason),
+        )
+    )
+}
+
+/// Reads the rest of a piece behind its `type` in one pass, if it can be; and field by field, for which a blank is enough.
+fn both_ways(rest: &str) {
+    let (plain, odd) =
+        (format!(r#"{{"type":"stream_event",{rest}}}"#), format!(r#"{{ "type":"stream_event",{rest}}}"#));
+    match (Message::parse(&plain), Message::parse(&odd)) {
+        (Ok(Message::StreamEvent(plain)), Ok(Message::StreamEvent(odd))) => {
+            assert_eq!(told(&plain), told(&odd))
+        }
+        (Ok(Message::Other(plain)), Ok(Message::Other(odd))) => {
+            // They differ in the column.
+            assert_eq!((plain.problem().is_some(), plain.kind()), (odd.problem().is_some(), odd.kind()));
+        }
+        (Err(_), Err(_)) => {}
+        (Ok(plain), Ok(odd)) if plain.kind() != "stream_event" => assert_eq!(plain.kind(), odd.kind()),
+        (plain, odd) => panic!("{rest}: {plain:?} and {odd:?}"),
+    }
+}
+
+#[test]
+fn a_piece_that_is_read_in_one_pass_says_what_it_says_otherwise() {
+    let events = [
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\u00e9\"b"}}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\""}}"#,
+        r#"{"type":"content_block_delta","index":-1,"delta":{"type":"of_next_year","x":[1]}}"#,
+        r#"{"type":"content_block_delta","index":2.5,"delta":null}"#,
+        r#"{"type":"content_block_delta","delta":7}"#,
+        r#"{"delta":{"text":"t","type":"text_delta"},"type":"content_block_delt\u0061"}"#,
+        r#"{"type":"message_start","message":{"id":"m","content":[]}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"error","error":{"type":"overloaded_error"}}"#,
+        r#"{"type":"ping"}"#,
+        r#"{"type":"new_one","delta":{"type":"text_delta","text":"t"}}"#,
+        r#"{"type":"ping","type":"ping"}"#,
+        r#"{"index":0}"#,
+        r#"{"type":3}"#,
+        r#""message_stop""#,
+        "null",
+        "[]",
+    ];
+    let rests = [
+        r#""session_id":"s","parent_tool_use_id":null,"uuid":"u","api_message_id":"m""#,
+        r#""session_id":"s\n","parent_tool_use_id":"t","uuid":7,"ttft_ms":9.4,"thinking_display":"updates","resume_reason":{}"#,
+        r#""user_message_uuid":"a","user_message_uuids":["a","b"],"subtype":"x","session_id":"\ud83d""#,
+        r#""type":"assistant","message":{"content":[]}"#,
+        r#""type":7"#,
+        r#""ttft_ms":1,"ttft_ms":2"#,
+        r#""uuid":"a","uuid":"b""#,
+        r#""event":{"type":"ping"}"#,
+        r#""a":[1,}"#,
+        r#""a":1}}"#,
+    ];
+    for (event, rest) in events.iter().flat_map(|event| rests.map(|rest| (event, rest))) {
+        both_ways(&format!(r#""event":{event},{rest}"#));
+        both_ways(&format!(r#"{rest},"event":{event}"#));
+    }
+    let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"t"}}}"#;
+    let Ok(Message::StreamEvent(piece)) = Message::parse(line) else { panic!() };
+    assert!(piece.is_read_in_one_pass(), "it is as the CLI writes it");
+}
+
+#[test]
+fn what_may_be_a_control_frame_is_not_plainly_a_message() {
+    for (line, plainly) in [
+        (r#"{"type":"stream_event","event":{}}"#, true),
+        (r#"{"type":"assistant","message":{"content":"a control_request"}}"#, true),
+        // It is one, which takes a closer look.
+        (r#"{"type":"assistant","message":{"content":"\"type\":\"control_request\""}}"#, false),
+        (r#"{"type":"transcript_mirror","entries":[]}"#, true),
+        (r#"{"type":"of_next_year"}"#, false),
+        (r#"{"type":"control_request","request_id":"r"}"#, false),
+        (r#"{"type":"keep_alive"}"#, false),
+        (r#"{"type":"user","a":1,"type":"control_request","request_id":"r","request":{}}"#, false),
+        (r#"{"type":"user","type":"keep_alive"}"#, false),
+        (r#"{ "type":"user"}"#, false),
+        (r#"{"type":"user"#, false),
+        ("", false),
+    ] {
+        assert_eq!(Message::is_plainly(line.as_bytes()), plainly, "{line}");
+    }
+}
