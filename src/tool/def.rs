@@ -589,7 +589,8 @@ mod tests {
     fn what_does_not_fit_is_told_with_its_path() {
         assert_eq!(
             save(r#"{"path":"a","lines":[{"text":"\ud83d"},{"text":7}]}"#),
-            Err("Input validation error: `lines[1].text`: invalid type: integer `7`, expected a string".into())
+            Err("Input validation error: `lines[1].text`: invalid type: integer `7`, expected a string"
+                .into())
         );
         assert_eq!(save("{}"), Err("Input validation error: missing field `path`".into()));
         assert_eq!(

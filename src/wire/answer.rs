@@ -147,41 +147,58 @@ fn push(line: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
 fn push_text(line: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     line.push(b'"');
-    let (mut copied, mut at) = (0, 0);
-    loop {
-        at = scan::line(bytes, at);
-        let Some(byte) = bytes.get(at) else { break };
-        let mut unit = *br"\u0000";
-        let (escape, length): (&[u8], usize) = match byte {
-            0xE2 => match bytes.get(at + 1..at + 3) {
-                Some([0x80, 0xA8]) => (br"\u2028", 3),
-                Some([0x80, 0xA9]) => (br"\u2029", 3),
-                // Dashes, quotes, arrows, the lines of a table.
-                _ => {
-                    at += 3;
-                    continue;
-                }
-            },
-            b'"' => (br#"\""#, 1),
-            b'\\' => (br"\\", 1),
-            b'\n' => (br"\n", 1),
-            b'\t' => (br"\t", 1),
-            b'\r' => (br"\r", 1),
-            0x08 => (br"\b", 1),
-            0x0C => (br"\f", 1),
-            control => {
-                unit[4] = b'0' + (control >> 4);
-                unit[5] = b"0123456789abcdef"[usize::from(control & 15)];
-                (&unit, 1)
+    let (mut copied, mut at) = (0, scan::line(bytes, 0));
+    while let Some(byte) = bytes.get(at) {
+        let letter = match byte {
+            b'"' | b'\\' => *byte,
+            b'\n' => b'n',
+            b'\t' => b't',
+            b'\r' => b'r',
+            0x08 => b'b',
+            0x0C => b'f',
+            0xE2 if !scan::is_separator(&bytes[at..]) => {
+                // A dash, a quote, an arrow, the line of a table.
+                at = scan::near(bytes, at + 3);
+                continue;
             }
+            _ => b'u',
         };
-        line.extend_from_slice(&bytes[copied..at]);
-        line.extend_from_slice(escape);
-        at += length;
-        copied = at;
+        match bytes[copied..at] {
+            // A call that copies a byte or two costs more than they do.
+            [] => line.extend_from_slice(&[b'\\', letter]),
+            [a] => line.extend_from_slice(&[a, b'\\', letter]),
+            [a, b] => line.extend_from_slice(&[a, b, b'\\', letter]),
+            ref run => {
+                line.extend_from_slice(run);
+                line.extend_from_slice(&[b'\\', letter]);
+            }
+        }
+        copied = at + 1;
+        if letter == b'u' {
+            copied += push_unit(line, &bytes[at..]);
+        }
+        // Where there is one there are often more.
+        at = scan::near(bytes, copied);
     }
     line.extend_from_slice(&bytes[copied..]);
     line.push(b'"');
+}
+
+/// The digits of the escape of what comes first: a separator, which has two bytes more, or a control character.
+#[cold]
+fn push_unit(line: &mut Vec<u8>, bytes: &[u8]) -> usize {
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    match bytes {
+        [0xE2, _, last, ..] => {
+            line.extend_from_slice(if *last == 0xA8 { b"2028" } else { b"2029" });
+            2
+        }
+        [control, ..] => {
+            line.extend_from_slice(&[b'0', b'0', digit(control >> 4), digit(control & 15)]);
+            0
+        }
+        [] => 0,
+    }
 }
 
 #[cfg(any(test, fuzzing))]

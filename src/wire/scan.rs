@@ -7,7 +7,7 @@ use memchr::{memchr, memmem};
 const BLOCK: usize = 32;
 
 /// How many words are looked at before blocks are: most texts between two finds are short.
-const WORDS: usize = 4;
+const WORDS: usize = 8;
 
 /// One in each byte.
 const ONES: u64 = u64::MAX / 255;
@@ -23,6 +23,41 @@ pub(super) fn json(bytes: &[u8], from: usize) -> usize {
 pub(super) fn line(bytes: &[u8], from: usize) -> usize {
     next::<true>(bytes, from)
 }
+
+/// The same as [`line`], where the next one is expected to be near: the first bytes are looked at one by one. What begins
+/// with 0xE2 and is no separator is passed over there.
+#[inline]
+pub(super) fn near(bytes: &[u8], from: usize) -> usize {
+    let (mut at, mut end) = (from, from + 8);
+    while at < end {
+        match bytes.get(at) {
+            Some(byte) if !SPECIAL[usize::from(*byte)] => at += 1,
+            Some(0xE2) if !is_separator(&bytes[at..]) => {
+                at += 3;
+                end = at + 8;
+            }
+            _ => return at,
+        }
+    }
+    line(bytes, at)
+}
+
+/// Whether U+2028 or U+2029 stands first.
+#[inline]
+pub(super) fn is_separator(bytes: &[u8]) -> bool {
+    matches!(bytes, [0xE2, 0x80, 0xA8 | 0xA9, ..])
+}
+
+/// What [`line`] looks for.
+const SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = special::<true>(byte as u8);
+        byte += 1;
+    }
+    table
+};
 
 /// Whether JSON holds an escape of a surrogate, which may be half of a pair.
 pub(crate) fn surrogates(json: &[u8]) -> bool {
@@ -85,7 +120,7 @@ fn single<const SEPARATORS: bool>(bytes: &[u8], mut at: usize) -> usize {
 }
 
 #[inline(always)]
-fn special<const SEPARATORS: bool>(byte: u8) -> bool {
+const fn special<const SEPARATORS: bool>(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (SEPARATORS & (byte == 0xE2))
 }
 
@@ -110,6 +145,7 @@ mod tests {
                         bytes[at] = byte;
                         assert_eq!(json(&bytes, 0), plain(&bytes, 0, false));
                         assert_eq!(line(&bytes, 0), plain(&bytes, 0, true));
+                        assert!(byte == 0xE2 || near(&bytes, 0) == plain(&bytes, 0, true));
                     }
                 }
             }
@@ -139,6 +175,7 @@ mod tests {
                 let from = from % bytes.len();
                 prop_assert_eq!(json(&bytes, from), plain(&bytes, from, false));
                 prop_assert_eq!(line(&bytes, from), plain(&bytes, from, true));
+                prop_assert!(bytes.contains(&0xE2) || near(&bytes, from) == plain(&bytes, from, true));
             }
         }
     }
