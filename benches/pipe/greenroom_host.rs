@@ -128,6 +128,18 @@ pub(crate) async fn in_memory(plan: Plan, sessions: usize) -> Result<(f64, f64)>
     Ok(((shown.len() * plan.total()) as f64 / took, threads))
 }
 
+/// How often is allocated for what the handler of `echo` needs in any case: its arguments, which it gives back.
+pub(crate) fn tool_allocations() -> Result<f64> {
+    const CALLS: usize = 1_000;
+    let arguments = json!({ "text": ".".repeat(64) }).to_string();
+    let before = measure::allocations();
+    for _ in 0..CALLS {
+        let args: Echo = serde_json::from_str(std::hint::black_box(&arguments))?;
+        std::hint::black_box(args.text);
+    }
+    Ok((measure::allocations() - before) as f64 / CALLS as f64)
+}
+
 /// What is held on the heap, in bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Held {

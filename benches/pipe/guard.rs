@@ -4,7 +4,7 @@
 use super::driver::Plan;
 use super::greenroom_host::{Held, Result};
 use super::report::median;
-use super::rows::{self, GREENROOM, Job, Run, Spec};
+use super::rows::{self, GREENROOM, Run, Side};
 
 enum Bound {
     AtMost(f64),
@@ -53,52 +53,44 @@ const GUARDS: &[Guard] = &[
     Guard {
         what: "64 in flight: calls/s of greenroom to tokio",
         bound: AtLeast(0.18),
-        measure: || ratio(&pipe(64), GREENROOM, &pipe(64), "tokio", |run| run.per_second),
+        measure: || ratio(&pipe(GREENROOM, 64), &pipe("tokio", 64), |run| run.per_second),
     },
     // The same against the pipe itself, so that a slow `tokio` hides nothing.
     Guard {
         what: "64 in flight: calls/s of greenroom to limit",
         bound: AtLeast(0.02),
-        measure: || ratio(&pipe(64), GREENROOM, &pipe(64), "limit", |run| run.per_second),
+        measure: || ratio(&pipe(GREENROOM, 64), &pipe("limit", 64), |run| run.per_second),
     },
     // What it adds to a single call.
     Guard {
         what: "1 in flight: p50 of greenroom to tokio",
         bound: AtMost(6.0),
-        measure: || ratio(&pipe(1), GREENROOM, &pipe(1), "tokio", |run| run.p50_us),
+        measure: || ratio(&pipe(GREENROOM, 1), &pipe("tokio", 1), |run| run.p50_us),
     },
     // Nothing that is done for a call takes longer when there are more of them.
     Guard {
         what: "calls/s with 10,000 in flight to 64",
         bound: AtLeast(0.2),
-        measure: || ratio(&pipe(10_000), GREENROOM, &pipe(64), GREENROOM, |run| run.per_second),
+        measure: || ratio(&pipe(GREENROOM, 10_000), &pipe(GREENROOM, 64), |run| run.per_second),
     },
     // Nor when there are more sessions.
     Guard {
         what: "calls/s of 1,000 sessions to one",
         bound: AtLeast(0.5),
-        measure: || {
-            ratio(&in_memory(1_000, 10), GREENROOM, &in_memory(1, 10_000), GREENROOM, |run| run.per_second)
-        },
+        measure: || ratio(&in_memory(1_000, 10), &in_memory(1, 10_000), |run| run.per_second),
     },
 ];
 
 /// How often each side of a ratio is measured at once, and how often a ratio is when it is not right.
 const TIMES: usize = 3;
 
-fn pipe(window: usize) -> Spec {
+fn pipe(host: &'static str, window: usize) -> Side {
     let calls = if window == 1 { 5_000 } else { 50_000 };
-    Spec {
-        name: String::new(),
-        plan: Plan { window, calls, ..Plan::default() },
-        job: Job::Pipe,
-        hosts: &[GREENROOM],
-    }
+    Side::pipe(host, Plan { window, calls, ..Plan::default() })
 }
 
-fn in_memory(sessions: usize, window: usize) -> Spec {
-    let plan = Plan { window, calls: 100_000 / sessions, ..Plan::default() };
-    Spec { name: String::new(), plan, job: Job::InMemory { sessions }, hosts: &[GREENROOM] }
+fn in_memory(sessions: usize, window: usize) -> Side {
+    Side::in_memory(sessions, Plan { window, calls: 100_000 / sessions, ..Plan::default() })
 }
 
 fn held(of: fn(&Held) -> f64) -> Result<f64> {
@@ -106,10 +98,10 @@ fn held(of: fn(&Held) -> f64) -> Result<f64> {
 }
 
 /// The median of the ratios of two that run in turn.
-fn ratio(spec: &Spec, host: &str, to_spec: &Spec, to_host: &str, of: impl Fn(&Run) -> f64) -> Result<f64> {
+fn ratio(ours: &Side, theirs: &Side, of: fn(&Run) -> f64) -> Result<f64> {
     let mut ratios = Vec::new();
     for _ in 0..TIMES {
-        ratios.push(of(&rows::run(spec, host)?) / of(&rows::run(to_spec, to_host)?));
+        ratios.push(of(&rows::run(ours)?) / of(&rows::run(theirs)?));
     }
     Ok(median(ratios))
 }

@@ -46,6 +46,7 @@ fn main() -> Result<()> {
         "" => return run_all(),
         "driver" => return Ok(driver::run(from_env(PLAN)?)?),
         "held" => serde_json::to_string(&rows::on_runtime(greenroom_host::held())??)?,
+        "tool" => serde_json::to_string(&greenroom_host::tool_allocations()?)?,
         "recovered" => serde_json::to_string(&rows::on_runtime(greenroom_host::recovered())??)?,
         host => serde_json::to_string(&rows::host(host, from_env(PLAN)?, from_env(JOB)?)?)?,
     };
@@ -81,6 +82,7 @@ fn run_all() -> Result<()> {
     }
     if only.is_empty() {
         figures.allocations = Some(rows::allocations_per_call()?);
+        figures.tool_allocations = Some(rows::tool_allocations()?);
         figures.held = Some(rows::held()?);
         figures.recovered = Some(rows::ask("recovered", &[])?);
         report::print_rest(&figures);

@@ -22,6 +22,8 @@ pub(crate) struct HostRow {
     pub(crate) to_limit: Option<f64>,
     pub(crate) to_tokio: Option<f64>,
     pub(crate) p50_to_tokio: Option<f64>,
+    /// Calls per second, as a part of those of one session.
+    pub(crate) to_one: Option<f64>,
     /// p99 beside something, as a part of that with nothing beside.
     pub(crate) p99_to_beside: Option<f64>,
 }
@@ -31,6 +33,8 @@ pub(crate) struct HostRow {
 pub(crate) struct Figures {
     pub(crate) rows: Vec<Row>,
     pub(crate) allocations: Option<f64>,
+    /// Of these, those that the handler of the tool needs.
+    pub(crate) tool_allocations: Option<f64>,
     pub(crate) held: Option<Held>,
     pub(crate) recovered: Option<Recovered>,
 }
@@ -58,26 +62,27 @@ fn middle(runs: &[Run]) -> Run {
     }
 }
 
-/// The median of the ratios of two hosts that ran in turn.
+/// The median of the ratios of two that ran in turn.
 fn ratio(ours: &[Run], theirs: Option<&Vec<Run>>, of: fn(&Run) -> f64) -> Option<f64> {
     let ratios = ours.iter().zip(theirs?).map(|(ours, theirs)| of(ours) / of(theirs));
     Some(median(ratios.collect())).filter(|ratio| ratio.is_finite())
 }
 
-/// Runs a row that many times, its hosts in turn: a slow moment of the machine is everybody's.
+/// Runs a row that many times, its sides in turn: a slow moment of the machine is everybody's.
 pub(crate) fn row(spec: &Spec, times: usize) -> Result<Row> {
-    let mut runs: Vec<Vec<Run>> = spec.hosts.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<Run>> = spec.sides.iter().map(|_| Vec::new()).collect();
     for _ in 0..times {
-        for (host, runs) in spec.hosts.iter().zip(&mut runs) {
-            runs.push(rows::run(spec, host)?);
+        for (side, runs) in spec.sides.iter().zip(&mut runs) {
+            runs.push(rows::run(side)?);
         }
     }
-    let of = |name: &str| spec.hosts.iter().position(|host| *host == name).map(|at| &runs[at]);
-    let hosts = spec.hosts.iter().zip(&runs).map(|(host, runs)| HostRow {
-        host: (*host).to_owned(),
+    let of = |name: &str| spec.sides.iter().position(|side| side.name == name).map(|at| &runs[at]);
+    let hosts = spec.sides.iter().zip(&runs).map(|(side, runs)| HostRow {
+        host: side.name.clone(),
         run: middle(runs),
         to_limit: ratio(runs, of("limit"), |run| run.per_second),
         to_tokio: ratio(runs, of("tokio"), |run| run.per_second),
+        to_one: ratio(runs, of(rows::ONE_SESSION), |run| run.per_second),
         p50_to_tokio: ratio(runs, of("tokio"), |run| run.p50_us),
         p99_to_beside: Some(median(runs.iter().map(|run| run.p99_us / run.beside_p99_us).collect()))
             .filter(|ratio| ratio.is_finite()),
@@ -111,7 +116,7 @@ pub(crate) fn print(row: &Row) {
     };
     let part = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
     let mut name = row.name.as_str();
-    for HostRow { host, run, to_limit, to_tokio, p50_to_tokio, p99_to_beside } in &row.hosts {
+    for HostRow { host, run, to_limit, to_tokio, p50_to_tokio, to_one, p99_to_beside } in &row.hosts {
         println!(
             "{name:41} {host:13} {:>8.0} {:>8} {:>8} {:>8} {:>6} {:>6} {:>5} {:>7} {:>7} {:>9}",
             run.per_second,
@@ -132,16 +137,16 @@ pub(crate) fn print(row: &Row) {
                 ""
             );
         }
-        if run.threads > 0.0 {
-            println!("{:55} {:.2} threads for each session", "", run.threads);
+        if let Some(ratio) = to_one {
+            println!("{:55} {:.2} threads for each session; {ratio:.2} x one session", "", run.threads);
         }
         name = "";
     }
 }
 
 pub(crate) fn print_rest(figures: &Figures) {
-    if let Some(allocations) = figures.allocations {
-        println!("\nallocations for a call, 64 in flight: {allocations:.2}");
+    if let (Some(all), Some(tool)) = (figures.allocations, figures.tool_allocations) {
+        println!("\nallocations for a call, 64 in flight: {all:.2}, of which {tool:.2} are the tool's own");
     }
     if let Some(held) = &figures.held {
         println!(

@@ -39,60 +39,93 @@ pub(crate) struct Run {
     pub(crate) allocations: usize,
 }
 
+/// What is run in turn and compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
     pub(crate) name: String,
-    pub(crate) plan: Plan,
-    pub(crate) job: Job,
-    pub(crate) hosts: &'static [&'static str],
+    pub(crate) sides: Vec<Side>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) name: String,
+    host: &'static str,
+    plan: Plan,
+    job: Job,
 }
 
 pub(crate) const GREENROOM: &str = "greenroom";
+/// What more sessions are compared with.
+pub(crate) const ONE_SESSION: &str = "1 session";
 const ALL: &[&str] = &["limit", "value", "tokio", "tokio batched", GREENROOM];
 const FEW: &[&str] = &["tokio", GREENROOM];
 const OURS: &[&str] = &[GREENROOM];
 
+impl Spec {
+    /// These hosts, all with the same plan, over one pipe.
+    fn pipe(name: &str, plan: Plan, hosts: &[&'static str]) -> Self {
+        Self {
+            name: name.to_owned(),
+            sides: hosts.iter().map(|host| Side::pipe(host, plan.clone())).collect(),
+        }
+    }
+
+    /// As many calls and about as many in flight, in one session and in many.
+    fn sessions(name: String, many: usize, one: Plan, each: Plan, job: fn(usize) -> Job) -> Self {
+        let side = |name: String, plan: Plan, job| Side { name, host: GREENROOM, plan, job };
+        let sides = vec![
+            side(ONE_SESSION.to_owned(), one, job(1)),
+            side(format!("{many} sessions"), each, job(many)),
+        ];
+        Self { name, sides }
+    }
+}
+
+impl Side {
+    pub(crate) fn pipe(host: &'static str, plan: Plan) -> Self {
+        Self { name: host.to_owned(), host, plan, job: Job::Pipe }
+    }
+
+    pub(crate) fn in_memory(sessions: usize, plan: Plan) -> Self {
+        Self { name: String::new(), host: GREENROOM, plan, job: Job::InMemory { sessions } }
+    }
+}
+
 /// All rows, in the order in which they are run.
 pub(crate) fn specs() -> Vec<Spec> {
-    let pipe = |name: &str, plan, hosts| Spec { name: name.to_owned(), plan, job: Job::Pipe, hosts };
     let large = Plan { payload: 256 << 10, calls: 800, ..Plan::default() };
     let small = Plan { calls: 100_000, ..Plan::default() };
     let one_by_one = Plan { calls: 10_000, ..Plan::default() };
-    let beside = Plan { calls: 10_000, ..Plan::default() };
     let mut specs = vec![
-        pipe("64 B, 1 in flight", one_by_one, ALL),
-        pipe("64 B, 64 in flight", Plan { window: 64, ..small.clone() }, ALL),
-        pipe("64 B, 1,024 in flight", Plan { window: 1024, ..small.clone() }, ALL),
-        pipe("64 B, 10,000 in flight", Plan { window: 10_000, ..small.clone() }, ALL),
-        pipe("256 KiB, 1 in flight", large.clone(), ALL),
-        pipe("256 KiB, 64 in flight", Plan { window: 64, ..large.clone() }, ALL),
-        pipe("256 KiB, 1,024 in flight", Plan { window: 1024, ..large }, ALL),
-        pipe("100 servers, 64 B, 64 in flight", Plan { window: 64, servers: 100, ..small.clone() }, OURS),
-        pipe("100,000 messages past, 64 B, 1 in flight", Plan { messages: 100_000, ..beside.clone() }, FEW),
-        pipe("10,000 asleep, 64 B, 1 in flight", Plan { asleep: 10_000, ..beside }, OURS),
+        Spec::pipe("64 B, 1 in flight", one_by_one.clone(), ALL),
+        Spec::pipe("64 B, 64 in flight", Plan { window: 64, ..small.clone() }, ALL),
+        Spec::pipe("64 B, 1,024 in flight", Plan { window: 1024, ..small.clone() }, ALL),
+        Spec::pipe("64 B, 10,000 in flight", Plan { window: 10_000, ..small.clone() }, ALL),
+        Spec::pipe("256 KiB, 1 in flight", large.clone(), ALL),
+        Spec::pipe("256 KiB, 64 in flight", Plan { window: 64, ..large.clone() }, ALL),
+        Spec::pipe("256 KiB, 1,024 in flight", Plan { window: 1024, ..large }, ALL),
+        Spec::pipe(
+            "100 servers, 64 B, 64 in flight",
+            Plan { window: 64, servers: 100, ..small.clone() },
+            OURS,
+        ),
+        Spec::pipe(
+            "100,000 messages past, 64 B, 1 in flight",
+            Plan { messages: 100_000, ..one_by_one.clone() },
+            FEW,
+        ),
+        Spec::pipe("10,000 asleep, 64 B, 1 in flight", Plan { asleep: 10_000, ..one_by_one }, OURS),
     ];
-    // As many calls and as many in flight, in one session and in a thousand.
-    for (sessions, window) in [(1, 1_000), (1_000, 1), (1, 10_000), (1_000, 10)] {
-        specs.push(Spec {
-            name: in_memory_name(sessions, window),
-            plan: Plan { window, calls: 100_000 / sessions, ..Plan::default() },
-            job: Job::InMemory { sessions },
-            hosts: OURS,
-        });
+    for each in [1, 10] {
+        let one = Plan { window: 1_000 * each, ..small.clone() };
+        let name = format!("in memory, {} in flight in all", one.window);
+        let plan = Plan { window: each, calls: small.calls / 1_000, ..small.clone() };
+        specs.push(Spec::sessions(name, 1_000, one, plan, |sessions| Job::InMemory { sessions }));
     }
-    for (sessions, window) in [(1, 64), (200, 1)] {
-        specs.push(Spec {
-            name: format!("{sessions} process{}, {window} in flight in each", ["es", ""][sessions % 2]),
-            plan: Plan { window, calls: 100_000 / sessions, ..Plan::default() },
-            job: Job::Processes { sessions },
-            hosts: OURS,
-        });
-    }
+    let (one, each) = (Plan { window: 200, ..small.clone() }, Plan { calls: small.calls / 200, ..small });
+    let name = "processes, 200 in flight in all".to_owned();
+    specs.push(Spec::sessions(name, 200, one, each, |sessions| Job::Processes { sessions }));
     specs
-}
-
-pub(crate) fn in_memory_name(sessions: usize, window: usize) -> String {
-    format!("{sessions} in memory, {window} in flight in each")
 }
 
 /// What a process does that is a host.
@@ -160,10 +193,10 @@ pub(crate) fn ask<T: for<'a> Deserialize<'a>>(role: &str, environment: &[(&str, 
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Runs that row once with that host.
-pub(crate) fn run(spec: &Spec, host: &str) -> Result<Run> {
-    let job = serde_json::to_string(&spec.job)?;
-    ask(host, &[(super::PLAN, serde_json::to_string(&spec.plan)?), (super::JOB, job)])
+/// Runs that once.
+pub(crate) fn run(side: &Side) -> Result<Run> {
+    let job = serde_json::to_string(&side.job)?;
+    ask(side.host, &[(super::PLAN, serde_json::to_string(&side.plan)?), (super::JOB, job)])
 }
 
 /// How often greenroom allocates for one call, with the pipe of a process: what more calls have more.
@@ -187,4 +220,9 @@ pub(crate) fn allocations_per_call() -> Result<f64> {
 /// What idle sessions, idle servers and calls in flight hold.
 pub(crate) fn held() -> Result<Held> {
     ask("held", &[(super::COUNT, "1".to_owned())])
+}
+
+/// How often the tool itself allocates for one call.
+pub(crate) fn tool_allocations() -> Result<f64> {
+    ask("tool", &[(super::COUNT, "1".to_owned())])
 }

@@ -42,8 +42,8 @@ fn tables(figures: &Figures) -> String {
          |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     let beside = |row: &&Row| row.hosts.iter().any(|host| host.p99_to_beside.is_some());
-    let piped = |row: &&Row| row.hosts.iter().any(|host| host.run.p50_us > 0.0 && host.run.threads == 0.0);
-    for row in figures.rows.iter().filter(piped).filter(|row| !beside(row)) {
+    let sessions = |row: &&Row| row.hosts.iter().any(|host| host.to_one.is_some());
+    for row in figures.rows.iter().filter(|row| !beside(row) && !sessions(row)) {
         let mut name = row.name.as_str();
         for host in &row.hosts {
             let run = &host.run;
@@ -85,17 +85,23 @@ fn tables(figures: &Figures) -> String {
         }
     }
     text.push_str(
-        "\n| sessions in one process | calls/s of all | peak MB | threads a session |\n|---|--:|--:|--:|\n",
+        "\n| sessions in one process | | calls/s of all | to one session | peak MB | threads a session |\n\
+         |---|---|--:|--:|--:|--:|\n",
     );
-    for row in figures.rows.iter().filter(|row| !piped(row)) {
+    for row in figures.rows.iter().filter(sessions) {
+        let mut name = row.name.as_str();
         for host in &row.hosts {
             let (run, per_second) = (&host.run, grouped(host.run.per_second));
-            writeln!(text, "| {} | {per_second} | {:.1} | {:.2} |", row.name, run.peak_mb, run.threads).ok();
+            let (peak, threads, to_one) = (run.peak_mb, run.threads, part(host.to_one));
+            writeln!(text, "| {name} | {} | {per_second} | {to_one} | {peak:.1} | {threads:.2} |", host.host)
+                .ok();
+            name = "";
         }
     }
     text.push_str("\n| what | figure |\n|---|--:|\n");
-    if let Some(allocations) = figures.allocations {
-        writeln!(text, "| allocations for a call, 64 in flight | {allocations:.1} |").ok();
+    if let (Some(all), Some(tool)) = (figures.allocations, figures.tool_allocations) {
+        writeln!(text, "| allocations for a call, 64 in flight | {all:.1} |").ok();
+        writeln!(text, "| of which the tool's own: the text of its arguments | {tool:.1} |").ok();
     }
     if let Some(held) = &figures.held {
         for (what, bytes) in [
