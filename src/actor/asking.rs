@@ -55,7 +55,7 @@ async fn send(shared: &Shared, body: Value, limit: Duration, handshake: bool) ->
         return Err(shared.gone());
     }
     let router = shared.router.borrow().clone();
-    let router = router.ok_or_else(not_ready)?;
+    let router = router.ok_or_else(not_ready)?.actor;
     let request_id = shared.next_request_id();
     let asked = Ask { request_id: request_id.clone(), body, limit, handshake, reply };
     router.cast(RouterMessage::Ask(asked)).map_err(|_| not_ready())?;

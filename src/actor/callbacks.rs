@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor_message;
-use super::ledger::{Answer, Owed};
+use super::owed::{Answer, Owed};
 use super::shared::Shared;
 use super::work::{Ending, JobId, NewJob, Work};
 use crate::control::{
@@ -45,12 +45,13 @@ pub(crate) enum CallbacksMessage {
         answer: Answer,
         body: Request,
     },
-    /// A handler's task has ended; with what went wrong, if something did.
+    /// A handler's task has ended as it should not; with what went wrong, unless it was taken away.
     Finished {
         job: JobId,
         fault: Option<Fault>,
-        aborted: bool,
     },
+    /// So many handlers have ended that it is time to sweep.
+    Sweep,
     Tick,
     Stop,
     Snapshot(oneshot::Sender<CallbacksSnapshot>),
@@ -91,8 +92,12 @@ impl Actor for Callbacks {
         state: &mut CallbacksState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            CallbacksMessage::Request { answer, body } => state.request(answer, body),
-            CallbacksMessage::Finished { job, fault, aborted } => state.finished(job, fault, aborted),
+            CallbacksMessage::Request { answer, body } => {
+                state.work.sweep(|_, _| {});
+                state.request(answer, body);
+            }
+            CallbacksMessage::Finished { job, fault } => state.finished(job, fault),
+            CallbacksMessage::Sweep => state.work.sweep(|_, _| {}),
             CallbacksMessage::Tick => state.tick(),
             CallbacksMessage::Stop => {
                 state.work.stop(state.shared.options().timeouts.child_stop / 2).await;
@@ -100,7 +105,7 @@ impl Actor for Callbacks {
             }
             CallbacksMessage::Snapshot(reply) => {
                 // Whoever asked may have stopped waiting.
-                reply.send(CallbacksSnapshot { in_flight: state.work.jobs().len() }).ok();
+                reply.send(CallbacksSnapshot { in_flight: state.work.jobs().count() }).ok();
             }
             #[cfg(feature = "testkit")]
             CallbacksMessage::Panic => panic!("a fault was injected into the callbacks"),
@@ -231,10 +236,10 @@ impl CallbacksState {
     {
         let owed = answer.owed().clone();
         let cx = CallbackContext {
-            request_id: owed.request_id.clone(),
+            request_id: owed.request_id().to_owned(),
             session_id: self.shared.vitals.borrow().session_id.clone(),
-            tool_use_id: tool_use_id.clone(),
-            cancel: owed.cancel.clone(),
+            tool_use_id,
+            cancel: owed.cancel.token().clone(),
         };
         let future = handler(cx);
         let failing = kind.clone();
@@ -252,14 +257,15 @@ impl CallbacksState {
             fault
         };
         let myself = self.myself.clone();
-        let new = NewJob { owed, label: kind, tool_use_id, rpc: None, limit };
-        self.work.start(new, run, move |job, ending| {
-            let (fault, aborted) = match ending {
-                Ending::Done(fault) => (fault, false),
-                Ending::Aborted => (None, true),
+        let new = NewJob { owed, label: kind, limit };
+        self.work.start(new, Box::pin(run), move |ending| {
+            let news = match ending {
+                Ending::Told(job, fault) => CallbacksMessage::Finished { job, fault: Some(fault) },
+                Ending::Aborted(job) => CallbacksMessage::Finished { job, fault: None },
+                Ending::Sweep => CallbacksMessage::Sweep,
             };
             // Callbacks that have ended keep no books.
-            myself.cast(CallbacksMessage::Finished { job, fault, aborted }).ok();
+            myself.cast(news).ok();
         });
         self.arm();
     }
@@ -271,11 +277,8 @@ impl CallbacksState {
         });
     }
 
-    fn finished(&mut self, job: JobId, fault: Option<Fault>, aborted: bool) {
+    fn finished(&mut self, job: JobId, fault: Option<Fault>) {
         let Some(job) = self.work.finish(job) else { return };
-        if aborted {
-            self.shared.counting.aborted.one();
-        }
         match fault {
             Some(Fault::Failed(message)) => self.told(&job.label, &job.owed, message),
             Some(Fault::Panicked(message)) => {
@@ -284,11 +287,11 @@ impl CallbacksState {
                 self.shared.emit(Event::CallPanicked {
                     server: "callbacks".into(),
                     tool: job.label.name().into(),
-                    request_id: job.owed.request_id.clone(),
+                    request_id: job.owed.request_id().to_owned(),
                     message,
                 });
             }
-            None => {}
+            None => self.shared.counting.aborted.one(),
         }
     }
 
@@ -298,7 +301,7 @@ impl CallbacksState {
         self.shared.emit(Event::CallbackFailed {
             callback: kind.name(),
             hook: kind.hook().map(str::to_owned),
-            request_id: owed.request_id.clone(),
+            request_id: owed.request_id().to_owned(),
             message,
         });
     }
@@ -316,7 +319,7 @@ impl CallbacksState {
             self.shared.emit(Event::CallTimedOut {
                 server: "callbacks".into(),
                 tool: job.label.name().into(),
-                request_id: job.owed.request_id.clone(),
+                request_id: job.owed.request_id().to_owned(),
                 limit,
             });
         }

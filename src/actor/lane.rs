@@ -7,14 +7,20 @@
 //! in at once, up to `Limits::lines_queued`. A CLI that asks and asks while it does not read its answers reaches that,
 //! and is given up.
 
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::Gate;
 use crate::options::Limits;
 use crate::wire::line::into_line;
 
@@ -47,6 +53,15 @@ struct LaneState {
 pub(crate) struct LaneEnd {
     queue: mpsc::UnboundedReceiver<Item>,
     state: Arc<LaneState>,
+    /// The requests in flight, whose answers may come at any moment.
+    gate: Option<Arc<Gate>>,
+}
+
+impl LaneEnd {
+    /// For the answers to the requests that are counted here.
+    pub(crate) fn answers_to(self, gate: Arc<Gate>) -> Self {
+        Self { gate: Some(gate), ..self }
+    }
 }
 
 #[derive(Debug)]
@@ -76,7 +91,7 @@ impl Lane {
             prompted: AtomicBool::new(false),
             ready: AtomicBool::new(false),
         });
-        (Self { queue: sender, room, state: state.clone() }, LaneEnd { queue, state })
+        (Self { queue: sender, room, state: state.clone() }, LaneEnd { queue, state, gate: None })
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -129,6 +144,11 @@ impl Lane {
         self.push(json, None)
     }
 
+    /// Queues a whole line, with its end.
+    pub(crate) fn send_line(&self, line: Vec<u8>) -> Result<(), Ended> {
+        self.push_line(line, None)
+    }
+
     /// Queues a JSON text as a line once there is room for it.
     pub(crate) async fn send_with_room(&self, json: Vec<u8>) -> Result<(), Ended> {
         tokio::select! {
@@ -144,13 +164,17 @@ impl Lane {
     }
 
     fn push(&self, json: Vec<u8>, room: Option<OwnedSemaphorePermit>) -> Result<(), Ended> {
+        self.push_line(into_line(json), room)
+    }
+
+    fn push_line(&self, bytes: Vec<u8>, room: Option<OwnedSemaphorePermit>) -> Result<(), Ended> {
         if self.state.ending.load(Ordering::Acquire) {
             return Err(Ended);
         }
         if self.state.queued.fetch_add(1, Ordering::Relaxed) >= self.state.bound {
             self.state.overflowed.cancel();
         }
-        self.queue.send(Item::Line { bytes: into_line(json), _room: room }).map_err(|_| {
+        self.queue.send(Item::Line { bytes, _room: room }).map_err(|_| {
             self.state.queued.fetch_sub(1, Ordering::Relaxed);
             Ended
         })
@@ -166,10 +190,22 @@ pub(crate) enum WriteError {
     Broken(String),
 }
 
-/// How many lines are written at once.
+/// How many lines are written at once at most.
 const BATCH: usize = 256;
 
+/// With so many lines nothing more is waited for.
+const FULL: usize = 16;
+
+/// A line of this many bytes is written from where it is, without a copy.
+const LARGE: usize = 8 << 10;
+
+/// How much room for a batch is kept while nothing is written.
+const KEPT: usize = 64 << 10;
+
 /// Writes lines until the lane is closed or writing fails; then closes `writer`.
+///
+/// While more answers may come at once, it lets the tasks that are ready run first, and writes what they have said in one
+/// go. When nothing else is in flight, it writes at once.
 ///
 /// # Errors
 /// What writing said, or that nothing could be written for `stall`.
@@ -178,29 +214,48 @@ pub(crate) async fn write_lines(
     mut writer: impl AsyncWrite + Unpin,
     stall: Duration,
 ) -> Result<(), WriteError> {
-    let mut items = Vec::with_capacity(BATCH);
+    let mut items = Vec::new();
     let mut bytes = Vec::new();
     let mut closing = false;
     while !closing && lane.queue.recv_many(&mut items, BATCH).await > 0 {
-        bytes.clear();
+        if items.len() < FULL && lane.gate.as_ref().is_some_and(|gate| gate.in_flight() > 0) {
+            tokio::task::yield_now().await;
+            while items.len() < BATCH
+                && let Ok(item) = lane.queue.try_recv()
+            {
+                items.push(item);
+            }
+        }
+        let taken = items.len();
         let mut lines = 0;
         for item in &items {
             match item {
                 // What was queued after the close has no one to read it.
                 Item::Line { bytes: line, .. } if !closing => {
-                    bytes.extend_from_slice(line);
                     lines += 1;
+                    if line.len() < LARGE {
+                        bytes.extend_from_slice(line);
+                    } else {
+                        write_all(&mut writer, &bytes, line, stall).await?;
+                        bytes.clear();
+                    }
                 }
                 Item::Line { .. } => lines += 1,
                 Item::Close => closing = true,
             }
         }
-        write_all(&mut writer, &bytes, stall).await?;
+        write_all(&mut writer, &bytes, &[], stall).await?;
+        match in_time(stall, writer.flush()).await {
+            Ok(flushed) => flushed.map_err(|error| WriteError::Broken(error.to_string()))?,
+            Err(_) => return Err(stalled(stall)),
+        }
         // Gives the room for notifications back, now that they are written.
         items.clear();
         lane.state.queued.fetch_sub(lines, Ordering::Relaxed);
-        if bytes.capacity() > 1 << 20 {
-            bytes = Vec::new();
+        bytes.clear();
+        bytes.shrink_to(KEPT);
+        if taken < FULL {
+            items.shrink_to(FULL);
         }
     }
     match tokio::time::timeout(stall, writer.shutdown()).await {
@@ -209,23 +264,46 @@ pub(crate) async fn write_lines(
     }
 }
 
+/// Writes the one and then the other.
 async fn write_all(
     writer: &mut (impl AsyncWrite + Unpin),
-    mut bytes: &[u8],
+    mut first: &[u8],
+    mut second: &[u8],
     stall: Duration,
 ) -> Result<(), WriteError> {
-    while !bytes.is_empty() {
+    while !first.is_empty() || !second.is_empty() {
+        let writing = async {
+            match (first, second) {
+                (first, []) => writer.write(first).await,
+                ([], second) => writer.write(second).await,
+                (first, second) => writer.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]).await,
+            }
+        };
         // The limit is for progress, not for the whole: a slow reader is no dead one.
-        match tokio::time::timeout(stall, writer.write(bytes)).await {
+        match in_time(stall, writing).await {
             Ok(Ok(0)) => return Err(WriteError::Broken("it takes no more bytes".into())),
-            Ok(Ok(written)) => bytes = &bytes[written..],
+            Ok(Ok(written)) => {
+                let of_first = written.min(first.len());
+                first = &first[of_first..];
+                second = &second[written - of_first..];
+            }
             Ok(Err(error)) => return Err(WriteError::Broken(error.to_string())),
             Err(_) => return Err(stalled(stall)),
         }
     }
-    match tokio::time::timeout(stall, writer.flush()).await {
-        Ok(flushed) => flushed.map_err(|error| WriteError::Broken(error.to_string())),
-        Err(_) => Err(stalled(stall)),
+    Ok(())
+}
+
+/// A time limit that costs nothing when there is nothing to wait for, which is most of the time.
+async fn in_time<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let mut future = pin!(future);
+    let at_once = poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    match at_once.await {
+        Some(done) => Ok(done),
+        None => tokio::time::timeout(limit, future).await,
     }
 }
 

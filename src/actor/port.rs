@@ -300,6 +300,7 @@ impl Incarnation {
         let launch = launch_for(options, &spec)?;
         let connection = shared.spec.transport.open(launch).await?;
         let (lane, lane_end) = Lane::new(*epoch, &options.limits);
+        let lane_end = lane_end.answers_to(shared.gate.clone());
         let pid = connection.process.pid();
         shared.emit(Event::CliStarted {
             epoch: *epoch,
@@ -313,7 +314,7 @@ impl Incarnation {
         let seen = Arc::new(Seen::default());
         let (intake, task) = Intake::new(shared, *epoch, conversation.clone(), seen.clone());
         self.port.cast(PortMessage::Opened { lane: lane.clone(), pid, messages: intake.flush() }).ok();
-        let reader = Reader::new(shared.clone(), lane.clone(), intake, router.clone(), seen.clone());
+        let reader = Reader::new(shared.clone(), lane.clone(), intake, seen.clone());
         Ok(Running {
             process: connection.process,
             reader: Task::spawn(reader.run(connection.reader)),
@@ -401,7 +402,7 @@ impl Incarnation {
             let left = deadline.saturating_duration_since(Instant::now());
             // One that was started between the opening and now may not have been told.
             if let Some(router) = &*shared.router.borrow() {
-                router.cast(RouterMessage::Opened(running.lane.clone())).ok();
+                router.actor.cast(RouterMessage::Opened(running.lane.clone())).ok();
             }
             let asking = async {
                 let reply = ask_again(&shared, body.clone(), left).await;

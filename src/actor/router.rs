@@ -1,7 +1,9 @@
-//! The control router: takes every control frame, knows who owes whom an answer, and sends each request to the
-//! actor that serves it. It runs no user code and waits for nothing.
+//! The control router: it keeps the [ledger](super::ledger) of who owes whom an answer, publishes the
+//! [routes](super::routes) to the tool servers, and sends each request for which there is no route to the actor that serves
+//! it. It runs no user code and waits for nothing.
 //!
-//! A tool server that is restarting has its calls *parked* until it is back, up to `Timeouts::server_restart`.
+//! The reader enters requests in the ledger and hands a message to a tool server that is up over itself: the most frequent
+//! thing has one hop fewer. Everything else comes through here. A tool server that is restarting has its calls *parked* until it is back, up to `Timeouts::server_restart`.
 //!
 //! Restart policy: permanent. A router that ends leaves nothing open: what it owed is answered with an error, what
 //! it awaited fails, and the next one starts with an empty ledger.
@@ -11,24 +13,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::actor_message;
-use super::admission::Gate;
 pub(crate) use super::asking::ask;
 use super::asking::{Ask, Asking};
 use super::callbacks::CallbacksMessage;
 use super::deadlines::Deadlines;
 use super::lane::Lane;
-use super::ledger::{Answer, Closed, Ledger};
-use super::mcp_server::ServerMessage;
+use super::ledger::Ledger;
+use super::mcp_server::{Batch, Incoming, ServerMessage};
+use super::owed::Answer;
 use super::reader::Place;
+use super::routes::{Detour, Route, Routes};
 use super::shared::Shared;
 use super::work::after;
-use crate::report::{Event, RequestSnapshot, RouterSnapshot};
+use crate::report::{RequestSnapshot, RouterSnapshot};
 use crate::wire::envelope::{Reply, Request};
-use crate::wire::rpc::{Rpc, RpcError};
+use crate::wire::rpc::RpcError;
 
 /// What the id of a pushed notification starts with: the CLI's acknowledgement of it means nothing.
 pub(crate) const PUSH_PREFIX: &str = "push_";
@@ -41,25 +44,16 @@ pub(crate) enum RouterMessage {
     Ended {
         epoch: u64,
     },
-    /// The CLI asks.
+    /// The CLI asks something that is entered in the ledger and has no route of its own.
     Request {
         answer: Answer,
-        body: Request,
-        /// What had as many in flight before it as there may be.
-        full: Option<Arc<Gate>>,
-        /// Whether it is one that the CLI lists as pending, and may be known.
-        replayed: bool,
+        asked: Asked,
         place: Place,
     },
     /// The CLI answers.
     Reply(Reply, Place),
-    /// The CLI withdraws what it asked.
-    Withdrawn {
-        request_id: String,
-        place: Place,
-    },
-    /// A request was settled.
-    Settled(Closed),
+    /// So many requests were settled that it is time to sweep the ledger.
+    Sweep,
     /// The application asks.
     Ask(Ask),
     /// The application does not wait for the answer any more.
@@ -69,10 +63,7 @@ pub(crate) enum RouterMessage {
     /// A deadline may have passed.
     Tick,
     /// A tool server can be reached.
-    ServerUp {
-        server: String,
-        actor: ActorRef<ServerMessage>,
-    },
+    ServerUp(Arc<Route>),
     /// A tool server has ended and will be back.
     ServerDown {
         server: String,
@@ -102,16 +93,28 @@ pub(crate) struct ControlRouter;
 pub(crate) struct RouterArguments {
     pub(crate) shared: Arc<Shared>,
     pub(crate) lane: Option<Lane>,
-    pub(crate) servers: HashMap<String, Route>,
+    pub(crate) servers: HashMap<String, Known>,
     pub(crate) callbacks: ActorRef<CallbacksMessage>,
     /// The newest incarnation that has ended.
     pub(crate) ended_epoch: u64,
+    /// Empty and its own.
+    pub(crate) ledger: Arc<Ledger>,
+    /// Where it publishes the routes to the servers.
+    pub(crate) routes: watch::Sender<Arc<Routes>>,
 }
 
-/// The way to a tool server.
+/// What a request that comes to the router asks for.
+pub(crate) enum Asked {
+    /// A tool server.
+    Mcp { server: Arc<str>, incoming: Incoming, detour: Detour },
+    /// Something else.
+    Other(Request),
+}
+
+/// What is known of a tool server.
 #[derive(Clone)]
-pub(crate) enum Route {
-    Up(ActorRef<ServerMessage>),
+pub(crate) enum Known {
+    Up(Arc<Route>),
     Down,
     Failed(String),
 }
@@ -120,10 +123,10 @@ pub(crate) struct RouterState {
     shared: Arc<Shared>,
     myself: ActorRef<RouterMessage>,
     lane: Option<Lane>,
-    ended_epoch: u64,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
     asking: Asking,
-    servers: HashMap<String, Route>,
+    servers: HashMap<String, Known>,
+    routes: watch::Sender<Arc<Routes>>,
     parked: HashMap<String, VecDeque<Parked>>,
     callbacks: ActorRef<CallbacksMessage>,
     deadlines: Deadlines<String>,
@@ -131,7 +134,7 @@ pub(crate) struct RouterState {
 
 struct Parked {
     answer: Answer,
-    rpc: Rpc,
+    incoming: Incoming,
     until: Instant,
 }
 
@@ -146,19 +149,26 @@ impl Actor for ControlRouter {
         myself: ActorRef<RouterMessage>,
         arguments: RouterArguments,
     ) -> Result<RouterState, ActorProcessingErr> {
-        let RouterArguments { shared, lane, servers, callbacks, ended_epoch } = arguments;
-        Ok(RouterState {
+        let RouterArguments { shared, lane, servers, callbacks, ended_epoch, ledger, routes } = arguments;
+        let waker = myself.clone();
+        ledger.start(ended_epoch, move || {
+            // A router that has ended has no ledger.
+            waker.cast(RouterMessage::Sweep).ok();
+        });
+        let state = RouterState {
             asking: Asking::new(shared.clone()),
             shared,
             myself,
             lane,
-            ended_epoch,
-            ledger: Ledger::default(),
+            ledger,
             servers,
+            routes,
             parked: HashMap::new(),
             callbacks,
             deadlines: Deadlines::new(),
-        })
+        };
+        state.publish();
+        Ok(state)
     }
 
     async fn handle(
@@ -168,14 +178,9 @@ impl Actor for ControlRouter {
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RouterMessage::Request { answer, body, full, replayed, place: _place } => {
-                state.request(answer, body, full, replayed);
-            }
-            RouterMessage::Settled(closed) => {
-                state.ledger.close(&closed, state.shared.options().limits.calls_in_flight);
-            }
+            RouterMessage::Request { answer, asked, place: _place } => state.request(answer, asked),
+            RouterMessage::Sweep => state.ledger.sweep(state.shared.options().limits.calls_in_flight),
             RouterMessage::Reply(reply, _place) => state.reply(reply),
-            RouterMessage::Withdrawn { request_id, place: _place } => state.withdrawn(&request_id),
             RouterMessage::Ask(ask) => {
                 state.asking.ask(ask, state.lane.as_ref(), &mut state.deadlines);
                 state.arm();
@@ -186,9 +191,10 @@ impl Actor for ControlRouter {
             RouterMessage::Tick => state.tick(Instant::now()),
             RouterMessage::Opened(lane) => state.lane = Some(lane),
             RouterMessage::Ended { epoch } => state.ended(epoch),
-            RouterMessage::ServerUp { server, actor } => state.server_up(server, actor),
+            RouterMessage::ServerUp(route) => state.server_up(route),
             RouterMessage::ServerDown { server } => {
-                state.servers.insert(server, Route::Down);
+                state.servers.insert(server, Known::Down);
+                state.publish();
             }
             RouterMessage::ServerFailed { server, cause } => state.server_failed(server, cause),
             RouterMessage::ServerRemoved { server } => state.server_removed(server),
@@ -209,45 +215,29 @@ impl Actor for ControlRouter {
     }
 }
 
+impl Drop for RouterState {
+    /// However it ends, it owes nothing afterwards.
+    fn drop(&mut self) {
+        self.ledger.close();
+    }
+}
+
 impl RouterState {
-    fn request(&mut self, answer: Answer, body: Request, full: Option<Arc<Gate>>, replayed: bool) {
-        if answer.owed().epoch() <= self.ended_epoch {
-            return answer.without_answer();
+    fn request(&mut self, answer: Answer, asked: Asked) {
+        if !answer.owed().is_open() {
+            // Its incarnation has ended, or it was withdrawn on its way.
+            return;
         }
+        match asked {
+            // The detour is over when the message is passed on, or waits for its server.
+            Asked::Mcp { server, incoming, detour: _detour } => self.mcp(&server, answer, incoming),
+            Asked::Other(body) => self.other(answer, body),
+        }
+    }
+
+    fn other(&mut self, answer: Answer, body: Request) {
         let counting = &self.shared.counting;
-        if replayed && self.ledger.knows(&answer.owed().request_id) {
-            tracing::debug!(
-                request_id = answer.owed().request_id,
-                "pending by the CLI's list, and known here"
-            );
-            return answer.without_answer();
-        }
-        if self.ledger.register(answer.owed()).is_err() {
-            counting.duplicate_requests.one();
-            tracing::warn!(
-                request_id = answer.owed().request_id,
-                "the CLI used a request id again while it was in flight"
-            );
-            return answer.without_answer();
-        }
-        let passes = match &body {
-            // What ends a call must come through when there are too many, and so must what a call waits for. Neither
-            // holds a place for long.
-            Request::Mcp { rpc: Rpc::Notification { .. } | Rpc::Response { .. }, .. } => true,
-            // What is left without an answer holds none at all.
-            Request::Silent { .. } => true,
-            Request::Dialog { kind, .. } => !self.shared.spec.handlers.declare(kind.as_deref()),
-            _ => false,
-        };
-        if let Some(gate) = full.filter(|_| !passes) {
-            counting.at_capacity.one();
-            if gate.is_news() {
-                self.shared.emit(Event::AtCapacity { server: gate.server.clone(), limit: gate.limit });
-            }
-            return answer.owed().refuse(&RpcError::internal(gate.refusal()));
-        }
         match body {
-            Request::Mcp { server, rpc } => self.mcp(server, answer, rpc),
             Request::CanUseTool(_)
             | Request::Hook { .. }
             | Request::Elicitation(_)
@@ -267,79 +257,88 @@ impl RouterState {
             Request::Incomplete { subtype, missing } => {
                 answer.owed().refuse(&RpcError::internal(format!("a {subtype} request without `{missing}`")));
             }
+            // The reader makes another thing of these.
+            Request::Mcp { .. } => {}
         }
     }
 
-    fn mcp(&mut self, server: String, answer: Answer, rpc: Rpc) {
-        match self.servers.get(&server) {
-            Some(Route::Up(actor)) => {
-                if let Err(MessagingErr::SendErr(ServerMessage::Rpc { answer, rpc })) =
-                    actor.cast(ServerMessage::Rpc { answer, rpc })
+    fn mcp(&mut self, server: &str, answer: Answer, incoming: Incoming) {
+        match self.servers.get(server) {
+            Some(Known::Up(route)) => {
+                let asked =
+                    ServerMessage::Asked { batch: Batch::One(answer, incoming), place: Place::none() };
+                if let Err(MessagingErr::SendErr(ServerMessage::Asked { batch, .. })) =
+                    route.actor.cast(asked)
                 {
                     // It has ended, and the supervisor will soon say what comes next.
-                    self.park(server, answer, rpc);
+                    for (answer, incoming) in batch {
+                        self.park(server.to_owned(), answer, incoming);
+                    }
                 }
             }
-            Some(Route::Down) => self.park(server, answer, rpc),
-            Some(Route::Failed(cause)) => {
+            Some(Known::Down) => self.park(server.to_owned(), answer, incoming),
+            Some(Known::Failed(cause)) => {
                 answer
                     .owed()
                     .refuse(&RpcError::internal(format!("MCP server '{server}' has failed: {cause}")));
             }
             None => {
                 self.shared.counting.not_found.one();
-                answer.owed().refuse(&RpcError::unknown_server(&server));
+                answer.owed().refuse(&RpcError::unknown_server(server));
             }
         }
     }
 
-    fn park(&mut self, server: String, answer: Answer, rpc: Rpc) {
+    /// Tells the reader which servers it can reach without the router.
+    fn publish(&self) {
+        let up = |route: &Known| match route {
+            Known::Up(route) => Some((route.server.clone(), route.clone())),
+            Known::Down | Known::Failed(_) => None,
+        };
+        self.routes.send_replace(Arc::new(self.servers.values().filter_map(up).collect()));
+    }
+
+    fn park(&mut self, server: String, answer: Answer, incoming: Incoming) {
         let until = after(Instant::now(), self.shared.options().timeouts.server_restart);
-        self.deadlines.insert(until, answer.owed().request_id.clone());
-        self.parked.entry(server).or_default().push_back(Parked { answer, rpc, until });
+        self.deadlines.insert(until, answer.owed().request_id().to_owned());
+        self.parked.entry(server).or_default().push_back(Parked { answer, incoming, until });
         self.arm();
     }
 
-    fn server_up(&mut self, server: String, actor: ActorRef<ServerMessage>) {
-        self.servers.insert(server.clone(), Route::Up(actor));
-        for Parked { answer, rpc, until } in self.parked.remove(&server).unwrap_or_default() {
-            self.deadlines.remove(until, answer.owed().request_id.clone());
+    fn server_up(&mut self, route: Arc<Route>) {
+        let server = route.server.to_string();
+        self.servers.insert(server.clone(), Known::Up(route));
+        for Parked { answer, incoming, until } in self.parked.remove(&server).unwrap_or_default() {
+            self.deadlines.remove(until, answer.owed().request_id().to_owned());
             if answer.owed().is_open() {
-                self.mcp(server.clone(), answer, rpc);
+                self.mcp(&server, answer, incoming);
             }
         }
+        // Now, so that nothing overtakes what has waited.
+        self.publish();
     }
 
     fn server_failed(&mut self, server: String, cause: String) {
-        self.servers.insert(server.clone(), Route::Failed(cause));
-        self.unpark(server);
+        self.servers.insert(server.clone(), Known::Failed(cause));
+        self.publish();
+        self.unpark(&server);
     }
 
     fn server_removed(&mut self, server: String) {
         self.servers.remove(&server);
-        self.unpark(server);
+        self.publish();
+        self.unpark(&server);
     }
 
     /// Answers what waits for a server that does not come back.
-    fn unpark(&mut self, server: String) {
-        for Parked { answer, rpc, until } in self.parked.remove(&server).unwrap_or_default() {
-            self.deadlines.remove(until, answer.owed().request_id.clone());
-            self.mcp(server.clone(), answer, rpc);
-        }
-    }
-
-    fn withdrawn(&mut self, request_id: &str) {
-        match self.ledger.get(request_id) {
-            Some(owed) => {
-                tracing::debug!(parent: &owed.span, "withdrawn by the CLI");
-                owed.orphan();
-            }
-            None => self.shared.counting.unmatched_cancels.one(),
+    fn unpark(&mut self, server: &str) {
+        for Parked { answer, incoming, until } in self.parked.remove(server).unwrap_or_default() {
+            self.deadlines.remove(until, answer.owed().request_id().to_owned());
+            self.mcp(server, answer, incoming);
         }
     }
 
     fn ended(&mut self, epoch: u64) {
-        self.ended_epoch = self.ended_epoch.max(epoch);
         self.ledger.end_epoch(epoch);
         self.parked.clear();
         if self.lane.as_ref().is_some_and(|lane| lane.epoch() <= epoch) {
@@ -400,8 +399,9 @@ impl RouterState {
             owed: self
                 .ledger
                 .open()
+                .iter()
                 .map(|owed| RequestSnapshot {
-                    request_id: owed.request_id.clone(),
+                    request_id: owed.request_id().to_owned(),
                     kind: owed.kind,
                     epoch: owed.epoch(),
                     dispatched: owed.is_dispatched(),

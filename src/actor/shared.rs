@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ractor::ActorRef;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{broadcast, watch};
@@ -16,7 +15,7 @@ use super::mirror::Mirror;
 use super::outgoing::Outgoing;
 use super::resume::ResumeHome;
 use super::roster::Roster;
-use super::router::RouterMessage;
+use super::routes::RouterLink;
 use super::settings;
 use crate::control::Handlers;
 use crate::control::permission::Understands;
@@ -114,7 +113,7 @@ pub(crate) struct Shared {
     /// waits, also when the router that asked has ended. Of those that were withdrawn, one for each thing that can be set.
     settings_asked: Mutex<Vec<(String, Value)>>,
     /// The router of the moment; `None` before the first.
-    pub(crate) router: watch::Sender<Option<ActorRef<RouterMessage>>>,
+    pub(crate) router: watch::Sender<Option<RouterLink>>,
     /// What tool servers have asked the CLI.
     pub(crate) outgoing: Outgoing,
     pub(crate) span: tracing::Span,
@@ -270,6 +269,9 @@ impl Shared {
 
     /// The span of a control request, under that of the running turn.
     pub(crate) fn request_span(&self, request_id: &str, kind: &'static str, epoch: u64) -> tracing::Span {
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return tracing::Span::none();
+        }
         let parent = self.turn_span.borrow();
         tracing::info_span!(
             parent: &*parent,

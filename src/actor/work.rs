@@ -13,16 +13,20 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::Instant;
+use foldhash::fast::RandomState;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::deadlines::Deadlines;
-use super::ledger::Owed;
+use super::ledger::Sweeping;
+use super::owed::Owed;
 use crate::options::FOREVER;
 use crate::wire::rpc::RpcError;
 
@@ -71,34 +75,19 @@ pub(crate) type JobId = u64;
 
 /// A handler to be started.
 #[derive(Debug)]
-pub(crate) struct NewJob<L = String> {
+pub(crate) struct NewJob<L> {
     pub(crate) owed: Arc<Owed>,
-    /// The tool, or the kind of callback.
+    /// What the actor wants to know of it later.
     pub(crate) label: L,
-    pub(crate) tool_use_id: Option<String>,
-    /// For a JSON-RPC request.
-    pub(crate) rpc: Option<RpcJob>,
     /// How long it may take, from the arrival of its request.
     pub(crate) limit: Option<Duration>,
 }
 
-/// What a handler of a JSON-RPC request is.
-#[derive(Debug)]
-pub(crate) struct RpcJob {
-    /// The id of the request, as it came.
-    pub(crate) id: String,
-    /// Whether it is a tool, whose failures are results.
-    pub(crate) is_tool: bool,
-    /// Whether it blocks a thread, which nobody can take away.
-    pub(crate) blocks: bool,
-}
-
 /// One handler at work.
 #[derive(Debug)]
-pub(crate) struct Job<L = String> {
+pub(crate) struct Job<L> {
     pub(crate) new: NewJob<L>,
     deadline: Option<Instant>,
-    abort: AbortHandle,
 }
 
 impl<L> Deref for Job<L> {
@@ -110,55 +99,122 @@ impl<L> Deref for Job<L> {
 }
 
 /// The handlers of one actor.
+///
+/// One that has ended with nothing to tell stays on the list until it is swept, so that it costs its actor no message;
+/// see [`Sweeping`].
 #[derive(Debug)]
-pub(crate) struct Work<L = String> {
-    jobs: HashMap<JobId, Job<L>>,
+pub(crate) struct Work<L> {
+    jobs: HashMap<JobId, Job<L>, RandomState>,
     next: JobId,
     deadlines: Deadlines<JobId>,
     tasks: TaskTracker,
+    sweeping: Arc<Sweeping>,
     grace: Duration,
     /// What is said for those whose handler is taken away.
     ending: String,
 }
 
-/// How a handler's task ended.
+/// What an actor is told of its handlers' tasks.
 #[derive(Debug)]
-pub(crate) enum Ending<T> {
-    /// The handler came to its end.
-    Done(T),
+pub(crate) enum Ending<E> {
+    /// The handler came to its end with this to tell.
+    Told(JobId, E),
     /// It did not end in its grace time, or its task was lost.
-    Aborted,
+    Aborted(JobId),
+    /// So many have ended with nothing to tell that it is time to [sweep](Work::sweep).
+    Sweep,
 }
 
 /// Tells the actor how a task ended, also when it ends in no way that was foreseen.
-struct Finished<T, F: FnOnce(Ending<T>)> {
+struct Finished<E, F: FnOnce(Ending<E>)> {
+    job: JobId,
+    owed: Arc<Owed>,
+    sweeping: Arc<Sweeping>,
     tell: Option<F>,
-    done: PhantomData<fn(T)>,
+    told: PhantomData<fn(E)>,
 }
 
-impl<T, F: FnOnce(Ending<T>)> Finished<T, F> {
-    fn tell(mut self, ending: Ending<T>) {
+impl<E, F: FnOnce(Ending<E>)> Finished<E, F> {
+    /// `None` if it did not end in its grace time.
+    fn tell(mut self, ended: Option<Option<E>>) {
+        let ending = match ended {
+            Some(None) => {
+                self.owed.set_handled();
+                if !self.sweeping.leave() {
+                    self.tell = None;
+                }
+                Ending::Sweep
+            }
+            Some(Some(told)) => Ending::Told(self.job, told),
+            None => Ending::Aborted(self.job),
+        };
         if let Some(tell) = self.tell.take() {
             tell(ending);
         }
     }
 }
 
-impl<T, F: FnOnce(Ending<T>)> Drop for Finished<T, F> {
+impl<E, F: FnOnce(Ending<E>)> Drop for Finished<E, F> {
     fn drop(&mut self) {
         if let Some(tell) = self.tell.take() {
-            tell(Ending::Aborted);
+            tell(Ending::Aborted(self.job));
         }
+    }
+}
+
+/// The task of a handler: as small as can be, for there may be ten thousand, and an `async` block would hold everything
+/// twice.
+struct Guarded<H, E, F: FnOnce(Ending<E>)> {
+    handler: H,
+    grace: Duration,
+    /// From the cancellation on: the end of its grace time.
+    over: Option<Pin<Box<Sleep>>>,
+    /// `None` once it has ended.
+    finished: Option<Finished<E, F>>,
+}
+
+impl<H: Unpin, E, F: FnOnce(Ending<E>)> Unpin for Guarded<H, E, F> {}
+
+impl<H, E, F> Future for Guarded<H, E, F>
+where
+    H: Future<Output = Option<E>> + Unpin,
+    F: FnOnce(Ending<E>),
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let Some(finished) = &this.finished else { return Poll::Ready(()) };
+        let cancel = &finished.owed.cancel;
+        let ended = if cancel.is_aborted() {
+            None
+        } else if let Poll::Ready(told) = Pin::new(&mut this.handler).poll(cx) {
+            Some(told)
+        } else if !cancel.poll_cancelled(cx) {
+            return Poll::Pending;
+        } else if cancel.is_aborted() {
+            None
+        } else {
+            let grace = this.grace;
+            let over = this.over.get_or_insert_with(|| Box::pin(tokio::time::sleep(grace)));
+            ready!(over.as_mut().poll(cx));
+            None
+        };
+        if let Some(finished) = this.finished.take() {
+            finished.tell(ended);
+        }
+        Poll::Ready(())
     }
 }
 
 impl<L> Work<L> {
     pub(crate) fn new(grace: Duration, ending: String) -> Self {
         Self {
-            jobs: HashMap::new(),
+            jobs: HashMap::default(),
             next: 0,
             deadlines: Deadlines::new(),
             tasks: TaskTracker::new(),
+            sweeping: Arc::default(),
             grace,
             ending,
         }
@@ -169,32 +225,37 @@ impl<L> Work<L> {
         self.ending = ending;
     }
 
-    /// Runs a handler. `finished` is called on its task when it ends, and has to tell the actor.
-    pub(crate) fn start<T: Send + 'static>(
+    /// Runs a handler, which gives what its actor has to be told of, if there is something. `tell` is called on its task,
+    /// and has to tell the actor.
+    pub(crate) fn start<E: Send + 'static>(
         &mut self,
         new: NewJob<L>,
-        handler: impl Future<Output = T> + Send + 'static,
-        finished: impl FnOnce(JobId, Ending<T>) + Send + 'static,
+        handler: impl Future<Output = Option<E>> + Send + Unpin + 'static,
+        tell: impl FnOnce(Ending<E>) + Send + 'static,
     ) -> JobId {
         let id = self.next;
         self.next += 1;
         new.owed.dispatched();
-        let (token, grace, span) = (new.owed.cancel.clone(), self.grace, new.owed.span.clone());
-        let finished = Finished { tell: Some(move |ending| finished(id, ending)), done: PhantomData };
-        let run = async move {
-            let ending = tokio::select! {
-                biased;
-                done = handler => Ending::Done(done),
-                () = async { token.cancelled().await; tokio::time::sleep(grace).await } => Ending::Aborted,
-            };
-            finished.tell(ending);
+        let grace = self.grace;
+        let finished = Finished {
+            job: id,
+            owed: new.owed.clone(),
+            sweeping: self.sweeping.clone(),
+            tell: Some(tell),
+            told: PhantomData,
         };
-        let task = self.tasks.spawn(run.instrument(span));
+        let run = Guarded { handler, grace, over: None, finished: Some(finished) };
+        // It ends with its owner: see `abort_all`. So nobody holds what is left of a task that has ended.
+        if new.owed.span.is_none() {
+            drop(self.tasks.spawn(run));
+        } else {
+            drop(self.tasks.spawn(run.instrument(new.owed.span.clone())));
+        }
         let deadline = new.limit.map(|limit| after(new.owed.received, limit));
         if let Some(deadline) = deadline {
             self.deadlines.insert(deadline, id);
         }
-        self.jobs.insert(id, Job { new, deadline, abort: task.abort_handle() });
+        self.jobs.insert(id, Job { new, deadline });
         id
     }
 
@@ -207,12 +268,54 @@ impl<L> Work<L> {
         Some(job)
     }
 
-    pub(crate) fn jobs(&self) -> impl ExactSizeIterator<Item = &Job<L>> {
-        self.jobs.values()
+    /// Takes those off the list that have ended with nothing to tell, if it is time for that.
+    pub(crate) fn sweep(&mut self, mut swept: impl FnMut(JobId, &Job<L>)) {
+        let mut due = self.sweeping.is_due();
+        while due {
+            self.sweeping.begin();
+            let deadlines = &mut self.deadlines;
+            self.jobs.retain(|id, job| {
+                let keep = !job.owed.is_handled();
+                if !keep {
+                    if let Some(deadline) = job.deadline {
+                        deadlines.remove(deadline, *id);
+                    }
+                    swept(*id, job);
+                }
+                keep
+            });
+            // What was needed for ten thousand at once is not kept for the few that follow.
+            if Sweeping::is_roomy(self.jobs.capacity(), self.jobs.len()) {
+                self.jobs.shrink_to(2 * self.jobs.len());
+            }
+            due = self.sweeping.end(self.jobs.len());
+        }
+    }
+
+    /// Those whose handler has not ended.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job<L>> {
+        self.jobs.values().filter(|job| !job.owed.is_handled())
+    }
+
+    /// The id of the next handler: they count up.
+    pub(crate) fn next_id(&self) -> JobId {
+        self.next
+    }
+
+    /// Those whose handler has not ended, from this one on, in any order.
+    pub(crate) fn since(&self, first: JobId) -> impl Iterator<Item = (JobId, &Job<L>)> {
+        // Whichever are fewer: all numbers since, or all that are here.
+        let few = self.next.saturating_sub(first) <= self.jobs.len() as u64;
+        let ids = if few { first..self.next } else { 0..0 };
+        let all = if few { None } else { Some(self.jobs.iter()) };
+        let numbered = ids.filter_map(|id| Some((id, self.jobs.get(&id)?)));
+        let listed =
+            all.into_iter().flatten().map(|(id, job)| (*id, job)).filter(move |(id, _)| *id >= first);
+        numbered.chain(listed).filter(|(_, job)| !job.owed.is_handled())
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<&Job<L>> {
-        self.jobs.get(&id)
+        self.jobs.get(&id).filter(|job| !job.owed.is_handled())
     }
 
     /// Makes `wake` be called at the next deadline, if there is one and it is not arranged already.
@@ -258,7 +361,7 @@ impl<L> Work<L> {
 
     fn abort_all(&mut self) {
         for job in self.jobs.values() {
-            job.abort.abort();
+            job.owed.cancel.abort();
         }
     }
 }

@@ -90,7 +90,7 @@ impl Mounted {
             let mut params: Value = serde_json::from_str(params.get()).map_err(|error| {
                 RpcError::invalid_params(format!("the parameters of '{method}': {error}"))
             })?;
-            if call.progress_token.is_some() {
+            if call.progress_token().is_some() {
                 params["_meta"]["progressToken"] = json!(open.id);
             }
             message["params"] = params;
@@ -105,7 +105,7 @@ impl Mounted {
         };
         let id = RequestId::Number(open.id);
         let mut context = RequestContext::new(id.clone(), self.running.peer().clone());
-        context.ct = call.cancel.child_token();
+        context.ct = call.cancel().token().child_token();
         std::mem::swap(&mut context.meta, request.get_meta_mut());
         std::mem::swap(&mut context.extensions, request.extensions_mut());
         let initialize = match &request {
@@ -113,7 +113,7 @@ impl Mounted {
             _ => None,
         };
         let told = async {
-            call.cancel.cancelled().await;
+            call.cancel().token().cancelled().await;
             let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), None));
             self.door.send(JsonRpcMessage::notification(cancelled.into())).ok();
             // The handler has its grace time.

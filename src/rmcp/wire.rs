@@ -102,11 +102,11 @@ impl Outlet {
             }
             "notifications/progress" => {
                 let Some(call) = self.open.call(&params["progressToken"]) else { return Ok(()) };
-                if call.cancel.is_cancelled() {
+                if call.cancel().is_cancelled() {
                     return Ok(());
                 }
-                params["progressToken"] = json!(call.progress_token);
-                call.peer.notify(method, to_raw_value(&params)?).await;
+                params["progressToken"] = json!(call.progress_token());
+                call.caller.notify(method, to_raw_value(&params)?).await;
             }
             _ => {
                 let peer = self.spec.registry.peer();

@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::cancel::Cancel;
 use super::handle::ServerHandle;
-use super::peer::{NoPeer, Peer, RequestError};
+use super::peer::{Alone, Caller, RequestError};
+use crate::wire::rpc::CallMeta;
 
 /// What a handler gets beside its arguments: the server's state, who asks, how long it may take, and ways to speak
 /// while it works. Cheap to clone.
@@ -39,17 +41,58 @@ impl<S> Clone for ToolContext<S> {
 }
 
 /// One call, as everything but its state.
-pub(crate) struct Call {
-    pub(crate) server: Arc<str>,
-    pub(crate) tool: String,
-    pub(crate) request_id: String,
+pub(crate) struct Call<C: ?Sized = dyn Caller> {
+    /// What it is about, where its head does not say.
+    pub(crate) named: Option<Named>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) caller: C,
+}
+
+/// What a request is about that is not plainly a tool call.
+pub(crate) struct Named {
+    pub(crate) subject: String,
     pub(crate) tool_use_id: Option<String>,
     pub(crate) progress_token: Option<Box<RawValue>>,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) cancel: CancellationToken,
-    pub(crate) generation: u32,
-    pub(crate) log_level: Arc<LevelFilter>,
-    pub(crate) peer: Arc<dyn Peer>,
+}
+
+impl Named {
+    pub(crate) fn new(subject: String, meta: CallMeta) -> Self {
+        Self { subject, tool_use_id: meta.tool_use_id, progress_token: meta.progress_token }
+    }
+}
+
+impl<C: Caller + ?Sized> Call<C> {
+    /// The tool; or the prompt, or the URI of the resource.
+    pub(crate) fn subject(&self) -> &str {
+        match &self.named {
+            Some(named) => &named.subject,
+            None => self.caller.head().tool().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn request_id(&self) -> &str {
+        self.caller.head().request_id()
+    }
+
+    pub(crate) fn tool_use_id(&self) -> Option<&str> {
+        match &self.named {
+            Some(named) => named.tool_use_id.as_deref(),
+            None => self.caller.head().tool_use_id(),
+        }
+    }
+
+    /// As it came, if the CLI wants to hear of progress.
+    pub(crate) fn progress_token(&self) -> Option<&RawValue> {
+        match &self.named {
+            Some(named) => named.progress_token.as_deref(),
+            // It was JSON when it came.
+            None => serde_json::from_str(self.caller.head().progress_token()?).ok(),
+        }
+    }
+
+    pub(crate) fn cancel(&self) -> &Cancel {
+        self.caller.cancel()
+    }
 }
 
 /// The parameters of `notifications/progress`.
@@ -84,18 +127,8 @@ impl<S> ToolContext<S> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn detached(state: S) -> Self {
-        let call = Call {
-            server: "detached".into(),
-            tool: "detached".into(),
-            request_id: "detached".into(),
-            tool_use_id: None,
-            progress_token: None,
-            deadline: None,
-            cancel: CancellationToken::new(),
-            generation: 1,
-            log_level: Arc::default(),
-            peer: Arc::new(NoPeer),
-        };
+        let caller = Alone::new("detached", "detached", "detached", Arc::default());
+        let call = Call { named: None, deadline: None, caller };
         Self::new(Arc::new(state), Arc::new(call))
     }
 
@@ -111,23 +144,23 @@ impl<S> ToolContext<S> {
 
     /// The name of the server.
     pub fn server(&self) -> &str {
-        &self.call.server
+        self.call.caller.server_name()
     }
 
     /// The name of the tool; for a handler of something else, the name of the prompt or the URI of the resource.
     pub fn tool(&self) -> &str {
-        &self.call.tool
+        self.call.subject()
     }
 
     /// The id of the control request that this call came in: unique among those in flight.
     pub fn request_id(&self) -> &str {
-        &self.call.request_id
+        self.call.request_id()
     }
 
     /// The id of the model's tool use, which is also in the messages. The CLI sends it with every call that the
     /// model makes.
     pub fn tool_use_id(&self) -> Option<&str> {
-        self.call.tool_use_id.as_deref()
+        self.call.tool_use_id()
     }
 
     /// When the call times out, if it does. It is then answered for, and
@@ -139,7 +172,7 @@ impl<S> ToolContext<S> {
     /// How often this server has been started in this session, counted from 1: above that, the state is not the
     /// one of the session's start.
     pub fn generation(&self) -> u32 {
-        self.call.generation
+        self.call.caller.generation()
     }
 
     /// The token that is cancelled when nobody waits for the answer any more: the call was cancelled or timed out,
@@ -147,46 +180,46 @@ impl<S> ToolContext<S> {
     /// [`Timeouts::cancel_grace`](crate::Timeouts::cancel_grace) before it is dropped at its next `await`. A server that
     /// ends because too many of its calls panicked takes its other handlers with it at once.
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.call.cancel
+        self.call.cancel().token()
     }
 
     /// Resolves when the call is cancelled. The short form of [`cancellation`](ToolContext::cancellation).
     pub async fn cancelled(&self) {
-        self.call.cancel.cancelled().await;
+        self.call.cancel().token().cancelled().await;
     }
 
     /// Whether the call is cancelled. For handlers on the blocking lane, which cannot await.
     pub fn is_cancelled(&self) -> bool {
-        self.call.cancel.is_cancelled()
+        self.call.cancel().is_cancelled()
     }
 
     /// Reports progress: how far, of how much if that is known, and in words. Waits when many notifications are
     /// queued ([`Limits::notifications_queued`](crate::Limits::notifications_queued)); does nothing if the CLI
     /// did not ask for progress.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(token) = &self.call.progress_token else { return };
+        let Some(token) = self.call.progress_token() else { return };
         // Echoed as it came, whatever number it is.
         let params = Progress { progress_token: token, progress, total, message };
         let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
-        self.call.peer.notify("notifications/progress", params).await;
+        self.call.caller.notify("notifications/progress", params).await;
     }
 
     /// Sends a log message to the CLI, unless it asked for more severe ones only. Waits like
     /// [`progress`](ToolContext::progress).
     pub async fn log(&self, level: LogLevel, data: impl Into<Value> + Send) {
-        if !self.call.log_level.lets(level) {
+        if !self.call.caller.log_level().lets(level) {
             return;
         }
-        let params = json!({ "level": level, "logger": &*self.call.tool, "data": data.into() });
+        let params = json!({ "level": level, "logger": self.call.subject(), "data": data.into() });
         let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
-        self.call.peer.notify("notifications/message", params).await;
+        self.call.caller.notify("notifications/message", params).await;
     }
 
     /// Sends any notification to the CLI. For what has no method of its own. Waits like
     /// [`progress`](ToolContext::progress); does nothing when `params` do not serialise.
     pub async fn notify(&self, method: &str, params: impl Serialize + Send) {
         if let Ok(params) = serde_json::value::to_raw_value(&params) {
-            self.call.peer.notify(method, params).await;
+            self.call.caller.notify(method, params).await;
         }
     }
 
@@ -203,14 +236,14 @@ impl<S> ToolContext<S> {
     pub async fn request(&self, method: &str, params: impl Serialize + Send) -> Result<Value, RequestError> {
         let params = serde_json::value::to_raw_value(&params)
             .map_err(|error| RequestError::Unserializable(error.to_string()))?;
-        let answer = self.call.peer.request(method, params).await?;
+        let answer = self.call.caller.request(method, params).await?;
         // It was read as JSON before.
         Ok(serde_json::from_str(answer.get()).unwrap_or_default())
     }
 
     /// A handle of the server that this handler belongs to, to change what it offers; `None` without a session.
     pub fn server_handle(&self) -> Option<ServerHandle> {
-        self.call.peer.server()
+        self.call.caller.server()
     }
 }
 
@@ -225,10 +258,10 @@ impl<S> Deref for ToolContext<S> {
 impl<S> fmt::Debug for ToolContext<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolContext")
-            .field("server", &self.call.server)
-            .field("tool", &self.call.tool)
-            .field("request_id", &self.call.request_id)
-            .field("tool_use_id", &self.call.tool_use_id)
+            .field("server", &self.server())
+            .field("tool", &self.tool())
+            .field("request_id", &self.request_id())
+            .field("tool_use_id", &self.tool_use_id())
             .finish_non_exhaustive()
     }
 }

@@ -28,7 +28,8 @@ use crate::wire::message::read::mend;
 /// The state of a server, its type forgotten.
 pub(crate) type AnyState = Arc<dyn Any + Send + Sync>;
 
-type AsyncRun = Arc<dyn Fn(AnyState, Arc<Call>, Arguments) -> BoxFuture<'static, Ran> + Send + Sync>;
+pub(crate) type AsyncRun =
+    Arc<dyn Fn(AnyState, Arc<Call>, Arguments) -> BoxFuture<'static, Ran> + Send + Sync>;
 type BlockingRun = Arc<dyn Fn(AnyState, Arc<Call>, Arguments) -> Ran + Send + Sync>;
 
 /// The arguments of a call, not yet looked at.

@@ -3,14 +3,19 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::context::Call;
-use super::def::{AnyState, Arguments, Definition, Lane, Ran};
+use super::def::{AnyState, Arguments, AsyncRun, Definition, Lane, Ran};
 use super::dispatch::{Outcome, Start};
 use super::registry::Lists;
 use crate::wire::{CallToolResult, RpcError};
@@ -20,18 +25,31 @@ use crate::wire::{CallToolResult, RpcError};
 /// The drop of a state is code of the application: it may block or panic. It happens on a thread of the blocking
 /// pool, wherever the instance is dropped.
 pub(crate) struct Instance {
-    tools: HashMap<String, Runnable>,
+    tools: HashMap<String, Runnable, RandomState>,
     /// Also those that no tool uses.
     states: Vec<AnyState>,
     blocking: Arc<BlockingLane>,
 }
 
-struct Runnable {
+/// A tool that can be called.
+pub(crate) struct Runnable {
     definition: Arc<Definition>,
     lane: Lane,
     enabled: bool,
     state: AnyState,
     limit: Option<Arc<Semaphore>>,
+}
+
+impl Runnable {
+    /// How long a call may take, if the tool says so.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.definition.timeout
+    }
+
+    /// Whether it runs on the blocking lane.
+    pub(crate) fn blocks(&self) -> bool {
+        matches!(self.definition.lane, Lane::Blocking(_))
+    }
 }
 
 /// The lane of the handlers that block their thread.
@@ -88,7 +106,7 @@ impl Ended {
 
 impl Instance {
     pub(crate) fn new(lists: &Lists, states: Vec<AnyState>, blocking: Arc<BlockingLane>) -> Self {
-        let mut instance = Self { tools: HashMap::new(), states, blocking };
+        let mut instance = Self { tools: HashMap::default(), states, blocking };
         instance.refresh(lists);
         instance
     }
@@ -135,52 +153,111 @@ impl Instance {
         tokio::task::spawn_blocking(move || drop_quietly(held)).await.ok();
     }
 
-    /// Whether a tool runs on the blocking lane.
-    pub(crate) fn blocks(&self, name: &str) -> bool {
-        self.tools.get(name).is_some_and(|tool| matches!(tool.definition.lane, Lane::Blocking(_)))
+    /// A tool that may be called.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Runnable> {
+        self.tools.get(name).filter(|tool| tool.enabled)
     }
 
-    pub(crate) fn tool(&self, name: &str) -> Option<&Definition> {
-        self.tools.get(name).filter(|tool| tool.enabled).map(|tool| &*tool.definition)
-    }
-
-    /// The future that runs a call to its end, whatever the handler does; `None` if there is no such tool.
-    /// Dropping it abandons a handler on the blocking lane and ends any other.
+    /// The future that runs a call to its end, whatever the handler does. Dropping it abandons a handler on the blocking
+    /// lane and ends any other.
     pub(crate) fn run(
         &self,
-        name: &str,
+        tool: &Runnable,
         call: Arc<Call>,
         arguments: Arguments,
-    ) -> Option<impl Future<Output = Ended> + Send + 'static> {
-        let tool = self.tools.get(name)?;
-        let (lane, state, limit) = (tool.lane.clone(), tool.state.clone(), tool.limit.clone());
-        let blocking = self.blocking.clone();
-        Some(async move {
-            let place_of_tool = match limit {
-                Some(limit) => match place(limit, &call).await {
-                    Some(place) => Some(place),
-                    None => return Ended::NotBegun,
-                },
-                None => None,
-            };
-            let ended = match lane {
-                Lane::Async(run) => {
-                    let _place = place_of_tool;
-                    AssertUnwindSafe(async move { run(state, call, arguments).await }).catch_unwind().await
-                }
-                Lane::Blocking(run) => {
-                    let Some(place) = place(blocking.places.clone(), &call).await else {
-                        return Ended::NotBegun;
-                    };
-                    run_blocking(blocking, (place, place_of_tool), move || run(state, call, arguments)).await
-                }
-            };
-            match ended {
-                Ok(Ran::Returned(result)) => Ended::Returned(result),
-                Ok(Ran::BadArguments(error)) => Ended::BadArguments(CallToolResult::error(error)),
-                Err(panic) => Ended::Panicked(panic_text(&*panic)),
+    ) -> impl Future<Output = Ended> + Send + Unpin + use<> {
+        let state = tool.state.clone();
+        match (&tool.lane, &tool.limit) {
+            // By far the most frequent, and so the one that is small: every call is a task of this size.
+            (Lane::Async(run), None) => {
+                Either::Left(RunAsync::Begins { run: run.clone(), state, call, arguments })
             }
-        })
+            (lane, limit) => {
+                let (lane, limit, blocking) = (lane.clone(), limit.clone(), self.blocking.clone());
+                Either::Right(Box::pin(run_in_place(lane, limit, blocking, state, call, arguments)))
+            }
+        }
+    }
+}
+
+/// A call of a tool that runs as a task. The handler is called when it is polled first: what it does before its future is
+/// there is code of the application, too.
+enum RunAsync {
+    Begins {
+        run: AsyncRun,
+        state: AnyState,
+        call: Arc<Call>,
+        arguments: Arguments,
+    },
+    Runs(BoxFuture<'static, Ran>),
+    /// Nothing is done with it any more.
+    Ended,
+}
+
+impl Future for RunAsync {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let this = std::mem::replace(&mut *self, RunAsync::Ended);
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut running = match this {
+                RunAsync::Begins { run, state, call, arguments } => run(state, call, arguments),
+                RunAsync::Runs(running) => running,
+                RunAsync::Ended => return None,
+            };
+            match running.as_mut().poll(cx) {
+                Poll::Ready(ran) => Some(Ok(ran)),
+                Poll::Pending => Some(Err(running)),
+            }
+        }));
+        match polled {
+            Ok(Some(Ok(ran))) => Poll::Ready(ended(Ok(ran))),
+            Ok(Some(Err(running))) => {
+                *self = RunAsync::Runs(running);
+                Poll::Pending
+            }
+            Ok(None) => Poll::Ready(Ended::NotBegun),
+            Err(panic) => Poll::Ready(ended(Err(panic))),
+        }
+    }
+}
+
+/// The same for a tool that has to wait for its place.
+async fn run_in_place(
+    lane: Lane,
+    limit: Option<Arc<Semaphore>>,
+    blocking: Arc<BlockingLane>,
+    state: AnyState,
+    call: Arc<Call>,
+    arguments: Arguments,
+) -> Ended {
+    let place_of_tool = match limit {
+        Some(limit) => match place(limit, &call).await {
+            Some(place) => Some(place),
+            None => return Ended::NotBegun,
+        },
+        None => None,
+    };
+    match lane {
+        Lane::Async(run) => {
+            let _place = place_of_tool;
+            RunAsync::Begins { run, state, call, arguments }.await
+        }
+        Lane::Blocking(run) => {
+            let Some(place) = place(blocking.places.clone(), &call).await else {
+                return Ended::NotBegun;
+            };
+            let places = (place, place_of_tool);
+            ended(run_blocking(blocking, places, move || run(state, call, arguments)).await)
+        }
+    }
+}
+
+fn ended(ran: Result<Ran, Box<dyn Any + Send>>) -> Ended {
+    match ran {
+        Ok(Ran::Returned(result)) => Ended::Returned(result),
+        Ok(Ran::BadArguments(error)) => Ended::BadArguments(CallToolResult::error(error)),
+        Err(panic) => Ended::Panicked(panic_text(&*panic)),
     }
 }
 
@@ -229,7 +306,7 @@ fn drop_quietly(held: impl Send) {
 async fn place(places: Arc<Semaphore>, call: &Call) -> Option<OwnedSemaphorePermit> {
     tokio::select! {
         biased;
-        () = call.cancel.cancelled() => None,
+        () = call.cancel().token().cancelled() => None,
         // A semaphore that is never closed always gives a permit.
         place = places.acquire_owned() => place.ok(),
     }

@@ -5,12 +5,11 @@ use std::sync::Mutex;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use super::context::Call;
+use super::context::{Call, Named};
 use super::dispatch::{Outcome, Run, Service, Step};
 use super::instance::{BlockingLane, Instance, panicked, run_caught};
-use super::peer::NoPeer;
+use super::peer::Alone;
 use super::server::ServerSpec;
 use crate::options::Limits;
 use crate::wire::CallToolResult;
@@ -84,10 +83,9 @@ impl Isolated {
     async fn run(&self, request_id: String, params: CallParams) -> Result<CallToolResult, RpcError> {
         let instance = self.instance.as_ref().map_err(|cause| RpcError::internal(cause.clone()))?;
         let (name, meta) = (params.name, params.meta.unwrap_or_default());
-        match instance.run(&name, self.context(request_id, name.clone(), meta), params.arguments) {
-            Some(run) => Ok(run.await.result(&name)),
-            None => Err(RpcError::unknown_tool(&name)),
-        }
+        let tool = instance.tool(&name).ok_or_else(|| RpcError::unknown_tool(&name))?;
+        let call = self.context(request_id, name.clone(), meta);
+        Ok(instance.run(tool, call, params.arguments).await.result(&name))
     }
 
     async fn run_other(&self, request_id: String, run: Run) -> Outcome {
@@ -99,17 +97,8 @@ impl Isolated {
     }
 
     fn context(&self, request_id: String, subject: String, meta: CallMeta) -> Arc<Call> {
-        Arc::new(Call {
-            server: self.spec.name.as_str().into(),
-            tool: subject,
-            request_id,
-            tool_use_id: meta.tool_use_id,
-            progress_token: meta.progress_token,
-            deadline: None,
-            cancel: CancellationToken::new(),
-            generation: 1,
-            log_level: self.spec.registry.log_level.clone(),
-            peer: Arc::new(NoPeer),
-        })
+        let log_level = self.spec.registry.log_level.clone();
+        let caller = Alone::new(&self.spec.name, &request_id, &subject, log_level);
+        Arc::new(Call { named: Some(Named::new(subject, meta)), deadline: None, caller })
     }
 }

@@ -8,6 +8,7 @@
 //! - [`def`], [`handler`]: one tool, and what can be its handler
 //! - [`policy`]: whether the CLI asks before it calls a tool
 //! - [`context`]: what a handler gets beside its arguments; [`peer`]: whom it speaks to
+//! - [`cancel`]: whether anybody still waits for the answer
 //! - [`resource`] with [`uri_template`], [`prompt`], [`completion`]: what else a server may offer; [`about`]: what it says
 //!   of that
 //! - [`result`]: what a handler may return
@@ -18,6 +19,7 @@
 //! - [`isolated`]: a server without a session
 
 mod about;
+pub(crate) mod cancel;
 mod completion;
 pub(crate) mod context;
 pub(crate) mod def;

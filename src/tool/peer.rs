@@ -1,14 +1,18 @@
 //! The other end of an MCP connection, as a handler sees it: where its notifications and its own requests go.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
+use super::cancel::Cancel;
+use super::context::LevelFilter;
 use super::handle::ServerHandle;
 use crate::error::{Error, ErrorKind};
 use crate::wire::RpcError;
+use crate::wire::head::{Head, Parts};
 
 /// Where what a server says by itself goes.
 pub(crate) trait Notifies: Send + Sync {
@@ -29,16 +33,66 @@ pub(crate) trait Peer: Notifies {
     fn server(&self) -> Option<ServerHandle>;
 }
 
-/// Takes notifications and keeps none.
-pub(crate) struct NoPeer;
+/// The same for one request: what is known of it.
+pub(crate) trait Caller: Peer {
+    /// The name of the server.
+    fn server_name(&self) -> &str;
 
-impl Notifies for NoPeer {
+    /// What the request is called by.
+    fn head(&self) -> &Head;
+
+    fn cancel(&self) -> &Cancel;
+
+    /// How often the server was started, from 1 on.
+    fn generation(&self) -> u32;
+
+    fn log_level(&self) -> &LevelFilter;
+}
+
+/// A request without a CLI: it takes notifications and keeps none.
+pub(crate) struct Alone {
+    pub(crate) server: String,
+    pub(crate) head: Head,
+    pub(crate) cancel: Cancel,
+    pub(crate) log_level: Arc<LevelFilter>,
+}
+
+impl Alone {
+    pub(crate) fn new(server: &str, request_id: &str, tool: &str, log_level: Arc<LevelFilter>) -> Self {
+        let head = Head::new(Parts { request_id, tool: Some(tool), ..Parts::default() });
+        Self { server: server.to_owned(), head, cancel: Cancel::default(), log_level }
+    }
+}
+
+impl Caller for Alone {
+    fn server_name(&self) -> &str {
+        &self.server
+    }
+
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    fn generation(&self) -> u32 {
+        1
+    }
+
+    fn log_level(&self) -> &LevelFilter {
+        &self.log_level
+    }
+}
+
+impl Notifies for Alone {
     fn notify<'a>(&'a self, _: &'a str, _: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-impl Peer for NoPeer {
+impl Peer for Alone {
     fn request<'a>(
         &'a self,
         _: &'a str,

@@ -1,105 +1,123 @@
 //! Calls and other requests of one server, from their arrival to their answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ractor::ActorProcessingErr;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::peer::CallPeer;
-use super::{Asked, Finish, ServerMessage, ServerState, Serving};
-use crate::actor::ledger::{Answer, Owed};
+use super::{Asked, CallJob, Finish, ServerMessage, ServerState, Serving};
+use crate::actor::owed::{Answer, Owed};
 use crate::actor::restart::Verdict;
-use crate::actor::work::{Ending, Job, JobId, NewJob, RpcJob, after};
+use crate::actor::work::{Ending, Job, NewJob, after};
 use crate::report::Event;
-use crate::tool::context::Call;
+use crate::tool::context::{Call, Named};
+use crate::tool::def::Arguments;
 use crate::tool::dispatch::Run;
 use crate::tool::instance::{Ended, panicked, run_caught};
 use crate::wire::CallToolResult;
-use crate::wire::rpc::{CallMeta, CallParams, RpcError};
+use crate::wire::rpc::RpcError;
+
+/// The handler of a call, and its answer. It gives the text of the panic if there was one.
+struct CallTask<R> {
+    run: R,
+    /// `None` once it is given.
+    answer: Option<Answer>,
+    call: Arc<Call<CallPeer>>,
+    span: tracing::Span,
+    trace_payloads: bool,
+}
+
+impl<R: Future<Output = Ended> + Unpin> Future for CallTask<R> {
+    type Output = Option<String>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<String>> {
+        let this = self.get_mut();
+        let ended = ready!(Pin::new(&mut this.run).poll(cx));
+        Poll::Ready(this.answer.take().and_then(|answer| this.answered(answer, ended)))
+    }
+}
+
+impl<R> CallTask<R> {
+    fn answered(&self, answer: Answer, ended: Ended) -> Option<String> {
+        let (outcome, error_type) = match &ended {
+            // It was cancelled, and so answered, before it began.
+            Ended::NotBegun => return None,
+            Ended::Returned(result) if result.is_error => ("error", Some("tool_error")),
+            Ended::Returned(_) => ("ok", None),
+            Ended::BadArguments(_) => ("bad_arguments", Some("bad_arguments")),
+            Ended::Panicked(_) => ("panic", Some("panic")),
+        };
+        self.span.record("outcome", outcome);
+        if let Some(error_type) = error_type {
+            self.span.record("error.type", error_type);
+        }
+        let panic = match &ended {
+            Ended::Panicked(text) => Some(text.clone()),
+            _ => None,
+        };
+        let result = ended.result(self.call.subject());
+        if self.trace_payloads {
+            let text = serde_json::to_string(&result).unwrap_or_default();
+            self.span.record("gen_ai.tool.call.result", text);
+        }
+        answer.hand_over().mcp_result(&result);
+        panic
+    }
+}
 
 impl ServerState {
-    pub(super) fn call(&mut self, answer: Answer, rpc_id: &RawValue, params: CallParams) {
+    pub(super) fn call(&mut self, answer: Answer, named: Option<Named>, arguments: Arguments) {
         let Serving::Ready(instance) = &self.serving else { return };
-        let Some(tool) = instance.tool(&params.name) else {
-            return self.refuse(&answer, &RpcError::unknown_tool(&params.name));
+        let owed = answer.owed();
+        let name = match &named {
+            Some(named) => &*named.subject,
+            None => owed.head().tool().unwrap_or_default(),
         };
-        if !answer.owed().is_open() {
+        let Some(tool) = instance.tool(name) else {
+            let error = RpcError::unknown_tool(name);
+            return self.refuse(&answer, &error);
+        };
+        if !owed.is_open() {
             // Cancelled while it waited.
             return;
         }
-        let limit = tool.timeout.or(self.shared.options().timeouts.tool);
-        if let Some(limit) = limit.filter(|limit| answer.owed().received.elapsed() >= *limit) {
+        let limit = tool.timeout().or(self.shared.options().timeouts.tool);
+        if let Some(limit) = limit.filter(|limit| owed.received.elapsed() >= *limit) {
             // It has waited for a server that was restarting, or for the state.
-            return self.timed_out(answer.owed(), &params.name, true, limit);
+            return self.timed_out(owed, name, true, limit);
         }
-        let meta = params.meta.unwrap_or_default();
-        let owed = answer.owed().clone();
+        let owed = owed.clone();
+        let call = self.context(&owed, named, limit);
         let trace_payloads = self.shared.options().trace_payloads;
-        let span = self.tool_span(&owed, &params.name, meta.tool_use_id.as_deref(), rpc_id);
+        let span = self.tool_span(&owed, call.subject(), call.tool_use_id());
         if trace_payloads {
-            span.record(
-                "gen_ai.tool.call.arguments",
-                params.arguments.as_deref().map_or("{}", |arguments| arguments.get()),
-            );
+            let arguments = arguments.as_deref().map_or("{}", |arguments| arguments.get());
+            span.record("gen_ai.tool.call.arguments", arguments);
         }
-        let tool_use_id = meta.tool_use_id.clone();
-        let call = self.context(&owed, params.name.clone(), meta, limit);
         // Noted now: the tool may be gone when the handler ends.
-        let blocks = instance.blocks(&params.name);
-        let Some(run) = instance.run(&params.name, call, params.arguments) else { return };
-        let tool = params.name.clone();
-        let handler = {
-            let recorded = span.clone();
-            async move {
-                let ended = run.await;
-                let panic = match &ended {
-                    Ended::Panicked(text) => Some(text.clone()),
-                    _ => None,
-                };
-                let (outcome, error_type) = match &ended {
-                    // It was cancelled, and so answered, before it began.
-                    Ended::NotBegun => return None,
-                    Ended::Returned(result) if result.is_error => ("error", Some("tool_error")),
-                    Ended::Returned(_) => ("ok", None),
-                    Ended::BadArguments(_) => ("bad_arguments", Some("bad_arguments")),
-                    Ended::Panicked(_) => ("panic", Some("panic")),
-                };
-                recorded.record("outcome", outcome);
-                if let Some(error_type) = error_type {
-                    recorded.record("error.type", error_type);
-                }
-                let result = ended.result(&tool);
-                if trace_payloads {
-                    recorded.record(
-                        "gen_ai.tool.call.result",
-                        serde_json::to_string(&result).unwrap_or_default(),
-                    );
-                }
-                answer.hand_over().mcp_result(result);
-                panic
-            }
-            .instrument(span)
-        };
-        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool: true, blocks };
-        self.begin(NewJob { owed, label: params.name, tool_use_id, rpc: Some(rpc), limit }, handler);
+        let job = CallJob { call: call.clone(), is_tool: true, blocks: tool.blocks(), label: None };
+        let run = instance.run(tool, call.clone(), arguments);
+        let handler = CallTask { run, answer: Some(answer), call, span: span.clone(), trace_payloads };
+        let new = NewJob { owed, label: job, limit };
+        if span.is_none() {
+            self.begin(new, handler);
+        } else {
+            self.begin(new, handler.instrument(span));
+        }
     }
 
-    fn tool_span(
-        &self,
-        owed: &Owed,
-        tool: &str,
-        tool_use_id: Option<&str>,
-        rpc_id: &RawValue,
-    ) -> tracing::Span {
+    fn tool_span(&self, owed: &Owed, tool: &str, tool_use_id: Option<&str>) -> tracing::Span {
         tracing::info_span!(
             parent: &owed.span,
             "tool_call",
-            request_id = owed.request_id,
+            request_id = owed.request_id(),
             tool_use_id,
-            server = &*self.name,
+            server = self.spec.name,
             tool,
             epoch = owed.epoch(),
             outcome = tracing::field::Empty,
@@ -107,7 +125,7 @@ impl ServerState {
             "gen_ai.tool.name" = tool,
             "gen_ai.tool.call.id" = tool_use_id,
             "mcp.method.name" = "tools/call",
-            "jsonrpc.request.id" = rpc_id.get(),
+            "jsonrpc.request.id" = owed.head().rpc_id(),
             "gen_ai.tool.call.arguments" = tracing::field::Empty,
             "gen_ai.tool.call.result" = tracing::field::Empty,
             "error.type" = tracing::field::Empty,
@@ -115,7 +133,7 @@ impl ServerState {
     }
 
     /// A request that another handler than a tool's answers; or a call of a tool that the server alone knows.
-    pub(super) fn run(&mut self, answer: Answer, rpc_id: &RawValue, run: Run) {
+    pub(super) fn run(&mut self, answer: Answer, run: Run) {
         let Serving::Ready(instance) = &self.serving else { return };
         if !answer.owed().is_open() {
             // Cancelled while it waited.
@@ -127,27 +145,27 @@ impl ServerState {
             return self.timed_out(answer.owed(), &label, is_tool, limit);
         }
         let owed = answer.owed().clone();
-        let tool_use_id = run.meta.tool_use_id.clone().filter(|_| is_tool);
+        let state = instance.state(run.state);
+        let call = self.context(&owed, Some(Named::new(run.subject, run.meta)), limit);
         let span = if is_tool {
-            self.tool_span(&owed, &run.subject, tool_use_id.as_deref(), rpc_id)
+            self.tool_span(&owed, call.subject(), call.tool_use_id())
         } else {
             tracing::info_span!(
                 parent: &owed.span,
                 "mcp_request",
-                request_id = owed.request_id,
-                server = &*self.name,
-                subject = run.subject,
+                request_id = owed.request_id(),
+                server = self.spec.name,
+                subject = call.subject(),
                 epoch = owed.epoch(),
                 outcome = tracing::field::Empty,
                 "mcp.method.name" = run.method,
-                "jsonrpc.request.id" = rpc_id.get(),
+                "jsonrpc.request.id" = owed.head().rpc_id(),
                 "error.type" = tracing::field::Empty,
             )
         };
-        let state = instance.state(run.state);
-        let call = self.context(&owed, run.subject, run.meta, limit);
+        let job = CallJob { call: call.clone(), is_tool, blocks: false, label: Some(label.clone()) };
         let handler = {
-            let (recorded, label) = (span.clone(), label.clone());
+            let recorded = span.clone();
             async move {
                 let ended = run_caught(run.start, state, call).await;
                 let (outcome, error_type) = match &ended {
@@ -162,10 +180,10 @@ impl ServerState {
                 }
                 let owed = answer.hand_over();
                 match ended {
-                    Ok(Ok(result)) => owed.mcp_result(result),
+                    Ok(Ok(result)) => owed.mcp_value(result),
                     Ok(Err(error)) => owed.mcp_error(&error),
                     Err(text) if is_tool => {
-                        owed.mcp_result(Ended::Panicked(text.clone()).result(&label));
+                        owed.mcp_result(&Ended::Panicked(text.clone()).result(&label));
                         return Some(text);
                     }
                     Err(text) => {
@@ -177,93 +195,90 @@ impl ServerState {
             }
             .instrument(span)
         };
-        let rpc = RpcJob { id: rpc_id.get().to_owned(), is_tool, blocks: false };
-        self.begin(NewJob { owed, label, tool_use_id, rpc: Some(rpc), limit }, handler);
+        self.begin(NewJob { owed, label: job, limit }, Box::pin(handler));
     }
 
     /// What the handler of a request is given.
     fn context(
         &self,
         owed: &Arc<Owed>,
-        subject: String,
-        meta: CallMeta,
+        named: Option<Named>,
         limit: Option<Duration>,
-    ) -> Arc<Call> {
+    ) -> Arc<Call<CallPeer>> {
         Arc::new(Call {
-            server: self.name.clone(),
-            tool: subject,
-            request_id: owed.request_id.clone(),
-            tool_use_id: meta.tool_use_id,
-            progress_token: meta.progress_token,
+            named,
             deadline: limit.map(|limit| after(owed.received, limit)),
-            cancel: owed.cancel.clone(),
-            generation: self.generation,
-            log_level: self.spec.registry.log_level.clone(),
-            peer: Arc::new(CallPeer { owed: owed.clone(), link: self.link.0.clone() }),
+            caller: CallPeer { owed: owed.clone(), link: self.link.0.clone() },
         })
     }
 
     /// Starts the task of a handler, which gives the text of its panic if there was one.
-    fn begin(&mut self, new: NewJob, handler: impl Future<Output = Option<String>> + Send + 'static) {
-        let rpc_id = new.rpc.as_ref().map(|rpc| rpc.id.clone());
+    fn begin(
+        &mut self,
+        new: NewJob<CallJob>,
+        handler: impl Future<Output = Option<String>> + Send + Unpin + 'static,
+    ) {
         let myself = self.myself.clone();
-        let job = self.work.start(new, handler, move |job, ending| {
-            let ending = match ending {
-                Ending::Done(None) => Finish::Returned,
-                Ending::Done(Some(text)) => Finish::Panicked(text),
-                Ending::Aborted => Finish::Aborted,
+        self.work.start(new, handler, move |ending| {
+            let news = match ending {
+                Ending::Told(job, text) => ServerMessage::Finished(Finish::Panicked(job, text)),
+                Ending::Aborted(job) => ServerMessage::Finished(Finish::Aborted(job)),
+                Ending::Sweep => ServerMessage::Sweep,
             };
             // A server that has ended keeps no books.
-            myself.cast(ServerMessage::Finished { job, ending }).ok();
+            myself.cast(news).ok();
         });
-        self.by_rpc_id.extend(rpc_id.map(|rpc_id| (rpc_id, job)));
-        self.arm();
+    }
+
+    /// Takes those off the books whose handler has returned, if it is time for that.
+    pub(super) fn sweep(&mut self) {
+        let by_rpc_id = &mut self.by_rpc_id;
+        self.work.sweep(|id, job| by_rpc_id.forget(id, job.owed.head().rpc_id()));
     }
 
     /// The CLI cancels a call of the newest MCP session.
     pub(super) fn cancelled(&mut self, rpc_id: &str, reason: Option<String>) {
-        let job = self.by_rpc_id.get(rpc_id).and_then(|job| self.work.get(*job));
+        let job = self.by_rpc_id.find(rpc_id, &self.work).and_then(|job| self.work.get(job));
         let cancelled = match job.filter(|job| job.owed.cancel()) {
-            Some(job) => Some((job.label.clone(), job.owed.request_id.clone())),
+            Some(job) => Some((job.label.label().to_owned(), job.owed.request_id().to_owned())),
             None => self.cancel_waiting(rpc_id),
         };
         let Some((tool, request_id)) = cancelled else { return self.shared.counting.unmatched_cancels.one() };
-        self.shared.emit(Event::CallCancelled { server: self.name.to_string(), tool, request_id, reason });
+        self.shared.emit(Event::CallCancelled { server: self.spec.name.clone(), tool, request_id, reason });
     }
 
     /// A call may be cancelled before the state is there. Its tool and its request, if there is one.
     fn cancel_waiting(&mut self, rpc_id: &str) -> Option<(String, String)> {
         let Serving::Making { waiting, .. } = &mut self.serving else { return None };
         // The newest one: older ones with the same id are of older MCP sessions.
-        let (answer, _, asked) = waiting.iter().rev().find(|(_, id, _)| id.get() == rpc_id)?;
+        let (answer, asked) =
+            waiting.iter().rev().find(|(answer, _)| answer.owed().head().rpc_id() == Some(rpc_id))?;
+        let owed = answer.owed();
         let label = match asked {
-            Asked::Call(params) => params.name.clone(),
+            Asked::Call(Some(named), _) => named.subject.clone(),
+            Asked::Call(None, _) => owed.head().tool().unwrap_or_default().to_owned(),
             Asked::Run(run) => run.label(),
         };
-        answer.owed().cancel().then(|| (label, answer.owed().request_id.clone()))
+        owed.cancel().then(|| (label, owed.request_id().to_owned()))
     }
 
-    pub(super) fn finished(&mut self, id: JobId, ending: Finish) -> Result<(), ActorProcessingErr> {
+    pub(super) fn finished(&mut self, ending: Finish) -> Result<(), ActorProcessingErr> {
+        let (Finish::Panicked(id, _) | Finish::Aborted(id)) = ending;
         let Some(job) = self.work.finish(id) else { return Ok(()) };
-        if let Some(rpc) = &job.rpc
-            && self.by_rpc_id.get(&rpc.id) == Some(&id)
-        {
-            self.by_rpc_id.remove(&rpc.id);
-        }
+        self.by_rpc_id.forget(id, job.owed.head().rpc_id());
         match ending {
-            Finish::Returned => {}
-            Finish::Aborted => {
+            Finish::Aborted(_) => {
                 self.shared.counting.aborted.one();
                 self.abandoned(&job);
             }
-            Finish::Panicked(message) => {
+            Finish::Panicked(_, message) => {
                 self.shared.counting.panics.one();
-                let tool = job.label.clone();
-                tracing::warn!(parent: &job.owed.span, server = &*self.name, tool, message, "a tool panicked");
+                let tool = job.label.label().to_owned();
+                tracing::warn!(parent: &job.owed.span, server = self.spec.name, tool, message, "a tool panicked");
                 self.shared.emit(Event::CallPanicked {
-                    server: self.name.to_string(),
+                    server: self.spec.name.clone(),
                     tool,
-                    request_id: job.owed.request_id.clone(),
+                    request_id: job.owed.request_id().to_owned(),
                     message,
                 });
                 if self.panics.record(Instant::now()) == Verdict::GiveUp {
@@ -280,12 +295,12 @@ impl ServerState {
     }
 
     /// An aborted handler on the blocking lane is still on its thread.
-    fn abandoned(&self, job: &Job) {
-        if job.rpc.as_ref().is_some_and(|rpc| rpc.blocks) {
+    fn abandoned(&self, job: &Job<CallJob>) {
+        if job.label.blocks {
             self.shared.emit(Event::HandlerAbandoned {
-                server: self.name.to_string(),
-                tool: job.label.clone(),
-                request_id: job.owed.request_id.clone(),
+                server: self.spec.name.clone(),
+                tool: job.label.label().to_owned(),
+                request_id: job.owed.request_id().to_owned(),
             });
         }
     }
@@ -293,8 +308,7 @@ impl ServerState {
     pub(super) fn tick(&mut self) {
         for job in self.work.expired(Instant::now()) {
             let Some(job) = self.work.get(job).filter(|job| job.owed.is_open()) else { continue };
-            let is_tool = job.rpc.as_ref().is_some_and(|rpc| rpc.is_tool);
-            self.timed_out(&job.owed, &job.label, is_tool, job.limit.unwrap_or_default());
+            self.timed_out(&job.owed, job.label.label(), job.label.is_tool, job.limit.unwrap_or_default());
         }
         self.arm();
     }
@@ -302,16 +316,16 @@ impl ServerState {
     fn timed_out(&self, owed: &Owed, label: &str, is_tool: bool, limit: Duration) {
         let late = format!("'{label}' did not finish within its limit of {limit:?}");
         if is_tool {
-            owed.mcp_timed_out(CallToolResult::error(format!("tool {late}")));
+            owed.mcp_timed_out(&CallToolResult::error(format!("tool {late}")));
         } else {
             owed.mcp_timed_out_error(&RpcError::internal(late));
         }
         owed.cancel.cancel();
         self.shared.counting.timeouts.one();
         self.shared.emit(Event::CallTimedOut {
-            server: self.name.to_string(),
+            server: self.spec.name.clone(),
             tool: label.to_owned(),
-            request_id: owed.request_id.clone(),
+            request_id: owed.request_id().to_owned(),
             limit,
         });
     }

@@ -15,44 +15,52 @@
 //!
 //! - here: the actor, from its start to its end
 //! - [`calls`]: calls and other requests, from their arrival to their answer
+//! - [`index`]: calls by their JSON-RPC id
 //! - [`peer`]: how the server and its handlers speak to the CLI
 
 mod calls;
+mod index;
 mod peer;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use self::peer::{LanePeer, Link, OwnLink};
+use self::index::RpcIndex;
+use self::peer::{CallPeer, LanePeer, Link, OwnLink};
 use super::actor_message;
 use super::lane::Lane;
-use super::ledger::Answer;
 use super::message::{Internal, SessionMessage};
+use super::owed::Answer;
+use super::reader::Place;
 use super::restart::RestartWindow;
 use super::router::millis;
 use super::shared::Shared;
 use super::work::{JobId, Task, Work};
 use crate::report::{CallSnapshot, ServerSnapshot, ServerStatus};
+use crate::tool::context::{Call, Named};
 use crate::tool::def::AnyState;
 use crate::tool::dispatch::{Run, Service, Step};
 use crate::tool::instance::{BlockingLane, Instance};
 use crate::tool::server::ServerSpec;
+use crate::wire::head::Head;
 use crate::wire::rpc::{CallParams, Rpc, RpcError};
 
 /// What a tool server understands.
 pub(crate) enum ServerMessage {
-    /// A message of the CLI.
-    Rpc {
-        answer: Answer,
-        rpc: Rpc,
+    /// Messages of the CLI, in order.
+    Asked {
+        batch: Batch,
+        /// Given back when they are taken.
+        place: Place,
     },
     /// The state was made.
     StateMade(Result<Vec<AnyState>, String>),
@@ -60,11 +68,10 @@ pub(crate) enum ServerMessage {
     Opened(Lane),
     /// What the server offers has changed. At most one of these waits.
     Changed,
-    /// A handler's task has ended; with the text of its panic, if it panicked.
-    Finished {
-        job: JobId,
-        ending: Finish,
-    },
+    /// A handler's task has ended as it should not.
+    Finished(Finish),
+    /// So many handlers have ended that it is time to sweep.
+    Sweep,
     /// A limit may have passed.
     Tick,
     /// Call no more than what is asked, then end.
@@ -76,12 +83,83 @@ pub(crate) enum ServerMessage {
 
 actor_message!(ServerMessage);
 
+/// What the CLI asks of a tool server.
+pub(crate) enum Incoming {
+    /// Plainly a call of a tool, with its arguments. Its head says the rest.
+    Call(Option<Box<RawValue>>),
+    /// Any message.
+    Rpc(Rpc),
+}
+
+impl Incoming {
+    /// The message, for a server that has to see it whole.
+    fn into_rpc(self, head: &Head) -> Rpc {
+        let arguments = match self {
+            Incoming::Rpc(rpc) => return rpc,
+            Incoming::Call(arguments) => arguments,
+        };
+        let raw = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let mut meta = Map::new();
+        meta.extend(head.tool_use_id().map(|id| ("claudecode/toolUseId".to_owned(), json!(id))));
+        meta.extend(raw(head.progress_token()).map(|token| ("progressToken".to_owned(), token)));
+        let params = json!({ "name": head.tool(), "arguments": arguments, "_meta": meta });
+        Rpc::Request {
+            id: head.raw_rpc_id().unwrap_or(RawValue::NULL).to_owned(),
+            method: "tools/call".to_owned(),
+            params: to_raw_value(&params).ok(),
+        }
+    }
+}
+
+/// Some messages of the CLI, in order: most often one.
+pub(crate) enum Batch {
+    One(Answer, Incoming),
+    Many(Vec<(Answer, Incoming)>),
+}
+
+impl Batch {
+    /// One more, of so many in all.
+    pub(crate) fn push(self, answer: Answer, incoming: Incoming, of: usize) -> Self {
+        match self {
+            Batch::One(first, asked) => {
+                let mut batch = Vec::with_capacity(of);
+                batch.extend([(first, asked), (answer, incoming)]);
+                Batch::Many(batch)
+            }
+            Batch::Many(mut batch) => {
+                batch.push((answer, incoming));
+                Batch::Many(batch)
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Batch::One(..) => 1,
+            Batch::Many(batch) => batch.len(),
+        }
+    }
+}
+
+impl IntoIterator for Batch {
+    type Item = (Answer, Incoming);
+    type IntoIter =
+        std::iter::Chain<std::option::IntoIter<(Answer, Incoming)>, std::vec::IntoIter<(Answer, Incoming)>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let (one, many) = match self {
+            Batch::One(answer, incoming) => (Some((answer, incoming)), Vec::new()),
+            Batch::Many(batch) => (None, batch),
+        };
+        one.into_iter().chain(many)
+    }
+}
+
 /// How a handler's task ended, for the books.
 #[derive(Debug)]
 pub(crate) enum Finish {
-    Returned,
-    Panicked(String),
-    Aborted,
+    Panicked(JobId, String),
+    Aborted(JobId),
 }
 
 pub(crate) struct McpServer;
@@ -101,30 +179,46 @@ pub(crate) struct ServerState {
     myself: ActorRef<ServerMessage>,
     supervisor: ActorRef<SessionMessage>,
     spec: Arc<ServerSpec>,
-    name: Arc<str>,
     blocking: Arc<BlockingLane>,
     generation: u32,
     link: OwnLink,
     lane: Option<Lane>,
     session: Box<dyn Service>,
-    /// The calls of the newest MCP session by their JSON-RPC id, which repeat from one session to the next.
-    by_rpc_id: HashMap<String, JobId>,
+    by_rpc_id: RpcIndex,
     serving: Serving,
-    work: Work,
+    work: Work<CallJob>,
     panics: RestartWindow,
 }
 
 /// What needs a handler.
 enum Asked {
-    Call(CallParams),
+    /// A tool; what is not in the head of the request, if it is not there, and the arguments.
+    Call(Option<Named>, Option<Box<RawValue>>),
     Run(Run),
+}
+
+/// What there is to know of a handler while it works.
+struct CallJob {
+    call: Arc<Call<CallPeer>>,
+    /// Whether it is a tool, whose failures are results.
+    is_tool: bool,
+    /// Whether it blocks a thread, which nobody can take away.
+    blocks: bool,
+    /// For people, where it is not what the call is about.
+    label: Option<String>,
+}
+
+impl CallJob {
+    fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or_else(|| self.call.subject())
+    }
 }
 
 enum Serving {
     /// The task that makes the state, and the calls that wait for it.
     Making {
         _task: Task,
-        waiting: VecDeque<(Answer, Box<RawValue>, Asked)>,
+        waiting: VecDeque<(Answer, Asked)>,
     },
     Ready(Instance),
     Ended,
@@ -157,14 +251,13 @@ impl Actor for McpServer {
             session: spec.service(&shared.options().limits),
             link: OwnLink(link),
             lane: None,
-            name: spec.name.as_str().into(),
             shared,
             myself,
             supervisor,
             spec,
             blocking,
             generation,
-            by_rpc_id: HashMap::new(),
+            by_rpc_id: RpcIndex::default(),
             serving: Serving::Making { _task: task, waiting: VecDeque::new() },
         };
         if let Some(lane) = lane {
@@ -180,10 +273,18 @@ impl Actor for McpServer {
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ServerMessage::Rpc { answer, rpc } => state.rpc(answer, rpc),
+            ServerMessage::Asked { batch, place } => {
+                drop(place);
+                for (answer, incoming) in batch {
+                    state.asked(answer, incoming);
+                }
+                state.sweep();
+                state.arm();
+            }
             ServerMessage::Opened(lane) => state.opened(lane),
             ServerMessage::Changed => state.changed(),
-            ServerMessage::Finished { job, ending } => return state.finished(job, ending),
+            ServerMessage::Finished(ending) => return state.finished(ending),
+            ServerMessage::Sweep => state.sweep(),
             ServerMessage::StateMade(made) => return state.state_made(made),
             ServerMessage::Tick => state.tick(),
             ServerMessage::Stop => {
@@ -195,7 +296,7 @@ impl Actor for McpServer {
                 reply.send(state.snapshot()).ok();
             }
             #[cfg(feature = "testkit")]
-            ServerMessage::Panic => panic!("a fault was injected into MCP server '{}'", state.name),
+            ServerMessage::Panic => panic!("a fault was injected into MCP server '{}'", state.spec.name),
         }
         Ok(())
     }
@@ -210,31 +311,50 @@ async fn make_state(spec: Arc<ServerSpec>, myself: ActorRef<ServerMessage>, limi
 }
 
 impl ServerState {
+    fn asked(&mut self, answer: Answer, incoming: Incoming) {
+        match incoming {
+            Incoming::Call(arguments) if !self.spec.is_mounted() => {
+                self.call_when_ready(answer, None, arguments)
+            }
+            incoming => {
+                let rpc = incoming.into_rpc(answer.owed().head());
+                self.rpc(answer, rpc);
+            }
+        }
+    }
+
+    fn call_when_ready(&mut self, answer: Answer, named: Option<Named>, arguments: Option<Box<RawValue>>) {
+        match &self.serving {
+            Serving::Ready(_) => self.call(answer, named, arguments),
+            _ => self.not_ready(answer, Asked::Call(named, arguments)),
+        }
+    }
+
     fn rpc(&mut self, answer: Answer, rpc: Rpc) {
         let sessions = self.session.sessions();
         let step = self.session.step(rpc);
         if self.session.sessions() != sessions {
             // Calls of the session before go on; their ids mean nothing in this one.
-            self.by_rpc_id.clear();
+            self.by_rpc_id.begin(self.work.next_id());
         }
         match step {
-            Step::Reply { outcome: Ok(result), .. } => answer.owed().mcp_result(result),
+            Step::Reply { outcome: Ok(result), .. } => answer.owed().mcp_value(result),
             Step::Reply { outcome: Err(error), .. } => self.refuse(&answer, &error),
             Step::Ack => answer.owed().mcp_ack(),
             Step::Cancelled(params) => {
                 self.cancelled(params.request_id.get(), params.reason);
                 answer.owed().mcp_ack();
             }
-            Step::Call { id, params } => match &self.serving {
-                Serving::Ready(_) => self.call(answer, &id, params),
-                _ => self.not_ready(answer, id, Asked::Call(params)),
-            },
-            Step::Run { id, run } => match &self.serving {
-                Serving::Ready(_) => self.run(answer, &id, run),
-                _ => self.not_ready(answer, id, Asked::Run(run)),
+            Step::Call { params: CallParams { name, arguments, meta }, .. } => {
+                let named = Named::new(name, meta.unwrap_or_default());
+                self.call_when_ready(answer, Some(named), arguments);
+            }
+            Step::Run { run, .. } => match &self.serving {
+                Serving::Ready(_) => self.run(answer, run),
+                _ => self.not_ready(answer, Asked::Run(run)),
             },
             Step::Answered { id, outcome } => {
-                if !self.shared.outgoing.answered(&self.name, &id, outcome) {
+                if !self.shared.outgoing.answered(&self.spec.name, &id, outcome) {
                     self.shared.counting.unmatched_responses.one();
                 }
                 answer.owed().mcp_ack();
@@ -242,10 +362,10 @@ impl ServerState {
         }
     }
 
-    fn not_ready(&mut self, answer: Answer, id: Box<RawValue>, asked: Asked) {
+    fn not_ready(&mut self, answer: Answer, asked: Asked) {
         // In a server that has ended the answer is given by its drop.
         if let Serving::Making { waiting, .. } = &mut self.serving {
-            waiting.push_back((answer, id, asked));
+            waiting.push_back((answer, asked));
         }
     }
 
@@ -267,7 +387,7 @@ impl ServerState {
         // The next CLI knows from its start.
         let Some(lane) = &self.lane else { return };
         for method in news {
-            match peer::notification(&self.name, method, None) {
+            match peer::notification(&self.spec.name, method, None) {
                 // An incarnation that has ended wants no notifications.
                 Ok(json) => drop(lane.send(json)),
                 Err(error) => tracing::debug!(%error, "a notification does not serialise"),
@@ -285,7 +405,7 @@ impl ServerState {
     /// Ends the handlers, and then the state, whose drop is code of the application.
     async fn stop(&mut self) {
         self.link.end();
-        self.work.set_ending(format!("MCP server '{}' was stopped", self.name));
+        self.work.set_ending(format!("MCP server '{}' was stopped", self.spec.name));
         self.work.stop(self.shared.options().timeouts.child_stop / 2).await;
         if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {
             instance.end().await;
@@ -311,24 +431,25 @@ impl ServerState {
         if let Serving::Making { waiting, .. } =
             std::mem::replace(&mut self.serving, Serving::Ready(instance))
         {
-            for (answer, id, asked) in waiting {
+            for (answer, asked) in waiting {
                 match asked {
-                    Asked::Call(params) => self.call(answer, &id, params),
-                    Asked::Run(run) => self.run(answer, &id, run),
+                    Asked::Call(named, arguments) => self.call(answer, named, arguments),
+                    Asked::Run(run) => self.run(answer, run),
                 }
             }
+            self.arm();
         }
         Ok(())
     }
 
     /// Answers for everything in flight and gives the reason why the actor ends.
     fn end(&mut self, cause: String) -> ActorProcessingErr {
-        let said = format!("MCP server '{}' was restarted: {cause}", self.name);
+        let said = format!("MCP server '{}' was restarted: {cause}", self.spec.name);
         if let Serving::Making { waiting, .. } = &mut self.serving {
-            for (answer, ..) in waiting.drain(..) {
+            for (answer, _) in waiting.drain(..) {
                 answer.owed().refuse(&RpcError::internal(format!(
                     "MCP server '{}' did not start: {cause}",
-                    self.name
+                    self.spec.name
                 )));
             }
         }
@@ -344,16 +465,16 @@ impl ServerState {
             .work
             .jobs()
             .map(|job| CallSnapshot {
-                request_id: job.owed.request_id.clone(),
-                tool: job.label.clone(),
-                tool_use_id: job.tool_use_id.clone(),
+                request_id: job.owed.request_id().to_owned(),
+                tool: job.label.label().to_owned(),
+                tool_use_id: job.label.call.tool_use_id().filter(|_| job.label.is_tool).map(str::to_owned),
                 age_ms: millis(now.duration_since(job.owed.received)),
                 cancelled: job.owed.cancel.is_cancelled(),
             })
             .collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.age_ms));
         ServerSnapshot {
-            name: self.name.to_string(),
+            name: self.spec.name.clone(),
             status: ServerStatus::Up,
             generation: self.generation,
             calls,

@@ -8,14 +8,17 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::lane::Lane;
-use crate::actor::ledger::Owed;
+use crate::actor::owed::Owed;
 use crate::actor::router::PUSH_PREFIX;
 use crate::actor::shared::Shared;
 use crate::tool::RequestError;
+use crate::tool::cancel::Cancel;
+use crate::tool::context::LevelFilter;
 use crate::tool::handle::ServerHandle;
-use crate::tool::peer::{Notifies, Peer};
+use crate::tool::peer::{Caller, Notifies, Peer};
 use crate::tool::server::ServerSpec;
 use crate::wire::envelope::{OutMcp, OutRequest};
+use crate::wire::head::Head;
 use crate::wire::rpc::{Notification, OutCall};
 
 /// What all calls of a server share.
@@ -145,13 +148,35 @@ impl Notifies for CallPeer {
     }
 }
 
+impl Caller for CallPeer {
+    fn server_name(&self) -> &str {
+        &self.link.spec.name
+    }
+
+    fn head(&self) -> &Head {
+        self.owed.head()
+    }
+
+    fn cancel(&self) -> &Cancel {
+        &self.owed.cancel
+    }
+
+    fn generation(&self) -> u32 {
+        self.link.generation
+    }
+
+    fn log_level(&self) -> &LevelFilter {
+        &self.link.spec.registry.log_level
+    }
+}
+
 impl Peer for CallPeer {
     fn request<'a>(
         &'a self,
         method: &'a str,
         params: Box<RawValue>,
     ) -> BoxFuture<'a, Result<Box<RawValue>, RequestError>> {
-        Box::pin(self.link.ask(self.owed.lane(), &self.owed.cancel, method, params))
+        Box::pin(self.link.ask(self.owed.lane(), self.owed.cancel.token(), method, params))
     }
 
     fn server(&self) -> Option<ServerHandle> {

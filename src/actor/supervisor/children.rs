@@ -1,19 +1,24 @@
 //! How children start, and what follows when one ends.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ractor::{ActorCell, ActorId, ActorRef};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{End, Handled, Server, State, SupervisorState};
 use crate::actor::callbacks::Callbacks;
 use crate::actor::conversation::ConversationMessage;
 use crate::actor::lane::Lane;
+use crate::actor::ledger::Ledger;
 use crate::actor::mcp_server::{McpServer, ServerArguments, ServerMessage};
 use crate::actor::message::Internal;
 use crate::actor::port::{CliPort, PortArguments, PortEnd};
 use crate::actor::restart::Verdict;
-use crate::actor::router::{ControlRouter, Route, RouterArguments, RouterMessage};
+use crate::actor::router::{ControlRouter, Known, RouterArguments, RouterMessage};
+use crate::actor::routes::{Route, RouterLink};
+use crate::actor::shared::Shared;
 use crate::error::{Error, ErrorKind};
 use crate::options::ResumeLadder;
 use crate::report::{Event, ExitCause, ServerStatus};
@@ -33,17 +38,25 @@ impl SupervisorState {
         let servers = self
             .servers
             .iter()
-            .map(|server| (server.spec.name.clone(), server.route()))
+            .map(|server| (server.spec.name.clone(), server.known(&self.shared)))
             .collect::<HashMap<_, _>>();
+        let ledger = Arc::new(Ledger::default());
+        let (routes, published) = watch::channel(Arc::default());
         let arguments = RouterArguments {
             shared: self.shared.clone(),
             lane: self.lane.clone(),
             servers,
             callbacks,
             ended_epoch: if self.port.is_some() { self.epoch.saturating_sub(1) } else { self.epoch },
+            ledger: ledger.clone(),
+            routes,
         };
         let router = self.spawn(ControlRouter, arguments).await?;
-        self.shared.router.send_replace(Some(router.clone()));
+        self.shared.router.send_replace(Some(RouterLink {
+            actor: router.clone(),
+            ledger,
+            routes: published,
+        }));
         self.router = Some(router);
         if std::mem::take(&mut self.port_waits) { self.start_port().await } else { Ok(()) }
     }
@@ -64,8 +77,8 @@ impl SupervisorState {
         server.generation = generation;
         server.actor = Some(actor.clone());
         server.status = ServerStatus::Up;
-        let name = server.spec.name.clone();
-        self.tell_router(RouterMessage::ServerUp { server: name, actor });
+        let route = server.route(actor, &self.shared);
+        self.tell_router(RouterMessage::ServerUp(route));
         Ok(())
     }
 
@@ -335,11 +348,20 @@ impl SupervisorState {
 }
 
 impl Server {
-    pub(super) fn route(&self) -> Route {
+    fn route(&self, actor: ActorRef<ServerMessage>, shared: &Shared) -> Arc<Route> {
+        Arc::new(Route {
+            server: self.spec.name.as_str().into(),
+            actor,
+            gate: shared.roster.borrow().gate(&self.spec.name).cloned(),
+            own_tools: !self.spec.is_mounted(),
+        })
+    }
+
+    pub(super) fn known(&self, shared: &Shared) -> Known {
         match (&self.actor, &self.status) {
-            (_, ServerStatus::Failed(cause)) => Route::Failed(cause.clone()),
-            (Some(actor), _) => Route::Up(actor.clone()),
-            (None, _) => Route::Down,
+            (_, ServerStatus::Failed(cause)) => Known::Failed(cause.clone()),
+            (Some(actor), _) => Known::Up(self.route(actor.clone(), shared)),
+            (None, _) => Known::Down,
         }
     }
 }

@@ -29,7 +29,7 @@ impl HandlerFaults {
     }
 
     fn of(&self, call: &Call) -> Option<(FaultKind, u32)> {
-        self.lock().remove(&call.request_id)
+        self.lock().remove(call.request_id())
     }
 
     /// The same server with handlers that fail when they are told to.
@@ -61,7 +61,7 @@ impl HandlerFaults {
                 match faults.of(&call) {
                     Some((FaultKind::HandlerHang, _)) => {
                         // For ever would be longer than the runtime can wait for when it goes.
-                        tokio::runtime::Handle::current().block_on(call.cancel.cancelled());
+                        tokio::runtime::Handle::current().block_on(call.cancel().token().cancelled());
                         return failed();
                     }
                     Some((FaultKind::HandlerSlow, n)) => {
