@@ -58,6 +58,9 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "__internals")]
+#[doc(hidden)]
+pub mod internals;
 pub mod mcp;
 pub mod options;
 mod report;

@@ -1,0 +1,95 @@
+//! The parts of a call's way alone: `cargo bench --bench micro`. What each costs within a whole call is in
+//! `docs/performance.md`; this is for finding out what a change of one of them has done.
+
+use divan::counter::{BytesCount, ItemsCount};
+use divan::{AllocProfiler, Bencher, black_box};
+use greenroom::internals::{Books, Dispatch, Lines, answer, is_call, is_frame};
+use greenroom::{ToolDef, ToolServer};
+use serde_json::value::RawValue;
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+fn main() {
+    divan::main();
+}
+
+/// Texts of a call: a small one and a large one.
+const PAYLOADS: [usize; 2] = [64, 256 << 10];
+
+fn message(payload: usize) -> String {
+    let text = ".".repeat(payload);
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1000001,\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",\
+         \"arguments\":{{\"text\":\"{text}\"}},\"_meta\":{{\"claudecode/toolUseId\":\"toolu_1000001\",\
+         \"progressToken\":1000001}}}}}}"
+    )
+}
+
+fn call(payload: usize) -> String {
+    format!(
+        "{{\"type\":\"control_request\",\"request_id\":\"call_1000001\",\"request\":{{\"subtype\":\"mcp_message\",\
+         \"server_name\":\"bench0\",\"message\":{}}}}}\n",
+        message(payload)
+    )
+}
+
+const DELTA: &str = "{\"type\":\"stream_event\",\"event\":{\"type\":\"content_block_delta\",\"index\":0,\"delta\":\
+{\"type\":\"text_delta\",\"text\":\"a few words of the answer\"}},\"session_id\":\"bench\",\"parent_tool_use_id\":null,\
+\"uuid\":\"6f1c2a34-5b6d-4e7f-8a90-b1c2d3e4f506\"}";
+
+/// Bytes into lines: 64 lines in one read, or one line in several.
+#[divan::bench(args = PAYLOADS)]
+fn codec(bencher: Bencher<'_, '_>, payload: usize) {
+    let chunk = call(payload).repeat(if payload > 4096 { 1 } else { 64 });
+    let mut lines = Lines::new(64 << 20);
+    bencher.counter(BytesCount::of_str(&chunk)).bench_local(|| lines.push(black_box(chunk.as_bytes())));
+}
+
+/// A line that is plainly a call, told apart in one pass.
+#[divan::bench(args = PAYLOADS)]
+fn envelope_call(bencher: Bencher<'_, '_>, payload: usize) {
+    let line = call(payload);
+    bencher.bench(|| is_call(black_box(line.trim_end().as_bytes())));
+}
+
+/// The same line, layer by layer, as any other request is read.
+#[divan::bench(args = PAYLOADS)]
+fn envelope_layers(bencher: Bencher<'_, '_>, payload: usize) {
+    let line = call(payload);
+    bencher.bench(|| is_frame(black_box(line.trim_end().as_bytes())));
+}
+
+/// A piece of a message, which belongs to the other lane.
+#[divan::bench]
+fn envelope_message() -> bool {
+    is_frame(black_box(DELTA.as_bytes()))
+}
+
+/// An answer as a line.
+#[divan::bench(args = PAYLOADS)]
+fn envelope_answer(bencher: Bencher<'_, '_>, payload: usize) {
+    let text = || ".".repeat(payload);
+    bencher.with_inputs(text).bench_values(|text| answer("call_1000001", "1000001", black_box(text)));
+}
+
+/// So many requests that are entered in one read, settled, and swept.
+#[divan::bench(args = [1, 64, 10_000])]
+fn ledger(bencher: Bencher<'_, '_>, requests: usize) {
+    let books = Books::open();
+    let request_ids: Vec<String> = (0..requests).map(|n| format!("call_{n:07}")).collect();
+    bencher.counter(ItemsCount::new(requests)).bench_local(|| books.round(black_box(&request_ids)));
+}
+
+/// A JSON-RPC message into the call that it is.
+#[divan::bench(args = PAYLOADS)]
+fn dispatch(bencher: Bencher<'_, '_>, payload: usize) {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Echo {
+        text: String,
+    }
+    let echo = ToolDef::new("echo", "Say it again", async |args: Echo| args.text);
+    let mut dispatch = Dispatch::new(&ToolServer::new("bench0", "1.0.0").add(echo));
+    let Ok(message) = RawValue::from_string(message(payload)) else { return };
+    bencher.bench_local(|| dispatch.is_call(black_box(&message)));
+}
