@@ -153,7 +153,7 @@ impl Asking {
     pub(crate) fn reply(&mut self, reply: Reply, deadlines: &mut Deadlines<String>) -> bool {
         // Whether or not the one who asked still waits: it is in force.
         let was_setting = self.setting_answered(&reply);
-        let Some(awaited) = self.awaited.remove(&reply.request_id) else {
+        let Some(awaited) = self.take(&reply.request_id) else {
             return was_setting;
         };
         deadlines.remove(awaited.deadline, reply.request_id);
@@ -197,8 +197,17 @@ impl Asking {
         awaited.reply.send(Err(error)).ok();
     }
 
+    /// Takes one off the list. Requests are few, so an empty list holds no room for more.
+    fn take(&mut self, request_id: &str) -> Option<Awaited> {
+        let awaited = self.awaited.remove(request_id);
+        if self.awaited.is_empty() {
+            self.awaited = HashMap::new();
+        }
+        awaited
+    }
+
     fn withdraw(&mut self, request_id: &str, outcome: &str) -> Option<Awaited> {
-        let awaited = self.awaited.remove(request_id)?;
+        let awaited = self.take(request_id)?;
         // If the incarnation has just ended there is nothing to withdraw.
         awaited.lane.send(envelope::cancel(request_id)).ok();
         awaited.span.record("outcome", outcome);

@@ -100,7 +100,8 @@ impl Actor for Callbacks {
             CallbacksMessage::Sweep => state.work.sweep(|_, _| {}),
             CallbacksMessage::Tick => state.tick(),
             CallbacksMessage::Stop => {
-                state.work.stop(state.shared.options().timeouts.child_stop / 2).await;
+                let limit = state.shared.options().timeouts.child_stop / 2;
+                Box::pin(state.work.stop(limit)).await;
                 myself.stop(None);
             }
             CallbacksMessage::Snapshot(reply) => {

@@ -344,7 +344,7 @@ impl ConversationState {
             "gen_ai.usage.input_tokens" = tracing::field::Empty,
             "gen_ai.usage.output_tokens" = tracing::field::Empty,
         );
-        self.shared.turn_span.send_replace(span.clone());
+        self.shared.turn_span.set(span.clone());
         let Queued { prompt, uuid, turn, before, first_sent } = queued;
         if matches!(before, Before::CutOff(_)) {
             self.shared.emit(Event::TurnContinued { epoch: lane.epoch() });
@@ -393,10 +393,10 @@ impl ConversationState {
             self.note_begun(piece);
             self.run.message(piece, now);
         }
-        if self.shared.messages.receiver_count() > 0 {
+        if self.shared.messages.is_heard() {
             for piece in &pieces {
                 // Without subscribers nobody is told.
-                self.shared.messages.send(piece.clone()).ok();
+                self.shared.messages.tell(piece.clone());
             }
         }
         let turn = self.running.as_mut().and_then(|running| running.turn.as_ref());
@@ -488,7 +488,7 @@ impl ConversationState {
 
     fn hand_over(&mut self, message: &Message) {
         // Without subscribers nobody is told.
-        self.shared.messages.send(message.clone()).ok();
+        self.shared.messages.tell(message.clone());
         let turn = self.running.as_mut().and_then(|running| running.turn.as_ref());
         match turn.map(|turn| turn.send(message.clone())) {
             Some(Ok(true)) => {}
@@ -538,7 +538,7 @@ impl ConversationState {
         self.end_turn_for_reader(outcome);
         self.running = None;
         self.limits = TurnLimits::new();
-        self.shared.turn_span.send_replace(self.shared.span.clone());
+        self.shared.turn_span.set(self.shared.span.clone());
         self.tell_drained();
     }
 

@@ -52,6 +52,10 @@ impl<K: Ord> Deadlines<K> {
             expired.extend(self.at.pop_first().map(|(_, key)| key));
         }
         self.timer = None;
+        if self.at.is_empty() {
+            // Its room too: that many may be due at once but rarely.
+            self.at = BTreeSet::new();
+        }
         expired
     }
 }

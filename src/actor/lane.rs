@@ -199,8 +199,11 @@ const FULL: usize = 16;
 /// A line of this many bytes is written from where it is, without a copy.
 const LARGE: usize = 8 << 10;
 
-/// How much room for a batch is kept while nothing is written.
+/// How much room for a batch is kept while more waits to be written.
 const KEPT: usize = 64 << 10;
+
+/// The same when nothing does.
+const KEPT_QUIET: usize = 512;
 
 /// Writes lines until the lane is closed or writing fails; then closes `writer`.
 ///
@@ -253,7 +256,7 @@ pub(crate) async fn write_lines(
         items.clear();
         lane.state.queued.fetch_sub(lines, Ordering::Relaxed);
         bytes.clear();
-        bytes.shrink_to(KEPT);
+        bytes.shrink_to(if lane.queue.is_empty() { KEPT_QUIET } else { KEPT });
         if taken < FULL {
             items.shrink_to(FULL);
         }

@@ -252,7 +252,7 @@ impl Incarnation {
         let limit = self.arguments.shared.options().timeouts.start;
         let mut wished = self.wished.clone();
         let mut running = tokio::select! {
-            opened = tokio::time::timeout(limit, self.open()) => match opened {
+            opened = tokio::time::timeout(limit, Box::pin(self.open())) => match opened {
                 Ok(Ok(running)) => running,
                 Ok(Err(error)) => return PortEnd::Died(ExitCause::NotStarted { error }),
                 Err(_) => return PortEnd::Died(self.start_timeout(0)),
@@ -260,7 +260,7 @@ impl Incarnation {
             // Giving up the attempt leaves nothing behind.
             _ = unwanted(&mut wished) => return PortEnd::Asked,
         };
-        match self.initialize(&mut running, after(started, limit)).await {
+        match Box::pin(self.initialize(&mut running, after(started, limit))).await {
             Ok(()) => {}
             Err(end) => {
                 self.kill(&mut running).await;
@@ -268,9 +268,9 @@ impl Incarnation {
             }
         }
         match running.happens(&mut self.wished).await {
-            Happened::Asked => self.shut_down(&mut running).await,
+            Happened::Asked => Box::pin(self.shut_down(&mut running)).await,
             happened => {
-                let cause = self.died(&mut running, happened).await;
+                let cause = Box::pin(self.died(&mut running, happened)).await;
                 let on_purpose = matches!(cause, ExitCause::Exited { exit: Exit::Code(1..), .. });
                 // Only a prompt has such an end; a CLI that ends so without one would do it for ever.
                 if on_purpose && running.lane.was_prompted() && running.seen.last_error().is_some() {

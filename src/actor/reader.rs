@@ -8,6 +8,7 @@
 //! those who serve requests, when as many control frames are on their way to them as `Limits::calls_in_flight`, or when the
 //! router has just ended.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -144,7 +145,7 @@ impl Reader {
     async fn read_lines(&mut self, mut stdout: impl AsyncRead + Unpin) -> Result<(), String> {
         let mut lines = Lines::new(self.shared.options().limits.line_bytes);
         loop {
-            match stdout.read_buf(lines.room()).await {
+            match read(&mut stdout, &mut lines).await {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),
@@ -538,4 +539,16 @@ impl Reader {
             self.take_ways();
         }
     }
+}
+
+/// Reads what there is. While there is nothing, the buffer is a small one.
+async fn read(stdout: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> std::io::Result<usize> {
+    std::future::poll_fn(|cx| {
+        let polled = pin!(stdout.read_buf(lines.room())).poll(cx);
+        if polled.is_pending() {
+            lines.rest_now();
+        }
+        polled
+    })
+    .await
 }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,7 @@ use crate::control::permission::Understands;
 use crate::error::{Error, ErrorKind};
 use crate::options::{Limits, Options};
 use crate::report::counters::Counting;
+use crate::report::feed::Feed;
 use crate::report::{Event, Events};
 use crate::requests::read::Lenient;
 use crate::requests::{Reply, ServerInfo};
@@ -69,23 +70,44 @@ impl Capabilities {
     }
 }
 
+/// What is so at the moment, for whoever looks. A `watch` channel is for those who wait for the next, and is ten times as
+/// large.
+pub(crate) struct Moment<T>(RwLock<T>);
+
+impl<T> Moment<T> {
+    fn new(value: T) -> Self {
+        Self(RwLock::new(value))
+    }
+
+    pub(crate) fn look(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        let before = std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), value);
+        // Outside the lock: the end of a span is told to the application's subscriber.
+        drop(before);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut T)) {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
 /// Where the events of a session go, from before it starts until it is gone.
 pub(crate) struct Telling {
-    events: broadcast::Sender<Event>,
+    events: Feed<Event>,
     gone: CancellationToken,
 }
 
 impl Telling {
     pub(crate) fn new(kept: usize) -> Self {
         // The options are checked when the session starts; this is before.
-        Self {
-            events: broadcast::channel(kept.clamp(1, Limits::MOST_KEPT)).0,
-            gone: CancellationToken::new(),
-        }
+        Self { events: Feed::new(kept.clamp(1, Limits::MOST_KEPT)), gone: CancellationToken::new() }
     }
 
     pub(crate) fn subscribe(&self) -> Events {
-        Events::new(self.events.subscribe(), self.gone.clone())
+        Events::new(self.events.listen(), self.gone.clone())
     }
 }
 
@@ -99,12 +121,12 @@ pub(crate) struct Shared {
     pub(crate) roster: watch::Sender<Arc<Roster>>,
     /// The turn to change them, one at a time.
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
-    pub(crate) events: broadcast::Sender<Event>,
-    pub(crate) messages: broadcast::Sender<Message>,
+    pub(crate) events: Feed<Event>,
+    pub(crate) messages: Feed<Message>,
     pub(crate) vitals: watch::Sender<Vitals>,
     /// What the CLI of the moment, or the last one, said of itself.
-    pub(crate) server_info: watch::Sender<Arc<Reply<ServerInfo>>>,
-    pub(crate) capabilities: watch::Sender<Capabilities>,
+    pub(crate) server_info: Moment<Arc<Reply<ServerInfo>>>,
+    pub(crate) capabilities: Moment<Capabilities>,
     /// Counts the requests to the CLI.
     asked: AtomicU64,
     /// What was set at run time, as the requests that set it, in order. Set again in every incarnation.
@@ -118,7 +140,7 @@ pub(crate) struct Shared {
     pub(crate) outgoing: Outgoing,
     pub(crate) span: tracing::Span,
     /// The span of the running turn.
-    pub(crate) turn_span: watch::Sender<tracing::Span>,
+    pub(crate) turn_span: Moment<tracing::Span>,
     pub(crate) started: Instant,
     /// Cancelled when the supervisor's state is no more: nothing happens in this session after that.
     pub(crate) gone: CancellationToken,
@@ -146,25 +168,21 @@ impl Shared {
             roster: watch::channel(Arc::new(Roster::new(servers, &spec.options))).0,
             changing: Arc::default(),
             events: telling.events,
-            messages: broadcast::channel(limits.messages_kept).0,
+            messages: Feed::new(limits.messages_kept),
             vitals: watch::channel(Vitals {
                 session_id: None,
                 recorded: continues(&spec.options),
                 run_ended: true,
             })
             .0,
-            server_info: watch::channel(Arc::new(Reply::new(
-                ServerInfo::default(),
-                RawValue::NULL.to_owned(),
-            )))
-            .0,
-            capabilities: watch::channel(Capabilities::default()).0,
+            server_info: Moment::new(Arc::new(Reply::new(ServerInfo::default(), RawValue::NULL.to_owned()))),
+            capabilities: Moment::new(Capabilities::default()),
             asked: AtomicU64::new(0),
             settings: Mutex::default(),
             settings_asked: Mutex::default(),
             router: watch::channel(None).0,
             outgoing: Outgoing::default(),
-            turn_span: watch::channel(span.clone()).0,
+            turn_span: Moment::new(span.clone()),
             span,
             started: Instant::now(),
             gone: telling.gone,
@@ -196,7 +214,7 @@ impl Shared {
 
     /// What decisions depend on, of what the CLI says that it can do.
     pub(crate) fn understands(&self) -> Understands {
-        let unanswered = self.capabilities.borrow().has("ask_user_question_unanswered_v1") == Some(true);
+        let unanswered = self.capabilities.look().has("ask_user_question_unanswered_v1") == Some(true);
         Understands { unanswered }
     }
 
@@ -218,27 +236,24 @@ impl Shared {
 
     /// Notes what an incarnation says of itself at its start.
     pub(crate) fn note_server_info(&self, info: Reply<ServerInfo>) {
-        self.capabilities
-            .send_replace(Capabilities { of_initialize: info.capabilities.clone(), of_init: None });
-        self.server_info.send_replace(Arc::new(info));
+        self.capabilities.set(Capabilities { of_initialize: info.capabilities.clone(), of_init: None });
+        self.server_info.set(Arc::new(info));
     }
 
     /// Notes what a message says of the CLI: its capabilities, and commands that have changed.
     pub(crate) fn note_message(&self, message: &Message) {
         let Message::System(system) = message else { return };
         if let Some(init) = system.init() {
-            self.capabilities.send_if_modified(|known| {
-                let changed = known.of_init.as_ref() != Some(&init.capabilities);
-                if changed {
+            self.capabilities.change(|known| {
+                if known.of_init.as_ref() != Some(&init.capabilities) {
                     known.of_init = Some(init.capabilities.clone());
                 }
-                changed
             });
         }
         if system.subtype == "commands_changed"
             && let Some(commands) = message.field("commands").and_then(|commands| Lenient::read(&commands))
         {
-            self.server_info.send_modify(|info| Arc::make_mut(info).view_mut().commands = commands);
+            self.server_info.change(|info| Arc::make_mut(info).view_mut().commands = commands);
         }
     }
 
@@ -258,13 +273,13 @@ impl Shared {
 
     /// The events from now on.
     pub(crate) fn subscribe(&self) -> Events {
-        Events::new(self.events.subscribe(), self.gone.clone())
+        Events::new(self.events.listen(), self.gone.clone())
     }
 
     /// Tells the subscribers. Without any, nobody is told.
     pub(crate) fn emit(&self, event: Event) {
         tracing::debug!(parent: &self.span, event = ?event, "supervision event");
-        self.events.send(event).ok();
+        self.events.tell(event);
     }
 
     /// The span of a control request, under that of the running turn.
@@ -272,7 +287,7 @@ impl Shared {
         if !tracing::enabled!(tracing::Level::INFO) {
             return tracing::Span::none();
         }
-        let parent = self.turn_span.borrow();
+        let parent = self.turn_span.look();
         tracing::info_span!(
             parent: &*parent,
             "control_request",

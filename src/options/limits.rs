@@ -118,7 +118,7 @@ impl Limits {
             ("stderr_tail_bytes", self.stderr_tail_bytes),
             ("stderr_line_bytes", self.stderr_line_bytes),
         ];
-        // The room for these is taken beforehand.
+        // In number, not in bytes: a subscriber that stands still must not hold up to whatever was written here.
         for (name, value) in [("events_kept", self.events_kept), ("messages_kept", self.messages_kept)] {
             if value > Self::MOST_KEPT {
                 let text = format!("option `limits.{name}` is {value}; the most is {}", Self::MOST_KEPT);

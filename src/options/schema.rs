@@ -25,6 +25,34 @@ pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     }
 }
 
+/// A schema that is kept until somebody asks for it. As text where that comes back the same: a tree takes ten times as much.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    Text(Box<str>),
+    Tree(Map<String, Value>),
+}
+
+impl Kept {
+    pub(crate) fn tree(&self) -> Map<String, Value> {
+        match self {
+            Self::Text(text) => serde_json::from_str(text).unwrap_or_default(),
+            Self::Tree(tree) => tree.clone(),
+        }
+    }
+}
+
+impl From<Map<String, Value>> for Kept {
+    fn from(tree: Map<String, Value>) -> Self {
+        // One that is nested too deeply for a parser does not come back.
+        match serde_json::to_string(&tree) {
+            Ok(text) if serde_json::from_str(&text).is_ok_and(|back: Map<_, _>| back == tree) => {
+                Self::Text(text.into())
+            }
+            _ => Self::Tree(tree),
+        }
+    }
+}
+
 /// Whether a schema describes objects.
 pub(crate) fn is_object(schema: &Map<String, Value>) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
@@ -35,6 +63,19 @@ mod tests {
     use super::*;
     use serde::Deserialize;
     use serde_json::json;
+
+    #[test]
+    fn a_schema_that_is_kept_comes_back_as_it_was() {
+        let flat =
+            json!({ "type": "object", "properties": { "π": { "multipleOf": 0.1, "maximum": u64::MAX } } });
+        let deep = (0..500).fold(json!({ "type": "string" }), |inner, _| json!({ "items": inner }));
+        for (schema, is_text) in [(flat, true), (deep, false)] {
+            let Value::Object(schema) = schema else { unreachable!() };
+            let kept = Kept::from(schema.clone());
+            assert_eq!(matches!(kept, Kept::Text(_)), is_text);
+            assert_eq!(kept.tree(), schema);
+        }
+    }
 
     #[derive(Deserialize, JsonSchema)]
     #[allow(dead_code)]

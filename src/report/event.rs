@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use serde::Serialize;
-use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::cause::ExitCause;
+use super::feed::Listener;
 use super::subscription::{Subscription, subscription};
 use crate::store::SessionKey;
 
@@ -268,8 +268,8 @@ pub struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(receiver: broadcast::Receiver<Event>, gone: CancellationToken) -> Self {
-        Self { receiver: subscription(receiver, gone, |event| event, |count| Event::Missed { count }) }
+    pub(crate) fn new(listener: Listener<Event>, gone: CancellationToken) -> Self {
+        Self { receiver: subscription(listener, gone, |event| event, |count| Event::Missed { count }) }
     }
 
     /// The next event; `None` when the session is gone and all were read.

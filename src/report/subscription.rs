@@ -1,19 +1,20 @@
 //! A subscription: what is told from now on, until the session is no more.
 
 use std::pin::Pin;
+use std::task::Poll;
 
 use futures_core::Stream;
 use futures_util::StreamExt;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
+
+use super::feed::{Heard, Listener};
 
 pub(crate) type Subscription<T> = Pin<Box<dyn Stream<Item = T> + Send + Sync>>;
 
-/// The stream of what a receiver gets, with `missed` for what it lost. It ends when all was read and the session
+/// The stream of what a listener hears, with `missed` for what it lost. It ends when all was heard and the session
 /// is gone, even while handles of the session are still held.
 pub(crate) fn subscription<T, S>(
-    receiver: Receiver<T>,
+    listener: Listener<T>,
     gone: CancellationToken,
     told: fn(T) -> S,
     missed: fn(u64) -> S,
@@ -23,21 +24,20 @@ where
     S: 'static,
 {
     // Fused, for whoever asks on after the end.
-    let stream = futures_util::stream::unfold((receiver, gone), move |(mut receiver, gone)| async move {
-        let received = tokio::select! {
+    let stream = futures_util::stream::unfold((listener, gone), move |(mut listener, gone)| async move {
+        let heard = tokio::select! {
             biased;
-            received = receiver.recv() => received,
-            () = gone.cancelled() => match receiver.try_recv() {
-                Ok(item) => Ok(item),
-                Err(TryRecvError::Lagged(count)) => Err(RecvError::Lagged(count)),
-                Err(TryRecvError::Empty | TryRecvError::Closed) => Err(RecvError::Closed),
+            heard = listener.hear() => heard,
+            () = gone.cancelled() => match listener.try_hear() {
+                Poll::Ready(heard) => heard,
+                Poll::Pending => None,
             },
         };
-        match received {
-            Ok(item) => Some((told(item), (receiver, gone))),
-            Err(RecvError::Lagged(count)) => Some((missed(count), (receiver, gone))),
-            Err(RecvError::Closed) => None,
-        }
+        let item = match heard? {
+            Heard::Told(item) => told(item),
+            Heard::Missed(count) => missed(count),
+        };
+        Some((item, (listener, gone)))
     });
     Box::pin(stream.fuse())
 }

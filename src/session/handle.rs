@@ -107,7 +107,7 @@ impl Session {
 
     /// All messages from now on, also those that belong to no turn.
     pub fn messages(&self) -> Messages {
-        Messages::new(self.inner.shared.messages.subscribe(), self.inner.shared.gone.clone())
+        Messages::new(self.inner.shared.messages.listen(), self.inner.shared.gone.clone())
     }
 
     /// How things stand: the tree, the calls in flight, queues, counters. Takes at most

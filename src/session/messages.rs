@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use crate::report::feed::Listener;
 use crate::report::subscription::{Subscription, subscription};
 use crate::wire::Message;
 
@@ -49,8 +49,8 @@ pub enum Received {
 }
 
 impl Messages {
-    pub(crate) fn new(receiver: broadcast::Receiver<Message>, gone: CancellationToken) -> Self {
-        Self { stream: subscription(receiver, gone, Received::Message, Received::Missed) }
+    pub(crate) fn new(listener: Listener<Message>, gone: CancellationToken) -> Self {
+        Self { stream: subscription(listener, gone, Received::Message, Received::Missed) }
     }
 
     /// The next one; `None` when the session is gone.

@@ -151,8 +151,8 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) annotations: ToolAnnotations,
-    pub(crate) input_schema: Map<String, Value>,
-    pub(crate) output_schema: Option<Map<String, Value>>,
+    input_schema: schema::Kept,
+    output_schema: Option<schema::Kept>,
     /// Of a schema that was written by hand.
     input_check: Option<Validator>,
     output_check: Option<OutputCheck>,
@@ -292,8 +292,8 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             name,
             description,
             annotations: ToolAnnotations::default(),
-            input_schema,
-            output_schema,
+            input_schema: input_schema.into(),
+            output_schema: output_schema.map(Into::into),
             input_check: None,
             output_check: None,
             icons: Vec::new(),
@@ -406,7 +406,7 @@ impl<S> ToolDef<S> {
     }
 
     fn checked_output(mut self, schema: Map<String, Value>, check: OutputCheck) -> Self {
-        self.inner.output_schema = Some(schema);
+        self.inner.output_schema = Some(schema.into());
         self.inner.output_check = Some(check);
         self
     }
@@ -466,9 +466,9 @@ impl Listed for Definition {
             entry.insert("title".into(), title.clone().into());
         }
         entry.insert("description".into(), self.description.clone().into());
-        entry.insert("inputSchema".into(), Value::Object(self.input_schema.clone()));
+        entry.insert("inputSchema".into(), Value::Object(self.input_schema.tree()));
         if let Some(schema) = &self.output_schema {
-            entry.insert("outputSchema".into(), Value::Object(schema.clone()));
+            entry.insert("outputSchema".into(), Value::Object(schema.tree()));
         }
         if self.annotations != ToolAnnotations::default()
             && let Ok(annotations) = serde_json::to_value(&self.annotations)
@@ -492,10 +492,10 @@ impl Listed for Definition {
         if self.name.is_empty() || self.name.len() > 128 || !self.name.chars().all(allowed) {
             return fault("a name is 1 to 128 characters of A-Z a-z 0-9 _ . -".into());
         }
-        if !schema::is_object(&self.input_schema) {
+        if !schema::is_object(&self.input_schema.tree()) {
             return fault("its arguments must be an object: use a struct with named fields".into());
         }
-        if self.output_schema.as_ref().is_some_and(|schema| !schema::is_object(schema)) {
+        if self.output_schema.as_ref().is_some_and(|schema| !schema::is_object(&schema.tree())) {
             return fault("its output schema must describe an object".into());
         }
         let checks = [

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite, duplex};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::pipe::{CliPipe, Closer};
+use self::pipe::{Closer, ReadEnd, WriteEnd, pipe};
 use super::{Connection, Exit, Launch, Process, Transport};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -98,10 +98,8 @@ impl Transport for MemoryTransport {
             let place = arrivals.reserve().await.map_err(|_| {
                 Error::new(ErrorKind::Spawn, "the listener of the in-memory transport is gone")
             })?;
-            // Two, each used in one direction: either can then be closed alone, as a process's pipes can.
-            let (host_writer, stdin) = duplex(buffer_bytes);
-            let (stdout, host_reader) = duplex(buffer_bytes);
-            let (stdin, stdout) = (CliPipe::new(stdin), CliPipe::new(stdout));
+            let (host_writer, stdin) = pipe(buffer_bytes);
+            let (stdout, host_reader) = pipe(buffer_bytes);
             let life = Arc::new(Life::new([stdin.closer(), stdout.closer()]));
             place.send(MemoryCli { launch, pipes: Some((stdin, stdout)), life: Arc::clone(&life) });
             Ok(Connection {
@@ -157,7 +155,7 @@ impl fmt::Debug for MemoryListener {
 /// ```
 pub struct MemoryCli {
     launch: Launch,
-    pipes: Option<(CliPipe, CliPipe)>,
+    pipes: Option<(ReadEnd, WriteEnd)>,
     life: Arc<Life>,
 }
 
@@ -174,7 +172,7 @@ impl MemoryCli {
     pub fn take_pipes(
         &mut self,
     ) -> (Box<dyn AsyncRead + Send + Unpin + 'static>, Box<dyn AsyncWrite + Send + Unpin + 'static>) {
-        let (stdin, stdout) = self.pipes.take().unwrap_or_else(|| (CliPipe::closed(), CliPipe::closed()));
+        let (stdin, stdout) = self.pipes.take().unwrap_or_else(|| (ReadEnd::closed(), WriteEnd::closed()));
         (Box::new(stdin), Box::new(stdout))
     }
 

@@ -29,7 +29,8 @@ pub(crate) enum Step {
 
 /// Splits a stream of bytes into lines of at most `bound` bytes.
 ///
-/// Memory: the longest pending line plus one read; a buffer that a long line has made large is given back.
+/// Memory: the longest pending line plus one read. A read is a small one until it fills its room; then the rest of what
+/// there is is read in large ones. Once there is nothing more to read, a buffer without a pending line is small again.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
@@ -40,21 +41,27 @@ pub(crate) struct Lines {
     /// Bytes of an overlong line that were dropped so far; the state `Skipping` when `Some`.
     skipped: Option<usize>,
     bound: usize,
+    /// The longest line since the buffer was small.
+    longest: usize,
 }
 
 /// A buffer larger than this is given back once it is empty.
 const KEEP: usize = 1 << 20;
 
-/// How much is read at once.
+/// How much is read at once while there is much to read.
 const READ: usize = 64 << 10;
+
+/// How much is read first.
+const FIRST: usize = 2 << 10;
 
 impl Lines {
     pub(crate) fn new(bound: usize) -> Self {
-        Self { buffer: Vec::with_capacity(READ), start: 0, scanned: 0, skipped: None, bound }
+        Self { buffer: Vec::with_capacity(FIRST), start: 0, scanned: 0, skipped: None, bound, longest: 0 }
     }
 
     /// The buffer to read into, at its end. What was handed out before is gone afterwards.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        let filled = self.buffer.len() == self.buffer.capacity();
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
@@ -63,15 +70,36 @@ impl Lines {
         if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
             self.buffer = Vec::with_capacity(READ);
         }
-        if self.buffer.capacity() - self.buffer.len() < 16 << 10 {
+        let room = self.buffer.capacity() - self.buffer.len();
+        let small = self.is_small();
+        let too_little = if small { filled || room < FIRST / 4 } else { room < READ / 4 };
+        if too_little {
             // Grows by doubling, so that a long line costs a constant number of copies a byte; but to no more than the
-            // longest line and a read.
+            // longest line and a read. At first by as much as the last long line wanted: where there was one, there are more.
             let least = self.buffer.len() + READ;
             let most = self.bound.saturating_add(READ).max(least);
-            let grown = (2 * self.buffer.capacity()).clamp(least, most);
+            let wanted = if small {
+                std::mem::take(&mut self.longest).min(KEEP) + READ
+            } else {
+                2 * self.buffer.capacity()
+            };
+            let grown = wanted.clamp(least, most);
             self.buffer.reserve_exact(grown - self.buffer.len());
         }
         &mut self.buffer
+    }
+
+    /// There is nothing more to read at this moment: holds no more room than what is pending needs.
+    pub(crate) fn rest_now(&mut self) {
+        if self.start == self.buffer.len() && !self.is_small() {
+            self.buffer = Vec::with_capacity(FIRST);
+            self.start = 0;
+            self.scanned = 0;
+        }
+    }
+
+    fn is_small(&self) -> bool {
+        self.buffer.capacity() < READ / 4
     }
 
     /// The bytes behind the ranges of [`Step::Line`].
@@ -93,6 +121,7 @@ impl Lines {
                 if length > self.bound {
                     return Step::TooLong(length);
                 }
+                self.longest = self.longest.max(length);
                 Step::Line(self.trimmed(start, end))
             }
             None => {
@@ -222,6 +251,52 @@ mod tests {
             assert!(lines.buffer.len() <= (1 << 10) + 4096);
             assert!(lines.buffer.capacity() <= (1 << 10) + READ);
         }
+    }
+
+    #[test]
+    fn a_quiet_stream_holds_a_small_buffer_and_a_busy_one_reads_much_at_once() {
+        let fill = |lines: &mut Lines, byte| {
+            let room = lines.room();
+            room.resize(room.capacity(), byte);
+            room.len()
+        };
+        let mut lines = Lines::new(1 << 24);
+        assert_eq!(fill(&mut lines, b'\n'), FIRST);
+        while lines.next() != Step::More {}
+        assert!(lines.room().capacity() >= READ, "what fills its room is followed by more");
+        lines.room().extend_from_slice(b"half a line");
+        assert_eq!(lines.next(), Step::More);
+        lines.rest_now();
+        assert!(lines.buffer.capacity() >= READ, "the rest of the line is still to come");
+        lines.room().push(b'\n');
+        assert_eq!(lines.next(), Step::Line(0..11));
+        lines.rest_now();
+        assert_eq!((lines.room().capacity(), lines.next()), (FIRST, Step::More));
+    }
+
+    #[test]
+    fn long_lines_one_after_another_are_copied_once() {
+        let line = [vec![b'x'; 300 << 10], vec![b'\n']].concat();
+        let mut lines = Lines::new(1 << 24);
+        let grown = [(), ()].map(|()| {
+            let (mut rest, mut grown, mut capacity) = (line.as_slice(), 0, FIRST);
+            while !rest.is_empty() {
+                let room = lines.room();
+                grown += usize::from(std::mem::replace(&mut capacity, room.capacity()) != room.capacity());
+                let (now, later) = rest.split_at(rest.len().min(room.capacity() - room.len()));
+                room.extend_from_slice(now);
+                rest = later;
+                if !rest.is_empty() {
+                    assert_eq!(lines.next(), Step::More);
+                }
+            }
+            assert_eq!(lines.next(), Step::Line(0..300 << 10));
+            assert_eq!(lines.next(), Step::More);
+            lines.rest_now();
+            grown
+        });
+        assert!(grown[0] > 1);
+        assert_eq!(grown[1], 1);
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl ConversationState {
             Before::Unsent | Before::NotBegun(_) => Before::NotBegun(cause.clone()),
         };
         self.queue.push_front(Queued { prompt, uuid, turn, before, first_sent: Some(first_sent) });
-        self.shared.turn_span.send_replace(self.shared.span.clone());
+        self.shared.turn_span.set(self.shared.span.clone());
     }
 
     /// A turn that had certainly begun goes on with the application's prompt, if that is the policy and there is a
@@ -89,7 +89,7 @@ impl ConversationState {
         let uuid = uuid::Uuid::new_v4().to_string();
         let before = Before::CutOff(cause.clone());
         self.queue.push_front(Queued { prompt, uuid, turn, before, first_sent: Some(first_sent) });
-        self.shared.turn_span.send_replace(self.shared.span.clone());
+        self.shared.turn_span.set(self.shared.span.clone());
     }
 
     /// Notes whether the CLI works at the prompt. A sign of anything else that it works at counts as begun too: a

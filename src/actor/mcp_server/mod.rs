@@ -288,7 +288,7 @@ impl Actor for McpServer {
             ServerMessage::StateMade(made) => return state.state_made(made),
             ServerMessage::Tick => state.tick(),
             ServerMessage::Stop => {
-                state.stop().await;
+                Box::pin(state.stop()).await;
                 myself.stop(None);
             }
             ServerMessage::Snapshot(reply) => {

@@ -269,9 +269,10 @@ impl Actor for SessionSupervisor {
             }
             // Whoever asked may have stopped waiting.
             SessionMessage::Stop(reply) => {
-                return state.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
+                let told: StopReply = Box::new(move |outcome| drop(reply.send(outcome)));
+                return Box::pin(state.stop(told)).await;
             }
-            SessionMessage::Internal(internal) => return state.internal(internal).await,
+            SessionMessage::Internal(internal) => return Box::pin(state.internal(internal)).await,
         }
         Ok(())
     }
@@ -297,10 +298,10 @@ impl Actor for SessionSupervisor {
                 // Nothing of the application: the supervisor has the server's definition for longer, and what else there
                 // is of it goes elsewhere.
                 drop(last_state);
-                state.child_ended(cell.get_id(), End::Stopped(reason)).await
+                Box::pin(state.child_ended(cell.get_id(), End::Stopped(reason))).await
             }
             SupervisionEvent::ActorFailed(cell, error) => {
-                state.child_ended(cell.get_id(), End::Failed(error)).await
+                Box::pin(state.child_ended(cell.get_id(), End::Failed(error))).await
             }
             _ => Ok(()),
         }
@@ -322,7 +323,8 @@ impl SupervisorState {
     /// Does something for a caller on a task of its own; the supervisor goes on.
     fn errand(&mut self, errand: impl Future<Output = ()> + Send + 'static) {
         self.errands.retain(|errand| !errand.is_finished());
-        self.errands.push(Task::spawn(errand));
+        // Boxed, so that one that is done holds little until the next one comes.
+        self.errands.push(Task::spawn(Box::pin(errand)));
     }
 
     /// Tells the supervisor something after a while.

@@ -17,13 +17,13 @@ impl Session {
     /// What the CLI said of itself when it started: commands, agents, models, account, version and so on. That of the
     /// newest incarnation; asks nothing.
     pub fn server_info(&self) -> Arc<Reply<ServerInfo>> {
-        self.shared().server_info.borrow().clone()
+        self.shared().server_info.look().clone()
     }
 
     /// What the CLI of the moment has said that it can do, sorted: in its answer to `initialize`, and, from its first turn
     /// on, in `system/init`. Words such as `interrupt_receipt_v1`; an open set. CLIs older than 2.1.205 say nothing.
     pub fn capabilities(&self) -> Vec<String> {
-        let known = self.shared().capabilities.borrow();
+        let known = self.shared().capabilities.look();
         let all: BTreeSet<&String> =
             known.of_initialize.iter().chain(known.of_init.iter().flatten()).collect();
         all.into_iter().cloned().collect()
@@ -32,7 +32,7 @@ impl Session {
     /// Whether the CLI of the moment has this capability. `None` before it has said all of them, which it does with its
     /// first turn.
     pub fn has_capability(&self, name: &str) -> Option<bool> {
-        self.shared().capabilities.borrow().has(name)
+        self.shared().capabilities.look().has(name)
     }
 
     /// What fills the context window (`get_context_usage`). In [full](ContextDetail::Full) the CLI asks the API to count,
