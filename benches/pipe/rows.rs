@@ -89,6 +89,10 @@ impl Side {
     pub(crate) fn in_memory(sessions: usize, plan: Plan) -> Self {
         Self { name: String::new(), host: GREENROOM, plan, job: Job::InMemory { sessions } }
     }
+
+    pub(crate) fn processes(sessions: usize, plan: Plan) -> Self {
+        Self { name: String::new(), host: GREENROOM, plan, job: Job::Processes { sessions } }
+    }
 }
 
 /// All rows, in the order in which they are run.
