@@ -34,12 +34,12 @@ const GUARDS: &[Guard] = &[
     // Bytes on the heap are the same on every machine as well; the slack is for what is pooled.
     Guard {
         what: "bytes of an idle session",
-        bound: AtMost(480_000.0),
+        bound: AtMost(130_000.0),
         measure: || held(|held| held.session as f64),
     },
     Guard {
         what: "bytes of an idle server",
-        bound: AtMost(27_000.0),
+        bound: AtMost(20_000.0),
         measure: || held(|held| held.server as f64),
     },
     Guard {
@@ -58,7 +58,7 @@ const GUARDS: &[Guard] = &[
     // What the runtime costs over a loop that does nothing else, when there is always a call to read.
     Guard {
         what: "64 in flight: calls/s of greenroom to tokio",
-        bound: AtLeast(0.75),
+        bound: AtLeast(0.5),
         measure: || ratio(&pipe(GREENROOM, 64), &pipe("tokio", 64), |run| run.per_second),
     },
     // The same against the pipe itself, so that a slow `tokio` hides nothing.
@@ -82,7 +82,7 @@ const GUARDS: &[Guard] = &[
     // Nor when there are more sessions.
     Guard {
         what: "calls/s of 1,000 sessions to one",
-        bound: AtLeast(0.4),
+        bound: AtLeast(0.3),
         measure: || ratio(&in_memory(1_000, 10), &in_memory(1, 10_000), |run| run.per_second),
     },
 ];
