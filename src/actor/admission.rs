@@ -13,16 +13,39 @@ pub(crate) struct Gate {
     pub(crate) server: Option<String>,
     pub(crate) limit: usize,
     in_flight: AtomicUsize,
+    /// Handlers whose tasks are ready and were not polled yet.
+    beginning: AtomicUsize,
     told: AtomicBool,
 }
 
 impl Gate {
     pub(crate) fn new(server: Option<String>, limit: usize) -> Self {
-        Self { server, limit, in_flight: AtomicUsize::new(0), told: AtomicBool::new(false) }
+        Self {
+            server,
+            limit,
+            in_flight: AtomicUsize::new(0),
+            beginning: AtomicUsize::new(0),
+            told: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// A handler is about to begin.
+    pub(crate) fn begins(&self) {
+        self.beginning.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One has begun; it may have answered.
+    pub(crate) fn has_begun(&self) {
+        self.beginning.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether handlers are about to begin, whose answers may come at once.
+    pub(crate) fn is_beginning(&self) -> bool {
+        self.beginning.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -14,14 +14,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::conversation::ConversationMessage;
 use super::shared::Shared;
-use super::work::Task;
+use super::work::{Task, step_back};
 use crate::report::Event;
 use crate::wire::Message;
 use crate::wire::envelope::{Frame, Unreadable};
@@ -141,21 +140,8 @@ pub(crate) struct Flush(mpsc::UnboundedSender<Item>);
 
 /// How many messages are read before others may run, and how many bytes of them: while requests are in flight, and while
 /// none are.
-const FEW: (usize, usize) = (16, 8 << 10);
-const MANY: (usize, usize) = (256, 64 << 10);
-
-/// Lets everybody run who is ready to, once; unlike `tokio::task::yield_now`, which lets all run until nobody is.
-async fn step_back() {
-    let mut stepped = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut stepped, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
+const FEW: (usize, usize) = (8, 4 << 10);
+const MANY: (usize, usize) = (32, 16 << 10);
 
 impl Intake {
     /// With the task that reads what is handed over; it ends with the last of both, or when it is dropped.
@@ -225,6 +211,11 @@ impl Intake {
         self.batches.push(Batch::default());
         let last = self.batches.len() - 1;
         &mut self.batches[last]
+    }
+
+    /// Whether something was collected.
+    pub(crate) fn has_lines(&self) -> bool {
+        !self.batches.is_empty()
     }
 
     /// Sends what was collected on its way. Waits while more than `Limits::message_lane_bytes` are; a message larger than

@@ -21,6 +21,7 @@ use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Gate;
+use super::work::step_back;
 use crate::options::Limits;
 use crate::wire::line::into_line;
 
@@ -53,7 +54,7 @@ struct LaneState {
 pub(crate) struct LaneEnd {
     queue: mpsc::UnboundedReceiver<Item>,
     state: Arc<LaneState>,
-    /// The requests in flight, whose answers may come at any moment.
+    /// Tells whether more answers may come at once.
     gate: Option<Arc<Gate>>,
 }
 
@@ -207,8 +208,8 @@ const KEPT_QUIET: usize = 512;
 
 /// Writes lines until the lane is closed or writing fails; then closes `writer`.
 ///
-/// While more answers may come at once, it lets the tasks that are ready run first, and writes what they have said in one
-/// go. When nothing else is in flight, it writes at once.
+/// While handlers are about to begin, it lets them go first, and writes what they have said in one go. When there are none, it
+/// writes at once.
 ///
 /// # Errors
 /// What writing said, or that nothing could be written for `stall`.
@@ -221,8 +222,8 @@ pub(crate) async fn write_lines(
     let mut bytes = Vec::new();
     let mut closing = false;
     while !closing && lane.queue.recv_many(&mut items, BATCH).await > 0 {
-        if items.len() < FULL && lane.gate.as_ref().is_some_and(|gate| gate.in_flight() > 0) {
-            tokio::task::yield_now().await;
+        if items.len() < FULL && lane.gate.as_ref().is_some_and(|gate| gate.is_beginning()) {
+            step_back().await;
             while items.len() < BATCH
                 && let Ok(item) = lane.queue.try_recv()
             {

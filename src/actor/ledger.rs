@@ -19,7 +19,7 @@ use std::borrow::Borrow;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -36,16 +36,21 @@ pub(crate) struct Ledger {
 
 /// When what is left behind by many is to be swept: once it is half as many as are kept, or [`LEAST`](Sweeping::LEAST).
 /// Whoever keeps the list looks when something new comes, which is nearly always soon enough. If nothing comes, he is told
-/// when it is [`PATIENCE`](Sweeping::PATIENCE) times as many.
+/// when all that were kept are left behind, but not of fewer than [`PATIENCE`](Sweeping::PATIENCE) times the least.
 #[derive(Debug)]
 pub(crate) struct Sweeping {
     left: AtomicUsize,
     mark: AtomicUsize,
+    urgent: AtomicBool,
 }
 
 impl Default for Sweeping {
     fn default() -> Self {
-        Self { left: AtomicUsize::new(0), mark: AtomicUsize::new(Self::LEAST) }
+        Self {
+            left: AtomicUsize::new(0),
+            mark: AtomicUsize::new(Self::LEAST),
+            urgent: AtomicBool::new(false),
+        }
     }
 }
 
@@ -62,29 +67,36 @@ impl Sweeping {
         room > 512.max(8 * len)
     }
 
-    /// One more is left behind; true for the one of which has to be told.
-    pub(crate) fn leave(&self) -> bool {
+    /// One more is left behind, which cannot wait if it is `urgent`; true for the one of which has to be told.
+    pub(crate) fn leave(&self, urgent: bool) -> bool {
+        if urgent {
+            self.urgent.store(true, Ordering::Release);
+        }
         let left = self.left.fetch_add(1, Ordering::AcqRel) + 1;
-        left == self.mark.load(Ordering::Acquire).saturating_mul(Self::PATIENCE)
+        let mark = self.mark.load(Ordering::Acquire);
+        // Never more than those that were kept, for no others may follow.
+        urgent || left == mark.saturating_mul(2).max(Self::PATIENCE * Self::LEAST)
     }
 
     /// Whether the mark is reached.
     pub(crate) fn is_due(&self) -> bool {
-        self.left.load(Ordering::Acquire) >= self.mark.load(Ordering::Acquire)
+        self.urgent.load(Ordering::Acquire)
+            || self.left.load(Ordering::Acquire) >= self.mark.load(Ordering::Acquire)
     }
 
     /// It is swept now. What is left behind from here on counts anew.
     pub(crate) fn begin(&self) {
         // Nobody reaches a mark that is out of reach: whoever leaves something behind meanwhile is counted at the end.
         self.mark.store(usize::MAX, Ordering::Release);
-        self.left.store(0, Ordering::Release);
+        self.left.swap(0, Ordering::AcqRel);
+        self.urgent.swap(false, Ordering::AcqRel);
     }
 
     /// So many were kept. True if the next sweep is due already.
     pub(crate) fn end(&self, kept: usize) -> bool {
         let mark = Self::LEAST.max(kept / 2);
         self.mark.store(mark, Ordering::Release);
-        self.left.load(Ordering::Acquire) >= mark
+        self.urgent.load(Ordering::Acquire) || self.left.load(Ordering::Acquire) >= mark
     }
 }
 
@@ -140,6 +152,8 @@ pub(crate) enum Admission {
 /// The ledger while requests are entered.
 pub(crate) struct Admissions<'a> {
     book: MutexGuard<'a, Book>,
+    /// What is off the list: with it may go a span, which is a matter of the application and none under the lock.
+    swept: Vec<Arc<Owed>>,
 }
 
 impl Admissions<'_> {
@@ -158,7 +172,10 @@ impl Admissions<'_> {
                 book.open.replace(other);
                 Admission::Duplicate
             }
-            Some(_) | None => Admission::Fine,
+            other => {
+                self.swept.extend(other.map(|ById(owed)| owed));
+                Admission::Fine
+            }
         }
     }
 }
@@ -189,8 +206,8 @@ impl Ledger {
         if book.closed {
             return None;
         }
-        self.sweep_book(&mut book, remembered);
-        Some(Admissions { book })
+        let swept = self.sweep_book(&mut book, remembered);
+        Some(Admissions { book, swept })
     }
 
     /// Whether the router has ended.
@@ -198,9 +215,9 @@ impl Ledger {
         self.lock().closed
     }
 
-    /// One of its requests was settled.
-    pub(super) fn settled(&self) {
-        if self.settling.leave()
+    /// One of its requests was settled, which has to be swept at once if it is `urgent`.
+    pub(super) fn settled(&self, urgent: bool) {
+        if self.settling.leave(urgent)
             && let Some(wake) = &self.lock().wake
         {
             wake();
@@ -209,21 +226,23 @@ impl Ledger {
 
     /// Takes what is settled off the list, if it is time for that.
     pub(crate) fn sweep(&self, remembered: usize) {
-        self.sweep_book(&mut self.lock(), remembered);
+        let swept = self.sweep_book(&mut self.lock(), remembered);
+        drop(swept);
     }
 
-    fn sweep_book(&self, book: &mut Book, remembered: usize) {
+    /// What it gives is to be dropped without the lock.
+    fn sweep_book(&self, book: &mut Book, remembered: usize) -> Vec<Arc<Owed>> {
+        let mut swept = Vec::new();
         let mut due = self.settling.is_due();
         while due {
             self.settling.begin();
             let Book { open, settled, .. } = book;
-            open.retain(|ById(owed)| {
-                let keep = owed.is_open();
-                if !keep && ["can_use_tool", "request_user_dialog", "elicitation"].contains(&owed.kind) {
+            for ById(owed) in open.extract_if(|owed| !owed.0.is_open()) {
+                if ["can_use_tool", "request_user_dialog", "elicitation"].contains(&owed.kind) {
                     settled.push_back(owed.request_id().to_owned());
                 }
-                keep
-            });
+                swept.push(owed);
+            }
             while settled.len() > remembered {
                 settled.pop_front();
             }
@@ -233,6 +252,7 @@ impl Ledger {
             }
             due = self.settling.end(open.len());
         }
+        swept
     }
 
     /// An open request.
@@ -252,15 +272,9 @@ impl Ledger {
             let mut book = self.lock();
             book.ended_epoch = book.ended_epoch.max(epoch);
             book.settled.clear();
-            book.open.retain(|ById(owed)| {
-                let over = owed.epoch() <= epoch;
-                if over && owed.is_open() {
-                    ended.push(owed.clone());
-                }
-                !over
-            });
+            ended.extend(book.open.extract_if(|owed| owed.0.epoch() <= epoch));
         }
-        for owed in ended {
+        for ById(owed) in ended.into_iter().filter(|owed: &ById| owed.0.is_open()) {
             owed.orphan();
         }
     }
@@ -271,9 +285,9 @@ impl Ledger {
             let mut book = self.lock();
             book.closed = true;
             book.wake = None;
-            book.open.drain().map(|ById(owed)| owed).filter(|owed| owed.is_open()).collect()
+            book.open.drain().map(|ById(owed)| owed).collect()
         };
-        for owed in open {
+        for owed in open.into_iter().filter(|owed| owed.is_open()) {
             owed.refuse(&RpcError::internal("the control router of the host has ended"));
             owed.cancel.cancel();
         }
@@ -311,7 +325,7 @@ mod tests {
         let third = desk.asks("a", false);
         assert_eq!(admit(&ledger, &third, false), Admission::Fine);
         // The first is swept, and must not take the third along.
-        (0..LEAST).for_each(|_| ledger.settled());
+        (0..LEAST).for_each(|_| ledger.settled(false));
         ledger.sweep(8);
         assert!(ledger.get("a").is_some());
         ledger.close();
@@ -367,14 +381,25 @@ mod tests {
         settle(&mut answers, 1);
         ledger.sweep(8);
         assert_eq!(listed(), 92);
-        settle(&mut answers, 92);
-        let others = Sweeping::PATIENCE * 46 - 92;
-        (0..others - 1).for_each(|_| ledger.settled());
+        // Nothing else comes: it is told when the last one is settled.
+        settle(&mut answers, 91);
         assert_eq!(woken.load(Ordering::Relaxed), 0);
-        (0..10).for_each(|_| ledger.settled());
-        assert_eq!(woken.load(Ordering::Relaxed), 1, "it is told once");
+        settle(&mut answers, 1);
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
         ledger.sweep(8);
         assert_eq!(listed(), 0);
+        // As many at once that nobody has looked at meanwhile.
+        let mut answers: Vec<_> = (0..1_000).map(|n| desk.asks(&format!("b{n}"), false)).collect();
+        answers.iter().for_each(|answer| assert_eq!(admit(&ledger, answer, false), Admission::Fine));
+        for _ in 0..1_000 {
+            let before = woken.load(Ordering::Relaxed);
+            settle(&mut answers, 1);
+            if woken.load(Ordering::Relaxed) > before {
+                ledger.sweep(8);
+            }
+        }
+        assert!(listed() <= Sweeping::PATIENCE * LEAST, "{} are left", listed());
+        assert!(woken.load(Ordering::Relaxed) <= 8, "it is told seldom");
         assert!(!Sweeping::is_roomy(ledger.lock().open.capacity(), 0));
     }
 

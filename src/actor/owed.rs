@@ -158,6 +158,11 @@ impl Owed {
         self.life.is_open()
     }
 
+    /// What counts the requests of the session.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.asker.gate
+    }
+
     /// The task of its handler has ended, and there is nothing to tell of that.
     pub(crate) fn set_handled(&self) {
         self.handled.store(true, Ordering::Release);
@@ -283,7 +288,8 @@ impl Owed {
         };
         counter.one();
         self.span.record("outcome", outcome);
-        self.asker.ledger.settled();
+        // What traces it is told when it is over.
+        self.asker.ledger.settled(!self.span.is_none());
         true
     }
 

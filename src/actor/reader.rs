@@ -27,6 +27,7 @@ use super::owed::{Answer, Asker, NewOwed};
 use super::router::{Asked, RouterMessage};
 use super::routes::{Detours, Route, RouterLink, Routes};
 use super::shared::Shared;
+use super::work::step_back;
 use crate::report::Event;
 use crate::wire::Message;
 use crate::wire::call::Call;
@@ -74,6 +75,7 @@ struct Entered {
     body: Body,
     /// What had as many in flight before it as there may be.
     full: Option<Arc<Gate>>,
+    replayed: bool,
     /// `None` without a router.
     admission: Option<Admission>,
 }
@@ -165,7 +167,11 @@ impl Reader {
                 }
             }
             // Control frames first: what is said in the messages of the same read is read beside them.
+            let called = !self.read.is_empty();
             self.enter().await;
+            if called && self.intake.has_lines() {
+                step_back().await;
+            }
             self.intake.hand_over().await.map_err(|_| "whoever reads its messages has ended")?;
         }
         // The CLI died in mid-line; or it wrote its last line without an end, which counts.
@@ -334,20 +340,21 @@ impl Reader {
         let mut read = std::mem::take(&mut self.read);
         let mut entered = std::mem::take(&mut self.entered);
         let received = Instant::now();
-        {
-            let mut admissions = asker.ledger.admissions(self.shared.options().limits.calls_in_flight);
-            for Read { head, body, replayed } in read.drain(..) {
-                let (kind, server_gate) = self.kind(&body);
-                let full = if self.shared.gate.is_full() {
-                    Some(self.shared.gate.clone())
-                } else {
-                    server_gate.as_ref().filter(|gate| gate.is_full()).cloned()
-                };
-                let span = self.shared.request_span(head.request_id(), kind, self.lane.epoch());
-                let mcp = matches!(body, Body::Mcp { .. });
-                let answer = Answer::new(asker, NewOwed { head, kind, mcp, received, server_gate, span });
-                let admission = admissions.as_mut().map(|ledger| ledger.admit(answer.owed(), replayed));
-                entered.push(Entered { answer, body, full, admission });
+        for Read { head, body, replayed } in read.drain(..) {
+            let (kind, server_gate) = self.kind(&body);
+            let full = if self.shared.gate.is_full() {
+                Some(self.shared.gate.clone())
+            } else {
+                server_gate.as_ref().filter(|gate| gate.is_full()).cloned()
+            };
+            let span = self.shared.request_span(head.request_id(), kind, self.lane.epoch());
+            let mcp = matches!(body, Body::Mcp { .. });
+            let answer = Answer::new(asker, NewOwed { head, kind, mcp, received, server_gate, span });
+            entered.push(Entered { answer, body, full, replayed, admission: None });
+        }
+        if let Some(mut ledger) = asker.ledger.admissions(self.shared.options().limits.calls_in_flight) {
+            for new in &mut entered {
+                new.admission = Some(ledger.admit(new.answer.owed(), new.replayed));
             }
         }
         self.read = read;
@@ -414,7 +421,7 @@ impl Reader {
 
     /// What is to be done for it, unless it is over already.
     fn admitted(&self, new: Entered) -> Option<(Answer, Body)> {
-        let Entered { answer, body, full, admission } = new;
+        let Entered { answer, body, full, admission, .. } = new;
         let request_id = answer.owed().request_id();
         match admission {
             Some(Admission::Fine) => {}
@@ -486,8 +493,10 @@ impl Reader {
         self.refresh_router();
         loop {
             let Some(asker) = &self.asker else {
-                // Nobody will settle them in a ledger.
-                return self.new_asker(Arc::default());
+                // Nobody would look after them in a ledger.
+                let closed = Arc::<Ledger>::default();
+                closed.close();
+                return self.new_asker(closed);
             };
             if !asker.ledger.is_closed() {
                 return asker.clone();
@@ -519,6 +528,8 @@ impl Reader {
     fn take_router(&mut self) {
         let router = self.routers.borrow_and_update().clone();
         if let Some(router) = router {
+            // The news of the end of the one before may still be on its way to the router.
+            router.ledger.end_epoch(self.lane.epoch().saturating_sub(1));
             self.asker = Some(self.new_asker(router.ledger.clone()));
             self.router = Some(router);
             self.take_ways();

@@ -284,12 +284,8 @@ impl Shared {
 
     /// The span of a control request, under that of the running turn.
     pub(crate) fn request_span(&self, request_id: &str, kind: &'static str, epoch: u64) -> tracing::Span {
-        if !tracing::enabled!(tracing::Level::INFO) {
-            return tracing::Span::none();
-        }
-        let parent = self.turn_span.look();
         tracing::info_span!(
-            parent: &*parent,
+            parent: &*self.turn_span.look(),
             "control_request",
             request_id,
             kind,

@@ -137,10 +137,13 @@ struct Finished<E, F: FnOnce(Ending<E>)> {
 impl<E, F: FnOnce(Ending<E>)> Finished<E, F> {
     /// `None` if it did not end in its grace time.
     fn tell(mut self, ended: Option<Option<E>>) {
+        // Nobody is woken any more, and a waker holds the task.
+        self.owed.cancel.forget_task();
         let ending = match ended {
             Some(None) => {
                 self.owed.set_handled();
-                if !self.sweeping.leave() {
+                // What traces it is told when it is over.
+                if !self.sweeping.leave(!self.owed.span.is_none()) {
                     self.tell = None;
                 }
                 Ending::Sweep
@@ -156,6 +159,7 @@ impl<E, F: FnOnce(Ending<E>)> Finished<E, F> {
 
 impl<E, F: FnOnce(Ending<E>)> Drop for Finished<E, F> {
     fn drop(&mut self) {
+        self.owed.cancel.forget_task();
         if let Some(tell) = self.tell.take() {
             tell(Ending::Aborted(self.job));
         }
@@ -165,7 +169,10 @@ impl<E, F: FnOnce(Ending<E>)> Drop for Finished<E, F> {
 /// The task of a handler: as small as can be, for there may be ten thousand, and an `async` block would hold everything
 /// twice.
 struct Guarded<H, E, F: FnOnce(Ending<E>)> {
-    handler: H,
+    /// `None` once it has ended: what it held is gone before its end is told.
+    handler: Option<H>,
+    /// Until it was polled first.
+    begins: bool,
     grace: Duration,
     /// From the cancellation on: the end of its grace time.
     over: Option<Pin<Box<Sleep>>>,
@@ -174,6 +181,16 @@ struct Guarded<H, E, F: FnOnce(Ending<E>)> {
 }
 
 impl<H: Unpin, E, F: FnOnce(Ending<E>)> Unpin for Guarded<H, E, F> {}
+
+impl<H, E, F: FnOnce(Ending<E>)> Drop for Guarded<H, E, F> {
+    fn drop(&mut self) {
+        if self.begins
+            && let Some(finished) = &self.finished
+        {
+            finished.owed.gate().has_begun();
+        }
+    }
+}
 
 impl<H, E, F> Future for Guarded<H, E, F>
 where
@@ -186,20 +203,25 @@ where
         let this = self.get_mut();
         let Some(finished) = &this.finished else { return Poll::Ready(()) };
         let cancel = &finished.owed.cancel;
-        let ended = if cancel.is_aborted() {
-            None
-        } else if let Poll::Ready(told) = Pin::new(&mut this.handler).poll(cx) {
-            Some(told)
-        } else if !cancel.poll_cancelled(cx) {
-            return Poll::Pending;
-        } else if cancel.is_aborted() {
-            None
-        } else {
-            let grace = this.grace;
-            let over = this.over.get_or_insert_with(|| Box::pin(tokio::time::sleep(grace)));
-            ready!(over.as_mut().poll(cx));
-            None
+        let polled = match &mut this.handler {
+            Some(handler) if !cancel.is_aborted() => Pin::new(handler).poll(cx).map(Some),
+            _ => Poll::Ready(None),
         };
+        if std::mem::take(&mut this.begins) {
+            finished.owed.gate().has_begun();
+        }
+        let ended = match polled {
+            Poll::Ready(ended) => ended,
+            Poll::Pending if !cancel.poll_cancelled(cx) => return Poll::Pending,
+            Poll::Pending if cancel.is_aborted() => None,
+            Poll::Pending => {
+                let grace = this.grace;
+                let over = this.over.get_or_insert_with(|| Box::pin(tokio::time::sleep(grace)));
+                ready!(over.as_mut().poll(cx));
+                None
+            }
+        };
+        this.handler = None;
         if let Some(finished) = this.finished.take() {
             finished.tell(ended);
         }
@@ -244,7 +266,9 @@ impl<L> Work<L> {
             tell: Some(tell),
             told: PhantomData,
         };
-        let run = Guarded { handler, grace, over: None, finished: Some(finished) };
+        new.owed.gate().begins();
+        let run =
+            Guarded { handler: Some(handler), begins: true, grace, over: None, finished: Some(finished) };
         // It ends with its owner: see `abort_all`. So nobody holds what is left of a task that has ended.
         if new.owed.span.is_none() {
             drop(self.tasks.spawn(run));
@@ -354,7 +378,7 @@ impl<L> Work<L> {
         for job in self.jobs.values().filter(|job| job.owed.is_open()) {
             job.owed.refuse(&RpcError::internal(self.ending.clone()));
         }
-        for job in self.jobs.values() {
+        for job in self.jobs.values().filter(|job| !job.owed.is_handled()) {
             job.owed.cancel.cancel();
         }
     }
@@ -371,6 +395,21 @@ impl<L> Drop for Work<L> {
         self.settle_all();
         self.abort_all();
     }
+}
+
+/// Lets everybody run who is ready to, once. Unlike `tokio::task::yield_now`, which waits on its thread until nobody is ready
+/// there, this goes to the end of the queue, from where another thread can take it: a handler that blocks its thread holds
+/// up nobody who steps back.
+pub(crate) async fn step_back() {
+    let mut stepped = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut stepped, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The moment after a limit; one that is too long for a clock is for ever.

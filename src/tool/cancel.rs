@@ -55,6 +55,11 @@ impl Cancel {
         token
     }
 
+    /// The handler has ended: its task is not woken any more, nor held.
+    pub(crate) fn forget_task(&self) {
+        drop(self.task.take());
+    }
+
     pub(crate) fn is_aborted(&self) -> bool {
         self.stage.load(Ordering::Acquire) == Self::ABORTED
     }
