@@ -182,3 +182,17 @@ fn what_a_terminal_sends_to_all_leaves_nothing() {
 fn a_host_that_exits_without_stopping_leaves_nothing() {
     Host::start(1, "exit").leaves_nothing();
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_host_of_many_sessions_has_one_thread_that_starts_them_and_one_that_waits_for_them() {
+    let host = Host::start(16, "stay");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", host.process.id())).unwrap();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    let mut ours: Vec<_> = names.map(|name| name.trim_end().to_owned()).collect();
+    ours.retain(|name| name.starts_with("greenroom-"));
+    ours.sort();
+    assert_eq!(ours, ["greenroom-cli", "greenroom-exits"]);
+    host.signal_group(Signal::KILL);
+    host.leaves_nothing();
+}

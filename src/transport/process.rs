@@ -1,29 +1,33 @@
 //! The real thing: the CLI as a child process.
 //!
-//! - `keeper.rs`: one thread per child, which starts it and waits for it
-//! - `spawn.rs`: the command, and what a failure to start it means
+//! - `spawn.rs`: from a launch to a running child, and what a failure means
+//! - `spawner.rs`: the one thread that starts them all, and why it is one
+//! - `exits.rs`: who waits for their ends; `pidfd.rs`: one thread for all
 //! - `group.rs`: signals to the process group, never to a group that is not ours any more
 //! - `guardian.rs`: one process per host that outlives it, to kill the groups that it leaves
 //! - `stdin.rs`: a stdin that closes when it is shut down
 //! - `stderr.rs`: stderr as lines
 
+mod exits;
 mod group;
 mod guardian;
-mod keeper;
+#[cfg(target_os = "linux")]
+mod pidfd;
 mod spawn;
+mod spawner;
 mod stderr;
 mod stdin;
 #[cfg(test)]
 mod tests;
 
 use std::io;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::watch;
 
 use self::group::GroupGuard;
-use self::keeper::Started;
+use self::spawn::{Started, start};
 use self::stderr::StderrTask;
 use self::stdin::Stdin;
 use super::{Connection, Exit, Launch, Process, Transport};
@@ -60,9 +64,19 @@ compile_error!("greenroom starts the CLI in a Unix process group: Windows is not
 ///
 /// # What it needs
 ///
-/// A Tokio runtime with IO enabled, and one thread for each running CLI. The thread starts the process and
-/// then sleeps until it has ended. It has to be there: the system's promise to kill a child when its parent
-/// dies is in truth about the *thread* that started the child, and threads of a runtime come and go.
+/// A Tokio runtime with IO enabled, and two threads for the whole host, which begin with the first CLI, sleep
+/// most of the time and stay. They belong to no runtime:
+///
+/// - `greenroom-cli` starts all CLIs, one after another. It has to stay: the system's promise to kill a child
+///   when its parent dies is in truth about the *thread* that started the child, and threads of a runtime come
+///   and go.
+/// - `greenroom-exits` waits for the ends of all CLIs. It needs the pidfds of Linux 5.4; elsewhere, and where a
+///   filter of system calls refuses them, a thread `greenroom-wait` for each running CLI does that.
+///
+/// What may hang is looked at before on a thread that ends with the look (`greenroom-look`): a file system that
+/// is out of reach holds up the starts that need it. If one hangs later than that, others wait behind it for
+/// as long as somebody waits for it, which is until the future of [`open`](Transport::open) is dropped. A
+/// session drops it when its limit for the start has passed.
 ///
 /// ```
 /// use greenroom::transport::{ChildProcess, Transport};
@@ -88,16 +102,16 @@ impl Transport for ChildProcess {
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
         Box::pin(async move {
             let (sink, line_bytes) = (launch.stderr.clone(), launch.stderr_line_bytes);
-            let Started { stdin, stdout, stderr, group, exit } = keeper::start(launch).await?;
+            let Started { stdin, stdout, stderr, group } = start(launch).await?;
             tracing::debug!(pid = group.pid(), "started the CLI");
             let stdin = ChildStdin::from_std(stdin).map_err(pipe_failed)?;
             let stdout = ChildStdout::from_std(stdout).map_err(pipe_failed)?;
             let stderr = ChildStderr::from_std(stderr).map_err(pipe_failed)?;
-            let stderr = StderrTask::start(stderr, sink, line_bytes, exit.clone());
+            let stderr = StderrTask::start(stderr, sink, line_bytes, Arc::clone(group.group()));
             Ok(Connection {
                 reader: Box::new(stdout),
                 writer: Box::new(Stdin::new(stdin)),
-                process: Box::new(Child { group, exit, stderr }),
+                process: Box::new(Child { group, stderr }),
             })
         })
     }
@@ -110,7 +124,6 @@ fn pipe_failed(error: io::Error) -> Error {
 /// One child. Dropped in the order of the fields: the group is killed first.
 struct Child {
     group: GroupGuard,
-    exit: watch::Receiver<Option<Exit>>,
     stderr: StderrTask,
 }
 
@@ -123,10 +136,7 @@ impl Process for Child {
     /// sink. Stderr is not read to its end, for what the CLI started may hold it open.
     fn wait(&mut self) -> BoxFuture<'_, Exit> {
         Box::pin(async {
-            let exit = match self.exit.wait_for(Option::is_some).await {
-                Ok(exit) => exit.unwrap_or(Exit::Unknown),
-                Err(_keeper_is_gone) => Exit::Unknown,
-            };
+            let exit = self.group.group().exited().await;
             self.stderr.drained().await;
             exit
         })

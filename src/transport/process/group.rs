@@ -13,9 +13,12 @@
 //!
 //! The guardian follows the same rule: it knows the number from the first moment until just before `Gone`.
 
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+use tokio::sync::SetOnce;
 
 use super::guardian;
 use crate::transport::Exit;
@@ -36,20 +39,58 @@ enum Leader {
 pub(super) struct Group {
     id: Pid,
     leader: Mutex<Leader>,
+    /// Set once the leader has exited.
+    exit: SetOnce<Exit>,
 }
 
 impl Group {
-    /// The group whose leader is a running child of this process.
+    /// The group whose leader is a running child of this process. Someone has to wait for the leader (`exits.rs`),
+    /// or it is not reaped.
     pub(super) fn new(leader: Pid) -> Arc<Self> {
-        guardian::watch(leader);
-        Arc::new(Self { id: leader, leader: Mutex::new(Leader::Running) })
+        Arc::new(Self { id: leader, leader: Mutex::new(Leader::Running), exit: SetOnce::new() })
+    }
+
+    pub(super) fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// Waits until the leader has exited and someone has noticed.
+    pub(super) async fn exited(&self) -> Exit {
+        *self.exit.wait().await
     }
 
     /// Blocks until the leader has exited.
     pub(super) fn wait_for_leader(&self) -> Exit {
         // NOWAIT: look at the exit without reaping.
         let look = || waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        match rustix::io::retry_on_intr(look) {
+        self.leader_ended(rustix::io::retry_on_intr(look))
+    }
+
+    /// Looks whether the leader has exited.
+    #[cfg(target_os = "linux")]
+    pub(super) fn look_at_leader(&self, pidfd: &OwnedFd) -> bool {
+        match look(pidfd) {
+            Ok(None) => false,
+            seen => {
+                self.leader_ended(seen);
+                true
+            }
+        }
+    }
+
+    /// Whether one can look at the leader in that way.
+    #[cfg(target_os = "linux")]
+    pub(super) fn may_be_looked_at(&self, pidfd: &OwnedFd) -> rustix::io::Result<()> {
+        look(pidfd).map(drop)
+    }
+
+    /// Nobody waits for the leader any more. Nothing happens if its exit has been noticed.
+    pub(super) fn lost(&self) {
+        self.exit.set(Exit::Unknown).ok();
+    }
+
+    fn leader_ended(&self, seen: rustix::io::Result<Option<WaitIdStatus>>) -> Exit {
+        let exit = match seen {
             Ok(status) => {
                 let mut leader = self.leader();
                 *leader = match *leader {
@@ -68,7 +109,9 @@ impl Group {
                 *leader = Leader::Gone;
                 Exit::Unknown
             }
-        }
+        };
+        self.exit.set(exit).ok();
+        exit
     }
 
     fn terminate(&self) {
@@ -107,6 +150,13 @@ impl Group {
     }
 }
 
+/// NOWAIT: without reaping.
+#[cfg(target_os = "linux")]
+fn look(pidfd: &OwnedFd) -> rustix::io::Result<Option<WaitIdStatus>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(pidfd.as_fd()), options))
+}
+
 fn exit_of(status: WaitIdStatus) -> Exit {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Exit::Code(code),
@@ -122,6 +172,10 @@ pub(super) struct GroupGuard(Arc<Group>);
 impl GroupGuard {
     pub(super) fn new(group: Arc<Group>) -> Self {
         Self(group)
+    }
+
+    pub(super) fn group(&self) -> &Arc<Group> {
+        &self.0
     }
 
     pub(super) fn pid(&self) -> u32 {

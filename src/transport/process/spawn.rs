@@ -1,35 +1,81 @@
-//! The command for a [`Launch`], and what a failure to start it means.
+//! From a [`Launch`] to a running child, and what a failure means.
+//!
+//! ```text
+//! look for it ──────────────► fork and execute ──┬─► Started
+//! (a thread that ends)  (the thread of `spawner.rs`) └─► what was the cause? (a thread that ends)
+//! ```
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use super::group::{Group, GroupGuard};
+use super::spawner::{Spawner, aside};
+use super::{exits, guardian};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::Launch;
 use crate::transport::locate::{Located, ThisMachine, locate};
 
-/// A child that leads its own process group.
+/// One for the whole process: a thousand sessions should not cost a thousand threads.
+static SPAWNER: Spawner = Spawner::new();
+
+/// A child that runs and leads its own process group. Dropping it kills the group.
 #[derive(Debug)]
-pub(super) struct Spawned {
-    pub(super) pid: Pid,
+pub(super) struct Started {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
     pub(super) stderr: ChildStderr,
+    pub(super) group: GroupGuard,
 }
 
-/// Looks for the executable and starts it. Blocks; the thread that calls it must outlive the child.
-pub(super) fn spawn(launch: &Launch) -> Result<Spawned> {
+/// Starts a child. Dropping the future ends the child if there is one by then.
+pub(super) async fn start(launch: Launch) -> Result<Started> {
+    let look = move || -> Result<_> {
+        let located = look_for(&launch)?;
+        Ok((command(&launch, &located), launch, located))
+    };
+    let (command, launch, located) = aside(look).await??;
+    match SPAWNER.run(move || fork(command)).await? {
+        Ok(started) => Ok(started),
+        Err(error) => Err(aside(move || explain(error, &launch, &located)).await?),
+    }
+}
+
+/// Finds the executable, and looks at all that its start will look at: what hangs or has to be fetched from afar
+/// does so here, where nobody else waits.
+fn look_for(launch: &Launch) -> Result<Located> {
     let path = launch.env.get("PATH").map(AsRef::as_ref);
     let located = locate(launch.program.as_deref(), launch.runtime.as_deref(), path, &ThisMachine)?;
-    let mut child = command(launch, &located).spawn().map_err(|error| explain(error, launch, &located))?;
-    let pid = Pid::from_child(&child);
+    // The system reads this much to see what kind of program it is. Trouble is told by the start.
+    if let Ok(program) = File::open(&located.program) {
+        io::copy(&mut program.take(256), &mut io::sink()).ok();
+    }
+    if let Some(cwd) = &launch.cwd {
+        std::fs::metadata(cwd).ok();
+    }
+    Ok(located)
+}
+
+/// Blocks until the child executes its program. The thread that calls this must outlive the child.
+fn fork(mut command: Command) -> io::Result<Started> {
+    let mut child = command.spawn()?;
+    let group = GroupGuard::new(Group::new(Pid::from_child(&child)));
+    if let Err(error) = exits::watch(group.group()) {
+        // Nobody would reap it.
+        group.kill();
+        group.group().wait_for_leader();
+        return Err(error);
+    }
+    guardian::watch(group.group().id());
     match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-        (Some(stdin), Some(stdout), Some(stderr)) => Ok(Spawned { pid, stdin, stdout, stderr }),
-        _ => Err(without_pipes(child)),
+        (Some(stdin), Some(stdout), Some(stderr)) => Ok(Started { stdin, stdout, stderr, group }),
+        // All three are piped, so this does not happen; if it did, the child would not stay.
+        _ => Err(io::Error::other("it was started without pipes")),
     }
 }
 
@@ -81,14 +127,6 @@ fn die_with_parent(command: &mut Command) {
 /// Elsewhere there is no such request.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn die_with_parent(_: &mut Command) {}
-
-/// All three are piped, so this does not happen; if it did, the child would not stay.
-fn without_pipes(mut child: Child) -> Error {
-    // One that has ended already is gone, and that is all that is wanted.
-    child.kill().ok();
-    child.wait().ok();
-    Error::new(ErrorKind::Spawn, "the CLI was started without pipes")
-}
 
 /// The system has one code for many causes ("not found": the directory, the program, its interpreter). Says
 /// which.

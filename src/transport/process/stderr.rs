@@ -1,74 +1,96 @@
 //! The child's stderr, read for as long as anyone holds it open, and handed on in lines.
 
+use std::future::poll_fn;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::ChildStderr;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::transport::{Exit, StderrSink};
+use super::group::Group;
+use crate::transport::StderrSink;
 
+/// How much is read at once, into the stack: most sessions have nothing to read most of the time.
 const READ_BYTES: usize = 8 << 10;
 
 /// The task that reads stderr; aborted when this is dropped.
 pub(super) struct StderrTask {
-    drained: watch::Receiver<bool>,
+    drained: Arc<SetOnce<()>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl StderrTask {
     #[expect(clippy::disallowed_methods, reason = "the handle below owns the task")]
-    pub(super) fn start(
-        stderr: ChildStderr,
-        sink: StderrSink,
-        line_bytes: usize,
-        exit: watch::Receiver<Option<Exit>>,
-    ) -> Self {
-        let (drained, drained_seen) = watch::channel(false);
-        let task = tokio::spawn(read(stderr, Lines::new(sink, line_bytes), exit, drained));
-        Self { drained: drained_seen, _task: AbortOnDropHandle::new(task) }
+    pub(super) fn start(stderr: ChildStderr, sink: StderrSink, line_bytes: usize, group: Arc<Group>) -> Self {
+        let drained = Arc::new(SetOnce::new());
+        let tell = Drained(Arc::clone(&drained));
+        let task = tokio::spawn(read(stderr, Lines::new(sink, line_bytes), group, tell));
+        Self { drained, _task: AbortOnDropHandle::new(task) }
     }
 
     /// Resolves when everything that was in the pipe at the child's exit has gone to the sink. Waits for
     /// nothing that is written later.
     pub(super) async fn drained(&mut self) {
-        // An error means that the task is over, and with it the stream.
-        self.drained.wait_for(|drained| *drained).await.map(drop).ok();
+        self.drained.wait().await;
     }
 }
 
-async fn read(
-    mut stderr: ChildStderr,
-    mut lines: Lines,
-    mut exit: watch::Receiver<Option<Exit>>,
-    drained: watch::Sender<bool>,
-) {
-    let mut buffer = vec![0; READ_BYTES];
+/// Tells that the pipe was drained, or that the task is over, and with it the stream.
+struct Drained(Arc<SetOnce<()>>);
+
+impl Drained {
+    fn tell(&self) {
+        self.0.set(()).ok();
+    }
+}
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+async fn read(mut stderr: ChildStderr, mut lines: Lines, group: Arc<Group>, drained: Drained) {
     loop {
-        let exited = async { exit.wait_for(Option::is_some).await.is_ok() };
         tokio::select! {
             biased;
-            _ = exited, if !*drained.borrow() => {
-                drain(&stderr, &mut lines, &mut buffer);
-                drained.send_replace(true);
+            _ = group.exited(), if !drained.0.initialized() => {
+                drain(&stderr, &mut lines);
+                drained.tell();
             }
-            read = stderr.read(&mut buffer) => match read {
-                Ok(0) | Err(_) => break,
-                Ok(count) => lines.push(&buffer[..count]),
+            more = read_some(&mut stderr, &mut lines) => if !more {
+                break;
             },
         }
     }
     lines.finish();
 }
 
+/// Takes what comes next. False at the end.
+async fn read_some(stderr: &mut ChildStderr, lines: &mut Lines) -> bool {
+    poll_fn(|cx| {
+        let mut bytes = [const { MaybeUninit::uninit() }; READ_BYTES];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
+        let read = ready!(Pin::new(&mut *stderr).poll_read(cx, &mut buffer));
+        lines.push(buffer.filled());
+        Poll::Ready(read.is_ok() && !buffer.filled().is_empty())
+    })
+    .await
+}
+
 /// Takes what is in the pipe now. Tokio would not do here: it may not have heard yet that there is something.
-fn drain(stderr: impl AsFd, lines: &mut Lines, buffer: &mut [u8]) {
+fn drain(stderr: impl AsFd, lines: &mut Lines) {
+    let mut buffer = [0; READ_BYTES];
     let mut there = rustix::io::ioctl_fionread(&stderr).unwrap_or(0);
     while there > 0 {
         // The descriptor is non-blocking; an error is "nothing there" or the end.
-        match rustix::io::read(&stderr, &mut *buffer) {
+        match rustix::io::read(&stderr, &mut buffer) {
             Ok(0) | Err(_) => break,
             Ok(count) => {
                 lines.push(&buffer[..count]);
@@ -83,6 +105,7 @@ fn drain(stderr: impl AsFd, lines: &mut Lines, buffer: &mut [u8]) {
 struct Lines {
     sink: StderrSink,
     limit: usize,
+    /// The beginning of a line whose end has not come. Holds memory only then.
     line: Vec<u8>,
     /// The line went past the limit: what is left of it is dropped.
     cut: bool,
@@ -95,8 +118,13 @@ impl Lines {
 
     fn push(&mut self, mut bytes: &[u8]) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
-            self.extend(&bytes[..end]);
-            self.emit();
+            let line = &bytes[..end];
+            if self.line.is_empty() {
+                self.emit(&line[..end.min(self.limit)], end > self.limit);
+            } else {
+                self.extend(line);
+                self.finish();
+            }
             bytes = &bytes[end + 1..];
         }
         self.extend(bytes);
@@ -105,7 +133,9 @@ impl Lines {
     /// Hands on a line that has no end.
     fn finish(&mut self) {
         if !self.line.is_empty() {
-            self.emit();
+            let line = std::mem::take(&mut self.line);
+            self.emit(&line, self.cut);
+            self.cut = false;
         }
     }
 
@@ -115,20 +145,18 @@ impl Lines {
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    fn emit(&mut self) {
-        if self.cut
-            && let Err(error) = std::str::from_utf8(&self.line)
+    fn emit(&self, mut line: &[u8], cut: bool) {
+        if cut
+            && let Err(error) = std::str::from_utf8(line)
             && error.error_len().is_none()
         {
             // The limit fell into the middle of a character.
-            self.line.truncate(error.valid_up_to());
+            line = &line[..error.valid_up_to()];
         }
-        let text = String::from_utf8_lossy(&self.line);
+        let text = String::from_utf8_lossy(line);
         let text = text.trim_end_matches('\r');
         // A sink that panics loses its line, not the stream: the CLI would otherwise stall on a full pipe.
         drop(catch_unwind(AssertUnwindSafe(|| self.sink.line(text))));
-        self.line.clear();
-        self.cut = false;
     }
 }
 
@@ -175,6 +203,17 @@ mod tests {
     #[test]
     fn what_is_not_utf8_is_replaced() {
         assert_eq!(lines(99, &[b"a\xffb\n"]), ["a\u{fffd}b"]);
+    }
+
+    #[test]
+    fn memory_is_held_for_a_line_that_is_not_complete_only() {
+        let mut lines = Lines::new(StderrSink::new(|_| {}), 99);
+        lines.push(b"one\ntwo\n");
+        assert_eq!(lines.line.capacity(), 0);
+        lines.push(b"thr");
+        assert_eq!(lines.line, b"thr");
+        lines.push(b"ee\nfour\n");
+        assert_eq!(lines.line.capacity(), 0);
     }
 
     #[test]

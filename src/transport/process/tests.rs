@@ -7,6 +7,8 @@ mod ends;
 mod parents;
 mod starts;
 mod streams;
+#[cfg(target_os = "linux")]
+mod threads;
 
 use std::fs::File;
 use std::io::Read;
@@ -24,6 +26,15 @@ use crate::transport::StderrSink;
 
 /// Far more than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Set for a run of this binary that is to do without pidfds.
+#[cfg(target_os = "linux")]
+const WITHOUT_PIDFDS: &str = "GREENROOM_TEST_WITHOUT_PIDFDS";
+
+#[cfg(target_os = "linux")]
+pub(super) fn without_pidfds() -> bool {
+    std::env::var_os(WITHOUT_PIDFDS).is_some()
+}
 
 pub(super) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, work).await.expect("it took too long")

@@ -64,14 +64,14 @@ async fn kill_reaches_it_after_the_child_has_exited() {
 
 #[tokio::test]
 async fn drop_kills_and_reaps() {
-    let Started { stdout, group, mut exit, .. } =
-        in_time(keeper::start(sh(&format!("{WITH_GRANDCHILD} wait")))).await.unwrap();
+    let Started { stdout, group, .. } = in_time(start(sh(&format!("{WITH_GRANDCHILD} wait")))).await.unwrap();
+    let seen = Arc::clone(group.group());
     let mut reader = BufReader::new(ChildStdout::from_std(stdout).unwrap());
     expect_line(&mut reader, "ready").await;
     let pid = group.pid();
     drop(group);
     assert_eq!(to_the_end(reader).await, "");
-    assert_eq!(*in_time(exit.wait_for(Option::is_some)).await.unwrap(), Some(Exit::Signal(9)));
+    assert_eq!(in_time(seen.exited()).await, Exit::Signal(9));
     assert!(!exists(pid), "reaped");
 }
 

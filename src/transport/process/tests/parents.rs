@@ -34,6 +34,20 @@ async fn a_process_can_be_killed_without_the_runtime_that_started_it() {
     held.closed().await;
 }
 
+#[test]
+fn a_child_that_is_dropped_without_any_runtime_is_reaped() {
+    for _ in 0..3 {
+        let started = on_a_runtime_of_its_own(async {
+            in_time(start(sh("trap '' TERM; sleep 1000 & wait"))).await.unwrap()
+        });
+        let (pid, group) = (started.group.pid(), Arc::clone(started.group.group()));
+        assert!(exists(pid));
+        drop(started);
+        assert_eq!(on_a_runtime_of_its_own(async move { in_time(group.exited()).await }), Exit::Signal(9));
+        assert!(!exists(pid), "reaped");
+    }
+}
+
 const HOST_OF: &str = "GREENROOM_TEST_HOST_OF";
 
 /// Not a test by itself: the host that dies in the next one.

@@ -118,3 +118,26 @@ async fn a_script_runs_under_its_runtime_with_the_arguments_of_that_first() {
     };
     assert_eq!(printed(launch).await, [format!("--smol {script} --verbose")]);
 }
+
+#[tokio::test]
+async fn a_start_that_is_given_up_kills_what_it_has_started() {
+    /// Says that the future wants to be polled.
+    struct Wakes(tokio::sync::Notify);
+    impl std::task::Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.notify_one();
+        }
+    }
+    let fifo = Fifo::new();
+    let mut opening = ChildProcess::new().open(sh(&fifo.held_by("sleep 1000 & wait")));
+    let wakes = Arc::new(Wakes(tokio::sync::Notify::new()));
+    let waker = Arc::clone(&wakes).into();
+    let mut cx = std::task::Context::from_waker(&waker);
+    // The look, and then the start, of which it is never told.
+    assert!(opening.as_mut().poll(&mut cx).is_pending());
+    in_time(wakes.0.notified()).await;
+    assert!(opening.as_mut().poll(&mut cx).is_pending());
+    let held = fifo.opened().await;
+    drop(opening);
+    held.closed().await;
+}

@@ -14,6 +14,20 @@ async fn bytes_go_through_and_the_end_of_input_is_seen() {
 }
 
 #[tokio::test]
+async fn several_buffers_go_in_one_write() {
+    let mut connection = open(sh("cat")).await;
+    assert!(connection.writer.is_write_vectored());
+    let buffers = [io::IoSlice::new(b"one\n"), io::IoSlice::new(b""), io::IoSlice::new(b"two\n")];
+    assert_eq!(connection.writer.write_vectored(&buffers).await.unwrap(), 8);
+    connection.writer.shutdown().await.unwrap();
+    assert_eq!(to_the_end(&mut connection.reader).await, "one\ntwo\n");
+    assert_eq!(
+        connection.writer.write_vectored(&buffers).await.unwrap_err().kind(),
+        io::ErrorKind::BrokenPipe
+    );
+}
+
+#[tokio::test]
 async fn dropping_the_writer_is_the_end_of_input() {
     let Connection { reader, writer, mut process } = open(sh("cat; echo end")).await;
     drop(writer);
