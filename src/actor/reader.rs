@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ractor::MessagingErr;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
@@ -269,10 +268,10 @@ impl Reader {
         let route = self.routes.get(&*call.server).filter(|route| route.own_tools)?;
         let head = Head::new(Parts {
             request_id: &call.request_id,
-            rpc_id: Some(call.rpc_id.get()),
+            rpc_id: Some(call.rpc_id),
             tool: Some(&call.tool),
             tool_use_id: call.tool_use_id.as_deref(),
-            progress_token: call.progress_token.map(RawValue::get),
+            progress_token: call.progress_token,
         });
         let incoming = Incoming::Call(call.arguments.map(ToOwned::to_owned));
         let body = Body::Mcp { server: route.server.clone(), incoming, route: Some(route.clone()) };

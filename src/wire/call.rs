@@ -18,12 +18,13 @@ use super::scan;
 pub(crate) struct Call<'a> {
     pub(crate) request_id: Cow<'a, str>,
     pub(crate) server: Cow<'a, str>,
-    /// A number or a string, to be echoed as it came.
-    pub(crate) rpc_id: &'a RawValue,
+    /// A number or a string as JSON, to be echoed as it came.
+    pub(crate) rpc_id: &'a str,
     pub(crate) tool: Cow<'a, str>,
     pub(crate) arguments: Option<&'a RawValue>,
     pub(crate) tool_use_id: Option<Cow<'a, str>>,
-    pub(crate) progress_token: Option<&'a RawValue>,
+    /// As JSON.
+    pub(crate) progress_token: Option<&'a str>,
 }
 
 /// How the CLI begins a control request.
@@ -32,18 +33,18 @@ const HEAD: &[u8] = br#"{"type":"control_request""#;
 impl<'a> Call<'a> {
     /// `None` if the line is not plainly a call; it may be one all the same.
     pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
-        if !line.starts_with(HEAD) {
+        if !line.starts_with(HEAD) || scan::surrogates(line) {
             return None;
         }
-        let mut reader = Reader { line, at: HEAD.len() };
+        let mut reader = Reader { text: std::str::from_utf8(line).ok()?, at: HEAD.len() };
         let (mut request_id, mut request) = (None, None);
-        reader.fields(|reader, key| match key {
-            b"type" => None,
-            b"request_id" => once(&mut request_id, reader.text()?),
-            b"request" => once(&mut request, Request::read(reader)?),
-            other => reader.skip(other),
+        reader.fields(&["\"request_id\":", "\"request\":", "\"type\":"], |reader, key| match key {
+            0 => once(&mut request_id, reader.string()?),
+            1 => once(&mut request, Request::read(reader)?),
+            // It stands there twice.
+            _ => None,
         })?;
-        if reader.at != line.len() || scan::surrogates(line) {
+        if reader.at != line.len() {
             return None;
         }
         let Request { server, message } = request?;
@@ -63,12 +64,12 @@ struct Request<'a> {
 impl<'a> Request<'a> {
     fn read(reader: &mut Reader<'a>) -> Option<Self> {
         let (mut subtype, mut server, mut message) = (None, None, None);
-        reader.object(|reader, key| match key {
+        let keys = ["\"subtype\":", "\"server_name\":", "\"message\":"];
+        reader.object(&keys, |reader, key| match key {
             // It comes first, so a request of another kind is given up here.
-            b"subtype" => once(&mut subtype, reader.word("mcp_message")?),
-            b"server_name" => once(&mut server, reader.text()?),
-            b"message" => once(&mut message, Message::read(reader)?),
-            other => reader.skip(other),
+            0 => once(&mut subtype, reader.word("\"mcp_message\"")?),
+            1 => once(&mut server, reader.string()?),
+            _ => once(&mut message, Message::read(reader)?),
         })?;
         subtype?;
         Some(Self { server: server?, message: message? })
@@ -77,22 +78,23 @@ impl<'a> Request<'a> {
 
 /// The JSON-RPC message.
 struct Message<'a> {
-    id: &'a RawValue,
+    id: &'a str,
     params: Params<'a>,
 }
 
 impl<'a> Message<'a> {
     fn read(reader: &mut Reader<'a>) -> Option<Self> {
         let (mut id, mut method, mut params) = (None, None, None);
-        reader.object(|reader, key| match key {
-            b"id" => match reader.peek()? {
-                b'"' | b'-' | b'0'..=b'9' => once(&mut id, reader.raw()?),
+        let keys = ["\"method\":", "\"params\":", "\"jsonrpc\":", "\"id\":", "\"result\":", "\"error\":"];
+        reader.object(&keys, |reader, key| match key {
+            0 => once(&mut method, reader.word("\"tools/call\"")?),
+            1 => once(&mut params, Params::read(reader)?),
+            2 => reader.skip(),
+            3 => match reader.peek()? {
+                b'"' | b'-' | b'0'..=b'9' => once(&mut id, reader.json()?),
                 _ => None,
             },
-            b"method" => once(&mut method, reader.word("tools/call")?),
-            b"params" => once(&mut params, Params::read(reader)?),
-            b"result" | b"error" => None,
-            other => reader.skip(other),
+            _ => None,
         })?;
         method?;
         Some(Self { id: id?, params: params? })
@@ -109,11 +111,13 @@ struct Params<'a> {
 impl<'a> Params<'a> {
     fn read(reader: &mut Reader<'a>) -> Option<Self> {
         let (mut tool, mut arguments, mut meta) = (None, None, None);
-        reader.object(|reader, key| match key {
-            b"name" => once(&mut tool, reader.text()?),
-            b"arguments" => once(&mut arguments, reader.raw_or_null()?),
-            b"_meta" => once(&mut meta, Meta::read(reader)?),
-            other => reader.skip(other),
+        reader.object(&["\"name\":", "\"arguments\":", "\"_meta\":"], |reader, key| match key {
+            0 => once(&mut tool, reader.string()?),
+            1 => {
+                let given = if reader.null() { None } else { Some(reader.raw()?) };
+                once(&mut arguments, given)
+            }
+            _ => once(&mut meta, Meta::read(reader)?),
         })?;
         Some(Self { tool: tool?, arguments: arguments.flatten(), meta: meta.unwrap_or_default() })
     }
@@ -123,7 +127,7 @@ impl<'a> Params<'a> {
 #[derive(Default)]
 struct Meta<'a> {
     tool_use_id: Option<Cow<'a, str>>,
-    progress_token: Option<&'a RawValue>,
+    progress_token: Option<&'a str>,
 }
 
 impl<'a> Meta<'a> {
@@ -132,13 +136,16 @@ impl<'a> Meta<'a> {
             return Some(Self::default());
         }
         let (mut tool_use_id, mut progress_token) = (None, None);
-        reader.object(|reader, key| match key {
-            b"claudecode/toolUseId" => {
-                let id = if reader.null() { None } else { Some(reader.text()?) };
+        let keys = ["\"claudecode/toolUseId\":", "\"progressToken\":"];
+        reader.object(&keys, |reader, key| match key {
+            0 => {
+                let id = if reader.null() { None } else { Some(reader.string()?) };
                 once(&mut tool_use_id, id)
             }
-            b"progressToken" => once(&mut progress_token, reader.raw_or_null()?),
-            other => reader.skip(other),
+            _ => {
+                let token = if reader.null() { None } else { Some(reader.json()?) };
+                once(&mut progress_token, token)
+            }
         })?;
         Some(Self { tool_use_id: tool_use_id.flatten(), progress_token: progress_token.flatten() })
     }
@@ -151,13 +158,13 @@ fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
 
 /// Where the pass stands. Every method reads what it is named after and steps behind it, or gives `None`.
 struct Reader<'a> {
-    line: &'a [u8],
+    text: &'a str,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
     fn peek(&self) -> Option<u8> {
-        self.line.get(self.at).copied()
+        self.text.as_bytes().get(self.at).copied()
     }
 
     fn byte(&mut self, byte: u8) -> Option<()> {
@@ -165,41 +172,76 @@ impl<'a> Reader<'a> {
     }
 
     /// What is not looked at yet.
-    fn rest(&self) -> &'a [u8] {
-        self.line.get(self.at..).unwrap_or_default()
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// An object: for each key, `field` reads the value.
-    fn object(&mut self, mut field: impl FnMut(&mut Self, &[u8]) -> Option<()>) -> Option<()> {
+    /// Exactly this.
+    fn word(&mut self, word: &str) -> Option<()> {
+        let is = self.text.as_bytes().get(self.at..)?.starts_with(word.as_bytes());
+        is.then(|| self.at += word.len())
+    }
+
+    fn null(&mut self) -> bool {
+        self.word("null").is_some()
+    }
+
+    /// An object: for each of the keys, `field` reads the value; the values of other keys are passed over.
+    fn object(&mut self, keys: &[&str], mut field: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
         self.byte(b'{')?;
         if self.byte(b'}').is_some() {
             return Some(());
         }
-        self.field(&mut field)?;
-        self.fields(field)
+        let next = self.field(keys, 0, &mut field)?;
+        self.fields_from(keys, next, field)
     }
 
     /// The fields behind the first one, and the end of the object.
-    fn fields(&mut self, mut field: impl FnMut(&mut Self, &[u8]) -> Option<()>) -> Option<()> {
+    fn fields(&mut self, keys: &[&str], field: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
+        self.fields_from(keys, 0, field)
+    }
+
+    fn fields_from(
+        &mut self,
+        keys: &[&str],
+        mut next: usize,
+        mut field: impl FnMut(&mut Self, usize) -> Option<()>,
+    ) -> Option<()> {
         while self.byte(b',').is_some() {
-            self.field(&mut field)?;
+            next = self.field(keys, next, &mut field)?;
         }
         self.byte(b'}')
     }
 
-    fn field(&mut self, field: &mut impl FnMut(&mut Self, &[u8]) -> Option<()>) -> Option<()> {
+    /// One field. The key is most likely the one at `next`; gives which is likely to follow.
+    fn field(
+        &mut self,
+        keys: &[&str],
+        next: usize,
+        field: &mut impl FnMut(&mut Self, usize) -> Option<()>,
+    ) -> Option<usize> {
+        for key in (next..keys.len()).chain(0..next) {
+            if self.word(keys[key]).is_some() {
+                field(self, key)?;
+                return Some(key + 1);
+            }
+        }
+        // An escape may spell one of the keys in another way.
         let key = self.string()?;
+        if matches!(key, Cow::Owned(_)) {
+            return None;
+        }
         self.byte(b':')?;
-        field(self, &key)
+        self.skip()?;
+        Some(next)
     }
 
-    /// The bytes of a string, which may be no UTF-8.
-    fn string(&mut self) -> Option<Cow<'a, [u8]>> {
+    fn string(&mut self) -> Option<Cow<'a, str>> {
         self.byte(b'"')?;
-        let end = scan::json(self.line, self.at);
-        match self.line.get(end)? {
+        let end = scan::json(self.text.as_bytes(), self.at);
+        match self.text.as_bytes().get(end)? {
             b'"' => {
-                let string = self.line.get(self.at..end)?;
+                let string = self.text.get(self.at..end)?;
                 self.at = end + 1;
                 Some(Cow::Borrowed(string))
             }
@@ -212,31 +254,11 @@ impl<'a> Reader<'a> {
     }
 
     #[cold]
-    fn escaped(&mut self) -> Option<Cow<'a, [u8]>> {
-        let mut json = serde_json::Deserializer::from_slice(self.rest()).into_iter::<String>();
+    fn escaped(&mut self) -> Option<Cow<'a, str>> {
+        let mut json = serde_json::Deserializer::from_str(self.rest()).into_iter::<String>();
         let string = json.next()?.ok()?;
         self.at += json.byte_offset();
-        Some(Cow::Owned(string.into_bytes()))
-    }
-
-    fn text(&mut self) -> Option<Cow<'a, str>> {
-        match self.string()? {
-            Cow::Borrowed(bytes) => Some(Cow::Borrowed(std::str::from_utf8(bytes).ok()?)),
-            Cow::Owned(bytes) => Some(Cow::Owned(String::from_utf8(bytes).ok()?)),
-        }
-    }
-
-    /// This string and no other.
-    fn word(&mut self, word: &str) -> Option<()> {
-        (*self.string()? == *word.as_bytes()).then_some(())
-    }
-
-    fn null(&mut self) -> bool {
-        let null = self.rest().starts_with(b"null");
-        if null {
-            self.at += 4;
-        }
-        null
+        Some(Cow::Owned(string))
     }
 
     /// Any value, checked.
@@ -245,19 +267,27 @@ impl<'a> Reader<'a> {
         if self.peek()?.is_ascii_whitespace() {
             return None;
         }
-        let raw = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(self.rest())).ok()?;
+        let raw = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_str(self.rest())).ok()?;
         self.at += raw.get().len();
         Some(raw)
     }
 
-    fn raw_or_null(&mut self) -> Option<Option<&'a RawValue>> {
-        if self.null() { Some(None) } else { self.raw().map(Some) }
+    /// The same as text. It is a whole number nearly always.
+    fn json(&mut self) -> Option<&'a str> {
+        let rest = self.rest().as_bytes();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let whole = digits == 1 || (digits > 1 && rest[0] != b'0');
+        if whole && matches!(rest.get(digits), Some(b',' | b'}')) {
+            let number = self.rest().get(..digits)?;
+            self.at += digits;
+            return Some(number);
+        }
+        self.raw().map(RawValue::get)
     }
 
-    /// Passes over the value of a field that nobody asks for.
-    fn skip(&mut self, key: &[u8]) -> Option<()> {
-        std::str::from_utf8(key).ok()?;
-        if self.peek()? == b'"' { self.text().map(drop) } else { self.raw().map(drop) }
+    /// Passes over a value that nobody asks for.
+    fn skip(&mut self) -> Option<()> {
+        if self.peek()? == b'"' { self.string().map(drop) } else { self.raw().map(drop) }
     }
 }
 

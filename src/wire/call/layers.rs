@@ -37,11 +37,11 @@ pub(crate) fn fast(line: &[u8]) -> Option<Plain> {
     Some((
         call.request_id.into_owned(),
         call.server.into_owned(),
-        text(call.rpc_id),
+        call.rpc_id.to_owned(),
         call.tool.into_owned(),
         call.arguments.map(text),
         call.tool_use_id.map(Into::into),
-        call.progress_token.map(text),
+        call.progress_token.map(str::to_owned),
     ))
 }
 

@@ -24,8 +24,8 @@ fn a_call_of_the_cli_is_read_without_a_copy() {
     assert!(matches!(call.server, Cow::Borrowed("calc")));
     assert!(matches!(call.tool, Cow::Borrowed("add")));
     assert!(matches!(call.tool_use_id, Some(Cow::Borrowed("toolu_1"))));
-    assert_eq!((call.rpc_id.get(), call.arguments.unwrap().get()), ("2", r#"{"a":1}"#));
-    assert_eq!(call.progress_token.unwrap().get(), "2");
+    assert_eq!((call.rpc_id, call.arguments.unwrap().get()), ("2", r#"{"a":1}"#));
+    assert_eq!(call.progress_token.unwrap(), "2");
     assert_eq!(fast(CALL.as_bytes()), slow(CALL.as_bytes()));
 }
 
