@@ -113,7 +113,8 @@ enum Line {
 const LONG: usize = 1 << 20;
 
 enum Item {
-    Batch(Batch, Weight),
+    /// Boxed: the queue holds room for 32 of these while it is empty.
+    Batch(Box<(Batch, Weight)>),
     /// Say when all before it was told.
     Flush(oneshot::Sender<()>),
 }
@@ -224,7 +225,7 @@ impl Intake {
         for batch in self.batches.drain(..) {
             let bytes = u32::try_from(batch.weight.min(self.most)).unwrap_or(u32::MAX);
             let weight = Weight(self.on_the_way.clone().acquire_many_owned(bytes).await.ok());
-            self.queue.send(Item::Batch(batch, weight)).map_err(|_| Ended)?;
+            self.queue.send(Item::Batch(Box::new((batch, weight)))).map_err(|_| Ended)?;
             self.behind = true;
         }
         Ok(())
@@ -319,7 +320,7 @@ impl Told {
     async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Item>) {
         while let Some(item) = queue.recv().await {
             match item {
-                Item::Batch(batch, weight) => self.batch(batch, weight).await,
+                Item::Batch(batch) => self.batch(batch.0, batch.1).await,
                 // Nobody waits any more, or is told.
                 Item::Flush(done) => drop(done.send(())),
             }
