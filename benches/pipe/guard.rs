@@ -34,12 +34,12 @@ const GUARDS: &[Guard] = &[
     // Bytes on the heap are the same on every machine as well; the slack is for what is pooled.
     Guard {
         what: "bytes of an idle session",
-        bound: AtMost(130_000.0),
+        bound: AtMost(96_000.0),
         measure: || held(|held| held.session as f64),
     },
     Guard {
         what: "bytes of an idle server",
-        bound: AtMost(20_000.0),
+        bound: AtMost(16_000.0),
         measure: || held(|held| held.server as f64),
     },
     Guard {
@@ -49,10 +49,10 @@ const GUARDS: &[Guard] = &[
     },
     // A session in memory has none of its own; the runtime may start one while it is measured.
     Guard { what: "threads for each session", bound: AtMost(0.1), measure: || held(|held| held.threads) },
-    // Nor has one with a process, but for the thread that waits for the process.
+    // Nor has one with a process.
     Guard {
         what: "threads for each session with a process",
-        bound: AtMost(1.5),
+        bound: AtMost(0.3),
         measure: || Ok(rows::run(&Side::processes(20, Plan { calls: 500, ..Plan::default() }))?.threads),
     },
     // What the runtime costs over a loop that does nothing else, when there is always a call to read.

@@ -200,10 +200,10 @@ const FULL: usize = 16;
 /// A line of this many bytes is written from where it is, without a copy.
 const LARGE: usize = 8 << 10;
 
-/// How much room for a batch is kept while more waits to be written.
+/// How much room for a batch is kept while more is to be expected.
 const KEPT: usize = 64 << 10;
 
-/// The same when nothing does.
+/// The same when little was written, and nothing is in flight.
 const KEPT_QUIET: usize = 512;
 
 /// Writes lines until the lane is closed or writing fails; then closes `writer`.
@@ -257,8 +257,11 @@ pub(crate) async fn write_lines(
         items.clear();
         lane.state.queued.fetch_sub(lines, Ordering::Relaxed);
         bytes.clear();
-        bytes.shrink_to(if lane.queue.is_empty() { KEPT_QUIET } else { KEPT });
-        if taken < FULL {
+        let quiet = taken < FULL
+            && lane.queue.is_empty()
+            && lane.gate.as_ref().is_none_or(|gate| gate.in_flight() == 0);
+        bytes.shrink_to(if quiet { KEPT_QUIET } else { KEPT });
+        if quiet {
             items.shrink_to(FULL);
         }
     }

@@ -107,6 +107,8 @@ pub(crate) struct Reader {
     /// What goes to the router.
     for_router: Vec<RouterMessage>,
     batch: usize,
+    /// Whether a turn is calling tools or streaming.
+    busy: bool,
 }
 
 /// How many requests are entered at once at most.
@@ -131,6 +133,7 @@ impl Reader {
             batches: Vec::new(),
             for_router: Vec::new(),
             batch: frames.clamp(1, BATCH),
+            busy: false,
         };
         reader.take_router();
         reader
@@ -146,7 +149,7 @@ impl Reader {
     async fn read_lines(&mut self, mut stdout: impl AsyncRead + Unpin) -> Result<(), String> {
         let mut lines = Lines::new(self.shared.options().limits.line_bytes);
         loop {
-            match read(&mut stdout, &mut lines).await {
+            match read(&mut stdout, &mut lines, self.busy).await {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),
@@ -204,10 +207,16 @@ impl Reader {
 
     fn line(&mut self, line: &[u8]) -> Option<Control> {
         if Message::is_plainly(line) {
+            if line.starts_with(b"{\"type\":\"result\"") {
+                self.busy = false;
+            } else if line.starts_with(b"{\"type\":\"stream_event\"") {
+                self.busy = true;
+            }
             self.intake.line(line);
             return None;
         }
         if let Some(read) = self.plain_call(line) {
+            self.busy = true;
             self.read.push(read);
             return None;
         }
@@ -551,11 +560,15 @@ impl Reader {
     }
 }
 
-/// Reads what there is. While there is nothing, the buffer is a small one.
-async fn read(stdout: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> std::io::Result<usize> {
+/// Reads what there is. While there is nothing, the buffer is a small one, unless a turn is busy: then more comes at once.
+async fn read(
+    stdout: &mut (impl AsyncRead + Unpin),
+    lines: &mut Lines,
+    busy: bool,
+) -> std::io::Result<usize> {
     std::future::poll_fn(|cx| {
         let polled = pin!(stdout.read_buf(lines.room())).poll(cx);
-        if polled.is_pending() {
+        if polled.is_pending() && !busy {
             lines.rest_now();
         }
         polled

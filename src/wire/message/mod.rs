@@ -22,8 +22,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use memchr::memmem::Finder;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -155,6 +156,10 @@ macro_rules! each {
     };
 }
 
+/// What a line holds that may be a control frame, though it begins like a message: the last of two keys counts.
+static CONTROL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"control_"));
+static KEEP_ALIVE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"keep_alive\""));
+
 impl Message {
     /// The types that this library knows. A message of another type is [`Message::Other`].
     pub const TYPES: &'static [&'static str] = &[
@@ -245,8 +250,8 @@ impl Message {
         let (kind, rest) = rest.split_at(end);
         let is_known = Self::TYPES.iter().any(|known| known.as_bytes() == kind);
         (is_known || kind == b"transcript_mirror")
-            && memchr::memmem::find(rest, b"\"control_").is_none()
-            && memchr::memmem::find(rest, b"\"keep_alive\"").is_none()
+            && CONTROL.find(rest).is_none()
+            && KEEP_ALIVE.find(rest).is_none()
     }
 
     /// How long its JSON is, in bytes.
