@@ -183,6 +183,8 @@ struct Running {
     interrupting: bool,
     /// Whether the CLI has shown that it works at something, which may be this.
     begun: bool,
+    /// Where it was written.
+    lane: Lane,
     /// Whether the CLI has shown that it works at this.
     certain: bool,
     before: Before,
@@ -355,6 +357,7 @@ impl ConversationState {
             turn: Some(turn),
             interrupting: false,
             begun: false,
+            lane: lane.clone(),
             certain: false,
             before,
             first_sent: first_sent.unwrap_or_else(Instant::now),

@@ -142,7 +142,7 @@ pub(crate) struct Flush(mpsc::UnboundedSender<Item>);
 /// How many messages are read before others may run, and how many bytes of them: while requests are in flight, and while
 /// none are.
 const FEW: (usize, usize) = (8, 4 << 10);
-const MANY: (usize, usize) = (32, 16 << 10);
+const MANY: (usize, usize) = (256, 64 << 10);
 
 impl Intake {
     /// With the task that reads what is handed over; it ends with the last of both, or when it is dropped.

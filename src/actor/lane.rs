@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -43,11 +43,15 @@ struct LaneState {
     overflowed: CancellationToken,
     /// Whether the incarnation is known to be ending, so that nothing more is worth writing.
     ending: AtomicBool,
-    /// Whether a prompt was written.
-    prompted: AtomicBool,
+    /// What became of the last prompt.
+    prompt: AtomicU8,
     /// Whether the handshake is done, and all that was set at run time is in force again.
     ready: AtomicBool,
 }
+
+const NO_PROMPT: u8 = 0;
+const WRITTEN: u8 = 1;
+const BEGUN: u8 = 2;
 
 /// The receiving end, for the writer.
 #[derive(Debug)]
@@ -89,7 +93,7 @@ impl Lane {
             bound: limits.lines_queued,
             overflowed: CancellationToken::new(),
             ending: AtomicBool::new(false),
-            prompted: AtomicBool::new(false),
+            prompt: AtomicU8::new(NO_PROMPT),
             ready: AtomicBool::new(false),
         });
         (Self { queue: sender, room, state: state.clone() }, LaneEnd { queue, state, gate: None })
@@ -131,13 +135,29 @@ impl Lane {
 
     /// Queues a prompt.
     pub(crate) fn send_prompt(&self, json: Vec<u8>) -> Result<(), Ended> {
-        self.state.prompted.store(true, Ordering::Relaxed);
+        self.state.prompt.store(WRITTEN, Ordering::Release);
         self.send(json)
     }
 
     /// Whether this incarnation was given a prompt.
     pub(crate) fn was_prompted(&self) -> bool {
-        self.state.prompted.load(Ordering::Relaxed)
+        self.state.prompt.load(Ordering::Relaxed) != NO_PROMPT
+    }
+
+    /// Whether it is not known yet that the CLI works at the last prompt.
+    pub(crate) fn awaits_begin(&self) -> bool {
+        self.state.prompt.load(Ordering::Acquire) == WRITTEN
+    }
+
+    /// The CLI works at something since the last prompt. Noted when it is read, before the conversation is told: what was
+    /// read may be lost with the incarnation, and that it has begun must not be.
+    pub(crate) fn note_begin(&self) {
+        self.state.prompt.store(BEGUN, Ordering::Release);
+    }
+
+    /// Whether the CLI works at something since the last prompt.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state.prompt.load(Ordering::Acquire) == BEGUN
     }
 
     /// Queues a JSON text as a line.
@@ -203,7 +223,7 @@ const LARGE: usize = 8 << 10;
 /// How much room for a batch is kept while more is to be expected.
 const KEPT: usize = 64 << 10;
 
-/// The same when little was written, and nothing is in flight.
+/// The same when nothing is in flight.
 const KEPT_QUIET: usize = 512;
 
 /// Writes lines until the lane is closed or writing fails; then closes `writer`.
@@ -230,14 +250,22 @@ pub(crate) async fn write_lines(
                 items.push(item);
             }
         }
-        let taken = items.len();
+        let small = |item: &Item| match item {
+            Item::Line { bytes, .. } if bytes.len() < LARGE => bytes.len(),
+            Item::Line { .. } | Item::Close => 0,
+        };
+        if items.len() > 1 {
+            bytes.reserve(items.iter().map(small).sum());
+        }
+        // One by itself is written from where it is.
+        let large = if items.len() > 1 { LARGE } else { 0 };
         let mut lines = 0;
         for item in &items {
             match item {
                 // What was queued after the close has no one to read it.
                 Item::Line { bytes: line, .. } if !closing => {
                     lines += 1;
-                    if line.len() < LARGE {
+                    if line.len() < large {
                         bytes.extend_from_slice(line);
                     } else {
                         write_all(&mut writer, &bytes, line, stall).await?;
@@ -257,9 +285,7 @@ pub(crate) async fn write_lines(
         items.clear();
         lane.state.queued.fetch_sub(lines, Ordering::Relaxed);
         bytes.clear();
-        let quiet = taken < FULL
-            && lane.queue.is_empty()
-            && lane.gate.as_ref().is_none_or(|gate| gate.in_flight() == 0);
+        let quiet = lane.queue.is_empty() && lane.gate.as_ref().is_none_or(|gate| gate.in_flight() == 0);
         bytes.shrink_to(if quiet { KEPT_QUIET } else { KEPT });
         if quiet {
             items.shrink_to(FULL);

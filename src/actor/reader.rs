@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use memchr::memmem;
 use ractor::MessagingErr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -111,6 +112,9 @@ pub(crate) struct Reader {
     busy: bool,
 }
 
+/// How far into a message its type is looked for.
+const HEAD: usize = 1 << 10;
+
 /// How many requests are entered at once at most.
 const BATCH: usize = 256;
 
@@ -207,12 +211,8 @@ impl Reader {
 
     fn line(&mut self, line: &[u8]) -> Option<Control> {
         if Message::is_plainly(line) {
-            if line.starts_with(b"{\"type\":\"result\"") {
-                self.busy = false;
-            } else if line.starts_with(b"{\"type\":\"stream_event\"") {
-                self.busy = true;
-            }
-            self.intake.line(line);
+            self.busy |= line.starts_with(b"{\"type\":\"stream_event\"");
+            self.message(line);
             return None;
         }
         if let Some(read) = self.plain_call(line) {
@@ -228,7 +228,7 @@ impl Reader {
             Ok(Frame::Request { request_id, body }) => self.request(&request_id, body, false),
             Ok(Frame::Response(reply)) => return Some(Control::Reply(Box::new(reply))),
             Ok(Frame::Cancel { request_id }) => return Some(Control::Withdrawn(request_id)),
-            Ok(Frame::Message) => self.intake.line(line),
+            Ok(Frame::Message) => self.message(line),
             Ok(Frame::KeepAlive) => {}
             Err(Unreadable::Blank | Unreadable::Noise) => {
                 self.shared.counting.noise_lines.one();
@@ -242,6 +242,17 @@ impl Reader {
             }
         }
         None
+    }
+
+    fn message(&mut self, line: &[u8]) {
+        if self.lane.awaits_begin() && Message::begins_turn(line) {
+            self.lane.note_begin();
+        }
+        // A text that reads like a result costs no more than a buffer that is made anew.
+        if self.busy && memmem::find(&line[..line.len().min(HEAD)], b"\"result\"").is_some() {
+            self.busy = false;
+        }
+        self.intake.line(line);
     }
 
     /// A control frame that is no request. What was read before it goes first.

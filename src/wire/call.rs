@@ -226,12 +226,17 @@ impl<'a> Reader<'a> {
                 return Some(key + 1);
             }
         }
-        // An escape may spell one of the keys in another way.
-        let key = self.string()?;
-        if matches!(key, Cow::Owned(_)) {
-            return None;
-        }
+        let other = self.string()?;
         self.byte(b':')?;
+        // An escape may spell one of the keys in another way.
+        if let Cow::Owned(other) = &other {
+            let is =
+                |key: &&str| key.strip_prefix('"').and_then(|key| key.strip_suffix("\":")) == Some(other);
+            if let Some(key) = keys.iter().position(is) {
+                field(self, key)?;
+                return Some(key + 1);
+            }
+        }
         self.skip()?;
         Some(next)
     }

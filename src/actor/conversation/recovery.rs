@@ -42,7 +42,9 @@ impl ConversationState {
 
     fn is_queued_again(&self) -> bool {
         self.running.as_ref().is_some_and(|running| {
-            !running.begun && !running.interrupting && !matches!(running.before, Before::NotBegun(_))
+            // What was read of it may not have been told.
+            let begun = running.begun || running.lane.has_begun();
+            !begun && !running.interrupting && !matches!(running.before, Before::NotBegun(_))
         })
     }
 

@@ -244,6 +244,9 @@ proptest! {
     ) {
         let mut line = line.into_bytes();
         for (at, how, byte) in damages {
+            if line.is_empty() {
+                break;
+            }
             let at = at.index(line.len());
             match how {
                 0 => line[at] = byte,

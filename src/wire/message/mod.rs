@@ -254,6 +254,23 @@ impl Message {
             && KEEP_ALIVE.find(rest).is_none()
     }
 
+    /// Whether a line is a sign that the CLI works at a prompt.
+    pub(crate) fn begins_turn(line: &[u8]) -> bool {
+        #[derive(Deserialize)]
+        struct Kind<'a> {
+            #[serde(rename = "type", borrow)]
+            kind: &'a RawValue,
+            #[serde(borrow)]
+            subtype: Option<&'a RawValue>,
+        }
+        // One that cannot be read is told as a line that is lost.
+        let Ok(Kind { kind, subtype }) = serde_json::from_slice(line) else { return false };
+        match kind.get() {
+            "\"system\"" => subtype.is_some_and(|subtype| subtype.get() == "\"init\""),
+            kind => ["\"assistant\"", "\"user\"", "\"stream_event\"", "\"result\""].contains(&kind),
+        }
+    }
+
     /// How long its JSON is, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.raw().get().len()
