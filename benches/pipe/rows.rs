@@ -70,7 +70,7 @@ impl Spec {
         }
     }
 
-    /// As many calls and about as many in flight, in one session and in many.
+    /// One session, and many.
     fn sessions(name: String, many: usize, one: Plan, each: Plan, job: fn(usize) -> Job) -> Self {
         let side = |name: String, plan: Plan, job| Side { name, host: GREENROOM, plan, job };
         let sides = vec![
@@ -123,9 +123,14 @@ pub(crate) fn specs() -> Vec<Spec> {
     for each in [1, 10] {
         let one = Plan { window: 1_000 * each, ..small.clone() };
         let name = format!("in memory, {} in flight in all", one.window);
-        let plan = Plan { window: each, calls: small.calls / 1_000, ..small.clone() };
+        // So many each that the turns themselves do not count.
+        let plan = Plan { window: each, calls: 1_000, ..small.clone() };
         specs.push(Spec::sessions(name, 1_000, one, plan, |sessions| Job::InMemory { sessions }));
     }
+    let ten = Plan { window: 10, ..small.clone() };
+    let each = Plan { calls: 1_000, ..ten.clone() };
+    let name = "in memory, 10 in flight in each session".to_owned();
+    specs.push(Spec::sessions(name, 1_000, ten, each, |sessions| Job::InMemory { sessions }));
     let (one, each) = (Plan { window: 200, ..small.clone() }, Plan { calls: small.calls / 200, ..small });
     let name = "processes, 200 in flight in all".to_owned();
     specs.push(Spec::sessions(name, 200, one, each, |sessions| Job::Processes { sessions }));
