@@ -214,7 +214,7 @@ struct Running {
     reader: Task<Result<(), String>>,
     writer: Task<Result<(), WriteError>>,
     seen: Arc<Seen>,
-    _intake: Task,
+    intake: Task,
 }
 
 /// What the actor wishes of its incarnation.
@@ -321,7 +321,7 @@ impl Incarnation {
             writer: Task::spawn(write_lines(lane_end, connection.writer, options.timeouts.stdin_stall)),
             lane,
             seen,
-            _intake: task,
+            intake: task,
         })
     }
 
@@ -599,6 +599,7 @@ impl Running {
                 Happened::StdinStalled("more lines wait for it than `limits.lines_queued`".into())
             }
             _ = self.reader.join() => Happened::StdoutEnded,
+            _ = self.intake.join() => Happened::GivenUp("what reads its messages has ended".into()),
             written = self.writer.join() => match written {
                 Some(Err(WriteError::Stalled(reason))) => Happened::StdinStalled(reason),
                 Some(Err(WriteError::Broken(reason))) => Happened::StdinBroke(reason),

@@ -121,7 +121,6 @@ fn look(epoll: &OwnedFd, id: u64) {
 
 /// Someone in this process has closed what is not theirs. Each CLI gets a thread; the next one, a new set.
 fn give_up(error: Errno) {
-    tracing::error!(%error, "cannot wait for the ends of CLIs: a thread waits for each");
     let awaited = {
         let mut ends = lock();
         ends.epoll = None;
@@ -132,4 +131,6 @@ fn give_up(error: Errno) {
             group.lost();
         }
     }
+    // Last, for it may panic in a subscriber.
+    tracing::error!(%error, "cannot wait for the ends of CLIs: a thread waits for each");
 }

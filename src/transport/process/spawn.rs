@@ -65,13 +65,14 @@ fn look_for(launch: &Launch) -> Result<Located> {
 fn fork(mut command: Command) -> io::Result<Started> {
     let mut child = command.spawn()?;
     let group = GroupGuard::new(Group::new(Pid::from_child(&child)));
+    // First, for whoever waits for the end has it forgotten: a number that is noted afterwards would be noted for ever.
+    guardian::watch(group.group().id());
     if let Err(error) = exits::watch(group.group()) {
         // Nobody would reap it.
         group.kill();
         group.group().wait_for_leader();
         return Err(error);
     }
-    guardian::watch(group.group().id());
     match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
         (Some(stdin), Some(stdout), Some(stderr)) => Ok(Started { stdin, stdout, stderr, group }),
         // All three are piped, so this does not happen; if it did, the child would not stay.
