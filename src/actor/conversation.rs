@@ -510,7 +510,7 @@ impl ConversationState {
         // a `set_cwd`, CLI 2.1.328 was seen to end such a command with a result of no turns.
         let of_its_own = self.tells_lifecycle && !running.certain;
         let another = matches!(message, Message::Result(result) if result.origin.as_ref().is_some_and(|origin| !origin.is_human())
-            || (of_its_own && result.is_success() && result.num_turns == 0));
+            || (result.is_success() && result.num_turns == 0 && (of_its_own || result.result.as_deref() == Some(""))));
         if uuids.is_empty() { !another } else { uuids.contains(&running.uuid) }
     }
 
