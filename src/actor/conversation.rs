@@ -506,11 +506,11 @@ impl ConversationState {
     fn ends_turn(&self, message: &Message) -> bool {
         let Some(running) = &self.running else { return false };
         let uuids = message.user_message_uuids();
-        // A CLI that says what it works at has not begun with the prompt: this is the end of something of its own. After
-        // a `set_cwd`, CLI 2.1.328 was seen to end such a command with a result of no turns.
-        let of_its_own = self.tells_lifecycle && !running.certain;
+        // A result that names no prompt, of no turns, of a CLI that says what it works at: the end of something of its own,
+        // such as CLI 2.1.328 does after a `set_cwd`. Its results of prompts name them, those of local commands as well.
         let another = matches!(message, Message::Result(result) if result.origin.as_ref().is_some_and(|origin| !origin.is_human())
-            || (result.is_success() && result.num_turns == 0 && (of_its_own || result.result.as_deref() == Some(""))));
+            || (self.tells_lifecycle && result.is_success() && result.num_turns == 0
+                && (!running.certain || result.result.as_deref() == Some(""))));
         if uuids.is_empty() { !another } else { uuids.contains(&running.uuid) }
     }
 
