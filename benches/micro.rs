@@ -3,7 +3,7 @@
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{AllocProfiler, Bencher, black_box};
-use greenroom::internals::{Books, Dispatch, Lines, answer, is_call, is_frame};
+use greenroom::internals::{Books, LineCodec, McpDispatch, answer, is_call, is_frame};
 use greenroom::{ToolDef, ToolServer};
 use serde_json::value::RawValue;
 
@@ -42,8 +42,12 @@ const DELTA: &str = "{\"type\":\"stream_event\",\"event\":{\"type\":\"content_bl
 #[divan::bench(args = PAYLOADS)]
 fn codec(bencher: Bencher<'_, '_>, payload: usize) {
     let chunk = call(payload).repeat(if payload > 4096 { 1 } else { 64 });
-    let mut lines = Lines::new(64 << 20);
-    bencher.counter(BytesCount::of_str(&chunk)).bench_local(|| lines.push(black_box(chunk.as_bytes())));
+    let mut lines = LineCodec::new(64 << 20);
+    bencher.counter(BytesCount::of_str(&chunk)).bench_local(|| {
+        let mut bytes = 0;
+        lines.push(black_box(chunk.as_bytes()), |line| bytes += line.map_or_else(|long| long, <[u8]>::len));
+        bytes
+    });
 }
 
 /// A line that is plainly a call, told apart in one pass.
@@ -89,7 +93,7 @@ fn dispatch(bencher: Bencher<'_, '_>, payload: usize) {
         text: String,
     }
     let echo = ToolDef::new("echo", "Say it again", async |args: Echo| args.text);
-    let mut dispatch = Dispatch::new(&ToolServer::new("bench0", "1.0.0").add(echo));
+    let mut dispatch = McpDispatch::new(&ToolServer::new("bench0", "1.0.0").add_tool(echo));
     let Ok(message) = RawValue::from_string(message(payload)) else { return };
     bencher.bench_local(|| dispatch.is_call(black_box(&message)));
 }

@@ -18,12 +18,12 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use common::Failure;
+use greenroom::message::ContentBlock;
+use greenroom::options::SystemPrompt;
+use greenroom::permission::plain_text;
 use greenroom::requests::ContextDetail;
 use greenroom::testkit::{ModelTurn, Script};
-use greenroom::{
-    ContentBlock, Message, Outcome, PermissionDecision, Session, SystemPrompt, ToolContext, ToolDef,
-    ToolServer,
-};
+use greenroom::{Message, Outcome, PermissionDecision, Session, ToolContext, ToolDef, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -59,7 +59,7 @@ fn kitchen(show: mpsc::Sender<Progress>) -> ToolServer {
             Ok(format!("counted to {}", args.to))
         }
     });
-    ToolServer::new("kitchen", "1.0.0").add(count.always_load(true))
+    ToolServer::new("kitchen", "1.0.0").add_tool(count.always_load(true))
 }
 
 fn script() -> Script {
@@ -69,7 +69,8 @@ fn script() -> Script {
         .otherwise(ModelTurn::new().text("I am only a script, and this is all I know."))
 }
 
-/// The screen: lines that stay, and one at the bottom that is drawn anew.
+/// The screen: lines that stay, and one at the bottom that is drawn anew. Texts of the CLI, the model and the tools are shown
+/// without escape sequences, with which they could write over what was said before.
 struct Screen {
     terminal: bool,
     /// Whether the cursor is behind a text that was not ended.
@@ -78,6 +79,11 @@ struct Screen {
 
 impl Screen {
     fn write(&mut self, text: &str) {
+        self.draw(&plain_text(text));
+    }
+
+    /// What is this program's own.
+    fn draw(&mut self, text: &str) {
         print!("{text}");
         std::io::stdout().flush().ok();
         self.open = !text.ends_with('\n');
@@ -98,7 +104,7 @@ impl Screen {
             return;
         }
         let full = (20 * done / of.max(1)) as usize;
-        self.write(&format!("\r  [{}{}] {tool} {done}/{of}", "#".repeat(full), ".".repeat(20 - full)));
+        self.draw(&format!("\r  [{}{}] {tool} {done}/{of}", "#".repeat(full), ".".repeat(20 - full)));
         if done == of {
             self.write("\n");
         }

@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 use common::Failure;
 use greenroom::testkit::{ModelTurn, Script};
-use greenroom::{NoArgs, ServerHandle, Session, ToolDef, ToolServer};
+use greenroom::tool::ServerHandle;
+use greenroom::{NoArgs, Session, ToolDef, ToolServer};
 use serde_json::json;
 
 /// The handle to the shop's own tools, once the session runs.
@@ -33,7 +34,7 @@ fn shop(own: Shop) -> ToolServer {
             Ok::<_, String>("a baker is here")
         }
     });
-    ToolServer::new("shop", "1.0.0").add(hire.always_load(true))
+    ToolServer::new("shop", "1.0.0").add_tool(hire.always_load(true))
 }
 
 fn script() -> Script {
@@ -78,7 +79,7 @@ async fn main() -> Result<(), Failure> {
     // A server that joins is supervised as those that were there from the start. Calls of others go on meanwhile.
     let brew = ToolDef::new("brew", "Brew coffee", async |_: NoArgs| "a cup of coffee");
     session.allow_server_tools("cafe").await?;
-    session.add_mcp_server(ToolServer::new("cafe", "1.0.0").add(brew.always_load(true))).await?;
+    session.add_mcp_server(ToolServer::new("cafe", "1.0.0").add_tool(brew.always_load(true))).await?;
     ask(session, "Coffee?").await?;
 
     session.remove_mcp_server("cafe").await?;

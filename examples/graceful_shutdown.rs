@@ -28,7 +28,7 @@ async fn main() -> Result<(), Failure> {
     let begun = Arc::new(Notify::new());
     let state = begun.clone();
     let orders = ToolServer::new("orders", "1.0.0")
-        .add(
+        .add_tool(
             ToolDef::new("ship", "Ship an order", |_: NoArgs, cx: ToolContext<Arc<Notify>>| async move {
                 cx.state().notify_one();
                 // Half of an order must not be shipped: this is what the time to drain is for.

@@ -13,9 +13,10 @@
 mod common;
 
 use common::Failure;
-use greenroom::hook::{self, Hook, OnFailure, PostToolUseOutput, PreToolUseOutput, StopOutput};
+use greenroom::hook::{PostToolUseOutput, PreToolUseOutput, StopOutput};
+use greenroom::message::ContentBlock;
 use greenroom::testkit::{ModelTurn, Script};
-use greenroom::{ContentBlock, Session, ToolServer};
+use greenroom::{Hook, Session, ToolServer, hook};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -40,8 +41,7 @@ fn hooks() -> [Hook; 5] {
         println!("  hook   PreToolUse {} {}", input.tool_name, input.tool_input);
         PreToolUseOutput::deny("nothing is deleted on Fridays")
     })
-    .matcher("mcp__files__delete")
-    .on_failure(OnFailure::Block);
+    .matcher("mcp__files__delete");
 
     let stay_home = Hook::on(hook::PreToolUse, async |input, _cx| {
         println!("  hook   PreToolUse {} {}", input.tool_name, input.tool_input);

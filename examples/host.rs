@@ -65,14 +65,14 @@ type Cx = ToolContext<Bench>;
 fn bench() -> ToolServer {
     let tool = |def: ToolDef<Bench>| def.always_load(true);
     ToolServer::new("bench", "1.0.0")
-        .add(
+        .add_tool(
             tool(ToolDef::new("echo", "Say the text again", async |args: Echo, cx: Cx| {
                 cx.count();
                 args.text
             }))
             .read_only_hint(true),
         )
-        .add(
+        .add_tool(
             tool(ToolDef::new("sleep", "Wait for some milliseconds", async |args: Millis, cx: Cx| {
                 cx.count();
                 tokio::time::sleep(Duration::from_millis(args.ms)).await;
@@ -80,20 +80,20 @@ fn bench() -> ToolServer {
             }))
             .read_only_hint(true),
         )
-        .add(tool(ToolDef::new("fail", "Fail with this message", async |args: Words, cx: Cx| {
+        .add_tool(tool(ToolDef::new("fail", "Fail with this message", async |args: Words, cx: Cx| {
             cx.count();
             Err::<(), _>(args.message)
         })))
-        .add(tool(ToolDef::new("panic", "Panic with this message", async |args: Words, cx: Cx| -> () {
+        .add_tool(tool(ToolDef::new("panic", "Panic with this message", async |args: Words, cx: Cx| -> () {
             cx.count();
             panic!("{}", args.message)
         })))
-        .add(tool(ToolDef::new("hang", "Wait until cancelled", async |_: NoArgs, cx: Cx| {
+        .add_tool(tool(ToolDef::new("hang", "Wait until cancelled", async |_: NoArgs, cx: Cx| {
             cx.count();
             cx.cancelled().await;
             "cancelled"
         })))
-        .add(tool(ToolDef::blocking(
+        .add_tool(tool(ToolDef::blocking(
             "block",
             "Block a thread for some milliseconds",
             |args: Millis, cx: Cx| {
@@ -103,16 +103,16 @@ fn bench() -> ToolServer {
                 format!("blocked {} ms", args.ms)
             },
         )))
-        .add(tool(ToolDef::new("big", "A result of this size", async |args: Size, cx: Cx| {
+        .add_tool(tool(ToolDef::new("big", "A result of this size", async |args: Size, cx: Cx| {
             cx.count();
             "x".repeat(args.bytes)
         })))
-        .add(tool(ToolDef::new(
+        .add_tool(tool(ToolDef::new(
             "count",
             "How many calls since the state was made",
             async |_: NoArgs, cx: Cx| cx.count(),
         )))
-        .add(tool(ToolDef::new("progress", "Report progress in steps", async |args: Steps, cx: Cx| {
+        .add_tool(tool(ToolDef::new("progress", "Report progress in steps", async |args: Steps, cx: Cx| {
             cx.count();
             for step in 1..=args.steps {
                 tokio::time::sleep(Duration::from_millis(args.ms)).await;

@@ -15,8 +15,9 @@ mod common;
 use std::io::{BufRead, Write};
 
 use common::Failure;
+use greenroom::options::ExternalServer;
 use greenroom::testkit::{ModelTurn, Script};
-use greenroom::{ExternalServer, NoArgs, Session, ToolDef, ToolServer};
+use greenroom::{NoArgs, Session, ToolDef, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -29,13 +30,13 @@ struct Shout {
 /// Has the state of this program at hand.
 fn inside() -> ToolServer {
     let visits = ToolDef::new("visits", "How many visitors there were", async |_: NoArgs| 17);
-    ToolServer::new("inside", "1.0.0").add(visits.always_load(true))
+    ToolServer::new("inside", "1.0.0").add_tool(visits.always_load(true))
 }
 
 /// A server that knows nothing of this program.
 fn outside() -> ToolServer {
     let shout = ToolDef::new("shout", "Say it loudly", async |args: Shout| args.text.to_uppercase());
-    ToolServer::new("outside", "1.0.0").add(shout.always_load(true))
+    ToolServer::new("outside", "1.0.0").add_tool(shout.always_load(true))
 }
 
 /// Serves MCP on stdin and stdout: a message on each line. `ToolServer::handle` answers one of them.

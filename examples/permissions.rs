@@ -16,9 +16,10 @@ mod common;
 use std::sync::Arc;
 
 use common::Failure;
+use greenroom::message::ContentBlock;
 use greenroom::permission::{Answers, DecisionClassification, PermissionDestination, Question};
 use greenroom::testkit::{ModelTurn, Script};
-use greenroom::{ContentBlock, PermissionDecision, PermissionRequest, Session, ToolServer};
+use greenroom::{PermissionDecision, PermissionRequest, Session, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -43,7 +44,7 @@ impl Person {
         let mut lines = self.0.lock().await;
         // What the CLI has to say about it may hold escape sequences of a terminal: `reason_text` takes them out.
         let reason = request.reason_text().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        println!("  may    {} {}{reason} run? [y/a/n/why not]", request.tool_name, request.input);
+        println!("  may    {} {}{reason} run? [y/a/n/why not]", request.tool_name, request.input());
         match lines.recv().await.as_deref().map(str::trim) {
             Some("y") => PermissionDecision::allow().classified(DecisionClassification::UserTemporary),
             Some("a") => {

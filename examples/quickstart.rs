@@ -13,8 +13,9 @@
 
 use std::time::Duration;
 
+use greenroom::message::ContentBlock;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
-use greenroom::{ContentBlock, Message, Session, SessionBuilder, ToolServer};
+use greenroom::{Message, Session, SessionBuilder, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -87,7 +88,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 // Where it would leave sockets and logs.
                 .env("TMPDIR", home.path().to_string_lossy())
                 .env("PATH", std::env::var("PATH").unwrap_or_default())
-                .configure(|options| options.env_policy = greenroom::EnvPolicy::Clean);
+                .configure(|options| options.env_policy = greenroom::options::EnvPolicy::Clean);
             converse(builder).await
         }
         ["--cli", path, "--live"] => converse(builder.cli_path(path)).await,

@@ -14,9 +14,11 @@
 mod common;
 
 use common::Failure;
-use greenroom::mcp::{CompletionRequest, ReadResource};
+use greenroom::mcp::{
+    CompletionRequest, PromptDef, ReadResource, ResourceDef, ResourceTemplateDef, RpcError,
+};
 use greenroom::testkit::{ModelTurn, Script};
-use greenroom::{PromptDef, ResourceDef, ResourceTemplateDef, RpcError, Session, ToolContext, ToolServer};
+use greenroom::{Session, ToolContext, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

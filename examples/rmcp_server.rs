@@ -1,8 +1,8 @@
 //! A server that is made with `rmcp`, in a session, under the promises of a tool server.
 //!
 //! ```text
-//! cargo run --features rmcp --example rmcp_server                  # needs nothing but Rust
-//! cargo run --features rmcp --example rmcp_server -- --cli claude  # the same on the real CLI, with a scripted model
+//! cargo run --example rmcp_server                  # needs nothing but Rust
+//! cargo run --example rmcp_server -- --cli claude  # the same on the real CLI, with a scripted model
 //! ```
 //!
 //! The counter has a bug: it panics at three. `rmcp` alone would never answer that call; here it is answered, and the calls

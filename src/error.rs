@@ -1,18 +1,23 @@
-//! The one error type of the crate: opaque, cheap to clone, and clear about whose fault it is.
+//! [`Error`], the only error type of the crate: opaque, cheap to clone, and clear about whose fault it is.
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::plain::plain;
+
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What went wrong, whose fault it is, and what to do about it.
+/// An error: what went wrong, whose fault it is, and what to do about it.
 ///
-/// The type is opaque so that it can grow. Ask it what you need to know: [`kind`](Error::kind) for the exact
-/// case, or one of the questions that place the blame: [`is_caller`](Error::is_caller),
-/// [`is_cli`](Error::is_cli), [`is_wire`](Error::is_wire), [`is_tool`](Error::is_tool).
+/// Match on [`kind`](Error::kind) for the exact case, or ask whose fault it is: [`is_caller`](Error::is_caller),
+/// [`is_cli`](Error::is_cli), [`is_wire`](Error::is_wire), [`is_tool`](Error::is_tool). `Display` prints the message, the
+/// [`help`](Error::help) and the end of the CLI's stderr.
+///
+/// All texts are safe to print on a terminal: escape sequences and control characters other than line breaks are removed,
+/// even if the CLI sent them. The [source](std::error::Error::source) is not cleaned.
 ///
 /// ```
 /// use greenroom::{Error, ErrorKind};
@@ -21,18 +26,18 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///     match error.kind() {
 ///         ErrorKind::CliNotFound => "install the claude CLI",
 ///         ErrorKind::AtCapacity => "try again later",
-///         _ if error.is_caller() => "mend the call",
-///         _ => "look at the message",
+///         _ if error.is_caller() => "fix the application or the machine",
+///         _ => "read the message",
 ///     }
 /// }
 /// # let _ = advice;
 /// ```
 #[derive(Clone)]
 pub struct Error {
-    inner: Arc<Inner>,
+    data: Arc<ErrorData>,
 }
 
-struct Inner {
+struct ErrorData {
     kind: ErrorKind,
     message: String,
     help: Option<String>,
@@ -41,55 +46,55 @@ struct Inner {
     source: Option<BoxError>,
 }
 
-/// The cases of [`Error`]. The set grows: match with a wildcard arm.
-///
-/// ```
-/// assert!(greenroom::ErrorKind::AtCapacity != greenroom::ErrorKind::Timeout);
-/// ```
+/// The cases of [`Error`], each with whose fault it is. New cases are added: match with a wildcard arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// An option, a tool or a server is defined in a way that cannot work. Caller.
     InvalidOption,
-    /// No `claude` executable where it was looked for. Caller (the machine it runs on).
+    /// There is no `claude` executable at the searched paths. Caller (the machine).
     CliNotFound,
-    /// The executable is there but could not be started. Caller (the machine it runs on).
+    /// The executable exists but could not be started. Caller (the machine).
     Spawn,
-    /// The CLI did not answer `initialize` within [`Timeouts::start`](crate::Timeouts::start). CLI.
+    /// The CLI did not answer `initialize` within [`Timeouts::start`](crate::options::Timeouts::start). CLI.
     StartTimeout,
     /// The CLI answered `initialize` with an error. CLI.
     InitializeRefused,
-    /// The CLI process ended when it should not have. CLI.
+    /// The CLI exited unexpectedly. CLI.
     CliExited,
-    /// What runs at the other end does not speak the protocol. Wire.
+    /// The program that was started does not speak the CLI's protocol. Wire.
     NotTheProtocol,
     /// The CLI answered a control request with an error. CLI.
     Refused,
-    /// The CLI does not know a control request, or lacks a capability that it needs; the message names it. CLI.
+    /// The CLI does not support a control request, or lacks a capability; the message names it. CLI.
     Unsupported,
     /// The CLI did not answer a control request in time. CLI.
     Timeout,
-    /// A bound of [`Limits`](crate::Limits) was reached; nothing was accepted. Caller.
+    /// A bound of [`Limits`](crate::options::Limits) was reached, and nothing was accepted: try again later. Caller.
     AtCapacity,
-    /// Messages of a turn were not read, and there was no more room for them: a bound was reached, or the file for them
-    /// could not be written (then the source is the `std::io::Error`). Caller.
+    /// Messages of a turn were not read, and had no more room: a bound was reached, or the temporary file could not be
+    /// written (then the source is the `std::io::Error`). Caller.
     Overflow,
-    /// There is no CLI to talk to at this moment: the session is starting or recovering. CLI.
+    /// The session has no running CLI at the moment, because it starts or recovers: try again later. CLI.
     NotReady,
-    /// A session that was named is not there: not on the disk, not in the store, not known to the CLI. Or it is, and the
-    /// message or the subagent of it that was named is not. The text names the id. Caller.
+    /// A session does not exist on the disk, in the store or for the CLI, or a message or subagent of the session does not
+    /// exist. The text names the id. Caller.
     SessionNotFound,
+    /// Another live session uses the conversation, in this process or in another process of this user. The text names the id.
+    /// Caller.
+    SessionInUse,
     /// The session was stopped, or is stopping. Caller.
     Stopped,
     /// The session has failed for good; the message says why. CLI.
     SessionFailed,
     /// The turn ended with an error result of the CLI. CLI.
     TurnFailed,
-    /// A line or a message is not what the protocol says. Wire.
+    /// A line or a message violates the protocol. Wire.
     Malformed,
     /// A tool, or the factory of a tool server's state, failed. Tool.
     Tool,
-    /// A session store failed, or did not answer in time. The source is what it said. Caller (its store).
+    /// A session store failed or took too long; the source is the store's error. The application's store, for which none of
+    /// the questions of [`Error`] is true.
     Store,
     /// Reading or writing failed. Wire.
     Io,
@@ -98,9 +103,9 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            data: Arc::new(ErrorData {
                 kind,
-                message: message.into(),
+                message: plain(message),
                 help: None,
                 code: None,
                 stderr: None,
@@ -109,9 +114,9 @@ impl Error {
         }
     }
 
-    fn rebuild(self, change: impl FnOnce(&mut Inner)) -> Self {
-        // An error that is still being built has one owner; a shared one is copied without its source.
-        let mut inner = Arc::try_unwrap(self.inner).unwrap_or_else(|shared| Inner {
+    fn rebuild(self, change: impl FnOnce(&mut ErrorData)) -> Self {
+        // An error under construction has one owner. A shared error is copied without its source.
+        let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|shared| ErrorData {
             kind: shared.kind,
             message: shared.message.clone(),
             help: shared.help.clone(),
@@ -119,62 +124,69 @@ impl Error {
             stderr: shared.stderr.clone(),
             source: None,
         });
-        change(&mut inner);
-        Self { inner: Arc::new(inner) }
+        change(&mut data);
+        Self { data: Arc::new(data) }
     }
 
     pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
-        self.rebuild(|inner| inner.help = Some(help.into()))
+        self.rebuild(|data| data.help = Some(plain(help)))
     }
 
     pub(crate) fn with_code(self, code: Option<String>) -> Self {
-        self.rebuild(|inner| inner.code = code)
+        self.rebuild(|data| data.code = code.map(plain))
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
-        let stderr = stderr.into();
-        if stderr.trim().is_empty() { self } else { self.rebuild(|inner| inner.stderr = Some(stderr)) }
+        let stderr = plain(stderr);
+        if stderr.trim().is_empty() { self } else { self.rebuild(|data| data.stderr = Some(stderr)) }
     }
 
     pub(crate) fn with_source(self, source: impl Into<BoxError>) -> Self {
-        self.rebuild(|inner| inner.source = Some(source.into()))
+        self.rebuild(|data| data.source = Some(source.into()))
     }
 
     pub(crate) fn invalid_option(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidOption, message)
     }
 
-    /// The exact case.
+    /// Returns the exact case.
     pub fn kind(&self) -> ErrorKind {
-        self.inner.kind
+        self.data.kind
     }
 
-    /// What to do about it, in a sentence, where that is known.
+    /// Returns what to do about the error, in a sentence, if that is known.
     pub fn help(&self) -> Option<&str> {
-        self.inner.help.as_deref()
+        self.data.help.as_deref()
     }
 
-    /// The code that the CLI gave its refusal, such as `reload_plugins_busy`, where it gave one.
+    /// Returns the CLI's code of a refusal, such as `reload_plugins_busy`, if the CLI gave one.
     pub fn code(&self) -> Option<&str> {
-        self.inner.code.as_deref()
+        self.data.code.as_deref()
     }
 
-    /// The last lines that the CLI wrote to its stderr, where they may explain the error. At most
-    /// [`Limits::stderr_tail_bytes`](crate::Limits::stderr_tail_bytes) long.
+    /// Returns the last lines of the CLI's stderr, if they may explain the error; at most
+    /// [`Limits::stderr_tail_bytes`](crate::options::Limits::stderr_tail_bytes).
     pub fn stderr(&self) -> Option<&str> {
-        self.inner.stderr.as_deref()
+        self.data.stderr.as_deref()
     }
 
-    /// True when the application, or the machine that it runs on, has to change something.
+    /// True if the application, or the machine that it runs on, has to be changed.
     pub fn is_caller(&self) -> bool {
         use ErrorKind::*;
         matches!(
             self.kind(),
-            InvalidOption | CliNotFound | Spawn | AtCapacity | Overflow | Stopped | SessionNotFound
+            InvalidOption
+                | CliNotFound
+                | Spawn
+                | AtCapacity
+                | Overflow
+                | Stopped
+                | SessionNotFound
+                | SessionInUse
         )
     }
 
-    /// True when the CLI is to blame: it exited, refused, or did not answer.
+    /// True if the CLI is at fault: it exited, refused, or did not answer.
     pub fn is_cli(&self) -> bool {
         use ErrorKind::*;
         matches!(
@@ -191,17 +203,17 @@ impl Error {
         )
     }
 
-    /// True when what came over the pipe is to blame, or the pipe itself.
+    /// True if the pipe failed, or the bytes that came through it were wrong.
     pub fn is_wire(&self) -> bool {
         matches!(self.kind(), ErrorKind::NotTheProtocol | ErrorKind::Malformed | ErrorKind::Io)
     }
 
-    /// True when a tool, or the factory of its server's state, is to blame.
+    /// True if a tool, or the factory of its server's state, failed.
     pub fn is_tool(&self) -> bool {
         self.kind() == ErrorKind::Tool
     }
 
-    /// True when a time limit of the options has passed.
+    /// True if a time limit of the options has passed.
     pub fn is_timeout(&self) -> bool {
         matches!(self.kind(), ErrorKind::StartTimeout | ErrorKind::Timeout)
     }
@@ -209,12 +221,12 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.inner.message)?;
-        if let Some(help) = &self.inner.help {
+        f.write_str(&self.data.message)?;
+        if let Some(help) = &self.data.help {
             write!(f, "; {help}")?;
         }
-        if let Some(stderr) = &self.inner.stderr {
-            write!(f, "\nits stderr ended with:\n{}", stderr.trim_end())?;
+        if let Some(stderr) = &self.data.stderr {
+            write!(f, "\nthe CLI's stderr ended with:\n{}", stderr.trim_end())?;
         }
         Ok(())
     }
@@ -223,18 +235,18 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
-            .field("kind", &self.inner.kind)
-            .field("message", &self.inner.message)
-            .field("help", &self.inner.help)
-            .field("code", &self.inner.code)
-            .field("stderr", &self.inner.stderr)
-            .field("source", &self.inner.source)
+            .field("kind", &self.data.kind)
+            .field("message", &self.data.message)
+            .field("help", &self.data.help)
+            .field("code", &self.data.code)
+            .field("stderr", &self.data.stderr)
+            .field("source", &self.data.source)
             .finish()
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.inner.source.as_deref().map(|source| source as _)
+        self.data.source.as_deref().map(|source| source as _)
     }
 }

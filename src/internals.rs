@@ -1,4 +1,5 @@
-//! What `benches/micro` reaches of the inside. Compiled with the feature `__internals` only, and no part of the API.
+//! Access to internals for `benches/micro` and the fuzz targets. Compiled only with the feature `__internals` or under
+//! `--cfg fuzzing`, and not part of the API.
 
 use std::sync::Arc;
 
@@ -6,31 +7,34 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::ToolServer;
-use crate::actor::admission::Gate;
-use crate::actor::lane::{Lane, LaneEnd};
-use crate::actor::ledger::Ledger;
-use crate::actor::owed::{Answer, Asker, NewOwed};
+use crate::actor::base::gate::Gate;
+use crate::actor::outbound::{Outbound, OutboundReceiver};
+use crate::actor::request::answer::Answer;
+use crate::actor::request::ledger::Ledger;
+use crate::actor::request::pending::{RequestKind, RequestOrigin};
 use crate::options::Limits;
-use crate::tool::dispatch::{McpSession, Service, Step};
-use crate::wire::call::Call;
+use crate::tool::run::dispatch::McpSession;
+use crate::tool::run::service::{Service, ServiceStep};
 use crate::wire::envelope::Frame;
-use crate::wire::head::{Head, Parts};
+use crate::wire::fast::answer;
+use crate::wire::fast::call::CallLine;
+use crate::wire::fast::request_ids::RequestIds;
+use crate::wire::line;
 use crate::wire::rpc::Rpc;
-use crate::wire::{answer, line};
 
-/// The codec, as the reader of an incarnation uses it.
+/// The line codec, as the reader of an incarnation uses it.
 #[derive(Debug)]
-pub struct Lines(line::Lines);
+pub struct LineCodec(line::Lines);
 
-impl Lines {
-    /// With this bound on the length of a line.
+impl LineCodec {
+    /// A codec with this bound on the length of a line.
     pub fn new(bound: usize) -> Self {
         Self(line::Lines::new(bound))
     }
 
-    /// Reads a chunk, in as many reads as it takes. How many bytes are in the lines that end in it.
-    pub fn push(&mut self, mut chunk: &[u8]) -> usize {
-        let mut bytes = 0;
+    /// Reads a chunk in as many reads as needed. Calls `take` with each line that ends in the chunk, or with the length of a
+    /// line over the bound.
+    pub fn push(&mut self, mut chunk: &[u8], mut take: impl FnMut(Result<&[u8], usize>)) {
         while !chunk.is_empty() {
             let room = self.0.room();
             let (read, rest) = chunk.split_at(chunk.len().min(room.capacity() - room.len()));
@@ -38,85 +42,105 @@ impl Lines {
             chunk = rest;
             loop {
                 match self.0.next() {
-                    line::Step::Line(range) => bytes += self.0.bytes(range).len(),
-                    line::Step::TooLong(length) => bytes += length,
-                    line::Step::More => break,
+                    line::LineStep::Line(range) => take(Ok(self.0.bytes(range))),
+                    line::LineStep::TooLong(bytes) => take(Err(bytes)),
+                    line::LineStep::More => break,
                 }
             }
         }
-        bytes
+    }
+
+    /// Returns the unfinished line at the end of the stream.
+    pub fn rest(&mut self) -> Option<Result<Vec<u8>, usize>> {
+        match self.0.rest() {
+            line::LineStep::Line(range) => Some(Ok(self.0.bytes(range).to_vec())),
+            line::LineStep::TooLong(bytes) => Some(Err(bytes)),
+            line::LineStep::More => None,
+        }
+    }
+
+    /// Size of the buffer after all finished lines were taken.
+    pub fn memory(&mut self) -> usize {
+        self.0.room().capacity()
     }
 }
 
-/// Whether a line is plainly a tool call, read in one pass.
+/// Whether the fast path reads the line as a tool call.
 pub fn is_call(line: &[u8]) -> bool {
-    Call::parse(line).is_some()
+    CallLine::parse(line).is_some()
 }
 
-/// Whether a line is a frame, layer by layer.
+/// Whether the layers read the line as a frame.
 pub fn is_frame(line: &[u8]) -> bool {
     Frame::parse(line).is_ok()
 }
 
-/// The answer to a tool call with one text, as a line.
+/// The line that answers a tool call with a text.
 pub fn answer(request_id: &str, rpc_id: &str, text: String) -> Option<Vec<u8>> {
-    let result = crate::CallToolResult::new([crate::Content::text(text)]);
+    let result = crate::tool::CallToolResult::new([crate::tool::Content::text(text)]);
     answer::result_line(request_id, Some(rpc_id), &result).ok()
 }
 
-/// The books of one incarnation.
+/// The requests of one incarnation: ledger, gate and outbound queue.
 #[allow(missing_debug_implementations, reason = "no part of the API")]
 pub struct Books {
-    asker: Arc<Asker>,
-    _end: LaneEnd,
+    ledger: Ledger,
+    origin: Arc<RequestOrigin>,
+    _end: OutboundReceiver,
 }
 
 impl Books {
-    /// Books with nothing in them.
+    /// Without requests.
     pub fn open() -> Self {
-        let (lane, end) = Lane::new(1, &Limits::default());
+        let (outbound, end) = Outbound::new(1, &Limits::default());
         let gate = Arc::new(Gate::new(None, usize::MAX));
-        let asker = Asker { lane, ledger: Arc::<Ledger>::default(), counting: Arc::default(), gate };
-        Self { asker: Arc::new(asker), _end: end }
+        let ledger = Ledger::default();
+        let ledger_bell = ledger.bell().clone();
+        let origin = Arc::new(RequestOrigin { outbound, ledger_bell, counting: Arc::default(), gate });
+        Self { ledger, origin, _end: end }
     }
 
-    /// Enters that many requests in one read, and settles them all.
+    /// Admits the requests of one read and settles all of them. Returns their number.
     pub fn round(&self, request_ids: &[String]) -> usize {
         let mut answers = Vec::with_capacity(request_ids.len());
-        if let Some(mut admissions) = self.asker.ledger.admissions(0) {
+        if let Some(mut admissions) = self.ledger.admissions(0) {
             for request_id in request_ids {
-                let new = NewOwed {
-                    head: Head::new(Parts { request_id, rpc_id: Some("1"), ..Parts::default() }),
-                    kind: "mcp_message",
-                    mcp: true,
-                    received: Instant::now(),
-                    server_gate: None,
-                    span: tracing::Span::none(),
-                };
-                let answer = Answer::new(&self.asker, new);
-                admissions.admit(answer.owed(), false);
+                let ids = RequestIds::rpc(request_id, Some("1"));
+                let (kind, received, span) = (RequestKind::Mcp, Instant::now(), tracing::Span::none());
+                let answer = Answer::open(&self.origin, ids, kind, received, None, span);
+                admissions.admit(answer.pending(), false);
                 answers.push(answer);
             }
         }
         let settled = answers.len();
         answers.into_iter().for_each(Answer::without_answer);
-        self.asker.ledger.sweep(0);
+        self.ledger.sweep(0);
         settled
     }
 }
 
-/// The MCP session of a server, which tells what a message asks for and runs no handler.
+/// The dispatch of an MCP session, which runs no handler.
 #[allow(missing_debug_implementations, reason = "no part of the API")]
-pub struct Dispatch(McpSession);
+pub struct McpDispatch(McpSession);
 
-impl Dispatch {
-    /// A session that has seen nothing yet.
+impl McpDispatch {
+    /// A new session.
     pub fn new(server: &ToolServer) -> Self {
         Self(McpSession::new(Arc::new(server.spec().clone()), 16))
     }
 
-    /// Whether a JSON-RPC message is a call of a tool.
+    /// Whether the JSON-RPC message is a tool call.
     pub fn is_call(&mut self, message: &RawValue) -> bool {
-        matches!(self.0.step(Rpc::parse(message)), Step::Call { .. })
+        matches!(self.0.step(Rpc::parse(message)), ServiceStep::Call { .. })
+    }
+
+    /// The id, as JSON, with which the message must be answered; `None` if it needs no answer.
+    pub fn answered_under(&mut self, message: &RawValue) -> Option<String> {
+        match self.0.step(Rpc::parse(message)) {
+            ServiceStep::Reply { id, .. } | ServiceStep::Call { id, .. } | ServiceStep::Run { id, .. } => {
+                Some(id.get().to_owned())
+            }
+            ServiceStep::Cancelled(_) | ServiceStep::Answered { .. } | ServiceStep::Ack => None,
+        }
     }
 }

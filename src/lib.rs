@@ -1,8 +1,8 @@
 //! Agent sessions in the `claude` CLI, as supervision trees.
 //!
-//! An application defines tools and starts a session. The session runs the `claude` CLI as a child process, and
-//! the CLI calls the tools back over the same pipe. Handlers may panic, hang or be cancelled, and the CLI may
-//! crash: the session stays up, every request is answered exactly once, and nothing is left behind.
+//! Define tools and start a session. The session runs the `claude` CLI as a child process, and the CLI calls your tools over
+//! the same pipe. Handlers may panic, hang or be cancelled, and the CLI may crash: the session stays up, every request is
+//! answered exactly once, and no process is left behind.
 //!
 //! ```no_run
 //! use greenroom::{Session, ToolServer};
@@ -26,79 +26,104 @@
 //! # }
 //! ```
 //!
-//! # What is left to you
+//! # Start here
 //!
-//! The CLI itself (`npm install -g @anthropic-ai/claude-code`), its login, and a tokio runtime. Panics can only be
-//! caught in programs that unwind: with `panic = "abort"` a panicking tool ends the program.
+//! | to | use |
+//! |---|---|
+//! | start a session, send prompts, stop it | [`Session`], [`SessionBuilder`] |
+//! | send one prompt and nothing else | [`query()`] |
+//! | read the answer to a prompt | [`Turn`], a stream of [`Message`]s that ends with an [`Outcome`] |
+//! | prompt with images or a priority | [`Prompt`] |
+//! | choose the model, limits, timeouts, plugins | [`Options`] |
+//! | define tools | [`ToolServer`], [`ToolDef`] |
+//! | use state, progress and cancellation in a handler | [`ToolContext`] |
+//! | take no arguments, return JSON, return a type of yours | [`NoArgs`], [`Json`], [`IntoToolResult`] |
+//! | approve or deny tool calls | [`PermissionRequest`], [`PermissionDecision`], [`PermissionMode`] |
+//! | run code at points of the CLI's loop | [`Hook`] |
+//! | watch a session | [`Event`], [`Snapshot`] |
+//! | handle errors | [`Error`], [`ErrorKind`], [`Result`] |
 //!
-//! # The map
+//! Every other name is in the module of its subject, and has one path.
 //!
-//! - [`Session`], [`SessionBuilder`], [`Turn`], [`query()`]: the face
-//! - [`Options`], [`Timeouts`], [`Limits`], [`Restarts`]: every setting, as plain data; [`options`] has its parts
-//! - [`ToolServer`], [`ToolDef`], [`ToolContext`]: tools, which run in this process
-//! - [`mcp`], [`ResourceDef`], [`PromptDef`], [`ServerHandle`]: what a server offers besides tools, and how that changes
-//! - [`Message`], [`Outcome`], [`Event`], [`Snapshot`]: what a session tells
-//! - [`message`](mod@message): every message of the CLI, typed; calls with their results, deltas, cost
-//! - [`requests`]: what the CLI can be asked, and its answers
-//! - [`PermissionRequest`] and [`permission`], [`Hook`] and [`hook`], [`ElicitationRequest`], [`DialogRequest`]: what the
-//!   CLI asks
-//! - [`sessions`]: what the CLI has written down, listed, read and changed
-//! - [`store`]: sessions that are mirrored to a store, and resumed from it on another machine
-//! - `rmcp` (feature `rmcp`): servers that are made with the crate of this name
-//! - [`transport`]: how the CLI is reached
-//! - [`actor`]: for programs that are made of `ractor` actors
-//! - [`telemetry`]: the names of spans and their fields
-//! - [`testkit`] (feature `testkit`): stand-ins for the CLI and the model, faults from a seed, records of the wire
+//! # Modules
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`session`] | subscriptions to all messages, partial text, messages into a running turn, changes of MCP servers |
+//! | [`options`] | the parts of [`Options`]: timeouts, limits, restarts, system prompt, sandbox, external MCP servers |
+//! | [`message`](mod@message) | each type of [`Message`], content blocks, tool calls with their results, cost |
+//! | [`report`] | the stream of [`Event`]s, the parts of a [`Snapshot`], counters, why a CLI exited |
+//! | [`requests`] | parameters and answers of requests to the CLI; [`Session::requests`] sends those that few programs need |
+//! | [`tool`] | results, annotations, policies; a [`ServerHandle`](tool::ServerHandle) changes a server while it runs |
+//! | [`mcp`] | resources, prompts and completion, which a tool server may offer as well |
+//! | [`permission`] | questions of the model, rules, changes of rules |
+//! | [`hook`] | the 33 hook events with their inputs and outputs |
+//! | [`callback`] | what all handlers but tools get and return; elicitations and dialogs |
+//! | [`sessions`] | conversations that CLIs have written to disk: listed, read, renamed, forked, deleted |
+//! | [`store`] | mirrors conversations to a store, and resumes them on another machine |
+//! | `rmcp` (feature `rmcp`) | mounts servers made with the crate `rmcp` |
+//! | [`transport`] | how a session reaches the CLI: child process, in-memory pipe, one of yours |
+//! | [`actor`] | sessions as actors in your own `ractor` supervision tree |
+//! | [`telemetry`] | names of tracing spans and their fields |
+//! | [`testkit`] (feature `testkit`) | stand-ins for the CLI and the model, faults from a seed, recordings of the wire |
+//!
+//! # What you provide
+//!
+//! The CLI (`npm install -g @anthropic-ai/claude-code`), its login, and a tokio runtime. Panics can only be caught in programs
+//! that unwind: with `panic = "abort"` a panicking tool ends the program.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod actor;
+mod blocking;
 mod control;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(feature = "__internals")]
+#[cfg(any(fuzzing, feature = "__internals"))]
 #[doc(hidden)]
 pub mod internals;
 pub mod mcp;
 pub mod options;
-mod report;
+mod plain;
+mod prompt;
+pub mod report;
 pub mod requests;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
-mod session;
+pub mod session;
 pub mod sessions;
 pub mod store;
 pub mod telemetry;
 #[cfg(feature = "testkit")]
 pub mod testkit;
-mod tool;
+pub mod tool;
 pub mod transport;
 mod wire;
 
 pub use actor::turn::Turn;
-pub use control::{
-    CallbackContext, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationMode, ElicitationRequest,
-    Hook, HookEvent, HookInput, HookOutput, IntoReply, OnFailure, PermissionDecision, PermissionRequest,
-    hook, permission,
-};
+pub use control::hook::definition::Hook;
+pub use control::permission::decision::PermissionDecision;
+pub use control::permission::request::PermissionRequest;
+pub use control::{callback, hook, permission};
 pub use error::{Error, ErrorKind, Result};
-pub use options::{
-    AgentDefinition, Effort, EnvPolicy, ExternalServer, Limits, McpRegistration, Options, OutputFormat,
-    PermissionMode, Plugin, Restart, Restarts, ResumeLadder, Sandbox, SettingSource, Skills, StoreFlush,
-    StoreOptions, SystemPrompt, Thinking, Timeouts, TurnRecovery, UnreadPartials,
-};
-pub use report::*;
-pub use requests::{Reply, ServerInfo};
-pub use session::{
-    Deltas, McpServerSet, Messages, Prompt, PromptPriority, Received, Session, SessionBuilder, query,
-};
-pub use tool::{
-    IntoToolResult, Json, LogLevel, NoArgs, PromptDef, RequestError, ResourceDef, ResourceTemplateDef,
-    ServerHandle, Tool, ToolAnnotations, ToolContext, ToolDef, ToolHandler, ToolPolicy, ToolServer,
-};
-pub use wire::*;
+pub use options::cli::permission::PermissionMode;
+pub use options::definition::Options;
+pub use prompt::Prompt;
+pub use report::event::Event;
+pub use report::outcome::Outcome;
+pub use report::snapshot::Snapshot;
+pub use session::builder::SessionBuilder;
+pub use session::handle::Session;
+
+pub use session::query::query;
+pub use tool::define::def::ToolDef;
+pub use tool::define::handler::{IntoToolResult, Json, NoArgs};
+pub use tool::run::context::ToolContext;
+pub use tool::server::ToolServer;
+pub use wire::message;
+pub use wire::message::definition::Message;
 
 /// The examples of the README compile.
 #[cfg(doctest)]

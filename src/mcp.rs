@@ -1,15 +1,15 @@
-//! What an in-process MCP server offers besides tools: resources, prompts, and completion of their arguments.
+//! Types of the resources, prompts and completions of in-process MCP servers.
 //!
-//! A [`ToolServer`](crate::ToolServer) takes them as it takes tools, their handlers share its state, and they run under the
-//! same promises. [`ServerHandle`](crate::ServerHandle) adds and removes them while a session runs.
+//! Add resources and prompts to a [`ToolServer`](crate::ToolServer) like tools, or to a running server with a
+//! [`ServerHandle`](crate::tool::ServerHandle). Their handlers share the server's state and have the promises of a tool call.
 //!
-//! What CLI 2.1.328 was seen to make of them: the model lists resources with `ListMcpResourcesTool` and reads them with
-//! `ReadMcpResourceTool`, which takes a URI of a template, too, though templates are not listed; bytes are saved to a file,
-//! whose path the model is told. It subscribes to nothing, completes nothing, and takes no prompts from in-process servers.
+//! CLI 2.1.328 was seen to use them as follows. The model lists resources with `ListMcpResourcesTool` and reads them with
+//! `ReadMcpResourceTool`; it can also read the URI of a template, although templates are not listed. Bytes are saved to a file
+//! whose path the model reads. The CLI subscribes to nothing, completes nothing, and uses no prompts of in-process servers.
 //!
 //! ```
-//! use greenroom::{PromptDef, ResourceDef, ResourceTemplateDef, ToolContext, ToolServer};
-//! use greenroom::mcp::ReadResource;
+//! use greenroom::mcp::{PromptDef, ReadResource, ResourceDef, ResourceTemplateDef};
+//! use greenroom::{ToolContext, ToolServer};
 //! use serde_json::json;
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -32,9 +32,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-pub use crate::tool::{
-    Annotations, Completion, CompletionRequest, GetPromptResult, Icon, IntoCompletion, IntoPrompt,
-    IntoResourceContents, PromptArgument, PromptMessage, ReadResource, Role,
-};
-/// The contents of a resource: the same type as inside a [`Content`](crate::Content).
-pub use crate::wire::Resource as ResourceContents;
+pub use crate::tool::define::about::{Annotations, Icon, Role};
+pub use crate::tool::define::completion::{Completion, CompletionRequest, IntoCompletion};
+pub use crate::tool::define::prompt::PromptDef;
+pub use crate::tool::define::prompt_message::{GetPromptResult, IntoPrompt, PromptArgument, PromptMessage};
+pub use crate::tool::define::resource::{IntoResourceContents, ReadResource, ResourceDef};
+pub use crate::tool::define::template::ResourceTemplateDef;
+pub use crate::wire::{ResourceContents, RpcError};

@@ -1,8 +1,8 @@
-//! The names of spans and of their fields. They are stable: dashboards may rely on them.
+//! The names of tracing spans and their fields, on which dashboards may rely: they are stable.
 //!
-//! Spans are made with [`tracing`]; install a subscriber to see them. Where OpenTelemetry has a semantic name for
-//! something (MCP, GenAI), the field has that name; the short names beside them are easier to read in a log.
-//! Without a subscriber that wants them, no span is made.
+//! Install a [`tracing`] subscriber to record the spans; without a subscriber that enables them, none are made. Fields have
+//! the names of OpenTelemetry's semantic conventions (MCP, GenAI) where these exist; the short names beside them are easier to
+//! read in a log.
 //!
 //! | span | level | parent | fields |
 //! |---|---|---|---|
@@ -16,11 +16,12 @@
 //! |---|---|
 //! | `turn` | `completed`, `interrupted`, `failed`, `not_started` |
 //! | `control_request` | `answered`, `cancelled`, `refused`, `orphaned`; for requests to the CLI also `timed_out` and `withdrawn` |
-//! | `mcp_request` (what a handler answers that is no tool's) | `ok`, `error`, `panic`; empty if it was cancelled or aborted |
+//! | `mcp_request` (handlers of resources, prompts and completion) | `ok`, `error`, `panic`; empty if it was cancelled or aborted |
 //! | `tool_call` | `ok`, `error` (the handler said so), `bad_arguments`, `panic`; empty if it was cancelled or aborted |
 //!
-//! Arguments and results of tools may hold secrets. They are recorded only with
+//! Arguments and results of tools may be secret. They are recorded only with
 //! [`Options::trace_payloads`](crate::Options::trace_payloads), as `gen_ai.tool.call.arguments` and
 //! `gen_ai.tool.call.result`.
 //!
-//! A handler runs inside its `tool_call` span, so that what it logs and the spans that it makes belong to it.
+//! A `control_request` span closes when the request is answered and its handler has ended. A handler runs inside its
+//! `tool_call` span, so the handler's own events and spans belong to the call.

@@ -429,7 +429,7 @@ impl Driver {
 
     fn prompt(&mut self, frame: &serde_json::Value) {
         self.prompt_uuid = frame["uuid"].as_str().unwrap_or_default().to_owned();
-        self.frame(&json!({ "type": "system", "subtype": "init", "session_id": "bench", "uuid": "u",
+        self.frame(&json!({ "type": "system", "subtype": "init", "session_id": uuid::Uuid::new_v4().to_string(), "uuid": "u",
             "cwd": "/", "tools": [], "mcp_servers": [], "model": "bench", "permissionMode": "default",
             "slash_commands": [], "apiKeySource": "none", "claude_code_version": "0.0.0-bench",
             "output_style": "default", "skills": [], "plugins": [], "capabilities": ["sdk_mcp_manifests"] }));

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
+use greenroom::options::Restart;
 use greenroom::testkit::{Fault, ScriptedCli};
 use greenroom::transport::{Exit, memory};
-use greenroom::{Event, NoArgs, Restart, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -46,7 +47,7 @@ fn server(name: String) -> ToolServer {
             args.text
         }
     });
-    ToolServer::new(name, "1.0.0").add(echo).add(sleep).add(wake)
+    ToolServer::new(name, "1.0.0").add_tool(echo).add_tool(sleep).add_tool(wake)
 }
 
 fn builder(plan: &Plan) -> SessionBuilder {
@@ -245,8 +246,9 @@ pub(crate) async fn recovered() -> Result<Recovered> {
     let which = ToolDef::new("which", "The generation", async |_: NoArgs, cx: ToolContext<usize>| {
         cx.state().to_string()
     });
-    let server =
-        ToolServer::new("bench0", "1.0.0").add(which).state(move || counted.fetch_add(1, Ordering::Relaxed));
+    let server = ToolServer::new("bench0", "1.0.0")
+        .add_tool(which)
+        .state(move || counted.fetch_add(1, Ordering::Relaxed));
     let (transport, mut listener) = ScriptedCli::by_hand();
     let builder = Session::builder().mcp_server(server).transport(transport).configure(|options| {
         options.restarts.server = at_once.clone();

@@ -4,7 +4,7 @@
 use super::driver::Plan;
 use super::greenroom_host::{Held, Result};
 use super::report::median;
-use super::rows::{self, GREENROOM, Run, Side};
+use super::rows::{self, FMT, GREENROOM, REGISTRY, Run, Side};
 
 enum Bound {
     AtMost(f64),
@@ -79,6 +79,23 @@ const GUARDS: &[Guard] = &[
         bound: AtLeast(0.5),
         measure: || ratio(&pipe(GREENROOM, 10_000), &pipe(GREENROOM, 64), |run| run.per_second),
     },
+    // Nor when somebody listens to the spans. A scan of all open requests for each that is settled made this 2.8 to 3.8.
+    Guard {
+        what: "traced: p50 beside 10,000 calls to alone",
+        bound: AtMost(2.0),
+        measure: || Ok(median(times(|| rows::run(&asleep(FMT)).map(|run| run.p50_us / run.beside_p50_us))?)),
+    },
+    Guard {
+        what: "beside 10,000 calls: p50 traced to untraced",
+        bound: AtMost(2.0),
+        measure: || ratio(&asleep(FMT), &asleep(GREENROOM), |run| run.p50_us),
+    },
+    // The cost of spans that nothing is done with.
+    Guard {
+        what: "10,000 in flight: CPU with spans to without",
+        bound: AtMost(1.5),
+        measure: || ratio(&pipe(REGISTRY, 10_000), &pipe(GREENROOM, 10_000), |run| run.cpu_us),
+    },
     // Nor when there are more sessions.
     Guard {
         what: "calls/s of 1,000 sessions to one",
@@ -95,6 +112,11 @@ fn pipe(host: &'static str, window: usize) -> Side {
     Side::pipe(host, Plan { window, calls, ..Plan::default() })
 }
 
+/// Calls one by one, beside calls that sleep.
+fn asleep(host: &'static str) -> Side {
+    Side::pipe(host, Plan { asleep: 10_000, calls: 10_000, ..Plan::default() })
+}
+
 fn in_memory(sessions: usize, window: usize) -> Side {
     Side::in_memory(sessions, Plan { window, calls: 100_000 / sessions, ..Plan::default() })
 }
@@ -105,11 +127,11 @@ fn held(of: fn(&Held) -> f64) -> Result<f64> {
 
 /// The median of the ratios of two that run in turn.
 fn ratio(ours: &Side, theirs: &Side, of: fn(&Run) -> f64) -> Result<f64> {
-    let mut ratios = Vec::new();
-    for _ in 0..TIMES {
-        ratios.push(of(&rows::run(ours)?) / of(&rows::run(theirs)?));
-    }
-    Ok(median(ratios))
+    Ok(median(times(|| Ok(of(&rows::run(ours)?) / of(&rows::run(theirs)?)))?))
+}
+
+fn times(measure: impl Fn() -> Result<f64>) -> Result<Vec<f64>> {
+    (0..TIMES).map(|_| measure()).collect()
 }
 
 pub(crate) fn run() -> Result<()> {

@@ -5,7 +5,8 @@
 //! - `value`: a blocking loop on JSON without types, the one that people write first
 //! - `tokio`: the loop that people write on tokio, with typed JSON: a line, then its answer
 //! - `tokio batched`: the same with large buffers, which writes when there is nothing left to read
-//! - `greenroom`
+//! - `greenroom`, also with a subscriber for its spans: a registry alone, `fmt` at info into a sink,
+//!   and OpenTelemetry without an exporter
 //!
 //! `-- --rows '64 B'` runs the rows whose name contains that; `-- --times 1` runs each once. `-- --json FILE` writes the
 //! figures, `-- --chart FILE` a chart of them and `-- --table FILE` tables; with `-- --read FILE` they are those of a run
@@ -24,6 +25,7 @@ mod measure;
 mod report;
 mod rows;
 mod table;
+mod traced;
 
 use greenroom_host::Result;
 
@@ -48,7 +50,10 @@ fn main() -> Result<()> {
         "held" => serde_json::to_string(&rows::on_runtime(greenroom_host::held())??)?,
         "tool" => serde_json::to_string(&greenroom_host::tool_allocations()?)?,
         "recovered" => serde_json::to_string(&rows::on_runtime(greenroom_host::recovered())??)?,
-        host => serde_json::to_string(&rows::host(host, from_env(PLAN)?, from_env(JOB)?)?)?,
+        host => {
+            traced::install(host)?;
+            serde_json::to_string(&rows::host(host, from_env(PLAN)?, from_env(JOB)?)?)?
+        }
     };
     println!("{told}");
     Ok(())

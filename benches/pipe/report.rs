@@ -26,6 +26,9 @@ pub(crate) struct HostRow {
     pub(crate) to_one: Option<f64>,
     /// p99 beside something, as a part of that with nothing beside.
     pub(crate) p99_to_beside: Option<f64>,
+    /// With a subscriber: processor time for each call, as a part of that without.
+    #[serde(default)]
+    pub(crate) cpu_to_untraced: Option<f64>,
 }
 
 /// Everything that one benchmark has shown.
@@ -86,6 +89,10 @@ pub(crate) fn row(spec: &Spec, times: usize) -> Result<Row> {
         p50_to_tokio: ratio(runs, of("tokio"), |run| run.p50_us),
         p99_to_beside: Some(median(runs.iter().map(|run| run.p99_us / run.beside_p99_us).collect()))
             .filter(|ratio| ratio.is_finite()),
+        cpu_to_untraced: ratio(runs, of(rows::GREENROOM), |run| run.cpu_us)
+            .filter(|_| [rows::REGISTRY, rows::FMT, rows::OTEL].contains(&side.name.as_str()))
+            // Beside something, most of the time of the processor goes into that.
+            .filter(|_| runs.iter().all(|run| run.beside_p50_us == 0.0)),
     });
     Ok(Row { name: spec.name.clone(), hosts: hosts.collect() })
 }
@@ -116,7 +123,9 @@ pub(crate) fn print(row: &Row) {
     };
     let part = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
     let mut name = row.name.as_str();
-    for HostRow { host, run, to_limit, to_tokio, p50_to_tokio, to_one, p99_to_beside } in &row.hosts {
+    for HostRow { host, run, to_limit, to_tokio, p50_to_tokio, to_one, p99_to_beside, cpu_to_untraced } in
+        &row.hosts
+    {
         println!(
             "{name:41} {host:13} {:>8.0} {:>8} {:>8} {:>8} {:>6} {:>6} {:>5} {:>7} {:>7} {:>9}",
             run.per_second,
@@ -136,6 +145,9 @@ pub(crate) fn print(row: &Row) {
                 "{:55} with nothing beside: p50 {p50:.1} µs, p99 {p99:.1} µs; p99 is {ratio:.2} of it",
                 ""
             );
+        }
+        if let Some(ratio) = cpu_to_untraced {
+            println!("{:55} {ratio:.2} x the CPU without a subscriber", "");
         }
         if let Some(ratio) = to_one {
             println!("{:55} {:.2} threads for each session; {ratio:.2} x one session", "", run.threads);

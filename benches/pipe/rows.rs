@@ -55,11 +55,16 @@ pub(crate) struct Side {
 }
 
 pub(crate) const GREENROOM: &str = "greenroom";
+/// The same, with a subscriber: one that keeps spans and does nothing with them, and two that people use.
+pub(crate) const REGISTRY: &str = "greenroom, spans";
+pub(crate) const FMT: &str = "greenroom, fmt";
+pub(crate) const OTEL: &str = "greenroom, otel";
 /// What more sessions are compared with.
 pub(crate) const ONE_SESSION: &str = "1 session";
 const ALL: &[&str] = &["limit", "value", "tokio", "tokio batched", GREENROOM];
 const FEW: &[&str] = &["tokio", GREENROOM];
 const OURS: &[&str] = &[GREENROOM];
+const TRACED: &[&str] = &[GREENROOM, REGISTRY, FMT, OTEL];
 
 impl Spec {
     /// These hosts, all with the same plan, over one pipe.
@@ -118,7 +123,10 @@ pub(crate) fn specs() -> Vec<Spec> {
             Plan { messages: 100_000, ..one_by_one.clone() },
             FEW,
         ),
-        Spec::pipe("10,000 asleep, 64 B, 1 in flight", Plan { asleep: 10_000, ..one_by_one }, OURS),
+        Spec::pipe("traced, 64 B, 64 in flight", Plan { window: 64, ..small.clone() }, TRACED),
+        Spec::pipe("traced, 64 B, 10,000 in flight", Plan { window: 10_000, ..small.clone() }, TRACED),
+        Spec::pipe("10,000 asleep, 64 B, 1 in flight", Plan { asleep: 10_000, ..one_by_one.clone() }, OURS),
+        Spec::pipe("traced, 10,000 asleep, 64 B, 1 in flight", Plan { asleep: 10_000, ..one_by_one }, TRACED),
     ];
     for each in [1, 10] {
         let one = Plan { window: 1_000 * each, ..small.clone() };
@@ -147,7 +155,7 @@ pub(crate) fn host(role: &str, plan: Plan, job: Job) -> Result<Run> {
         ("tokio batched", Job::Pipe) => {
             vec![on_runtime(bare::on_tokio_batched(bare::driver_command(&plan)?))??]
         }
-        (GREENROOM, Job::Pipe) => vec![on_runtime(pipe(plan))??],
+        (GREENROOM | REGISTRY | FMT | OTEL, Job::Pipe) => vec![on_runtime(pipe(plan))??],
         (GREENROOM, Job::Processes { sessions }) => {
             let (shown, threads) = on_runtime(processes(plan, sessions))??;
             return told(&shown, calls).map(|run| Run { threads, ..run });

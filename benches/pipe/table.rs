@@ -43,7 +43,8 @@ fn tables(figures: &Figures) -> String {
     );
     let beside = |row: &&Row| row.hosts.iter().any(|host| host.p99_to_beside.is_some());
     let sessions = |row: &&Row| row.hosts.iter().any(|host| host.to_one.is_some());
-    for row in figures.rows.iter().filter(|row| !beside(row) && !sessions(row)) {
+    let traced = |row: &&Row| row.hosts.iter().any(|host| host.cpu_to_untraced.is_some());
+    for row in figures.rows.iter().filter(|row| !beside(row) && !sessions(row) && !traced(row)) {
         let mut name = row.name.as_str();
         for host in &row.hosts {
             let run = &host.run;
@@ -60,6 +61,18 @@ fn tables(figures: &Figures) -> String {
                 part(host.to_tokio),
             )
             .ok();
+            name = "";
+        }
+    }
+    text.push_str(
+        "\n| calls with a subscriber | host | calls/s | CPU µs a call | to no subscriber |\n|---|---|--:|--:|--:|\n",
+    );
+    for row in figures.rows.iter().filter(traced) {
+        let mut name = row.name.as_str();
+        for host in &row.hosts {
+            let (per_second, cpu) = (grouped(host.run.per_second), host.run.cpu_us);
+            let ratio = part(host.cpu_to_untraced);
+            writeln!(text, "| {name} | {} | {per_second} | {cpu:.2} | {ratio} |", host.host).ok();
             name = "";
         }
     }

@@ -6,8 +6,9 @@
 use std::io::BufRead;
 use std::path::PathBuf;
 
+use greenroom::options::EnvPolicy;
 use greenroom::testkit::{Script, ScriptedCli, ScriptedModel};
-use greenroom::{EnvPolicy, Session, SessionBuilder};
+use greenroom::{Session, SessionBuilder};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 

@@ -6,8 +6,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use greenroom::fuzzing::Dispatch;
-use greenroom::{LogLevel, NoArgs, ToolContext, ToolDef, ToolServer};
+use greenroom::internals::McpDispatch;
+use greenroom::tool::LogLevel;
+use greenroom::{NoArgs, ToolContext, ToolDef, ToolServer};
 use libfuzzer_sys::fuzz_target;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -51,7 +52,7 @@ fn server() -> ToolServer {
             cx.progress(1.0, None, None).await;
             cx.state().fetch_add(1, Ordering::Relaxed)
         })
-        .add(ToolDef::new("one", "One at a time", async |_: NoArgs| ()).max_concurrency(1))
+        .add_tool(ToolDef::new("one", "One at a time", async |_: NoArgs| ()).max_concurrency(1))
         .state(|| AtomicU64::new(1))
 }
 
@@ -84,7 +85,7 @@ fn expected(message: &Value) -> Expected {
 
 fuzz_target!(|input: &[u8]| {
     let server = server();
-    let mut dispatch = Dispatch::new(&server);
+    let mut dispatch = McpDispatch::new(&server);
     for line in input.split(|byte| *byte == b'\n') {
         if let Ok(raw) = serde_json::from_slice::<&RawValue>(line)
             && let Some(id) = dispatch.answered_under(raw)

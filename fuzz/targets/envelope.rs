@@ -4,7 +4,7 @@
 #![no_main]
 
 use greenroom::Message;
-use greenroom::fuzzing::{Frame, call, call_by_layers, frame};
+use greenroom::fuzzing::{FrameKind, call, call_by_layers, frame};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -42,8 +42,8 @@ fuzz_target!(|line: &[u8]| {
     let read = Message::parse(text);
     match &frame {
         // A line of the conversation is never lost.
-        Frame::Message => assert!(read.is_ok(), "{read:?}"),
-        Frame::Blank | Frame::Noise => assert!(read.is_err()),
+        FrameKind::Message => assert!(read.is_ok(), "{read:?}"),
+        FrameKind::Blank | FrameKind::Noise => assert!(read.is_err()),
         _ => {}
     }
     if let Ok(message) = &read {
@@ -51,7 +51,7 @@ fuzz_target!(|line: &[u8]| {
             message.kind(),
             "control_request" | "control_response" | "control_cancel_request" | "keep_alive"
         );
-        assert!(control || frame == Frame::Message, "a message is taken for {frame:?}");
+        assert!(control || frame == FrameKind::Message, "a message is taken for {frame:?}");
 
         let json = text.trim_ascii();
         assert_eq!(message.raw().get(), json);
@@ -69,15 +69,15 @@ fuzz_target!(|line: &[u8]| {
     let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(text) else { return };
     let id = || fields.get("request_id").and_then(Value::as_str).map(str::to_owned);
     match (fields.get("type").and_then(Value::as_str), id()) {
-        (Some("control_request"), Some(id)) => assert_eq!(frame, Frame::Request(id)),
-        (Some("control_cancel_request"), Some(id)) => assert_eq!(frame, Frame::Cancel(id)),
+        (Some("control_request"), Some(id)) => assert_eq!(frame, FrameKind::Request(id)),
+        (Some("control_cancel_request"), Some(id)) => assert_eq!(frame, FrameKind::Cancel(id)),
         (Some("control_response"), _) => {
             let id = fields.get("response").and_then(|response| response["request_id"].as_str());
-            let expected = id.map_or(Frame::Malformed, |id| Frame::Response(id.to_owned()));
+            let expected = id.map_or(FrameKind::Malformed, |id| FrameKind::Response(id.to_owned()));
             assert_eq!(frame, expected);
         }
-        (Some("keep_alive"), _) => assert_eq!(frame, Frame::KeepAlive),
-        (Some(_), None) | (None, _) => assert!(matches!(frame, Frame::Malformed | Frame::Message)),
-        (Some(_), Some(_)) => assert_eq!(frame, Frame::Message),
+        (Some("keep_alive"), _) => assert_eq!(frame, FrameKind::KeepAlive),
+        (Some(_), None) | (None, _) => assert!(matches!(frame, FrameKind::Malformed | FrameKind::Message)),
+        (Some(_), Some(_)) => assert_eq!(frame, FrameKind::Message),
     }
 });

@@ -4,8 +4,12 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use greenroom::fuzzing::{Line, Lines, answers, into_line};
+use greenroom::fuzzing::{answers, into_line};
+use greenroom::internals::LineCodec;
 use libfuzzer_sys::fuzz_target;
+
+/// A line, or the length of a line over the bound.
+type Line = Result<Vec<u8>, usize>;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -43,7 +47,7 @@ fn naive(stream: &[u8], bound: usize) -> Vec<Line> {
 
 fuzz_target!(|input: Input| {
     let bound = input.bound as usize % MOST;
-    let mut lines = Lines::new(bound);
+    let mut lines = LineCodec::new(bound);
     let (mut stream, mut got) = (Vec::new(), Vec::new());
     for chunk in &input.chunks {
         let bytes = match chunk {
@@ -54,7 +58,7 @@ fuzz_target!(|input: Input| {
         if stream.len() + bytes.len() > MOST {
             break;
         }
-        got.extend(lines.push(&bytes));
+        lines.push(&bytes, |line| got.push(line.map(<[u8]>::to_vec)));
         stream.extend(bytes);
         // A line up to the bound, and one read.
         let (memory, most) = (lines.memory(), bound + (64 << 10));
@@ -69,8 +73,10 @@ fuzz_target!(|input: Input| {
 
     let json = serde_json::to_vec(&input.said).expect("a string can be written");
     let line = into_line(json);
-    let mut lines = Lines::new(line.len());
-    let read: Vec<Line> = lines.push(&line).into_iter().chain(lines.rest()).collect();
+    let mut lines = LineCodec::new(line.len());
+    let mut read: Vec<Line> = Vec::new();
+    lines.push(&line, |line| read.push(line.map(<[u8]>::to_vec)));
+    read.extend(lines.rest());
     let [Ok(read)] = read.as_slice() else { panic!("{line:?} is not one line") };
     assert!(!String::from_utf8_lossy(read).contains(['\u{2028}', '\u{2029}', '\r']));
     assert_eq!(serde_json::from_slice::<String>(read).expect("it can be read"), input.said);

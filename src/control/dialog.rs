@@ -1,42 +1,33 @@
-//! Dialogs: the CLI asks the person something.
+//! Dialogs: the CLI asks the user something.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::fields::Fields;
+use super::fields::RequestFields;
 
-/// The CLI asks the person something (`request_user_dialog`), of a kind that was declared with
+/// The CLI asks the user something (`request_user_dialog`), of a kind that you declared with
 /// [`SessionBuilder::on_dialog`](crate::SessionBuilder::on_dialog).
-///
-/// ```
-/// let request: greenroom::DialogRequest = serde_json::from_value(serde_json::json!({
-///     "dialog_kind": "refusal_fallback_prompt", "payload": { "model": "haiku" }
-/// }))?;
-/// assert_eq!(request.payload["model"], "haiku");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct DialogRequest {
-    /// Which dialog it is, such as `refusal_fallback_prompt`. An open set.
+    /// Such as `refusal_fallback_prompt`: the set is open.
     pub dialog_kind: String,
-    /// What it is about; its shape depends on the kind.
+    /// The shape depends on the kind.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub payload: Value,
-    /// The id of the model's tool use, if the dialog belongs to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 impl DialogRequest {
-    /// The payload as a type of yours.
+    /// Reads the payload as a type of yours.
     ///
     /// # Errors
-    /// If it does not have that shape.
+    /// The payload does not fit the type.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&self.payload)
     }
@@ -44,7 +35,7 @@ impl DialogRequest {
 
 impl<'de> Deserialize<'de> for DialogRequest {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = Fields::read(from)?;
+        let mut fields = RequestFields::read(from)?;
         fields.may::<String>("subtype");
         Ok(Self {
             dialog_kind: fields.need("dialog_kind")?,
@@ -56,19 +47,12 @@ impl<'de> Deserialize<'de> for DialogRequest {
 }
 
 /// The answer to a [`DialogRequest`].
-///
-/// ```
-/// use greenroom::DialogAnswer;
-///
-/// let answer = DialogAnswer::Completed(serde_json::json!("retry"));
-/// # let _ = answer;
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum DialogAnswer {
-    /// The person chose this.
+    /// The user chose this.
     Completed(Value),
-    /// The person closed it: the CLI does what it does by default.
+    /// The user closed the dialog: the CLI does its default.
     Cancelled,
 }
 

@@ -1,62 +1,42 @@
-//! Elicitations: an MCP server asks the person something.
+//! Elicitations: an MCP server asks the user something.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, open_enum};
+use super::fields::RequestFields;
+use crate::wire::words::words;
 
-open_enum! {
-    /// How an MCP server asks.
-    ///
-    /// ```
-    /// use greenroom::ElicitationMode;
-    ///
-    /// assert_eq!(ElicitationMode::from("url"), ElicitationMode::Url);
-    /// assert_eq!(ElicitationMode::from("video"), ElicitationMode::Other("video".into()));
-    /// ```
-    ElicitationMode {
-        /// With a form: [`requested_schema`](ElicitationRequest::requested_schema) says what goes in.
+words! {
+    /// The form of an elicitation.
+    pub enum ElicitationMode {
+        /// A form, described by [`requested_schema`](ElicitationRequest::requested_schema).
         Form = "form",
-        /// With a page that the person opens: [`url`](ElicitationRequest::url).
+        /// A page that the user opens: [`url`](ElicitationRequest::url).
         Url = "url",
     }
 }
 
-/// An MCP server asks the person for something (`elicitation`).
-///
-/// The CLI asks for servers that it dials itself: it tells in-process servers that it knows no elicitation.
-///
-/// ```
-/// use greenroom::{ElicitationMode, ElicitationRequest};
-///
-/// let request: ElicitationRequest = serde_json::from_value(serde_json::json!({
-///     "mcp_server_name": "files", "message": "Which folder?",
-///     "requested_schema": { "type": "object", "properties": { "folder": { "type": "string" } } },
-/// }))?;
-/// assert_eq!(request.mode(), ElicitationMode::Form);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// An MCP server asks the user for something (`elicitation`). Only servers that the CLI connects to itself can ask: the CLI
+/// offers no elicitation to in-process servers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct ElicitationRequest {
-    /// The server that asks.
     pub mcp_server_name: String,
-    /// What the person is to read.
     pub message: String,
-    /// How it asks, if it says so: see [`mode`](ElicitationRequest::mode).
+    /// `None` means a form: see [`mode`](ElicitationRequest::mode).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ElicitationMode>,
     /// The page to open, with [`ElicitationMode::Url`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Names the elicitation with [`ElicitationMode::Url`]: a `system` / `elicitation_complete` message says when the
-    /// page is done with.
+    /// With [`ElicitationMode::Url`]: a `system` / `elicitation_complete` message with this id says that the page is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elicitation_id: Option<String>,
-    /// The JSON schema of the content, with [`ElicitationMode::Form`].
+    /// JSON schema of the content, with [`ElicitationMode::Form`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_schema: Option<Value>,
-    /// The properties of the schema in the order in which the server listed them, which JSON does not keep.
+    /// The schema's properties in the server's order, which JSON objects do not keep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub property_order: Vec<String>,
     /// A heading.
@@ -68,13 +48,12 @@ pub struct ElicitationRequest {
     /// A line below the heading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 impl ElicitationRequest {
-    /// How the server asks: with a form unless it says otherwise.
+    /// The form of the elicitation. Default: [`ElicitationMode::Form`].
     pub fn mode(&self) -> ElicitationMode {
         self.mode.clone().unwrap_or(ElicitationMode::Form)
     }
@@ -82,7 +61,7 @@ impl ElicitationRequest {
 
 impl<'de> Deserialize<'de> for ElicitationRequest {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = Fields::read(from)?;
+        let mut fields = RequestFields::read(from)?;
         fields.may::<String>("subtype");
         Ok(Self {
             mcp_server_name: fields.need("mcp_server_name")?,
@@ -101,27 +80,19 @@ impl<'de> Deserialize<'de> for ElicitationRequest {
 }
 
 /// The answer to an [`ElicitationRequest`].
-///
-/// ```
-/// use greenroom::ElicitationAnswer;
-///
-/// let answer = ElicitationAnswer::Accept(serde_json::json!({ "name": "ada" }));
-/// # let _ = answer;
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitationAnswer {
-    /// Here it is, in the shape that was asked for: an object, or null where nothing was asked for but consent to open
-    /// a page.
+    /// The user's content, in the requested shape: an object, or null for plain consent to open a page.
     Accept(Value),
-    /// The person does not want to say.
+    /// The user refuses to answer.
     Decline,
-    /// The person went away.
+    /// The user closed the question.
     Cancel,
 }
 
 impl ElicitationAnswer {
-    /// The answer on the wire; the text of what is wrong with it otherwise.
+    /// The answer on the wire, or why it cannot be sent.
     pub(crate) fn to_wire(&self) -> Result<Value, String> {
         Ok(match self {
             ElicitationAnswer::Accept(content @ Value::Object(_)) => {
@@ -136,12 +107,12 @@ impl ElicitationAnswer {
         })
     }
 
-    /// The answer where there is no handler.
+    /// The answer when there is no handler.
     pub(crate) fn decline() -> Value {
         json!({ "action": "decline" })
     }
 
-    /// The answer for a handler that gave none.
+    /// The answer for a failed handler.
     pub(crate) fn cancel() -> Value {
         json!({ "action": "cancel" })
     }
@@ -152,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_read_whole_and_written_as_it_came() {
+    fn an_elicitation_is_written_as_it_came() {
         let raw = json!({
             "mcp_server_name": "files", "message": "Sign in", "mode": "url", "url": "https://example.org",
             "elicitation_id": "e1", "property_order": ["b", "a"], "title": "T", "display_name": "D",
@@ -165,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_shape_of_the_protocol() {
+    fn elicitation_answers_have_the_shape_of_the_wire() {
         let wire = |answer: ElicitationAnswer| answer.to_wire().unwrap();
         assert_eq!(wire(ElicitationAnswer::Accept(Value::Null)), json!({"action": "accept"}));
         assert_eq!(

@@ -1,23 +1,22 @@
-//! How requests of the CLI are read: what must be there is an error when it is not, everything else is read as far as
-//! it fits, and what does not fit stays where it can be seen.
+//! Reads requests of the CLI field by field: a missing required field is an error, and an optional field that does not fit
+//! its type stays in `extra`.
 
 use serde::de::{self, DeserializeOwned, Deserializer};
 use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::requests::read::Lenient;
+use crate::wire::lenient::{Lenient, ListRule};
 
-/// The fields of a request, and which of them were read. The others are the request's `extra` in the end: what is not
-/// known, what does not fit, and what says nothing (null, or the default where there is one), so that it is written as it
-/// came.
+/// The fields of a request, and the names of those read so far. The rest becomes the request's `extra`: unknown fields,
+/// misfits, and nulls and defaults, so that the request is written as it came.
 #[derive(Debug)]
-pub(crate) struct Fields {
+pub(crate) struct RequestFields {
     all: Map<String, Value>,
     read: Vec<&'static str>,
 }
 
-impl Fields {
+impl RequestFields {
     pub(crate) fn new(fields: Map<String, Value>) -> Self {
         Self { all: fields, read: Vec::new() }
     }
@@ -26,7 +25,7 @@ impl Fields {
         Map::deserialize(from).map(Self::new)
     }
 
-    /// A field without which the request makes no sense.
+    /// Reads a required field.
     pub(crate) fn need<T: DeserializeOwned, E: de::Error>(&mut self, name: &'static str) -> Result<T, E> {
         let name = plain_name(name);
         let Some(value) = self.all.get(name) else {
@@ -37,7 +36,7 @@ impl Fields {
         Ok(read)
     }
 
-    /// A field that may be missing. One of another shape than expected stays where it is.
+    /// Reads an optional field. A field of another shape stays in the rest.
     pub(crate) fn may<T: DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
         let read = fit::<Option<T>>(self.all.get(name)?).ok()?;
         if read.is_some() {
@@ -46,7 +45,7 @@ impl Fields {
         read
     }
 
-    /// The same, or its default, which is not to be written.
+    /// Reads an optional field, or its default. A field that equals the default stays in the rest.
     pub(crate) fn or_default<T: DeserializeOwned + Default + PartialEq>(&mut self, name: &'static str) -> T {
         let read = self.all.get(name).and_then(|value| fit(value).ok()).unwrap_or_default();
         if read != T::default() {
@@ -55,7 +54,7 @@ impl Fields {
         read
     }
 
-    /// What was not read.
+    /// The fields that were not read.
     pub(crate) fn rest(mut self) -> Map<String, Value> {
         for name in self.read {
             self.all.remove(name);
@@ -64,14 +63,14 @@ impl Fields {
     }
 }
 
-/// The name of a field whose name in Rust is this: some are keywords there.
+/// The wire name of a Rust field: without the `r#` of a keyword.
 pub(crate) fn plain_name(name: &'static str) -> &'static str {
     name.trim_start_matches("r#")
 }
 
-/// A value as its type. A count with a fraction is rounded: JavaScript has only floats.
+/// Reads a value as its type. Rounds a count with a fraction: JavaScript has only floats.
 fn fit<T: DeserializeOwned>(value: &Value) -> Result<T, serde_json::Error> {
-    T::deserialize(value).or_else(|error| match u64::read(value) {
+    T::deserialize(value).or_else(|error| match u64::read(value, ListRule::Whole) {
         Some(count) if value.is_f64() => T::deserialize(Value::from(count)),
         _ => Err(error),
     })
@@ -83,7 +82,7 @@ pub(crate) fn write<M: SerializeMap>(
     name: &'static str,
     value: &impl Serialize,
 ) -> Result<(), M::Error> {
-    // Up to here every whole number is one float and no other.
+    // Up to 2^53 every whole number is exactly one float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let value = serde_json::to_value(value).map_err(ser::Error::custom)?;
     match value.as_f64() {
@@ -94,93 +93,22 @@ pub(crate) fn write<M: SerializeMap>(
     }
 }
 
-/// A name that the CLI gives: an open set, so that one of tomorrow is kept as it is.
-macro_rules! open_enum {
-    (
-        $(#[$meta:meta])*
-        $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$doc])* $variant,)+
-            /// One that this library does not know, in the CLI's own spelling.
-            Other(String),
-        }
-
-        impl $name {
-            /// Each that this library knows.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The CLI's own spelling.
-            pub fn as_str(&self) -> &str {
-                match self {
-                    $(Self::$variant => $text,)+
-                    Self::Other(other) => other,
-                }
-            }
-        }
-
-        impl From<&str> for $name {
-            fn from(text: &str) -> Self {
-                match text {
-                    $($text => Self::$variant,)+
-                    other => Self::Other(other.to_owned()),
-                }
-            }
-        }
-
-        impl From<String> for $name {
-            fn from(text: String) -> Self {
-                Self::from(text.as_str())
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.as_str())
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                <String as serde::Deserialize>::deserialize(deserializer).map(Self::from)
-            }
-        }
-    };
-}
-pub(crate) use open_enum;
-
-/// An MCP server of which a request tells, and where it comes from.
-///
-/// ```
-/// let server: greenroom::permission::McpServerProvenance =
-///     serde_json::from_value(serde_json::json!({ "name": "calc", "source": "sdk" }))?;
-/// assert!(server.is_in_process());
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// The MCP server that a request is about, and where its definition comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct McpServerProvenance {
-    /// Its name, which anybody can give to a server: trust goes by the source.
+    /// Any server can have any name: decide about trust by `source`.
     pub name: String,
-    /// `sdk`, `plugin`, `user`, `project`, `local`, `dynamic`, `managed`, `enterprise`, `claudeai`, `agent`. An open set:
-    /// one that is not known is a configured source, and never this application.
+    /// `sdk`, `plugin`, `user`, `project`, `local`, `dynamic`, `managed`, `enterprise`, `claudeai`, `agent`. The set is open:
+    /// treat an unknown source as configured by somebody else, never as this application.
     pub source: String,
-    /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 impl McpServerProvenance {
-    /// Whether it is a [`ToolServer`](crate::ToolServer) of this session.
+    /// Whether the server is a [`ToolServer`](crate::ToolServer) of this session.
     pub fn is_in_process(&self) -> bool {
         self.source == "sdk"
     }
@@ -192,8 +120,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_does_not_fit_stays_and_what_is_needed_is_named() {
-        let mut fields = Fields::read(json!({"a": 1, "b": "x", "c": null, "d": true})).unwrap();
+    fn misfits_stay_and_missing_required_fields_are_named() {
+        let mut fields = RequestFields::read(json!({"a": 1, "b": "x", "c": null, "d": true})).unwrap();
         assert_eq!(fields.need::<u64, serde_json::Error>("a").unwrap(), 1);
         assert_eq!(fields.may::<u64>("b"), None);
         assert_eq!(fields.may::<u64>("c"), None);
@@ -206,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn a_count_with_a_fraction_is_rounded_and_nothing_else_is() {
+    fn only_a_count_with_a_fraction_is_rounded() {
         let mut fields =
-            Fields::read(json!({"a": 12.5, "b": 2.0, "c": -0.5, "d": 0.25, "e": "1.5"})).unwrap();
+            RequestFields::read(json!({"a": 12.5, "b": 2.0, "c": -0.5, "d": 0.25, "e": "1.5"})).unwrap();
         assert_eq!(fields.need::<u64, serde_json::Error>("a").unwrap(), 13);
         assert_eq!(fields.may::<u64>("b"), Some(2));
         assert_eq!(fields.may::<u64>("c"), None);

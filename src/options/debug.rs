@@ -1,35 +1,35 @@
-//! The options as text for people, without what may be secret: it has names where they have values.
+//! `Debug` of the options, with names instead of values that may be secret.
 
 use std::fmt;
 
 use serde_json::Value;
 
-use super::{ExternalServer, Options};
+use super::{AgentDefinition, ExternalServer, Options};
 
-/// Names without their values.
+/// Names without values.
 fn names<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     names.map(String::as_str).collect()
 }
 
-/// Settings: the path of a file, or the names of what is set.
-struct Settings<'a>(&'a Value);
+/// The `settings` option: the path of a file, or the names of the settings.
+struct SettingNames<'a>(&'a Value);
 
-impl fmt::Debug for Settings<'_> {
+impl fmt::Debug for SettingNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Object(settings) => names(settings.keys()).fmt(f),
-            // JSON in a text is no path.
+            // Text that starts with `{` is JSON, not a path.
             Value::String(path) if !path.trim_start().starts_with('{') => path.fmt(f),
             _ => f.write_str("..."),
         }
     }
 }
 
-/// Writes every field: as it is, or what stands for it. A field that is forgotten does not compile.
+/// Writes every field, `kept_back` fields by a stand-in. A field that is missing here does not compile.
 macro_rules! write_fields {
-    ($f:ident, $options:ident, plain: [$($plain:ident,)*], kept_back: [$($name:ident: $shown:expr,)*]) => {{
-        let Options { $($plain,)* $($name,)* } = $options;
-        $f.debug_struct("Options")
+    ($f:ident, $type:ident, $all:ident, plain: [$($plain:ident,)*], kept_back: [$($name:ident: $shown:expr,)*]) => {{
+        let $type { $($plain,)* $($name,)* } = $all;
+        $f.debug_struct(stringify!($type))
             $(.field(stringify!($plain), $plain))*
             $(.field(stringify!($name), &$shown))*
             .finish()
@@ -38,38 +38,51 @@ macro_rules! write_fields {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_fields!(f, self,
+        write_fields!(f, Options, self,
             plain: [
-                cli_path, runtime, runtime_args, cwd, project_config_root, env_policy, user, client_app, delivery,
+                cli_path, runtime, runtime_args, cwd, project_config_root, env_policy, user, containment, client_app, delivery,
                 debug, debug_file, model, fallback_model, thinking, max_thinking_tokens, effort, max_turns,
                 max_budget_usd, task_budget, betas, output_format, system_prompt, exclude_dynamic_sections,
                 system_prompt_snapshot, plan_mode_instructions, verbatim_prompts, agent, agents, permission_mode,
                 allow_dangerously_skip_permissions, permission_prompt_tool_name, permission_prompts, tools,
                 tool_aliases, allowed_tools, disallowed_tools, skills, question_preview, additional_directories,
-                setting_sources, sandbox, plugins, include_partial_messages, include_hook_events,
+                setting_sources, sandbox, plugins, include_partial_messages, include_hook_events, replay_user_messages,
                 forward_subagent_text, prompt_suggestions, agent_progress_summaries, per_task_stop_affordance,
                 resume, resume_session_at, resume_drops_turn, fork_session, continue_conversation, session_id,
                 title, persist_session, enable_file_checkpointing, mcp_servers, mcp_config_files, strict_mcp_config,
-                mcp_registration, turn_recovery, resume_ladder, unread_partials, spill_dir, timeouts, limits,
-                restarts, store, trace_payloads,
+                mcp_registration, turn_recovery, resume_ladder, unread_partials, spill_dir, lock_dir, timeouts, limits,
+                restarts, store, trace_context, trace_payloads,
             ],
             kept_back: [
                 env: names(env.keys()),
                 extra_args: names(extra_args.keys()),
-                settings: settings.as_ref().map(Settings),
+                settings: settings.as_ref().map(SettingNames),
                 managed_settings: managed_settings.as_ref().map(|managed| names(managed.keys())),
             ]
         )
     }
 }
 
-/// An address without what may be a password: who goes there, and what is asked for.
+impl fmt::Debug for AgentDefinition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_fields!(f, AgentDefinition, self,
+            plain: [
+                description, prompt, tools, disallowed_tools, model, mcp_servers, skills, initial_prompt, max_turns,
+                auto_compact_window, background, omit_claude_md, memory, effort, permission_mode, observer,
+                observer_message, critical_system_reminder,
+            ],
+            kept_back: [extra: names(extra.keys()),]
+        )
+    }
+}
+
+/// The scheme and the host of a URL. User info, path and query may hold passwords or keys.
 fn address(url: &str) -> String {
-    let cut = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = cut.split_once("://") else { return cut.to_owned() };
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let Some((scheme, rest)) = url.split_once("://") else { return "...".to_owned() };
+    let (host, path) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
     let host = host.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
+    let more = if matches!(path, "" | "/") { path } else { "/..." };
+    format!("{scheme}://{host}{more}")
 }
 
 impl fmt::Debug for ExternalServer {
@@ -78,7 +91,7 @@ impl fmt::Debug for ExternalServer {
             Self::Stdio { command, args, env, timeout, always_load, extra } => f
                 .debug_struct("Stdio")
                 .field("command", command)
-                // A program may be told a password by any of them.
+                // Any argument may be a password, so only their number is shown.
                 .field("args", &args.len())
                 .field("env", &names(env.keys()))
                 .field("timeout", timeout)
@@ -107,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_secret_is_named_and_not_shown() {
+    fn debug_shows_names_instead_of_values_that_may_be_secret() {
         let options: Options = serde_json::from_value(json!({
             "model": "opus",
             "env": { "TOKEN": "hunter2" },
@@ -116,34 +129,22 @@ mod tests {
             "managed_settings": { "forceLoginOrgUUID": "hunter2" },
             "mcp_servers": {
                 "files": { "command": "npx", "args": ["--key=hunter2"], "env": { "KEY": "hunter2" }, "more": "hunter2" },
-                "web": { "type": "http", "url": "https://me:hunter2@x.test/mcp?key=hunter2", "headers": { "Authorization": "hunter2" } },
+                "web": { "type": "http", "url": "https://me:hunter2@x.test:8443/hunter2/mcp?key=hunter2", "headers": { "Authorization": "hunter2" } },
                 "events": { "type": "sse", "url": "https://x.test#hunter2", "headers": { "X-Key": "hunter2" } },
+                "odd": { "type": "sse", "url": "hunter2" },
+                "slash": { "type": "sse", "url": "https://x.test\\hunter2" },
                 "new": { "type": "ws", "password": "hunter2" },
             },
-            "agents": { "a": { "description": "d", "prompt": "p", "mcpServers": [
+            "agents": { "a": { "description": "d", "prompt": "p", "AGENT_EXTRA": "hunter2", "mcpServers": [
                 { "inner": { "command": "x", "env": { "INNER": "hunter2" } } },
             ] } },
         }))
         .unwrap();
         let shown = format!("{options:?}");
         assert!(!shown.contains("hunter2"), "{shown}");
-        let names = [
-            "opus",
-            "TOKEN",
-            "secret-flag",
-            "apiKeyHelper",
-            "forceLoginOrgUUID",
-            "npx",
-            "KEY",
-            "more",
-            "https://x.test/mcp",
-            "Authorization",
-            "X-Key",
-            "password",
-            "INNER",
-            "prompts_queued",
-        ];
-        for name in names {
+        let names = "opus TOKEN secret-flag apiKeyHelper forceLoginOrgUUID npx KEY more https://x.test:8443/... AGENT_EXTRA \
+            Authorization X-Key password INNER prompts_queued";
+        for name in names.split_whitespace() {
             assert!(shown.contains(name), "{name}: {shown}");
         }
         let text = Options { settings: Some(json!(r#" {"key": "hunter2"}"#)), ..Options::default() };

@@ -1,11 +1,11 @@
-//! The JSON Schema of a type, as MCP clients expect it.
+//! JSON Schemas of Rust types, as MCP clients expect them.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// The schema of `T` in draft 2020-12 (MCP's own), without `$schema`, without the type's Rust name as a title,
-/// and with subschemas in place, so that only a recursive type has `$defs`.
+/// The schema of `T`: draft 2020-12, which is MCP's own, without `$schema` and the type's Rust name as a title, and with
+/// subschemas inlined, so that only a recursive type has `$defs`.
 pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
@@ -20,19 +20,19 @@ pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
             }
             object
         }
-        // `true` and `false` are schemas too.
+        // The other schemas are `true` and `false`.
         _ => Map::new(),
     }
 }
 
-/// A schema that is kept until somebody asks for it. As text where that comes back the same: a tree takes ten times as much.
+/// A schema that is rarely read. Kept as text if the text parses back to the same schema: a tree takes ten times the memory.
 #[derive(Clone, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum StoredSchema {
     Text(Box<str>),
     Tree(Map<String, Value>),
 }
 
-impl Kept {
+impl StoredSchema {
     pub(crate) fn tree(&self) -> Map<String, Value> {
         match self {
             Self::Text(text) => serde_json::from_str(text).unwrap_or_default(),
@@ -41,9 +41,9 @@ impl Kept {
     }
 }
 
-impl From<Map<String, Value>> for Kept {
+impl From<Map<String, Value>> for StoredSchema {
     fn from(tree: Map<String, Value>) -> Self {
-        // One that is nested too deeply for a parser does not come back.
+        // A schema that is nested too deeply for the parser does not parse back.
         match serde_json::to_string(&tree) {
             Ok(text) if serde_json::from_str(&text).is_ok_and(|back: Map<_, _>| back == tree) => {
                 Self::Text(text.into())
@@ -65,14 +65,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_schema_that_is_kept_comes_back_as_it_was() {
+    fn a_stored_schema_comes_back_unchanged() {
         let flat =
             json!({ "type": "object", "properties": { "π": { "multipleOf": 0.1, "maximum": u64::MAX } } });
         let deep = (0..500).fold(json!({ "type": "string" }), |inner, _| json!({ "items": inner }));
         for (schema, is_text) in [(flat, true), (deep, false)] {
             let Value::Object(schema) = schema else { unreachable!() };
-            let kept = Kept::from(schema.clone());
-            assert_eq!(matches!(kept, Kept::Text(_)), is_text);
+            let kept = StoredSchema::from(schema.clone());
+            assert_eq!(matches!(kept, StoredSchema::Text(_)), is_text);
             assert_eq!(kept.tree(), schema);
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn required_and_default_fields_are_told_apart_without_noise() {
+    fn required_and_default_fields_are_distinguished_without_noise() {
         let schema = Value::Object(of::<Search>());
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["required"], json!(["query"]));

@@ -1,4 +1,4 @@
-//! Why a CLI is gone.
+//! Causes of a CLI's exit.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,91 +8,75 @@ use serde::Serialize;
 use crate::error::{Error, ErrorKind};
 use crate::transport::Exit;
 
-/// Why one incarnation of the CLI ended when it should not have.
+/// Why a CLI exited without being asked. The texts have no escape sequences and no control characters except line breaks;
+/// `stderr` is the end of what the CLI wrote there.
 ///
 /// ```
-/// use greenroom::{ExitCause, transport::Exit};
+/// use greenroom::report::ExitCause;
+/// use greenroom::transport::Exit;
 ///
 /// let cause = ExitCause::Exited { exit: Exit::Signal(9), stderr: String::new() };
 /// assert_eq!(cause.to_string(), "the CLI was ended by signal 9");
 /// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the variant says what its fields are")]
 #[non_exhaustive]
 pub enum ExitCause {
     /// The process ended.
-    Exited {
-        /// How.
-        exit: Exit,
-        /// The end of what it wrote to stderr.
-        stderr: String,
-    },
-    /// It closed its stdout and went on running, so it was ended.
+    Exited { exit: Exit, stderr: String },
+    /// The CLI closed its stdout, or reading from it failed, while the process kept running, so it was killed.
     StdoutClosed {
-        /// The end of what it wrote to stderr.
+        /// The read error; `None` if stdout was closed.
+        error: Option<String>,
         stderr: String,
     },
-    /// It closed its stdin or did not read it for [`Timeouts::stdin_stall`](crate::Timeouts::stdin_stall), so it
-    /// was ended.
+    /// The CLI closed its stdin, or did not read it for [`Timeouts::stdin_stall`](crate::options::Timeouts::stdin_stall), so it was
+    /// killed.
     StdinBroken {
-        /// What writing said.
+        /// The write error.
         reason: String,
-        /// The end of what it wrote to stderr.
         stderr: String,
     },
-    /// It could not be started.
+    /// The CLI could not be started.
     NotStarted {
-        /// Why.
         #[serde(serialize_with = "as_text")]
         error: Error,
     },
-    /// It did not answer `initialize` in time, so it was ended.
+    /// The CLI did not answer `initialize` in time, so it was killed.
     StartTimeout {
-        /// The limit.
         #[serde(serialize_with = "crate::options::millis_serialize")]
         after: Duration,
-        /// Lines it had written that were no frames.
+        /// Number of lines that were no frames.
         noise: u64,
-        /// The end of what it wrote to stderr.
         stderr: String,
     },
-    /// It ended before it answered `initialize`.
+    /// The CLI exited before it answered `initialize`.
     ExitedAtStart {
-        /// How.
         exit: Exit,
-        /// What its error result said, if it wrote one.
+        /// Text of the CLI's error result.
         said: Option<String>,
-        /// The end of what it wrote to stderr.
         stderr: String,
     },
-    /// It answered `initialize` with an error, so it was ended.
-    InitializeRefused {
-        /// What it said.
-        message: String,
-    },
-    /// It refused to resume the conversation.
+    /// The CLI answered `initialize` with an error, so it was killed.
+    InitializeRefused { message: String },
+    /// The CLI refused to resume the conversation.
     ResumeRefused {
-        /// The conversation.
         session_id: String,
-        /// Whether that is because there is no transcript of it.
+        /// The conversation has no transcript.
         transcript_missing: bool,
-        /// What it said.
+        /// The CLI's reason.
         said: String,
-        /// The end of what it wrote to stderr.
         stderr: String,
     },
-    /// It did not do what it was told, so it was ended.
+    /// The CLI did not react to a request, so it was killed.
     Unresponsive {
-        /// What it did not do.
+        /// The missing reaction.
         reason: String,
-        /// The end of what it wrote to stderr.
         stderr: String,
     },
-    /// The actor that owns it was killed or panicked.
-    Port {
-        /// What the actor system said.
-        reason: String,
-    },
+    /// The actor that owns the CLI was killed or panicked.
+    Port { reason: String },
 }
 
 fn as_text<S: serde::Serializer>(error: &Error, serializer: S) -> Result<S::Ok, S::Error> {
@@ -100,11 +84,11 @@ fn as_text<S: serde::Serializer>(error: &Error, serializer: S) -> Result<S::Ok, 
 }
 
 impl ExitCause {
-    /// The end of what the CLI wrote to stderr, where it was looked at.
+    /// The end of the CLI's stderr, if it was read.
     pub fn stderr(&self) -> Option<&str> {
         match self {
             ExitCause::Exited { stderr, .. }
-            | ExitCause::StdoutClosed { stderr }
+            | ExitCause::StdoutClosed { stderr, .. }
             | ExitCause::StdinBroken { stderr, .. }
             | ExitCause::ResumeRefused { stderr, .. }
             | ExitCause::Unresponsive { stderr, .. }
@@ -114,7 +98,33 @@ impl ExitCause {
         }
     }
 
-    /// The same as an error, with advice.
+    /// Calls `change` with every text that may come from the CLI.
+    pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {
+        match self {
+            Self::Exited { exit: _, stderr } => change(stderr),
+            Self::StdoutClosed { error, stderr } => {
+                error.iter_mut().for_each(&mut *change);
+                change(stderr);
+            }
+            Self::StdinBroken { reason, stderr } | Self::Unresponsive { reason, stderr } => {
+                change(reason);
+                change(stderr);
+            }
+            // Errors are plain text already.
+            Self::NotStarted { error: _ } => {}
+            Self::StartTimeout { after: _, noise: _, stderr } => change(stderr),
+            Self::ExitedAtStart { exit: _, said, stderr } => {
+                said.iter_mut().for_each(&mut *change);
+                change(stderr);
+            }
+            Self::InitializeRefused { message: text } | Self::Port { reason: text } => change(text),
+            Self::ResumeRefused { session_id, transcript_missing: _, said, stderr } => {
+                [session_id, said, stderr].into_iter().for_each(change);
+            }
+        }
+    }
+
+    /// The cause as an error, with advice.
     pub(crate) fn to_error(&self) -> Error {
         let (kind, help) = match self {
             ExitCause::NotStarted { error } => return error.clone(),
@@ -146,8 +156,7 @@ impl ExitCause {
     }
 }
 
-/// Whether this is what CLI 2.1.328 says, with the id, of a session or a message that it was told to resume and does not
-/// have.
+/// Whether this is an error of CLI 2.1.328 for a session or a message that it was told to resume and cannot find.
 fn is_not_there(said: &str) -> bool {
     const SAYINGS: [&str; 3] = [
         "No conversation found with session ID",
@@ -161,7 +170,10 @@ impl fmt::Display for ExitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExitCause::Exited { exit, .. } => write!(f, "the CLI {exit}"),
-            ExitCause::StdoutClosed { .. } => f.write_str("the CLI closed its stdout"),
+            ExitCause::StdoutClosed { error: None, .. } => f.write_str("the CLI closed its stdout"),
+            ExitCause::StdoutClosed { error: Some(error), .. } => {
+                write!(f, "the CLI's stdout cannot be read: {error}")
+            }
             ExitCause::StdinBroken { reason, .. } => write!(f, "the CLI's stdin is broken: {reason}"),
             ExitCause::NotStarted { error } => write!(f, "{error}"),
             ExitCause::StartTimeout { after, noise: 0, .. } => {

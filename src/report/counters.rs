@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters of a session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of a session, since its start. They only grow.
+        /// Counters since the start of the session. They only grow.
         ///
         /// ```
         /// # fn look(snapshot: &greenroom::Snapshot) {
@@ -19,7 +19,7 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// The same, being counted.
+        /// The live counters behind [`Counters`].
         #[derive(Debug, Default)]
         pub(crate) struct Counting {
             $(pub(crate) $name: Count,)*
@@ -36,47 +36,47 @@ macro_rules! counters {
 counters! {
     /// Control requests of the CLI that were accepted.
     requests,
-    /// Of these: answered by whoever was asked.
+    /// Accepted requests that their handler answered.
     answered,
-    /// Of these: answered with an error because they were cancelled.
+    /// Accepted requests that the session answered because they were cancelled or took too long.
     cancelled,
-    /// Of these: answered with an error by the library, for one that could not or may not answer.
+    /// Accepted requests that the session answered with an error because no handler could or may answer.
     refused,
-    /// Of these: withdrawn by the CLI, or of an incarnation that ended, and so never answered.
+    /// Accepted requests that got no answer: withdrawn by the CLI, or their incarnation ended.
     orphaned,
-    /// Answers that came after the request had been settled. They are not written.
+    /// Answers to requests that had already ended. They are not written.
     late_answers,
-    /// Requests with an id that was in flight already. They are dropped.
+    /// Requests with an id that was already in flight. They are dropped.
     duplicate_requests,
     /// Requests that were refused because too many were in flight.
     at_capacity,
-    /// Requests for a server, tool or method that is not there.
+    /// Requests for an unknown server, tool or method.
     not_found,
-    /// Control requests of a subtype that is not known here.
+    /// Control requests of an unknown subtype.
     unknown_requests,
-    /// Requests that must not be answered by a host.
+    /// Requests that a host must not answer.
     silent_requests,
-    /// Answers of the CLI to nothing that was asked.
+    /// Answers of the CLI without a matching request.
     unmatched_responses,
-    /// Withdrawals and cancellations of something that is not in flight.
+    /// Withdrawals and cancellations of requests that are not in flight.
     unmatched_cancels,
     /// Handlers that panicked.
     panics,
-    /// Calls and callbacks that outlived their limit.
+    /// Calls and callbacks that exceeded their limit.
     timeouts,
-    /// Handlers that did not end in their grace time and were aborted.
+    /// Handlers that were aborted after their grace time.
     aborted,
-    /// Lines that are no JSON objects, blank ones among them.
+    /// Lines that are no JSON objects, including blank lines.
     noise_lines,
-    /// Lines that start like a frame and are none.
+    /// Lines that start like a frame but cannot be parsed.
     malformed_lines,
-    /// Lines over the bound.
+    /// Lines over the length limit.
     overlong_lines,
     /// Messages of the conversation.
     messages,
-    /// Messages that nobody could be given: no turn was running, or its reader was gone.
+    /// Messages without a receiver: no turn was running, or its `Turn` was dropped.
     unread_messages,
-    /// Partial messages that were dropped because nobody read them, by choice.
+    /// Partial messages that were dropped because nobody read them, as the options allow.
     dropped_partials,
     /// Restarts of the CLI.
     cli_restarts,
@@ -86,7 +86,7 @@ counters! {
     control_restarts,
 }
 
-/// One counter.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! What happened, as it happens.
+//! Supervision events of a session.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,16 +9,19 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::cause::ExitCause;
-use super::feed::Listener;
+use super::feed::Subscriber;
 use super::subscription::{Subscription, subscription};
 use crate::store::SessionKey;
+use crate::transport::Leftover;
 
 /// A supervision event of a session.
+///
+/// `epoch` is the incarnation of the CLI, counted from 1; `request_id` is the id of the control request.
 ///
 /// ```
 /// use greenroom::Event;
 ///
-/// async fn watch(mut events: greenroom::Events) {
+/// async fn watch(mut events: greenroom::report::Events) {
 ///     while let Some(event) = events.next().await {
 ///         match event {
 ///             Event::CliExited { epoch, cause } => eprintln!("incarnation {epoch} died: {cause}"),
@@ -31,231 +34,295 @@ use crate::store::SessionKey;
 /// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "fields repeat: `epoch` is the incarnation, `request_id` the control request")]
 #[non_exhaustive]
 pub enum Event {
-    /// An incarnation of the CLI was started.
+    /// A CLI was started.
     CliStarted {
-        /// Which incarnation, counted from 1.
         epoch: u64,
-        /// Its process id, where there is a process.
+        /// The process id, if there is a process.
         pid: Option<u32>,
-        /// The conversation it resumes.
+        /// The resumed conversation.
         resumes: Option<String>,
     },
-    /// It answered `initialize`.
+    /// The CLI answered `initialize`.
     CliReady {
-        /// Which incarnation.
         epoch: u64,
-        /// The version it says it is.
+        /// The version that the CLI reports.
         version: Option<String>,
     },
-    /// It does not know something by `initialize`, and is started once more with arguments that say it. That stays so for
-    /// the session.
+    /// The CLI did not understand a part of `initialize` and is started again, with arguments instead. Later CLIs of the
+    /// session get the arguments too.
     CliReregistered {
-        /// Which incarnation was given up for that.
+        /// The incarnation that was ended for this.
         epoch: u64,
-        /// Whether in-process servers are announced by `--mcp-config` from now on: their names, nothing secret.
+        /// In-process servers are now announced by `--mcp-config`: their names, nothing secret.
         servers: bool,
-        /// Whether what may be secret (external MCP servers with their headers and variables, inline settings) is in the
-        /// arguments from now on, which every user of the machine can read;
-        /// [`Delivery::Initialize`](crate::options::Delivery::Initialize) forbids it.
+        /// External MCP servers with their headers and variables, and inline settings, which may be secret, are now in
+        /// arguments and in files that only the user of the CLI can read.
+        /// [`Delivery::Initialize`](crate::options::Delivery::Initialize) forbids this.
         private: bool,
     },
-    /// The CLI named the conversation, or named it anew (after a fork or `/clear`).
+    /// The CLI reported the id of the conversation: at its start, after a fork, or after `/clear`.
     SessionCaptured {
-        /// The id by which it is resumed.
+        /// The id for resuming the conversation.
         session_id: String,
     },
-    /// An incarnation ended unasked.
-    CliExited {
-        /// Which incarnation.
-        epoch: u64,
-        /// Why.
-        cause: ExitCause,
-    },
+    /// A CLI exited without being asked.
+    CliExited { epoch: u64, cause: ExitCause },
+    /// Processes that a CLI had started outlived it and were killed. Processes in the CLI's own process group are killed
+    /// with the CLI and not listed.
+    LeftoversKilled { epoch: u64, processes: Vec<Leftover> },
     /// The CLI will be started again.
     CliRestarting {
-        /// Which incarnation it will be.
+        /// The next incarnation.
         epoch: u64,
-        /// Which restart it is within the period.
+        /// Number of the restart within the period.
         attempt: u32,
-        /// After this wait.
+        /// Wait before the restart.
         #[serde(serialize_with = "crate::options::millis_serialize")]
         delay: Duration,
     },
-    /// It was started again and is ready.
+    /// The restarted CLI is ready.
     CliRestarted {
-        /// Which incarnation.
         epoch: u64,
-        /// The conversation it resumed; `None` if there was none yet.
+        /// The resumed conversation; `None` if there was none yet.
         session_id: Option<String>,
     },
-    /// The control router or the callbacks ended and were restarted; what they owed was answered with an error.
+    /// The control router or the callbacks ended and were restarted. Their open requests were answered with an error.
     ControlRestarted {
-        /// Which of the two: `router` or `callbacks`.
+        /// `router` or `callbacks`.
         child: &'static str,
-        /// Why it ended.
         cause: String,
     },
-    /// A handler panicked. The call was answered.
+    /// A handler of a tool server panicked. The call was answered.
     CallPanicked {
-        /// The server, or `callbacks`.
         server: String,
-        /// The tool, or the kind of callback; for another handler of a server the method and what it asks for, such as
-        /// `resources/read file:///notes.txt`.
+        /// The tool, or the method and its object, such as `resources/read file:///notes.txt`.
         tool: String,
-        /// The control request.
         request_id: String,
-        /// The text of the panic.
+        /// Text of the panic.
         message: String,
     },
-    /// A call outlived its limit. It was answered.
+    /// A call of a tool server exceeded its limit. The call was answered.
     CallTimedOut {
-        /// The server, or `callbacks`.
         server: String,
-        /// The tool, or the kind of callback; for another handler of a server the method and what it asks for, such as
-        /// `resources/read file:///notes.txt`.
+        /// The tool, or the method and its object, such as `resources/read file:///notes.txt`.
         tool: String,
-        /// The control request.
         request_id: String,
-        /// The limit.
         #[serde(serialize_with = "crate::options::millis_serialize")]
         limit: Duration,
     },
-    /// A callback of the application returned an error, or what cannot be sent, or could not read what it was asked. The
-    /// request was answered; [`IntoReply`](crate::IntoReply) says with what.
+    /// A callback of the application returned an error, returned an answer that cannot be sent, or could not parse its
+    /// request. The request was answered as [`IntoReply`](crate::callback::IntoReply) describes.
     CallbackFailed {
-        /// The kind of callback: `permission`, `question`, `hook`, `elicitation` or `dialog`.
+        /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
         callback: &'static str,
-        /// The event, if it is a hook.
+        /// The event of a hook.
         hook: Option<String>,
-        /// The control request.
         request_id: String,
-        /// What went wrong.
         message: String,
     },
-    /// The CLI says that it did not take the session's hooks: none of them runs. A session with a hook that must block
-    /// when it fails does not start on such a CLI.
-    HooksNotApplied {
-        /// Which incarnation.
-        epoch: u64,
-    },
-    /// A handler that blocks its thread was answered for and is left behind: nothing can end it from outside. It holds
-    /// its place on the blocking lane until it returns.
-    HandlerAbandoned {
-        /// The server.
-        server: String,
-        /// The tool.
-        tool: String,
-        /// The control request.
+    /// A callback of the application panicked. The request was answered as for [`CallbackFailed`](Self::CallbackFailed).
+    CallbackPanicked {
+        /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
+        callback: &'static str,
+        /// The event of a hook.
+        hook: Option<String>,
         request_id: String,
+        /// Text of the panic.
+        message: String,
     },
-    /// A turn outlived a limit and is being interrupted.
+    /// A callback of the application exceeded its limit. The request was answered as for
+    /// [`CallbackFailed`](Self::CallbackFailed); a later answer of the callback is dropped.
+    CallbackTimedOut {
+        /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
+        callback: &'static str,
+        /// The event of a hook.
+        hook: Option<String>,
+        request_id: String,
+        #[serde(serialize_with = "crate::options::millis_serialize")]
+        limit: Duration,
+    },
+    /// The CLI did not accept the session's hooks, so none of them runs. A session with a hook that must block when it
+    /// fails does not start on such a CLI.
+    HooksNotApplied { epoch: u64 },
+    /// A handler that blocks its thread did not end in time. Its request was answered; the handler cannot be aborted and
+    /// occupies its thread until it returns.
+    HandlerAbandoned { server: String, tool: String, request_id: String },
+    /// A turn exceeded a limit and is being interrupted.
     TurnTimedOut {
-        /// Which: `turn` or `silence`.
+        /// `turn` or `silence`.
         limit: &'static str,
-        /// How long it is.
         #[serde(serialize_with = "crate::options::millis_serialize")]
         after: Duration,
     },
-    /// The turn that was cut off by the end of the CLI goes on in the next incarnation.
+    /// The turn that the exit of the CLI cut off continues in the next incarnation.
     TurnContinued {
-        /// Which incarnation that is.
+        /// The next incarnation.
         epoch: u64,
     },
-    /// The CLI refused to resume the conversation; the next step of the ladder is tried.
+    /// The CLI refused to resume the conversation. The next step of the ladder is tried.
     ResumeStep {
-        /// Which incarnation tries it.
+        /// The incarnation that tries the step.
         epoch: u64,
-        /// The step.
-        step: crate::ResumeLadder,
-        /// Why the step before was refused.
+        step: crate::options::ResumeLadder,
+        /// Reason of the previous refusal.
         refused: String,
     },
-    /// What was set at run time could not be set again in a new incarnation.
+    /// A setting of the session could not be set again in a new incarnation.
     SettingLost {
-        /// Which incarnation.
         epoch: u64,
-        /// The control request that sets it.
+        /// The control request for the setting.
         subtype: String,
-        /// What the CLI said.
+        /// The CLI's error.
         reason: String,
     },
     /// A call was cancelled.
     CallCancelled {
-        /// The server.
         server: String,
-        /// The tool.
         tool: String,
-        /// The control request.
         request_id: String,
-        /// Why, if the CLI said so.
+        /// The CLI's reason.
         reason: Option<String>,
     },
-    /// A tool server was restarted with a fresh state.
+    /// A tool server starts with a fresh state: after more panics than [`Restarts::panics`](crate::options::Restarts::panics),
+    /// after the end of its actor, or after its factory failed. Emitted when the factory is called; for a failed server,
+    /// once the factory has succeeded.
     ServerRestarted {
-        /// The server.
         server: String,
-        /// Why it ended.
+        /// Reason for losing the old state.
         cause: String,
-        /// How often it has been started now.
+        /// Number of the state: `ToolContext::generation` of its calls.
         generation: u32,
     },
-    /// A tool server was given up: its calls are answered with the cause.
-    ServerFailed {
-        /// The server.
-        server: String,
-        /// Why.
-        cause: String,
-    },
-    /// As many requests of the CLI are in flight as there may be, and one more was refused. Told once; again only after no
-    /// more than half of the bound were in flight in between. `at_capacity` counts every refusal.
+    /// A tool server failed. Its calls are answered with the cause, until a retry succeeds
+    /// ([`Restarts::server_retry`](crate::options::Restarts::server_retry)).
+    ServerFailed { server: String, cause: String },
+    /// Too many requests of the CLI are in flight, and a request was refused. Emitted once, and re-armed when load falls to
+    /// half the limit. `at_capacity` counts every refusal.
     AtCapacity {
-        /// The tool server that is at its bound ([`Limits::calls_per_server`](crate::Limits::calls_per_server)); `None`
-        /// for the whole session ([`Limits::calls_in_flight`](crate::Limits::calls_in_flight)).
+        /// The tool server at its limit ([`Limits::calls_per_server`](crate::options::Limits::calls_per_server)); `None` for the
+        /// whole session ([`Limits::calls_in_flight`](crate::options::Limits::calls_in_flight)).
         server: Option<String>,
-        /// The bound.
         limit: usize,
     },
-    /// A line of the CLI could not be read and was skipped.
-    LineSkipped {
-        /// Which incarnation.
+    /// The CLI reads its stdin too slowly, and a request of the CLI was refused. Emitted once, and re-armed when the waiting
+    /// bytes fall to half the limit. `at_capacity` counts every refusal.
+    OutboundFull {
         epoch: u64,
-        /// Why.
+        /// In bytes: [`Limits::outbound_bytes`](crate::options::Limits::outbound_bytes).
+        limit: usize,
+    },
+    /// A line of the CLI could not be parsed and was skipped.
+    LineSkipped {
+        epoch: u64,
         reason: String,
-        /// How long it was.
+        /// Length of the line.
         bytes: usize,
     },
     /// The session began to stop.
     Stopping,
-    /// The session has stopped; nothing of it is left.
+    /// The session has stopped.
     Stopped,
-    /// The session has failed for good; nothing of it is left.
-    Failed {
-        /// Why.
-        cause: String,
-    },
-    /// Entries of a transcript did not reach the session's store: it failed, or was too slow. The CLI's own transcript has
-    /// them, and [`StoredSessions::import`](crate::store::StoredSessions::import) brings them to the store.
+    /// The session has failed for good.
+    Failed { cause: String },
+    /// Entries of a transcript did not reach the session's store, because the store failed or was too slow. The CLI's own
+    /// transcript has the entries; [`StoredSessions::import`](crate::store::StoredSessions::import) copies them.
     MirrorFailed {
-        /// What they were to be kept under; `None` for a file that belongs to no session, or to no session of this
-        /// configuration folder.
+        /// The session of the entries; `None` for a file that belongs to no session of this configuration folder.
         key: Option<SessionKey>,
-        /// How many.
         entries: usize,
-        /// Why.
         error: String,
     },
-    /// This subscriber was too slow: so many events before the next one are lost to it.
-    Missed {
-        /// How many.
-        count: u64,
-    },
+    /// This subscriber was too slow and lost `count` events.
+    Missed { count: u64 },
 }
 
-/// The events of a session from the moment of subscribing on. A [`Stream`] that ends when the session is gone.
+impl Event {
+    /// Calls `change` with every text, except for the key of a store, which finds its entries.
+    ///
+    /// A new field or variant does not compile until it is listed here.
+    pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {
+        match self {
+            Self::CliStarted { epoch: _, pid: _, resumes } => resumes.iter_mut().for_each(&mut *change),
+            Self::CliReady { epoch: _, version } => version.iter_mut().for_each(&mut *change),
+            Self::SessionCaptured { session_id } => change(session_id),
+            Self::CliExited { epoch: _, cause } => cause.each_text(change),
+            Self::LeftoversKilled { epoch: _, processes } => {
+                processes.iter_mut().for_each(|Leftover { pid: _, name }| change(name));
+            }
+            Self::CliRestarted { epoch: _, session_id } => session_id.iter_mut().for_each(&mut *change),
+            Self::ControlRestarted { child: _, cause } => change(cause),
+            Self::CallPanicked { server, tool, request_id, message } => {
+                change(server);
+                change(tool);
+                change(request_id);
+                change(message);
+            }
+            Self::CallTimedOut { server, tool, request_id, limit: _ } => {
+                change(server);
+                change(tool);
+                change(request_id);
+            }
+            Self::CallbackFailed { callback: _, hook, request_id, message } => {
+                hook.iter_mut().for_each(&mut *change);
+                change(request_id);
+                change(message);
+            }
+            Self::CallbackPanicked { callback: _, hook, request_id, message } => {
+                hook.iter_mut().for_each(&mut *change);
+                change(request_id);
+                change(message);
+            }
+            Self::CallbackTimedOut { callback: _, hook, request_id, limit: _ } => {
+                hook.iter_mut().for_each(&mut *change);
+                change(request_id);
+            }
+            Self::HandlerAbandoned { server, tool, request_id } => {
+                change(server);
+                change(tool);
+                change(request_id);
+            }
+            Self::ResumeStep { epoch: _, step: _, refused } => change(refused),
+            Self::SettingLost { epoch: _, subtype, reason } => {
+                change(subtype);
+                change(reason);
+            }
+            Self::CallCancelled { server, tool, request_id, reason } => {
+                change(server);
+                change(tool);
+                change(request_id);
+                reason.iter_mut().for_each(&mut *change);
+            }
+            Self::ServerRestarted { server, cause, generation: _ } => {
+                change(server);
+                change(cause);
+            }
+            Self::ServerFailed { server, cause } => {
+                change(server);
+                change(cause);
+            }
+            Self::AtCapacity { server, limit: _ } => server.iter_mut().for_each(&mut *change),
+            Self::LineSkipped { epoch: _, reason, bytes: _ } => change(reason),
+            Self::Failed { cause } => change(cause),
+            Self::MirrorFailed { key: _, entries: _, error } => change(error),
+            Self::CliReregistered { epoch: _, servers: _, private: _ }
+            | Self::CliRestarting { epoch: _, attempt: _, delay: _ }
+            | Self::HooksNotApplied { epoch: _ }
+            | Self::TurnTimedOut { limit: _, after: _ }
+            | Self::TurnContinued { epoch: _ }
+            | Self::OutboundFull { epoch: _, limit: _ }
+            | Self::Stopping
+            | Self::Stopped
+            | Self::Missed { count: _ } => {}
+        }
+    }
+}
+
+/// The events of a session from the subscription on. A [`Stream`] that ends with the session.
 ///
-/// A slow subscriber holds nobody up: it is told with [`Event::Missed`] how many events it lost.
+/// A slow subscriber delays nobody: it loses events, and [`Event::Missed`] says how many.
 ///
 /// ```
 /// async fn first(session: &greenroom::Session) -> Option<greenroom::Event> {
@@ -268,11 +335,11 @@ pub struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(listener: Listener<Event>, gone: CancellationToken) -> Self {
+    pub(crate) fn new(listener: Subscriber<Event>, gone: CancellationToken) -> Self {
         Self { receiver: subscription(listener, gone, |event| event, |count| Event::Missed { count }) }
     }
 
-    /// The next event; `None` when the session is gone and all were read.
+    /// The next event; `None` after the last event of a session that has ended.
     pub async fn next(&mut self) -> Option<Event> {
         std::future::poll_fn(|cx| self.receiver.as_mut().poll_next(cx)).await
     }

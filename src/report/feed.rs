@@ -1,8 +1,7 @@
-//! One tells, many listen: each listener hears what is told from its subscription on, in order, and nobody waits for it.
+//! A broadcast channel: each subscriber gets the items from its subscription on, in order, and the sender never waits.
 //!
-//! As `tokio::sync::broadcast`, with two differences: nothing is held but what somebody has yet to hear, so a feed that is
-//! quiet costs next to nothing whatever its bound is; and the bound is exact. What is told while nobody listens is dropped
-//! at once.
+//! Unlike `tokio::sync::broadcast`, a feed holds only items that a subscriber has not received yet, so an idle feed takes
+//! almost no memory at any limit; and the limit is exact. An item without subscribers is dropped at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,88 +9,88 @@ use std::task::Poll;
 
 use tokio::sync::Notify;
 
-/// The telling end. When it is dropped, its listeners hear what is left and then the end.
+/// The sending end. When it is dropped, subscribers receive the remaining items and then the end.
 #[derive(Debug)]
 pub(crate) struct Feed<T> {
     hub: Arc<Hub<T>>,
 }
 
-/// A listening end.
+/// A receiving end.
 #[derive(Debug)]
-pub(crate) struct Listener<T> {
+pub(crate) struct Subscriber<T> {
     hub: Arc<Hub<T>>,
-    /// What it hears next, counted from the first that was told.
+    /// Number of the next item, counted from the first item of the feed.
     next: u64,
 }
 
-/// What a listener hears.
+/// An item, or a gap.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard<T> {
-    Told(T),
-    /// So many before the next are lost to this listener.
+pub(crate) enum FeedItem<T> {
+    Item(T),
+    /// Number of items that this subscriber has lost before the next item.
     Missed(u64),
 }
 
 #[derive(Debug)]
 struct Hub<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<FeedState<T>>,
     news: Notify,
 }
 
 #[derive(Debug)]
-struct State<T> {
-    told: VecDeque<Told<T>>,
-    /// The number of the first of them.
+struct FeedState<T> {
+    items: VecDeque<Unreceived<T>>,
+    /// Number of the first item in `items`.
     first: u64,
-    /// How many of them there may be.
-    kept: usize,
-    listeners: usize,
+    /// Limit of items.
+    limit: usize,
+    subscribers: usize,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Told<T> {
+struct Unreceived<T> {
     item: T,
-    /// How many have yet to hear it. Those who listen later do not count, so it is 0 from front to back.
-    unheard: usize,
+    /// Subscribers that have not received the item. Later subscribers do not count, so items reach 0 from front to back.
+    unreceived: usize,
 }
 
-/// Room for more than this is given back once all was heard.
+/// Capacity beyond this is released when the feed is empty.
 const KEEP: usize = 32;
 
 impl<T> Feed<T> {
-    /// With at most this many kept for a slow listener.
-    pub(crate) fn new(kept: usize) -> Self {
-        let state = State { told: VecDeque::new(), first: 0, kept, listeners: 0, closed: false };
+    /// A feed that holds at most `limit` items for a slow subscriber.
+    pub(crate) fn new(limit: usize) -> Self {
+        let state = FeedState { items: VecDeque::new(), first: 0, limit, subscribers: 0, closed: false };
         Self { hub: Arc::new(Hub { state: Mutex::new(state), news: Notify::new() }) }
     }
 
-    /// Tells those who listen.
-    pub(crate) fn tell(&self, item: T) {
+    /// Sends an item to all current subscribers.
+    pub(crate) fn send(&self, item: T) {
         let mut state = self.hub.state();
-        let unheard = state.listeners;
-        if unheard == 0 {
+        let unreceived = state.subscribers;
+        if unreceived == 0 {
             return;
         }
-        if state.told.len() >= state.kept {
-            state.told.pop_front();
+        if state.items.len() >= state.limit {
+            state.items.pop_front();
             state.first += 1;
         }
-        state.told.push_back(Told { item, unheard });
+        state.items.push_back(Unreceived { item, unreceived });
         drop(state);
         self.hub.news.notify_waiters();
     }
 
-    /// Whether anybody listens.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.hub.state().listeners > 0
+    /// Whether there is a subscriber.
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.hub.state().subscribers > 0
     }
 
-    /// Listens from now on.
-    pub(crate) fn listen(&self) -> Listener<T> {
+    /// Subscribes from now on.
+    pub(crate) fn subscribe(&self) -> Subscriber<T> {
         let mut state = self.hub.state();
-        state.listeners += 1;
-        Listener { next: state.end(), hub: self.hub.clone() }
+        state.subscribers += 1;
+        Subscriber { next: state.end(), hub: self.hub.clone() }
     }
 }
 
@@ -102,34 +101,34 @@ impl<T> Drop for Feed<T> {
     }
 }
 
-impl<T: Clone> Listener<T> {
-    /// Waits for the next; `None` at the end. Safe to cancel.
-    pub(crate) async fn hear(&mut self) -> Option<Heard<T>> {
+impl<T: Clone> Subscriber<T> {
+    /// Waits for the next item; `None` at the end. Cancel-safe.
+    pub(crate) async fn receive(&mut self) -> Option<FeedItem<T>> {
         loop {
-            // Before looking, so that nothing is told unnoticed in between.
+            // Created before the check, so that no notification is missed in between.
             let news = self.hub.news.notified();
-            if let Poll::Ready(heard) = self.hub.state().hear(&mut self.next) {
-                return heard;
+            if let Poll::Ready(received) = self.hub.state().receive(&mut self.next) {
+                return received;
             }
             news.await;
         }
     }
 
-    /// What is there at once.
-    pub(crate) fn try_hear(&mut self) -> Poll<Option<Heard<T>>> {
-        self.hub.state().hear(&mut self.next)
+    /// The next item, if it is there already.
+    pub(crate) fn try_receive(&mut self) -> Poll<Option<FeedItem<T>>> {
+        self.hub.state().receive(&mut self.next)
     }
 }
 
-impl<T> Drop for Listener<T> {
+impl<T> Drop for Subscriber<T> {
     fn drop(&mut self) {
         let mut state = self.hub.state();
-        state.listeners -= 1;
-        // What was dropped before it was heard is in the list no more.
+        state.subscribers -= 1;
+        // Items that were dropped before this subscriber received them are no longer in the list.
         let from = usize::try_from(self.next.saturating_sub(state.first)).unwrap_or(usize::MAX);
-        state.told.iter_mut().skip(from).for_each(|told| told.unheard -= 1);
-        while state.told.front().is_some_and(|told| told.unheard == 0) {
-            state.told.pop_front();
+        state.items.iter_mut().skip(from).for_each(|item| item.unreceived -= 1);
+        while state.items.front().is_some_and(|item| item.unreceived == 0) {
+            state.items.pop_front();
             state.first += 1;
         }
         state.give_back();
@@ -137,48 +136,48 @@ impl<T> Drop for Listener<T> {
 }
 
 impl<T> Hub<T> {
-    /// A panic under the lock leaves nothing half done that matters: the clone of an item comes before any change.
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    /// A poisoned lock is safe to use: only the clone of an item may panic, and it comes before any change.
+    fn state(&self) -> MutexGuard<'_, FeedState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> State<T> {
-    /// The number of the next that is told.
+impl<T> FeedState<T> {
+    /// Number of the next item that will be sent.
     fn end(&self) -> u64 {
-        self.first + self.told.len() as u64
+        self.first + self.items.len() as u64
     }
 
     fn give_back(&mut self) {
-        if self.told.is_empty() && self.told.capacity() > KEEP {
-            self.told = VecDeque::new();
+        if self.items.is_empty() && self.items.capacity() > KEEP {
+            self.items = VecDeque::new();
         }
     }
 }
 
-impl<T: Clone> State<T> {
-    /// What the listener hears that has come to `next`.
-    fn hear(&mut self, next: &mut u64) -> Poll<Option<Heard<T>>> {
+impl<T: Clone> FeedState<T> {
+    /// The item with the number `next`.
+    fn receive(&mut self, next: &mut u64) -> Poll<Option<FeedItem<T>>> {
         if let Some(missed) = self.first.checked_sub(*next).filter(|missed| *missed > 0) {
             *next = self.first;
-            return Poll::Ready(Some(Heard::Missed(missed)));
+            return Poll::Ready(Some(FeedItem::Missed(missed)));
         }
         let at = usize::try_from(*next - self.first).unwrap_or(usize::MAX);
-        let Some(told) = self.told.get_mut(at) else {
+        let Some(found) = self.items.get_mut(at) else {
             return if self.closed { Poll::Ready(None) } else { Poll::Pending };
         };
-        let item = if told.unheard > 1 {
-            let item = told.item.clone();
-            told.unheard -= 1;
+        let item = if found.unreceived > 1 {
+            let item = found.item.clone();
+            found.unreceived -= 1;
             Some(item)
         } else {
-            // The last to hear it has heard all before, as all others have: it is the first of the list.
+            // All subscribers have received all items before this item, so it is the first in the list.
             self.first += 1;
-            self.told.pop_front().map(|told| told.item)
+            self.items.pop_front().map(|first| first.item)
         };
         *next += 1;
         self.give_back();
-        Poll::Ready(item.map(Heard::Told))
+        Poll::Ready(item.map(FeedItem::Item))
     }
 }
 
@@ -191,53 +190,53 @@ mod tests {
 
     fn kept<T>(feed: &Feed<T>) -> (usize, usize) {
         let state = feed.hub.state();
-        (state.told.len(), state.told.capacity())
+        (state.items.len(), state.items.capacity())
     }
 
     #[test]
-    fn what_nobody_has_yet_to_hear_is_not_held() {
+    fn items_that_all_subscribers_received_are_not_held() {
         let feed = Feed::new(1 << 20);
-        feed.tell(0);
-        assert_eq!(kept(&feed), (0, 0), "nobody listens");
-        let (mut first, mut second) = (feed.listen(), feed.listen());
-        (1..=1000).for_each(|n| feed.tell(n));
+        feed.send(0);
+        assert_eq!(kept(&feed), (0, 0), "no subscribers");
+        let (mut first, mut second) = (feed.subscribe(), feed.subscribe());
+        (1..=1000).for_each(|n| feed.send(n));
         for n in 1..=1000 {
-            assert_eq!(first.try_hear(), Poll::Ready(Some(Heard::Told(n))));
+            assert_eq!(first.try_receive(), Poll::Ready(Some(FeedItem::Item(n))));
         }
         assert_eq!(kept(&feed).0, 1000);
         for n in 1..=500 {
-            assert_eq!(second.try_hear(), Poll::Ready(Some(Heard::Told(n))));
+            assert_eq!(second.try_receive(), Poll::Ready(Some(FeedItem::Item(n))));
         }
         assert_eq!(kept(&feed).0, 500);
         drop(second);
         assert_eq!(kept(&feed), (0, 0), "and the room is given back");
-        assert_eq!(first.try_hear(), Poll::Pending);
+        assert_eq!(first.try_receive(), Poll::Pending);
     }
 
     #[tokio::test]
-    async fn a_listener_wakes_and_hears_the_rest_before_the_end() {
+    async fn a_subscriber_wakes_and_gets_the_rest_before_the_end() {
         let feed = Feed::new(2);
-        let mut listener = feed.listen();
+        let mut subscriber = feed.subscribe();
         {
-            let mut waiting = Box::pin(listener.hear());
+            let mut waiting = Box::pin(subscriber.receive());
             assert!(poll!(&mut waiting).is_pending());
-            feed.tell('a');
-            assert_eq!(waiting.await, Some(Heard::Told('a')));
+            feed.send('a');
+            assert_eq!(waiting.await, Some(FeedItem::Item('a')));
         }
-        ['b', 'c', 'd'].into_iter().for_each(|item| feed.tell(item));
+        ['b', 'c', 'd'].into_iter().for_each(|item| feed.send(item));
         drop(feed);
-        assert_eq!(listener.hear().await, Some(Heard::Missed(1)));
-        assert_eq!(listener.hear().await, Some(Heard::Told('c')));
-        assert_eq!(listener.hear().await, Some(Heard::Told('d')));
-        assert_eq!(listener.hear().await, None);
-        assert_eq!(listener.hear().await, None);
+        assert_eq!(subscriber.receive().await, Some(FeedItem::Missed(1)));
+        assert_eq!(subscriber.receive().await, Some(FeedItem::Item('c')));
+        assert_eq!(subscriber.receive().await, Some(FeedItem::Item('d')));
+        assert_eq!(subscriber.receive().await, None);
+        assert_eq!(subscriber.receive().await, None);
     }
 
     #[tokio::test]
-    async fn the_end_wakes_whoever_waits() {
+    async fn the_end_wakes_a_waiting_subscriber() {
         let feed = Feed::<()>::new(1);
-        let mut listener = feed.listen();
-        let mut waiting = Box::pin(listener.hear());
+        let mut subscriber = feed.subscribe();
+        let mut waiting = Box::pin(subscriber.receive());
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(feed);
         assert_eq!(waiting.await, None);
@@ -245,54 +244,54 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Act {
-        Tell,
-        Listen,
-        Hear(usize),
+        Send,
+        Subscribe,
+        Receive(usize),
         Leave(usize),
     }
 
     fn act() -> impl Strategy<Value = Act> {
         prop_oneof![
-            4 => Just(Act::Tell),
-            1 => Just(Act::Listen),
-            4 => (0usize..4).prop_map(Act::Hear),
+            4 => Just(Act::Send),
+            1 => Just(Act::Subscribe),
+            4 => (0usize..4).prop_map(Act::Receive),
             1 => (0usize..4).prop_map(Act::Leave),
         ]
     }
 
     proptest! {
         #[test]
-        fn it_says_what_a_broadcast_channel_says(acts in proptest::collection::vec(act(), 0..200), shift in 0u32..4) {
-            let kept = 1usize << shift;
-            let feed = Feed::new(kept);
-            let sender = broadcast::channel(kept).0;
+        fn it_behaves_like_a_broadcast_channel(acts in proptest::collection::vec(act(), 0..200), shift in 0u32..4) {
+            let limit = 1usize << shift;
+            let feed = Feed::new(limit);
+            let sender = broadcast::channel(limit).0;
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for (n, act) in acts.into_iter().enumerate() {
                 match act {
-                    Act::Tell => {
-                        feed.tell(n);
+                    Act::Send => {
+                        feed.send(n);
                         sender.send(n).ok();
                     }
-                    Act::Listen => {
-                        ours.push(feed.listen());
+                    Act::Subscribe => {
+                        ours.push(feed.subscribe());
                         theirs.push(sender.subscribe());
                     }
-                    Act::Hear(at) if at < ours.len() => {
+                    Act::Receive(at) if at < ours.len() => {
                         let expected = match theirs[at].try_recv() {
-                            Ok(item) => Poll::Ready(Some(Heard::Told(item))),
-                            Err(TryRecvError::Lagged(missed)) => Poll::Ready(Some(Heard::Missed(missed))),
+                            Ok(item) => Poll::Ready(Some(FeedItem::Item(item))),
+                            Err(TryRecvError::Lagged(missed)) => Poll::Ready(Some(FeedItem::Missed(missed))),
                             Err(TryRecvError::Closed) => Poll::Ready(None),
                             Err(TryRecvError::Empty) => Poll::Pending,
                         };
-                        prop_assert_eq!(ours[at].try_hear(), expected);
+                        prop_assert_eq!(ours[at].try_receive(), expected);
                     }
                     Act::Leave(at) if at < ours.len() => {
                         ours.remove(at);
                         theirs.remove(at);
                     }
-                    Act::Hear(_) | Act::Leave(_) => {}
+                    Act::Receive(_) | Act::Leave(_) => {}
                 }
-                prop_assert_eq!(feed.hub.state().told.len(), sender.len());
+                prop_assert_eq!(feed.hub.state().items.len(), sender.len());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the CLI says when its MCP servers are changed.
+//! The CLI's answer to a change of its MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::requests::read::{Lenient, take};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule};
+use crate::wire::objects::ObjectKind;
 
-/// What the CLI made of a change of its MCP servers: its answer to `mcp_set_servers`.
+/// The CLI's answer to a change of its MCP servers (`mcp_set_servers`).
 ///
 /// ```
-/// let result: greenroom::McpSetServersResult =
+/// let result: greenroom::report::McpSetServersResult =
 ///     serde_json::from_str(r#"{"added": ["files"], "removed": [], "errors": {"files": "ENOENT"}}"#)?;
 /// assert_eq!(result.errors["files"], "ENOENT");
 /// # Ok::<(), serde_json::Error>(())
@@ -20,42 +21,48 @@ use crate::requests::read::{Lenient, take};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct McpSetServersResult {
-    /// The names of those that are new. One that the CLI dials and could not connect to is among them: the CLI lists
-    /// it as `failed`.
+    /// Names of new servers, including servers that the CLI could not connect to and lists as `failed`.
     pub added: Vec<String>,
-    /// The names of those that were there and are no more.
+    /// Names of removed servers.
     pub removed: Vec<String>,
-    /// Why a server could not be connected to, by its name.
+    /// Connection errors, by the server's name.
     pub errors: BTreeMap<String, String>,
-    /// Whatever else the CLI says, and what is of another shape than expected.
+    /// Unknown fields, and fields of an unexpected shape.
     pub extra: Map<String, Value>,
 }
 
-/// The reasons; what is no text is kept as JSON.
-struct Reasons(BTreeMap<String, String>);
+/// Errors by the server's name. An error that is no text is kept as JSON.
+#[derive(Default)]
+struct Errors(BTreeMap<String, String>);
 
-impl Lenient for Reasons {
-    fn read(value: &Value) -> Option<Self> {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let reason = |(name, error): (&String, &Value)| (name.clone(), text(error));
-        match value {
-            Value::Object(errors) => Some(Self(errors.iter().map(reason).collect())),
-            // An empty object, as some write it.
-            Value::Array(errors) if errors.is_empty() => Some(Self(BTreeMap::new())),
-            _ => None,
+impl Lenient for Errors {
+    fn read<'a>(source: impl JsonSource<'a>, _: ListRule) -> Option<Self> {
+        // Some languages write an empty object as an empty list.
+        if source.elements().is_some_and(|errors| errors.is_empty()) {
+            return Some(Self::default());
         }
+        let mut errors = BTreeMap::new();
+        source.each_field(|name, error| {
+            let text = error.parse::<String>().unwrap_or_else(|| error.json().into_owned());
+            errors.insert(name.to_owned(), text);
+        })?;
+        Some(Self(errors))
     }
 }
 
 impl<'de> Deserialize<'de> for McpSetServersResult {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        // The change is made whatever the answer says of it: a field of another shape costs no more than that field.
-        let mut extra = Map::deserialize(from)?;
-        let (mut added, mut removed, mut errors) = (Vec::new(), Vec::new(), Reasons(BTreeMap::new()));
-        take(&mut extra, "added", &mut added);
-        take(&mut extra, "removed", &mut removed);
-        take(&mut extra, "errors", &mut errors);
-        Ok(Self { added, removed, errors: errors.0, extra })
+        // The CLI has made the change already, so a field of an unexpected shape is no error.
+        let (mut result, mut extra) = (Self::default(), Map::new());
+        for (key, value) in &Map::deserialize(from)? {
+            match key.as_str() {
+                "added" => result.added = ObjectKind::Answer.field(key, value, &mut extra),
+                "removed" => result.removed = ObjectKind::Answer.field(key, value, &mut extra),
+                "errors" => result.errors = ObjectKind::Answer.field::<Errors>(key, value, &mut extra).0,
+                _ => ObjectKind::Answer.unknown(key, value, &mut extra),
+            }
+        }
+        Ok(Self { extra, ..result })
     }
 }
 
@@ -65,7 +72,7 @@ impl Serialize for McpSetServersResult {
             [("added", json!(self.added)), ("removed", json!(self.removed)), ("errors", json!(self.errors))];
         let mut fields = self.extra.clone();
         for (name, value) in own {
-            // What could not be read is still there, as it was.
+            // A field of an unexpected shape is already among them, unchanged.
             fields.entry(name).or_insert(value);
         }
         fields.serialize(serializer)
@@ -90,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_another_shape_makes_no_change_malformed() {
+    fn fields_of_an_unexpected_shape_are_kept_and_no_error() {
         let nothing = McpSetServersResult::default();
         for answer in [r#"{"added": null, "removed": null, "errors": null}"#, r#"{"errors": []}"#, "{}"] {
             assert_eq!(read(answer), nothing, "{answer}");

@@ -1,10 +1,12 @@
-//! What a session tells about itself, as plain data that serialises.
+//! What a session reports about itself, as plain data that serialises.
 //!
-//! - [`event`]: what happened, as it happens
-//! - [`snapshot`]: how things stand
-//! - [`outcome`]: how a turn ended
-//! - [`structured`]: its result as a value of a type
-//! - [`cause`]: why a CLI is gone
+//! | type | answers |
+//! |---|---|
+//! | [`Event`], [`Events`] | what happened, as it happens |
+//! | [`Snapshot`] and its parts | how the session stands now |
+//! | [`Counters`] | how often something happened since the start |
+//! | [`Outcome`], [`InterruptedBy`] | how a turn ended |
+//! | [`ExitCause`] | why a CLI exited |
 
 pub(crate) mod cause;
 pub(crate) mod counters;
@@ -18,10 +20,13 @@ pub(crate) mod subscription;
 
 pub use cause::ExitCause;
 pub use counters::Counters;
-pub use event::{Event, Events};
+pub(crate) use event::Event;
+pub use event::Events;
 pub use mcp::McpSetServersResult;
-pub use outcome::{InterruptedBy, Outcome};
+pub use outcome::InterruptedBy;
+pub(crate) use outcome::Outcome;
+pub(crate) use snapshot::Snapshot;
 pub use snapshot::{
     CallSnapshot, CallbacksSnapshot, CliSnapshot, ConversationSnapshot, Phase, RequestSnapshot,
-    RouterSnapshot, ServerSnapshot, ServerStatus, Snapshot,
+    RouterSnapshot, ServerSnapshot, ServerStatus,
 };

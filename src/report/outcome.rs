@@ -1,5 +1,6 @@
-//! How a turn ended.
+//! The end of a turn.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -7,8 +8,11 @@ use serde::Serialize;
 use super::cause::ExitCause;
 use crate::error::{Error, Result};
 use crate::wire::ResultMessage;
+use crate::wire::brief::{Brief, show};
 
-/// How a turn ended. Every accepted prompt ends with exactly one.
+/// The end of a turn. Every accepted prompt ends with exactly one outcome.
+///
+/// `Debug` writes the fields that are set, and cuts long texts.
 ///
 /// ```
 /// use greenroom::Outcome;
@@ -23,43 +27,43 @@ use crate::wire::ResultMessage;
 /// }
 /// # let _ = report;
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The CLI finished it.
+    /// The CLI finished the turn.
     Completed {
-        /// What the CLI says of it: the answer, its cost, its usage.
+        /// The answer, its cost and its usage.
         result: Arc<ResultMessage>,
     },
     /// The prompt was appended to the conversation without asking the model
     /// ([`Prompt::should_query`](crate::Prompt::should_query)), and the CLI gave no result for it.
     Appended,
-    /// It was ended before its time.
+    /// The turn was ended early.
     Interrupted {
-        /// By whom.
+        /// Who ended the turn.
         by: InterruptedBy,
-        /// What the CLI says of it, if it still could.
+        /// The CLI's result, if it could still send one.
         result: Option<Arc<ResultMessage>>,
     },
-    /// It failed: the CLI says so, or its messages were not read and the bound was reached.
+    /// The turn failed: the CLI says so, or too many of its messages were not read.
     Failed {
-        /// Why.
+        /// The reason.
         error: Error,
-        /// What the CLI says of it, if it did.
+        /// The CLI's result, if there is one.
         result: Option<Arc<ResultMessage>>,
     },
-    /// No CLI has begun with it: the session stopped or failed while it waited, or it was written to a CLI that died at
-    /// once. Here it is back.
+    /// No CLI started the turn: the session stopped or failed while the prompt waited, or the CLI exited right after the
+    /// prompt was written.
     NotStarted {
-        /// The content of the prompt.
+        /// The prompt, returned.
         prompt: crate::Prompt,
     },
 }
 
-/// Who ended a turn before its time.
+/// Who ended a turn early.
 ///
 /// ```
-/// assert_eq!(greenroom::InterruptedBy::User.to_string(), "the user");
+/// assert_eq!(greenroom::report::InterruptedBy::User.to_string(), "the user");
 /// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
@@ -67,17 +71,17 @@ pub enum Outcome {
 pub enum InterruptedBy {
     /// [`Session::interrupt`](crate::Session::interrupt) or a `deny` with `interrupt`.
     User,
-    /// The CLI died.
+    /// The CLI exited.
     CliExit {
-        /// Why.
+        /// Cause of the exit.
         cause: ExitCause,
     },
-    /// A limit of the options: [`Timeouts::turn`](crate::Timeouts::turn) or
-    /// [`Timeouts::silence`](crate::Timeouts::silence).
+    /// A limit of the options: [`Timeouts::turn`](crate::options::Timeouts::turn) or
+    /// [`Timeouts::silence`](crate::options::Timeouts::silence).
     Limit {
-        /// Which: `turn` or `silence`.
+        /// `turn` or `silence`.
         limit: String,
-        /// How long it is.
+        /// The length of the limit.
         #[serde(serialize_with = "crate::options::millis_serialize")]
         after: std::time::Duration,
     },
@@ -85,8 +89,8 @@ pub enum InterruptedBy {
     Stop,
 }
 
-impl std::fmt::Display for InterruptedBy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for InterruptedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InterruptedBy::User => f.write_str("the user"),
             InterruptedBy::CliExit { cause } => write!(f, "the end of the CLI: {cause}"),
@@ -102,7 +106,7 @@ impl Outcome {
         matches!(self, Outcome::Completed { .. })
     }
 
-    /// What the CLI says of the turn, if it did.
+    /// The CLI's result, if there is one.
     pub fn result(&self) -> Option<&ResultMessage> {
         match self {
             Outcome::Completed { result } => Some(result),
@@ -111,7 +115,7 @@ impl Outcome {
         }
     }
 
-    /// The model's answer, if the turn was completed with one.
+    /// The model's answer, if the turn was completed.
     pub fn text(&self) -> Option<&str> {
         match self {
             Outcome::Completed { result } => result.result.as_deref(),
@@ -119,12 +123,12 @@ impl Outcome {
         }
     }
 
-    /// The result of a completed turn, or else an error that says what happened instead.
+    /// The result of a completed turn; an error for every other outcome.
     ///
     /// # Errors
     /// The error of a failed turn; [`Stopped`](crate::ErrorKind::Stopped),
-    /// [`CliExited`](crate::ErrorKind::CliExited) or [`TurnFailed`](crate::ErrorKind::TurnFailed) for one that was
-    /// interrupted or not started.
+    /// [`CliExited`](crate::ErrorKind::CliExited), [`Timeout`](crate::ErrorKind::Timeout) or
+    /// [`TurnFailed`](crate::ErrorKind::TurnFailed) for an interrupted turn or a turn that was not started.
     pub fn into_result(self) -> Result<Arc<ResultMessage>> {
         use crate::ErrorKind;
         match self {
@@ -146,6 +150,28 @@ impl Outcome {
             )),
             Outcome::NotStarted { .. } => {
                 Err(Error::new(ErrorKind::Stopped, "the session ended before the prompt was sent"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with_result = |name: &str, reason: &str, value: &dyn fmt::Debug, f: &mut fmt::Formatter<'_>| {
+            let mut shown = f.debug_struct(name);
+            show(&mut shown, reason, value);
+            if let Some(result) = self.result() {
+                shown.field("result", result);
+            }
+            shown.finish()
+        };
+        match self {
+            Outcome::Completed { result } => f.debug_struct("Completed").field("result", result).finish(),
+            Outcome::Appended => f.write_str("Appended"),
+            Outcome::Interrupted { by, .. } => with_result("Interrupted", "by", by, f),
+            Outcome::Failed { error, .. } => with_result("Failed", "error", error, f),
+            Outcome::NotStarted { prompt } => {
+                f.debug_struct("NotStarted").field("prompt", &Brief(prompt)).finish()
             }
         }
     }

@@ -1,11 +1,12 @@
-//! How things stand.
+//! The state of a session at one moment.
 
 use serde::Serialize;
 
 use super::counters::Counters;
+use crate::transport::ContainedBy;
 
-/// A session at one moment: the tree, the calls in flight and their ages, restarts, queue sizes. Serialises to
-/// JSON. Ages and times are in milliseconds.
+/// The state of a session at one moment: its actors, the calls in flight and their ages, restarts, queue sizes. Serialises
+/// to JSON. Ages are in milliseconds.
 ///
 /// ```
 /// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {
@@ -17,25 +18,23 @@ use super::counters::Counters;
 /// # let _ = show;
 /// ```
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// What the session is doing.
     pub phase: Phase,
-    /// How long the session has existed, in milliseconds.
     pub age_ms: u64,
-    /// The captured id of the conversation.
+    /// The id of the conversation.
     pub session_id: Option<String>,
-    /// The CLI process; `None` while there is none.
+    /// `None` while there is no CLI process.
     pub cli: Option<CliSnapshot>,
-    /// The conversation; `None` if its actor did not answer in time.
+    /// `None` if the actor did not answer in time.
     pub conversation: Option<ConversationSnapshot>,
-    /// The control router; `None` if it did not answer in time, for instance because it is restarting.
+    /// `None` if the router did not answer in time, for example because it is restarting.
     pub router: Option<RouterSnapshot>,
-    /// The tool servers, in the order in which they were given.
+    /// Tool servers, in the order of the builder.
     pub servers: Vec<ServerSnapshot>,
-    /// The callbacks; `None` if they did not answer in time.
+    /// `None` if the actor did not answer in time.
     pub callbacks: Option<CallbacksSnapshot>,
-    /// What was counted since the start.
     pub counters: Counters,
 }
 
@@ -46,166 +45,129 @@ impl Snapshot {
     }
 }
 
-/// What a session is doing.
-///
-/// ```
-/// assert_eq!(serde_json::to_string(&greenroom::Phase::Ready).unwrap(), r#""ready""#);
-/// ```
+/// The phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
-    /// The first CLI is being started.
+    /// The first CLI is starting.
     Starting,
-    /// A CLI is there and has answered `initialize`.
+    /// A CLI has answered `initialize`.
     Ready,
-    /// The CLI died; another one is being started or waited for.
+    /// The CLI exited, and the next CLI is starting or waits for its backoff.
     Recovering,
-    /// The turn in flight may end; nothing new is accepted.
+    /// The running turn may end; new prompts are rejected.
     Draining,
-    /// The tree is being taken down.
+    /// The actors are being stopped.
     Stopping,
 }
 
-/// The CLI process.
-///
-/// ```
-/// # fn look(snapshot: &greenroom::Snapshot) {
-/// if let Some(cli) = &snapshot.cli {
-///     println!("incarnation {} is process {:?}", cli.epoch, cli.pid);
-/// }
-/// # }
-/// ```
+/// The CLI process, in a [`Snapshot`].
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct CliSnapshot {
-    /// Which incarnation, counted from 1.
+    /// Number of the incarnation, from 1.
     pub epoch: u64,
-    /// Its process id, where there is a process.
+    /// `None` if the transport has no process.
     pub pid: Option<u32>,
-    /// Whether it has answered `initialize`.
+    /// How processes that the CLI starts are kept together, so that they end with the CLI: see
+    /// [`Containment`](crate::options::Containment). `None` if the transport has no process.
+    pub contained_by: Option<ContainedBy>,
+    /// The CLI has answered `initialize`.
     pub ready: bool,
-    /// The version it says it is.
+    /// The version that the CLI reports.
     pub version: Option<String>,
-    /// Lines waiting to be written.
+    /// Lines that wait to be written.
     pub lines_queued: usize,
+    /// Memory of the waiting lines.
+    pub outbound_bytes: usize,
 }
 
-/// The conversation.
-///
-/// ```
-/// # fn look(snapshot: &greenroom::Snapshot) {
-/// let waiting = snapshot.conversation.as_ref().map_or(0, |conversation| conversation.queued);
-/// # let _ = waiting; }
-/// ```
+/// The conversation, in a [`Snapshot`].
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct ConversationSnapshot {
-    /// Whether a turn is running.
     pub turn_running: bool,
-    /// Prompts that wait for their turn.
+    /// Waiting prompts.
     pub queued: usize,
-    /// Messages of the running turn that were not read and wait in memory, in bytes of JSON. Those on their way to the
-    /// file are among them.
+    /// Messages into the running turn ([`Session::steer`](crate::Session::steer)) whose fate is still open.
+    pub steering: usize,
+    /// Unread messages of the running turn in memory, in bytes of JSON, including messages on their way to the file.
     pub unread_bytes: usize,
-    /// Messages of the running turn that were not read and wait in a temporary file, in bytes of the file.
+    /// Unread messages of the running turn in a temporary file.
     pub spilled_bytes: u64,
-    /// Whether the run is over: nothing runs in the foreground or the background of the CLI.
-    pub run_ended: bool,
-    /// Background tasks of the CLI that keep the run going.
+    /// Nothing runs in the foreground or the background of the CLI.
+    pub idle: bool,
+    /// Running background tasks of the CLI.
     pub background_tasks: usize,
 }
 
-/// The control router.
-///
-/// ```
-/// # fn look(snapshot: &greenroom::Snapshot) {
-/// for request in snapshot.router.iter().flat_map(|router| &router.owed) {
-///     println!("{} has waited {} ms", request.request_id, request.age_ms);
-/// }
-/// # }
-/// ```
+/// The control router, in a [`Snapshot`].
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct RouterSnapshot {
-    /// Requests of the CLI that we owe an answer.
+    /// Open requests of the CLI to the session.
     pub owed: Vec<RequestSnapshot>,
-    /// Requests of ours that the CLI owes an answer.
+    /// Open requests of the session to the CLI.
     pub awaited: usize,
-    /// Requests that wait for a tool server that is restarting.
+    /// Requests that wait for a restarting tool server.
     pub parked: usize,
 }
 
-/// A request of the CLI in flight.
-///
-/// ```
-/// # fn look(request: &greenroom::RequestSnapshot) {
-/// println!("{} {} of incarnation {}", request.kind, request.request_id, request.epoch);
-/// # }
-/// ```
+/// An open request of the CLI, in a [`RouterSnapshot`].
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct RequestSnapshot {
-    /// Its id, unique in flight.
+    /// Unique among open requests.
     pub request_id: String,
-    /// What it is, such as `mcp_message` or `can_use_tool`.
+    /// The subtype, such as `mcp_message` or `can_use_tool`.
     pub kind: &'static str,
-    /// The incarnation that asked.
+    /// The incarnation that sent the request.
     pub epoch: u64,
-    /// Whether a handler works at it; otherwise it still waits for one.
+    /// A handler is running; otherwise the request waits for a handler.
     pub dispatched: bool,
-    /// How long it has been in flight.
     pub age_ms: u64,
 }
 
-/// A tool server.
-///
-/// ```
-/// # fn look(snapshot: &greenroom::Snapshot) {
-/// for server in &snapshot.servers {
-///     println!("{}: {:?}, started {} times", server.name, server.status, server.generation);
-/// }
-/// # }
-/// ```
+/// A tool server, in a [`Snapshot`].
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct ServerSnapshot {
-    /// Its name.
     pub name: String,
-    /// How it is.
     pub status: ServerStatus,
-    /// How often it has been started.
+    /// Number of starts.
     pub generation: u32,
-    /// Its calls in flight.
+    /// Calls in flight.
     pub calls: Vec<CallSnapshot>,
-    /// Handlers that occupy a thread of the blocking pool, abandoned ones among them.
+    /// Handlers on threads of the blocking pool, including abandoned handlers.
     pub blocking: usize,
-    /// Handlers that were left behind on their thread since the start.
+    /// Handlers that were abandoned on their thread, since the start.
     pub abandoned: u64,
-    /// Requests of its own to the CLI that wait for an answer.
+    /// Open requests of the server to the CLI.
     pub requests: usize,
-    /// MCP sessions that the CLI has begun with it.
+    /// MCP sessions that the CLI has started.
     pub mcp_sessions: u64,
 }
 
-/// How a tool server is.
-///
-/// ```
-/// assert_eq!(serde_json::to_string(&greenroom::ServerStatus::Up).unwrap(), r#""up""#);
-/// ```
+/// The state of a tool server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ServerStatus {
-    /// It serves calls, or its state is being made.
+    /// The server serves calls, or its first state is being created.
     Up,
-    /// It ended and will be restarted.
+    /// The server gets a new actor or a new state; new calls wait.
     Restarting,
-    /// It was given up, for this reason.
+    /// The server failed, for this reason, and is retried from time to time.
     Failed(String),
 }
 
-/// A tool call in flight.
+/// A tool call in flight, in a [`ServerSnapshot`].
 ///
 /// ```
 /// # fn look(snapshot: &greenroom::Snapshot) {
@@ -215,30 +177,21 @@ pub enum ServerStatus {
 /// # }
 /// ```
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct CallSnapshot {
-    /// The control request.
     pub request_id: String,
-    /// The tool.
     pub tool: String,
-    /// The id of the model's tool use.
     pub tool_use_id: Option<String>,
-    /// How long it has been in flight.
     pub age_ms: u64,
-    /// Whether it is cancelled and only cleaning up.
+    /// The call is cancelled, and its handler is cleaning up.
     pub cancelled: bool,
 }
 
-/// The callbacks: hooks, permissions, elicitations, dialogs.
-///
-/// ```
-/// # fn look(snapshot: &greenroom::Snapshot) {
-/// let asked = snapshot.callbacks.as_ref().map_or(0, |callbacks| callbacks.in_flight);
-/// # let _ = asked; }
-/// ```
+/// The callbacks for hooks, permissions, elicitations and dialogs, in a [`Snapshot`].
 #[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
 #[non_exhaustive]
 pub struct CallbacksSnapshot {
-    /// Callbacks in flight.
     pub in_flight: usize,
 }

@@ -1,13 +1,14 @@
-//! The structured output of a turn, as a value of the application's own type.
+//! The structured output of a turn, as a typed value.
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::Outcome;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::ResultMessage;
 
 impl ResultMessage {
-    /// The answer in the form that [`Options::output_format`](crate::Options::output_format) asked for.
+    /// The answer in the shape of [`Options::output_format`](crate::Options::output_format).
     ///
     /// ```
     /// use greenroom::Message;
@@ -22,19 +23,26 @@ impl ResultMessage {
     /// ```
     ///
     /// # Errors
-    /// [`TurnFailed`](ErrorKind::TurnFailed), when the turn failed, or ended without one: CLI 2.1.328 was seen to end it
-    /// so, as a success, when the model insists on an answer in text. [`Malformed`](ErrorKind::Malformed), when it is no
-    /// `T`; the message names the place.
+    /// [`TurnFailed`](ErrorKind::TurnFailed) if the turn failed or has no structured output; CLI 2.1.328 reports success
+    /// without one when the model insists on answering in text. [`Malformed`](ErrorKind::Malformed) if the output is no
+    /// `T`; the error names the place.
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
-        let Some(value) = &self.structured_output else {
+        let whole = self.whole_structured_output();
+        if whole.is_none() && self.structured_output.is_none() {
             let text = match self.error_text() {
                 Some(error) => format!("the turn failed, and has no structured output: {error}"),
                 None => "the turn ended without a structured output".to_owned(),
             };
             return Err(Error::new(ErrorKind::TurnFailed, text)
                 .with_help("set `output_format`, and see in `result` what the model said instead"));
+        }
+        let read = match (whole, &self.structured_output) {
+            (Some(json), _) => {
+                serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(json.get()))
+            }
+            (None, value) => serde_path_to_error::deserialize(value.as_ref().unwrap_or(&Value::Null)),
         };
-        serde_path_to_error::deserialize(value).map_err(|error| {
+        read.map_err(|error| {
             let (path, type_name) = (error.path().to_string(), std::any::type_name::<T>());
             let at = if path == "." { String::new() } else { format!(" at `{path}`") };
             let text = format!("the structured output is no `{type_name}`{at}: {}", error.inner());
@@ -46,10 +54,10 @@ impl ResultMessage {
 }
 
 impl Outcome {
-    /// The answer in the form that [`Options::output_format`](crate::Options::output_format) asked for.
+    /// The answer in the shape of [`Options::output_format`](crate::Options::output_format).
     ///
     /// # Errors
-    /// Those of [`into_result`](Outcome::into_result) for a turn that was not completed, and of
+    /// The errors of [`into_result`](Outcome::into_result) if the turn was not completed, and of
     /// [`ResultMessage::structured`].
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
         self.clone().into_result()?.structured()
@@ -61,10 +69,18 @@ mod tests {
     use std::sync::Arc;
 
     use serde::Deserialize;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::Message;
+
+    #[test]
+    fn a_huge_output_is_read_from_the_json_of_the_message() {
+        let rows: Vec<_> = (0..20_000).map(|count| json!({ "count": count })).collect();
+        let end = ended(json!({ "structured_output": { "rows": rows } }));
+        let read = end.structured::<Report>().unwrap();
+        assert_eq!((read.rows.len(), read.rows[19_999].count), (20_000, 19_999));
+    }
 
     #[derive(Debug, Deserialize, PartialEq)]
     struct Report {
@@ -86,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_fits_is_read() {
+    fn a_fitting_value_is_read() {
         let end = ended(json!({ "structured_output": { "rows": [{ "count": 1 }] } }));
         let expected = Report { rows: vec![Row { count: 1 }] };
         assert_eq!(end.structured::<Report>().unwrap(), expected);
@@ -94,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_fit_says_where() {
+    fn the_error_of_a_misfit_names_the_place() {
         let end = ended(json!({ "structured_output": { "rows": [{ "count": 1 }, { "count": "x" }] } }));
         let error = end.structured::<Report>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Malformed);
@@ -104,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_without_one_says_so_and_a_failed_one_why() {
+    fn a_turn_without_structured_output_says_why() {
         let error = ended(json!({ "result": "8" })).structured::<Report>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TurnFailed);
         assert!(error.to_string().contains("without a structured output"), "{error}");

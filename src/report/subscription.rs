@@ -1,4 +1,4 @@
-//! A subscription: what is told from now on, until the session is no more.
+//! A stream over a feed, which ends with the session.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -7,37 +7,37 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use super::feed::{Heard, Listener};
+use super::feed::{FeedItem, Subscriber};
 
 pub(crate) type Subscription<T> = Pin<Box<dyn Stream<Item = T> + Send + Sync>>;
 
-/// The stream of what a listener hears, with `missed` for what it lost. It ends when all was heard and the session
-/// is gone, even while handles of the session are still held.
+/// The items of a feed as a stream; a gap becomes `missed`. The stream ends after the last item of a session that has ended,
+/// even while handles of the session still exist.
 pub(crate) fn subscription<T, S>(
-    listener: Listener<T>,
+    subscriber: Subscriber<T>,
     gone: CancellationToken,
-    told: fn(T) -> S,
+    item: fn(T) -> S,
     missed: fn(u64) -> S,
 ) -> Subscription<S>
 where
     T: Clone + Send + 'static,
     S: 'static,
 {
-    // Fused, for whoever asks on after the end.
-    let stream = futures_util::stream::unfold((listener, gone), move |(mut listener, gone)| async move {
-        let heard = tokio::select! {
+    // Fused, so that polling after the end is safe.
+    let stream = futures_util::stream::unfold((subscriber, gone), move |(mut subscriber, gone)| async move {
+        let received = tokio::select! {
             biased;
-            heard = listener.hear() => heard,
-            () = gone.cancelled() => match listener.try_hear() {
-                Poll::Ready(heard) => heard,
+            received = subscriber.receive() => received,
+            () = gone.cancelled() => match subscriber.try_receive() {
+                Poll::Ready(received) => received,
                 Poll::Pending => None,
             },
         };
-        let item = match heard? {
-            Heard::Told(item) => told(item),
-            Heard::Missed(count) => missed(count),
+        let next = match received? {
+            FeedItem::Item(value) => item(value),
+            FeedItem::Missed(count) => missed(count),
         };
-        Some((item, (listener, gone)))
+        Some((next, (subscriber, gone)))
     });
     Box::pin(stream.fuse())
 }

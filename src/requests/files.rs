@@ -4,157 +4,99 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::read::{answers, words};
+use crate::wire::objects::objects;
+use crate::wire::words::words;
 
-answers! {
-    /// What rewinding files did, or would do.
-    ///
-    /// ```
-    /// async fn undo(session: &greenroom::Session, prompt: &str) -> greenroom::Result<()> {
-    ///     let preview = session.rewind_files_dry_run(prompt).await?;
-    ///     println!("{:?}: +{} -{}", preview.files_changed, preview.insertions.unwrap_or(0), preview.deletions.unwrap_or(0));
-    ///     let done = session.rewind_files(prompt).await?;
-    ///     assert!(done.can_rewind, "{:?}", done.error);
-    ///     Ok(())
-    /// }
-    /// # let _ = undo;
-    /// ```
-    pub struct RewindResult {
-        /// Whether it can be done, or was.
-        pub can_rewind: bool = "canRewind",
-        /// Why not.
-        pub error: Option<String> = "error",
-        /// The files that change. CLI 2.1.328 lists them for a dry run only.
-        pub files_changed: Vec<String> = "filesChanged",
-        /// The lines that come.
-        pub insertions: Option<u64> = "insertions",
-        /// The lines that go.
-        pub deletions: Option<u64> = "deletions",
-        /// How many files were left alone because something is a link or no regular file; not for a dry run.
-        pub skipped_links: Option<u64> = "skippedLinks",
+objects! {
+    /// Answer to [`Session::rewind_files`](crate::Session::rewind_files) and its dry run.
+    answer RewindResult {
+        can_rewind: bool = "canRewind",
+        error: Option<String>,
+        /// CLI 2.1.328 lists the files for a dry run only.
+        files_changed: Vec<String> = "filesChanged",
+        /// Added lines.
+        insertions: Option<u64>,
+        /// Removed lines.
+        deletions: Option<u64>,
+        /// Number of files that were skipped as links or special files; not for a dry run.
+        skipped_links: Option<u64> = "skippedLinks",
     }
 
-    /// Files that fit a query.
-    ///
-    /// ```
-    /// let found: greenroom::requests::FileSuggestions =
-    ///     serde_json::from_str(r#"{"suggestions": [{"path": "src/lib.rs"}], "cwd": "/srv"}"#)?;
-    /// assert_eq!(found.suggestions[0].path, "src/lib.rs");
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct FileSuggestions {
-        /// The files, the best first.
-        pub suggestions: Vec<FileSuggestion> = "suggestions",
-        /// The folder that they are relative to.
-        pub cwd: Option<String> = "cwd",
+    /// Files that match a query.
+    answer FileSuggestions {
+        /// Best match first.
+        suggestions: Vec<FileSuggestion>,
+        /// The paths are relative to this folder.
+        cwd: Option<String>,
     }
 
-    /// A file that fits a query.
-    ///
-    /// ```
-    /// let file: greenroom::requests::FileSuggestion = serde_json::from_str(r#"{"path": "src/"}"#)?;
-    /// assert_eq!(file.path, "src/");
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct FileSuggestion {
-        /// Its path; that of a folder ends with a slash.
-        pub path: String = "path",
+    /// A file that matches a query.
+    answer FileSuggestion {
+        /// The path of a folder ends with a slash.
+        path: String,
     }
 
-    /// A file's contents.
-    ///
-    /// ```
-    /// let file: greenroom::requests::FileContents =
-    ///     serde_json::from_str(r#"{"contents": "hello\n", "absPath": "/srv/a.txt", "lossy": false}"#)?;
-    /// assert_eq!((file.contents.as_str(), file.lossy), ("hello\n", Some(false)));
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct FileContents {
-        /// The contents, as text or in base64.
-        pub contents: String = "contents",
-        /// The file's absolute path.
-        pub abs_path: String = "absPath",
-        /// Whether something is missing at the end.
-        pub truncated: Option<bool> = "truncated",
-        /// `base64`, or nothing for text: look at it, a CLI that does not know base64 answers with text.
-        pub encoding: Option<String> = "encoding",
-        /// Whether bytes that are no UTF-8 were replaced; nothing for base64.
-        pub lossy: Option<bool> = "lossy",
-        /// The path as it was asked for.
-        pub requested_path: Option<String> = "requested_path",
+    /// Contents of a file.
+    answer FileContents {
+        /// Text or base64: see `encoding`.
+        contents: String,
+        abs_path: String = "absPath",
+        /// The end of the file is missing.
+        truncated: Option<bool>,
+        /// `base64`, or `None` for text. Check this field: a CLI that does not support base64 answers with text.
+        encoding: Option<String>,
+        /// Invalid UTF-8 was replaced. `None` for base64.
+        lossy: Option<bool>,
+        requested_path: Option<String>,
     }
 
-    /// What became of a change of the working directory.
-    ///
-    /// ```
-    /// use greenroom::requests::{SetCwdResult, SetCwdStatus};
-    ///
-    /// let result: SetCwdResult =
-    ///     serde_json::from_str(r#"{"status": "needs_trust", "directory": "/srv/new", "trust_root": "/srv"}"#)?;
-    /// assert_eq!(result.status, SetCwdStatus::NeedsTrust);
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct SetCwdResult {
-        /// What became of it.
-        pub status: SetCwdStatus = "status",
-        /// The working directory, if it was changed.
-        pub cwd: Option<String> = "cwd",
-        /// Whether it is another than before.
-        pub changed: Option<bool> = "changed",
-        /// Whether the transcript went along, to the folder of the new project.
-        pub transcript_relocated: Option<bool> = "transcript_relocated",
-        /// The folder that has to be trusted first: what [`SetCwd::trust`] takes.
-        pub directory: Option<String> = "directory",
-        /// The folder that the trust will be for.
-        pub trust_root: Option<String> = "trust_root",
-        /// Why not: `not_found`, `not_a_directory`, `busy`, `blocked_by_rule` and others.
-        pub reason: Option<String> = "reason",
-        /// The same, for people.
-        pub message: Option<String> = "message",
+    /// Answer to [`Requests::set_cwd`](crate::session::Requests::set_cwd).
+    answer SetCwdResult {
+        status: SetCwdStatus,
+        /// The new working directory, if it was changed.
+        cwd: Option<String>,
+        /// The new working directory differs from the old.
+        changed: Option<bool>,
+        /// The transcript was moved to the folder of the new project.
+        transcript_relocated: Option<bool>,
+        /// The folder that must be trusted first, for [`SetCwd::trust`].
+        directory: Option<String>,
+        /// The folder that the trust will apply to.
+        trust_root: Option<String>,
+        /// Why the change was rejected: `not_found`, `not_a_directory`, `busy`, `blocked_by_rule` and others.
+        reason: Option<String>,
+        /// The reason, for people.
+        message: Option<String>,
     }
 
-    /// A folder that was added to those that the session works in.
-    ///
-    /// ```
-    /// let root: greenroom::requests::RepoRoot = serde_json::from_str(r#"{"directory": "/srv/part"}"#)?;
-    /// assert_eq!(root.directory.as_deref(), Some("/srv/part"));
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct RepoRoot {
-        /// Its absolute path.
-        pub directory: Option<String> = "directory",
+    /// Answer to [`Requests::register_repo_root`](crate::session::Requests::register_repo_root).
+    answer RepoRoot {
+        /// The absolute path.
+        directory: Option<String>,
     }
 }
 
 words! {
-    /// What became of a change of the working directory.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::requests::SetCwdStatus::NeedsTrust.as_str(), "needs_trust");
-    /// ```
-    pub enum SetCwdStatus {
-        /// It was changed, or was that already.
+    /// Outcome of a change of the working directory.
+    pub enum SetCwdStatus or "" {
+        /// The working directory is the requested folder.
         Ok = "ok",
-        /// Nobody has said yet that the folder is trusted; nothing was changed.
+        /// The folder is not trusted yet; nothing was changed.
         NeedsTrust = "needs_trust",
-        /// It was not changed.
+        /// Nothing was changed.
         Rejected = "rejected",
     }
 
-    /// How a file is handed over.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::requests::FileEncoding::Base64.as_str(), "base64");
-    /// ```
-    pub enum FileEncoding {
-        /// As text; what is no UTF-8 is replaced.
+    /// Encoding of a file's contents.
+    pub enum FileEncoding or "" {
+        /// Text; invalid UTF-8 is replaced.
         Utf8 = "utf-8",
-        /// Exactly.
+        /// The exact bytes, in base64.
         Base64 = "base64",
     }
 }
 
-/// What is read of which file.
+/// A file to read, for [`Requests::read_file`](crate::session::Requests::read_file).
 ///
 /// ```
 /// use greenroom::requests::{FileEncoding, ReadFile};
@@ -163,36 +105,34 @@ words! {
 /// # let _ = read;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each field has a method of its name")]
 #[non_exhaustive]
 pub struct ReadFile {
-    /// The file, relative to the CLI's working directory.
     pub path: PathBuf,
-    /// How much of it at most.
     pub max_bytes: Option<u64>,
-    /// How it is handed over.
     pub encoding: Option<FileEncoding>,
 }
 
 impl ReadFile {
-    /// This file, as text.
+    /// Reads the file as text.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), max_bytes: None, encoding: None }
     }
 
-    /// Its beginning only.
+    /// Reads at most this many bytes.
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = Some(max_bytes);
         self
     }
 
-    /// How it is handed over.
+    /// Sets the encoding of the contents.
     pub fn encoding(mut self, encoding: FileEncoding) -> Self {
         self.encoding = Some(encoding);
         self
     }
 }
 
-/// A change of the working directory.
+/// A change of the working directory, for [`Requests::set_cwd`](crate::session::Requests::set_cwd).
 ///
 /// ```
 /// use greenroom::requests::SetCwd;
@@ -203,21 +143,21 @@ impl ReadFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetCwd {
-    /// The folder.
+    /// The new working directory.
     pub path: PathBuf,
-    /// Whether somebody has said that it is trusted.
+    /// A person trusts the folder.
     pub trust_accepted: Option<bool>,
-    /// The folder that this was said of.
+    /// The folder that the person trusts.
     pub trusted_directory: Option<PathBuf>,
 }
 
 impl SetCwd {
-    /// Into this folder, if it is trusted already.
+    /// Changes to this folder if it is already trusted.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), trust_accepted: None, trusted_directory: None }
     }
 
-    /// Says that this folder is trusted: the one that the CLI named ([`SetCwdResult::directory`]). The CLI remembers it.
+    /// Trusts a folder: the folder that the CLI named in [`SetCwdResult::directory`]. The CLI remembers the trust.
     pub fn trust(mut self, directory: impl Into<PathBuf>) -> Self {
         self.trust_accepted = Some(true);
         self.trusted_directory = Some(directory.into());
@@ -225,7 +165,7 @@ impl SetCwd {
     }
 }
 
-/// A folder to add to those that the session works in, and what to read there.
+/// A folder to add to the session, for [`Requests::register_repo_root`](crate::session::Requests::register_repo_root).
 ///
 /// ```
 /// use greenroom::requests::RegisterRepoRoot;
@@ -234,20 +174,17 @@ impl SetCwd {
 /// # let _ = root;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each field has a method of its name")]
 #[non_exhaustive]
 pub struct RegisterRepoRoot {
-    /// The folder.
     pub directory: PathBuf,
-    /// Whether its `CLAUDE.md` is read.
     pub reload_claude_md: Option<bool>,
-    /// Whether plugins are read again.
     pub reload_plugins: Option<bool>,
-    /// Whether skills are read again.
     pub reload_skills: Option<bool>,
 }
 
 impl RegisterRepoRoot {
-    /// This folder, of which nothing is read.
+    /// Adds the folder without reloading anything.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -257,19 +194,19 @@ impl RegisterRepoRoot {
         }
     }
 
-    /// Whether its `CLAUDE.md` is read.
+    /// Whether to read the folder's `CLAUDE.md`.
     pub fn reload_claude_md(mut self, reload: bool) -> Self {
         self.reload_claude_md = Some(reload);
         self
     }
 
-    /// Whether plugins are read again.
+    /// Whether to reload plugins.
     pub fn reload_plugins(mut self, reload: bool) -> Self {
         self.reload_plugins = Some(reload);
         self
     }
 
-    /// Whether skills are read again.
+    /// Whether to reload skills.
     pub fn reload_skills(mut self, reload: bool) -> Self {
         self.reload_skills = Some(reload);
         self
@@ -299,9 +236,9 @@ macro_rules! from_path {
 }
 from_path!(ReadFile, SetCwd, RegisterRepoRoot);
 
-/// Whether a change of the working directory was made, by the CLI's answer.
+/// Checks the CLI's answer to a change of the working directory.
 pub(crate) fn cwd_was_set(answer: &Value) -> Result<(), String> {
-    // A CLI that says nothing else has done what it was told.
+    // An answer without a status means success.
     match answer["status"].as_str() {
         None | Some("ok") => Ok(()),
         Some(status) => Err(answer["message"].as_str().unwrap_or(status).to_owned()),

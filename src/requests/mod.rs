@@ -1,80 +1,108 @@
-//! What the CLI can be asked: the parameters of the requests, and its answers, typed.
+//! Types of the control requests that [`Session`](crate::Session) sends to the CLI, and of the CLI's answers.
 //!
-//! The methods are those of [`Session`](crate::Session); each sends one control request. Here are the types of what goes
-//! in and what comes out. For a request that has no method there is [`Session::control`](crate::Session::control).
+//! Each method of [`Session`](crate::Session) below sends one request. For a request without a method use
+//! [`Requests::control`](crate::session::Requests::control); each method fails as `control` does, and documents any other errors.
 //!
-//! Each answer is a [`Reply`]: the typed view, and the JSON that it was read from. A view is lenient: every field may be
-//! missing, a field that changed its shape costs that field and no more, and what is not known is in `extra`, at every
-//! level.
+//! Each answer is a [`Reply`]: a typed view, and the JSON that it was read from. The view is lenient: any field may be
+//! missing, and unknown fields and fields of an unexpected shape are in `extra`, at every level. Fields are named as on the
+//! wire.
+//!
+//! ```
+//! use greenroom::requests::{McpConnection, McpStatus};
+//!
+//! let json = r#"{"mcpServers": [{"name": "calc", "status": "asleep", "tools": 3, "new": true}]}"#;
+//! let status: McpStatus = serde_json::from_str(json)?;
+//! let server = &status.servers[0];
+//! assert_eq!((server.name.as_str(), server.status.as_str()), ("calc", "asleep"));
+//! assert!(server.tools.is_empty());
+//! assert_eq!((&server.extra["tools"], &server.extra["new"]), (&3.into(), &true.into()));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 //!
 //! | about | request | method |
 //! |---|---|---|
 //! | the turn | `interrupt` | [`interrupt`](crate::Session::interrupt), [`interrupt_cancel_queued`](crate::Session::interrupt_cancel_queued) |
 //! | | `cancel_async_message` | [`cancel_async_message`](crate::Session::cancel_async_message) |
-//! | | `side_question` | [`side_question`](crate::Session::side_question) |
+//! | | `side_question` | [`side_question`](crate::session::Requests::side_question) |
 //! | settings | `set_model` | [`set_model`](crate::Session::set_model) |
 //! | | `set_permission_mode` | [`set_permission_mode`](crate::Session::set_permission_mode) |
-//! | | `set_mcp_permission_mode_override` | [`set_mcp_permission_mode_override`](crate::Session::set_mcp_permission_mode_override) |
-//! | | `set_max_thinking_tokens` | [`set_max_thinking_tokens`](crate::Session::set_max_thinking_tokens), [`set_thinking_display`](crate::Session::set_thinking_display) |
-//! | | `apply_flag_settings` | [`apply_flag_settings`](crate::Session::apply_flag_settings) |
-//! | | `update_settings` | [`update_settings`](crate::Session::update_settings) |
-//! | | `get_settings` | [`settings`](crate::Session::settings) |
-//! | | `set_cwd` | [`set_cwd`](crate::Session::set_cwd) |
-//! | | `register_repo_root` | [`register_repo_root`](crate::Session::register_repo_root) |
-//! | | `set_has_subscribers` | [`set_has_subscribers`](crate::Session::set_has_subscribers) |
-//! | | `rename_session` | [`rename_session`](crate::Session::rename_session) |
-//! | | `set_color` | [`set_color`](crate::Session::set_color) |
-//! | | `generate_session_title` | [`generate_session_title`](crate::Session::generate_session_title) |
+//! | | `set_mcp_permission_mode_override` | [`set_mcp_permission_mode_override`](crate::session::Requests::set_mcp_permission_mode_override) |
+//! | | `set_max_thinking_tokens` | [`set_max_thinking_tokens`](crate::Session::set_max_thinking_tokens), [`set_thinking_display`](crate::session::Requests::set_thinking_display) |
+//! | | `apply_flag_settings` | [`apply_flag_settings`](crate::session::Requests::apply_flag_settings) |
+//! | | `update_settings` | [`update_settings`](crate::session::Requests::update_settings) |
+//! | | `get_settings` | [`settings`](crate::session::Requests::settings) |
+//! | | `set_cwd` | [`set_cwd`](crate::session::Requests::set_cwd) |
+//! | | `register_repo_root` | [`register_repo_root`](crate::session::Requests::register_repo_root) |
+//! | | `set_has_subscribers` | [`set_has_subscribers`](crate::session::Requests::set_has_subscribers) |
+//! | | `rename_session` | [`rename_session`](crate::session::Requests::rename_session) |
+//! | | `set_color` | [`set_color`](crate::session::Requests::set_color) |
+//! | | `generate_session_title` | [`generate_session_title`](crate::session::Requests::generate_session_title) |
 //! | information | `initialize` | [`server_info`](crate::Session::server_info), [`capabilities`](crate::Session::capabilities) |
 //! | | `get_context_usage` | [`context_usage`](crate::Session::context_usage) |
-//! | | `get_usage` | [`usage`](crate::Session::usage) |
-//! | | `get_session_cost` | [`session_cost`](crate::Session::session_cost) |
-//! | | `list_models` | [`list_models`](crate::Session::list_models) |
-//! | | `get_binary_version` | [`binary_version`](crate::Session::binary_version) |
-//! | | `get_hooks_listing` | [`hooks_listing`](crate::Session::hooks_listing) |
-//! | | `list_permission_rules` | [`permission_rules`](crate::Session::permission_rules) |
-//! | | `reload_plugins` | [`reload_plugins`](crate::Session::reload_plugins) |
-//! | | `reload_skills` | [`reload_skills`](crate::Session::reload_skills) |
-//! | | `reload_output_styles` | [`reload_output_styles`](crate::Session::reload_output_styles) |
+//! | | `get_usage` | [`usage`](crate::session::Requests::usage) |
+//! | | `get_session_cost` | [`session_cost`](crate::session::Requests::session_cost) |
+//! | | `list_models` | [`list_models`](crate::session::Requests::list_models) |
+//! | | `get_binary_version` | [`binary_version`](crate::session::Requests::binary_version) |
+//! | | `get_hooks_listing` | [`hooks_listing`](crate::session::Requests::hooks_listing) |
+//! | | `list_permission_rules` | [`permission_rules`](crate::session::Requests::permission_rules) |
+//! | | `reload_plugins` | [`reload_plugins`](crate::session::Requests::reload_plugins) |
+//! | | `reload_skills` | [`reload_skills`](crate::session::Requests::reload_skills) |
+//! | | `reload_output_styles` | [`reload_output_styles`](crate::session::Requests::reload_output_styles) |
 //! | MCP | `mcp_status` | [`mcp_status`](crate::Session::mcp_status) |
 //! | | `mcp_reconnect` | [`mcp_reconnect`](crate::Session::mcp_reconnect) |
 //! | | `mcp_toggle` | [`mcp_toggle`](crate::Session::mcp_toggle) |
-//! | | `mcp_read_resource` | [`mcp_read_resource`](crate::Session::mcp_read_resource) |
-//! | | `mcp_call` | [`mcp_call`](crate::Session::mcp_call) |
+//! | | `mcp_read_resource` | [`mcp_read_resource`](crate::session::Requests::mcp_read_resource) |
+//! | | `mcp_call` | [`mcp_call`](crate::session::Requests::mcp_call) |
 //! | tasks | `stop_task` | [`stop_task`](crate::Session::stop_task) |
-//! | | `background_tasks` | [`background_tasks`](crate::Session::background_tasks), [`background_task`](crate::Session::background_task) |
-//! | | `get_task_output` | [`task_output`](crate::Session::task_output) |
+//! | | `background_tasks` | [`background_tasks`](crate::session::Requests::background_tasks), [`background_task`](crate::session::Requests::background_task) |
+//! | | `get_task_output` | [`task_output`](crate::session::Requests::task_output) |
 //! | files | `rewind_files` | [`rewind_files`](crate::Session::rewind_files), [`rewind_files_dry_run`](crate::Session::rewind_files_dry_run) |
-//! | | `seed_read_state` | [`seed_read_state`](crate::Session::seed_read_state) |
-//! | | `file_suggestions` | [`file_suggestions`](crate::Session::file_suggestions) |
-//! | | `read_file` | [`read_file`](crate::Session::read_file) |
+//! | | `seed_read_state` | [`seed_read_state`](crate::session::Requests::seed_read_state) |
+//! | | `file_suggestions` | [`file_suggestions`](crate::session::Requests::file_suggestions) |
+//! | | `read_file` | [`read_file`](crate::session::Requests::read_file) |
 //!
-//! # Time
+//! # Timeouts
 //!
-//! A request has the time of [`Timeouts::control_request`](crate::Timeouts::control_request); one that waits for a tool
-//! or for the model has that of [`Timeouts::long_request`](crate::Timeouts::long_request). For single calls,
-//! [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another. When the time is over, or the
-//! future is dropped, the request is withdrawn: the CLI gets a `control_cancel_request`, and an answer that comes all
-//! the same is ignored.
+//! The limit is [`Timeouts::control_request`](crate::options::Timeouts::control_request), or
+//! [`Timeouts::long_request`](crate::options::Timeouts::long_request) for a request that waits for a tool or for the model.
+//! [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another limit for single calls. When the
+//! limit passes, or the future is dropped, the request is withdrawn: the CLI gets a `control_cancel_request`, and a later
+//! answer is ignored.
 //!
-//! # After a restart of the CLI
+//! # Restarts of the CLI
 //!
-//! What is state of the process is set again in the next one before anything else is asked: the model, the permission
-//! mode, the overrides of it for MCP servers, thinking, flag settings, the working directory, registered roots, and
-//! whether anybody watches. What the CLI writes down itself is not sent again: the title and the colour, settings files,
-//! and which MCP servers are switched off. A read state that was seeded is lost with the process.
+//! State of the process is set again in the next process, before any other request: the model, the permission mode and its
+//! overrides for MCP servers, thinking, flag settings, the working directory, registered roots, and `has_subscribers`.
+//! State that the CLI stores itself is not sent again: the title and the colour, settings files, and which MCP servers are
+//! switched off. A seeded read state is lost with the process.
 //!
-//! # What a CLI may not know
+//! # Capabilities
 //!
-//! Some requests, and options of requests, need a [capability](crate::Session::has_capability) of the CLI. If it is
-//! known that the CLI lacks it the call fails with [`Unsupported`](crate::ErrorKind::Unsupported) and nothing is sent;
-//! before the first turn it may not be known, and then the CLI answers. A request that the CLI does not know at all is
-//! `Unsupported`, too.
+//! Some requests and options need a [capability](crate::Session::has_capability) of the CLI. If the CLI is known to lack
+//! the capability, the call fails with [`Unsupported`](crate::ErrorKind::Unsupported) and nothing is sent. Before the first
+//! turn the capabilities may be unknown; then the CLI decides. A request that the CLI does not know is also `Unsupported`.
+
+/// Converts a text into a request that has only this text.
+macro_rules! from_text {
+    ($name:ident) => {
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::new(text)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self::new(text)
+            }
+        }
+    };
+}
+use from_text;
 
 mod files;
 mod info;
 mod mcp;
-pub(crate) mod read;
 mod server_info;
 mod settings;
 mod tasks;
@@ -87,21 +115,20 @@ use std::ops::Deref;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-pub use crate::message::SlashCommand;
-pub use crate::options::ThinkingDisplay;
 pub(crate) use files::cwd_was_set;
 pub use files::{
     FileContents, FileEncoding, FileSuggestion, FileSuggestions, ReadFile, RegisterRepoRoot, RepoRoot,
     RewindResult, SetCwd, SetCwdResult, SetCwdStatus,
 };
 pub use info::{
-    BinaryVersion, HookEventInfo, HookEventRow, HookPolicy, HookRow, HooksListing, ModelList, PermissionRule,
-    PermissionRules, PermissionRulesState, PluginInfo, ReloadPlugins, ReloadedOutputStyles, ReloadedPlugins,
-    ReloadedSkills, RuleDescription, SettingsError, WorkspaceDirectory,
+    BinaryVersion, HookEventInfo, HookEventRow, HookPolicy, HookRow, HooksListing, ModelList,
+    PermissionRuleInfo, PermissionRules, PermissionRulesState, PluginInfo, ReloadPlugins,
+    ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills, RuleDescription, SettingsError,
+    WorkspaceDirectory,
 };
 pub use mcp::{
     McpCall, McpCallResult, McpConnection, McpImplementation, McpResource, McpResourceContent,
-    McpServerStatus, McpStaging, McpStatus, McpToolHints, McpToolInfo,
+    McpServerConfig, McpServerStatus, McpStaging, McpStatus, McpToolHints, McpToolInfo,
 };
 pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo};
 pub use settings::{
@@ -111,20 +138,19 @@ pub use settings::{
 pub use tasks::{Backgrounded, TaskOutput};
 pub use turn::{CancelledMessage, InterruptReceipt, SessionTitle, SideAnswer, SideQuestion};
 pub use usage::{
-    AgentContext, ApiUsage, CommandContext, ContextCategory, ContextDetail, ContextKind, ContextSquare,
-    ContextUsage, DeferredToolContext, McpServerContext, McpToolContext, MemoryFileContext, MessageBreakdown,
-    NamedTokens, RateLimitWindow, RateLimits, SessionCost, SessionUsage, SkillContext, SkillsContext,
-    ToolCallTokens, UsageReport,
+    AgentContext, ApiUsage, CommandContext, ContextCategory, ContextDetail, ContextSquare, ContextUsage,
+    DeferredToolContext, McpServerContext, McpToolContext, MemoryFileContext, MessageBreakdown, NamedTokens,
+    RateLimitWindow, RateLimits, SessionCost, SkillContext, SkillsContext, ToolCallTokens, UsageReport,
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use read::Lenient;
+use crate::wire::lenient::{Lenient, ListRule};
 
-/// An answer of the CLI: its typed view, to which this dereferences, and all of it as JSON.
+/// An answer of the CLI: a typed view, to which the reply dereferences, and the JSON.
 ///
 /// ```
 /// async fn cost(session: &greenroom::Session) -> greenroom::Result<()> {
-///     let cost = session.session_cost().await?;
+///     let cost = session.requests().session_cost().await?;
 ///     println!("{}", cost.text);
 ///     println!("{}", cost.raw());
 ///     Ok(())
@@ -138,12 +164,12 @@ pub struct Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// All of the answer, as the CLI wrote it. Empty (`{}`) if it acknowledged only.
+    /// The whole answer as the CLI wrote it; `{}` if the CLI only acknowledged.
     pub fn raw(&self) -> &RawValue {
         &self.raw
     }
 
-    /// The typed view alone.
+    /// Returns the typed view.
     pub fn into_inner(self) -> T {
         self.view
     }
@@ -158,7 +184,7 @@ impl<T> Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// An answer that is made here.
+    /// An answer of this library.
     pub(crate) fn of(value: Value) -> Result<Self>
     where
         T: Lenient,
@@ -169,7 +195,7 @@ impl<T> Reply<T> {
         Self::read("", raw)
     }
 
-    /// Reads an answer.
+    /// Reads an answer of the CLI.
     pub(crate) fn read(subtype: &str, raw: Box<RawValue>) -> Result<Self>
     where
         T: Lenient,
@@ -181,12 +207,12 @@ impl<T> Reply<T> {
             )
         };
         let value: Value = match serde_json::from_str(raw.get()) {
-            // An acknowledgement may say nothing.
+            // An acknowledgement may be empty.
             Ok(Value::Null) => Value::Object(Map::new()),
             Ok(value) => value,
             Err(error) => return Err(malformed(error.to_string())),
         };
-        let view = T::read(&value).ok_or_else(|| malformed("it is no object".to_owned()))?;
+        let view = T::read(&value, ListRule::Whole).ok_or_else(|| malformed("it is no object".to_owned()))?;
         Ok(Self::new(view, raw))
     }
 }

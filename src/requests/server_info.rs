@@ -1,14 +1,14 @@
-//! What the CLI says of itself when it starts: its answer to `initialize`.
+//! The CLI's answer to `initialize`.
 
 use std::collections::BTreeMap;
 
-use super::read::answers;
 use crate::message::SlashCommand;
+use crate::wire::objects::objects;
 
-answers! {
-    /// What an incarnation of the CLI said of itself when it started, in its answer to `initialize`.
+objects! {
+    /// The description of a CLI process, from its answer to `initialize`.
     ///
-    /// The commands are kept up to date: the CLI says when they have changed.
+    /// The commands are kept up to date when the CLI reports a change.
     ///
     /// ```
     /// fn version(session: &greenroom::Session) -> Option<String> {
@@ -20,116 +20,83 @@ answers! {
     /// }
     /// # let _ = version;
     /// ```
-    pub struct ServerInfo {
-        /// The slash commands, skills among them.
-        pub commands: Vec<SlashCommand> = "commands",
-        /// The kinds of subagents.
-        pub agents: Vec<AgentInfo> = "agents",
-        /// The output style.
-        pub output_style: Option<String> = "output_style",
-        /// The output styles that there are.
-        pub available_output_styles: Vec<String> = "available_output_styles",
-        /// The models that can be chosen.
-        pub models: Vec<ModelInfo> = "models",
-        /// Who is logged in, and how.
-        pub account: AccountInfo = "account",
+    answer ServerInfo {
+        /// Slash commands and skills.
+        commands: Vec<SlashCommand>,
+        /// Kinds of subagents.
+        agents: Vec<AgentInfo>,
+        output_style: Option<String>,
+        available_output_styles: Vec<String>,
+        models: Vec<ModelInfo>,
+        account: AccountInfo,
         /// The version of the CLI.
-        pub claude_code_version: Option<String> = "claude_code_version",
-        /// The process id, as the CLI knows it.
-        pub pid: Option<u64> = "pid",
-        /// The permission mode that the CLI started in, in its own spelling. What was set at run time is set again after
-        /// this was said.
-        pub current_permission_mode: Option<String> = "current_permission_mode",
+        claude_code_version: Option<String>,
+        /// The process id, as the CLI sees it.
+        pid: Option<u64>,
+        /// The permission mode at the start, as the CLI spells it. Modes set at run time are set again after this answer.
+        current_permission_mode: Option<String>,
         /// `idle`, `running` or `requires_action`.
-        pub session_state: Option<String> = "session_state",
-        /// What this CLI can do; only a part of it: see [`Session::capabilities`](crate::Session::capabilities).
-        pub capabilities: Vec<String> = "capabilities",
-        /// Whether the hooks were taken.
-        pub hooks_applied: Option<bool> = "hooks_applied",
-        /// Whether the CLI knows hooks that must block when they fail.
-        pub hook_on_failure_supported: Option<bool> = "hook_on_failure_supported",
-        /// Whether the plugins of `initialize` are loaded.
-        pub plugins_applied: Option<bool> = "plugins_applied",
-        /// Whether the MCP servers of `initialize` were taken.
-        pub mcp_servers_applied: Option<bool> = "mcp_servers_applied",
-        /// What became of the handshake manifest of each in-process server: `parked`, `already_connected` and others.
-        pub sdk_mcp_manifests_parked: BTreeMap<String, String> = "sdk_mcp_manifests_parked",
-        /// The fast mode: `off`, `cooldown` or `on`.
-        pub fast_mode_state: Option<String> = "fast_mode_state",
-        /// Why there is no fast mode.
-        pub fast_mode_disabled_reason: Option<String> = "fast_mode_disabled_reason",
-        /// Where the user's own output styles are.
-        pub user_output_styles_dir: Option<String> = "user_output_styles_dir",
+        session_state: Option<String>,
+        /// Some of the CLI's capabilities; [`Session::capabilities`](crate::Session::capabilities) has all.
+        capabilities: Vec<String>,
+        /// The CLI accepted the session's hooks.
+        hooks_applied: Option<bool>,
+        /// The CLI supports hooks that block when they fail.
+        hook_on_failure_supported: Option<bool>,
+        /// The CLI loaded the plugins of `initialize`.
+        plugins_applied: Option<bool>,
+        /// The CLI accepted the MCP servers of `initialize`.
+        mcp_servers_applied: Option<bool>,
+        /// State of the handshake manifest of each in-process server: `parked`, `already_connected` and others.
+        sdk_mcp_manifests_parked: BTreeMap<String, String>,
+        /// `off`, `cooldown` or `on`.
+        fast_mode_state: Option<String>,
+        /// Reason if the fast mode is unavailable.
+        fast_mode_disabled_reason: Option<String>,
+        /// The folder of the user's own output styles.
+        user_output_styles_dir: Option<String>,
     }
 
     /// A kind of subagent.
-    ///
-    /// ```
-    /// let agent: greenroom::requests::AgentInfo =
-    ///     serde_json::from_str(r#"{"name": "Explore", "description": "Looks around"}"#)?;
-    /// assert_eq!((agent.name.as_str(), agent.model), ("Explore", None));
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct AgentInfo {
-        /// Its name.
-        pub name: String = "name",
-        /// When it is of use.
-        pub description: String = "description",
-        /// Its model: an alias, an id, or `inherit`; `None` for the default of subagents.
-        pub model: Option<String> = "model",
+    answer AgentInfo {
+        name: String,
+        /// When to use the subagent.
+        description: String,
+        /// An alias, an id, or `inherit`; `None` for the default model of subagents.
+        model: Option<String>,
     }
 
     /// A model that can be chosen.
-    ///
-    /// ```
-    /// let model: greenroom::requests::ModelInfo = serde_json::from_str(
-    ///     r#"{"value": "haiku", "resolvedModel": "claude-haiku-4-5", "displayName": "Haiku", "description": "Fast"}"#)?;
-    /// assert_eq!(model.resolved_model.as_deref(), Some("claude-haiku-4-5"));
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct ModelInfo {
-        /// What [`Session::set_model`](crate::Session::set_model) takes: an alias or an id.
-        pub value: String = "value",
-        /// The id that it stands for.
-        pub resolved_model: Option<String> = "resolvedModel",
-        /// Its name for people.
-        pub display_name: String = "displayName",
-        /// What it is good for.
-        pub description: String = "description",
-        /// Whether it has levels of effort.
-        pub supports_effort: Option<bool> = "supportsEffort",
-        /// Those levels: `low`, `medium`, `high`, `xhigh`, `max`.
-        pub supported_effort_levels: Vec<String> = "supportedEffortLevels",
-        /// Whether it decides by itself when and how much to think.
-        pub supports_adaptive_thinking: Option<bool> = "supportsAdaptiveThinking",
-        /// Whether it has a fast mode.
-        pub supports_fast_mode: Option<bool> = "supportsFastMode",
-        /// Whether the permission mode `auto` works with it.
-        pub supports_auto_mode: Option<bool> = "supportsAutoMode",
-        /// Whether its thinking can be switched off.
-        pub supports_thinking_off: Option<bool> = "supportsThinkingOff",
+    answer ModelInfo {
+        /// An alias or an id, for [`Session::set_model`](crate::Session::set_model).
+        value: String,
+        /// The id behind an alias.
+        resolved_model: Option<String> = "resolvedModel",
+        display_name: String = "displayName",
+        description: String,
+        supports_effort: Option<bool> = "supportsEffort",
+        /// `low`, `medium`, `high`, `xhigh`, `max`.
+        supported_effort_levels: Vec<String> = "supportedEffortLevels",
+        /// The model decides itself when and how much to think.
+        supports_adaptive_thinking: Option<bool> = "supportsAdaptiveThinking",
+        supports_fast_mode: Option<bool> = "supportsFastMode",
+        /// The permission mode `auto` works with this model.
+        supports_auto_mode: Option<bool> = "supportsAutoMode",
+        /// Thinking can be switched off.
+        supports_thinking_off: Option<bool> = "supportsThinkingOff",
     }
 
-    /// Who is logged in, and how.
-    ///
-    /// ```
-    /// let account: greenroom::requests::AccountInfo =
-    ///     serde_json::from_str(r#"{"apiKeySource": "ANTHROPIC_API_KEY", "apiProvider": "firstParty"}"#)?;
-    /// assert_eq!(account.api_provider.as_deref(), Some("firstParty"));
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub struct AccountInfo {
-        /// The address.
-        pub email: Option<String> = "email",
-        /// The organization.
-        pub organization: Option<String> = "organization",
+    /// The account that the CLI uses.
+    answer AccountInfo {
+        email: Option<String>,
+        organization: Option<String>,
         /// The subscription, such as `max`.
-        pub subscription_type: Option<String> = "subscriptionType",
-        /// Where the token comes from; `none` if there is none.
-        pub token_source: Option<String> = "tokenSource",
-        /// Where the API key comes from, such as `ANTHROPIC_API_KEY`.
-        pub api_key_source: Option<String> = "apiKeySource",
-        /// Who serves the models: `firstParty`, `bedrock`, `vertex`, `foundry`, `gateway` and others.
-        pub api_provider: Option<String> = "apiProvider",
+        subscription_type: Option<String> = "subscriptionType",
+        /// The source of the token; `none` without a token.
+        token_source: Option<String> = "tokenSource",
+        /// The source of the API key, such as `ANTHROPIC_API_KEY`.
+        api_key_source: Option<String> = "apiKeySource",
+        /// `firstParty`, `bedrock`, `vertex`, `foundry`, `gateway` and others.
+        api_provider: Option<String> = "apiProvider",
     }
 }

@@ -1,4 +1,4 @@
-//! The MCP session of a mounted server: what becomes of the messages of the CLI before the handler sees them.
+//! The MCP session of a mounted server: hands the messages of the CLI to the handler.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::instance::Mounted;
 use super::{Meeting, lock};
-use crate::tool::dispatch::{Run, Service, Step};
 use crate::tool::registry::Lists;
-use crate::wire::rpc::{CallMeta, CancelledParams, INVALID_REQUEST, Rpc, RpcError};
+use crate::tool::run::service::{HandlerRun, Service, ServiceStep};
+use crate::wire::rpc::{CallMeta, CancelledParams, RpcError};
 
-/// The methods that have a name of their own in spans and events.
+/// The methods named in spans and events. All others share one name, so that a CLI cannot make up names.
 const METHODS: [&str; 12] = [
     "initialize",
     "ping",
@@ -30,13 +30,13 @@ const METHODS: [&str; 12] = [
 ];
 
 pub(super) struct MountedSession {
-    /// Empty: the handler has its own.
+    /// Empty: the handler has lists of its own.
     lists: Arc<Lists>,
     meeting: Arc<Meeting>,
     sessions: u64,
 }
 
-/// What is read of the parameters of any request.
+/// The parameters that name the subject of a request.
 #[derive(Default, Deserialize)]
 struct Subject {
     name: Option<String>,
@@ -49,13 +49,15 @@ impl MountedSession {
     pub(super) fn new(lists: Arc<Lists>, meeting: Arc<Meeting>) -> Self {
         Self { lists, meeting, sessions: 0 }
     }
+}
 
-    fn request(&mut self, id: Box<RawValue>, method: String, params: Option<Box<RawValue>>) -> Step {
+impl Service for MountedSession {
+    fn request(&mut self, id: Box<RawValue>, method: String, params: Option<Box<RawValue>>) -> ServiceStep {
         self.sessions += u64::from(method == "initialize");
-        // What cannot be read here is the handler's to refuse.
+        // The handler refuses parameters that cannot be read.
         let subject: Subject =
             params.as_deref().and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
-        let run = Run {
+        let run = HandlerRun {
             method: METHODS.into_iter().find(|known| *known == method).unwrap_or("another method"),
             subject: subject.name.or(subject.uri).unwrap_or_default(),
             meta: subject.meta.unwrap_or_default(),
@@ -70,40 +72,26 @@ impl MountedSession {
                 })
             }),
         };
-        Step::Run { id, run }
+        ServiceStep::Run { id, run }
     }
 
-    fn notification(&self, method: &str, params: Option<Box<RawValue>>) -> Step {
+    fn notification(&mut self, method: &str, params: Option<Box<RawValue>>) -> ServiceStep {
         let params = params.as_deref().map_or("{}", RawValue::get);
         if method == "notifications/cancelled" {
-            // One that names no request cancels none.
-            return serde_json::from_str::<CancelledParams>(params).map_or(Step::Ack, Step::Cancelled);
+            // A cancellation that cannot be read is dropped.
+            return serde_json::from_str::<CancelledParams>(params)
+                .map_or(ServiceStep::Ack, ServiceStep::Cancelled);
         }
         let params = serde_json::from_str::<Value>(params).unwrap_or_default();
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
         let door = lock(&self.meeting.door).as_ref().and_then(super::Door::upgrade);
         match (serde_json::from_value::<ClientJsonRpcMessage>(message), door) {
-            // A handler that has just ended is followed by one that is told what matters.
+            // If the handler has just ended, the next one gets `initialize` and `initialized` anyway.
             (Ok(message), Some(door)) => drop(door.send(message)),
             (Ok(_), None) => {}
             (Err(error), _) => tracing::debug!(method, %error, "a notification that cannot be read"),
         }
-        Step::Ack
-    }
-}
-
-impl Service for MountedSession {
-    fn step(&mut self, rpc: Rpc) -> Step {
-        match rpc {
-            Rpc::Request { id, method, params } => self.request(id, method, params),
-            Rpc::Notification { method, params } => self.notification(&method, params),
-            Rpc::Response { id: Some(id), outcome } => Step::Answered { id, outcome },
-            Rpc::Response { id: None, .. } => Step::Ack,
-            Rpc::Malformed => Step::Reply {
-                id: RawValue::NULL.to_owned(),
-                outcome: Err(RpcError::new(INVALID_REQUEST, "not a JSON-RPC message")),
-            },
-        }
+        ServiceStep::Ack
     }
 
     fn sessions(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! One handler, and the loop beside it.
+//! A running handler, and the service loop of `rmcp` beside it.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -16,31 +16,31 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::wire::{Open, Outlet, Wire};
-use super::{Handler, Meeting, lock};
-use crate::tool::context::Call;
-use crate::tool::dispatch::Outcome;
-use crate::tool::server::ServerSpec;
+use super::wire::{LoopTransport, OpenCalls, Outlet};
+use super::{Meeting, RmcpHandler, lock};
+use crate::tool::run::context::CallContext;
+use crate::tool::run::erased::HandlerResult;
+use crate::tool::spec::ServerSpec;
 use crate::wire::rpc::RpcError;
 
-/// A handler that serves.
+/// A running handler.
 pub(super) struct Mounted {
-    handler: Handler,
-    open: Arc<Open>,
+    handler: RmcpHandler,
+    open: Arc<OpenCalls>,
     meeting: Arc<Meeting>,
     door: mpsc::UnboundedSender<ClientJsonRpcMessage>,
     /// Ends the loop when it is dropped.
-    running: RunningService<RoleServer, Listener>,
+    running: RunningService<RoleServer, LoopListener>,
 }
 
 impl Mounted {
-    pub(super) async fn start(handler: Handler, spec: Arc<ServerSpec>, meeting: Arc<Meeting>) -> Self {
+    pub(super) async fn start(handler: RmcpHandler, spec: Arc<ServerSpec>, meeting: Arc<Meeting>) -> Self {
         let (door, inbound) = mpsc::unbounded_channel();
-        let open = Arc::<Open>::default();
+        let open = Arc::<OpenCalls>::default();
         let outlet = Outlet::new(spec, open.clone(), door.downgrade());
         let running = serve_directly::<RoleServer, _, _, _, _>(
-            Listener { handler: Arc::downgrade(&handler) },
-            Wire { inbound, outlet },
+            LoopListener { handler: Arc::downgrade(&handler) },
+            LoopTransport { inbound, outlet },
             None,
         );
         let newest = lock(&meeting.initialize).clone();
@@ -52,7 +52,7 @@ impl Mounted {
         mounted
     }
 
-    /// Tells a handler that was made anew what the CLI has told the one before it.
+    /// Gives a new handler the `initialize` and `initialized` that the CLI sent to the one before.
     async fn meet_again(&self, params: InitializeRequestParams) {
         let id = self.open.next_id();
         let context = RequestContext::new(RequestId::Number(id), self.running.peer().clone());
@@ -61,14 +61,14 @@ impl Mounted {
             Ok(result) => {
                 self.met(params, &result);
                 let initialized = InitializedNotification::default();
-                // The loop runs for as long as this does.
+                // The loop lives as long as `self`.
                 self.door.send(JsonRpcMessage::notification(initialized.into())).ok();
             }
-            Err(error) => tracing::debug!(%error, "a handler that was made anew refuses `initialize`"),
+            Err(error) => tracing::debug!(%error, "a restarted handler refuses `initialize`"),
         }
     }
 
-    /// Notes what was agreed on.
+    /// Stores the parameters and the agreed protocol version.
     fn met(&self, mut params: InitializeRequestParams, result: &ServerResult) {
         if let ServerResult::InitializeResult(result) = result {
             *lock(&self.meeting.initialize) = Some(params.clone());
@@ -77,13 +77,13 @@ impl Mounted {
         }
     }
 
-    /// Gives a request to the handler, under an id and a progress token of ours.
+    /// Runs a request in the handler, with an id and a progress token of ours.
     pub(super) async fn serve(
         &self,
-        call: Arc<Call>,
+        call: Arc<CallContext>,
         method: &str,
         params: Option<Box<RawValue>>,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let open = self.open.begin(call.clone());
         let mut message = json!({ "jsonrpc": "2.0", "id": open.id, "method": method });
         if let Some(params) = params {
@@ -116,12 +116,12 @@ impl Mounted {
             call.cancel().token().cancelled().await;
             let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), None));
             self.door.send(JsonRpcMessage::notification(cancelled.into())).ok();
-            // The handler has its grace time.
+            // The handler may still use its grace time.
             std::future::pending::<Infallible>().await
         };
         let result = tokio::select! {
             biased;
-            // First, for a handler may end with the token.
+            // Polled first, because the handler may end with the token.
             never = told => match never {},
             result = self.handler.handle_request(request, context) => result,
         };
@@ -138,12 +138,13 @@ impl Mounted {
     }
 }
 
-/// What the loop serves: notifications. It does not keep the handler, which is dropped where states are.
-struct Listener {
+/// Receives notifications in the loop. It holds the handler weakly, so that the handler is dropped as a state, on the
+/// blocking pool.
+struct LoopListener {
     handler: Weak<dyn DynService<RoleServer>>,
 }
 
-impl Service<RoleServer> for Listener {
+impl Service<RoleServer> for LoopListener {
     async fn handle_request(
         &self,
         _: ClientRequest,

@@ -1,8 +1,8 @@
-//! Servers that are made with [`rmcp`](https://docs.rs/rmcp/3), in a session, under the promises of a tool server.
+//! Runs servers written with [`rmcp`](https://docs.rs/rmcp/3) in a session.
 //!
-//! [`mount`] makes a [`ToolServer`] of any `rmcp` handler (version 3). What is promised of a [`ToolServer`] holds for it:
-//! every request of the CLI is answered once, through panic, cancellation, limit and restart; the handler is made by a
-//! factory, and made anew when the server restarts; calls have their bound, and are in the snapshot.
+//! [`mount`] makes a [`ToolServer`] from any `rmcp` handler (version 3), with the promises of a [`ToolServer`]: every request
+//! of the CLI is answered once, through panic, cancellation, timeout and restart; a factory makes the handler at each start of
+//! the server; calls are bounded, and listed in the snapshot.
 //!
 //! ```
 //! use greenroom::Session;
@@ -39,28 +39,26 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # How it works, and what that means
+//! # How it works
 //!
-//! `rmcp`'s own service loop runs each request on a task that nobody watches: one whose handler panics is never answered
-//! (seen in `rmcp` 3.9.0). So requests do not go through that loop. They are given to the handler on tasks of the server,
-//! which catch its panic, cancel its [`RequestContext::ct`](::rmcp::service::RequestContext), and abort it after the grace
-//! time. The loop runs beside them, for what else there is: notifications of the CLI, and what the handler sends with its
-//! [`Peer`](::rmcp::Peer).
+//! `rmcp`'s service loop runs each request on a task that nobody watches: if the handler panics, the request is never answered
+//! (seen in `rmcp` 3.9.0). So requests bypass that loop. They run on tasks of the server, which catch a panic, cancel
+//! [`RequestContext::ct`](::rmcp::service::RequestContext), and abort the handler after the grace time. The loop runs beside
+//! them for notifications of the CLI, and for what the handler sends with its [`Peer`](::rmcp::Peer).
 //!
-//! - The ids that a handler sees are not those of the CLI, which repeat; they are unique for one handler.
-//! - Progress goes to the CLI under the token of the call that it belongs to, and nowhere once that is over. Other
-//!   notifications go to the CLI of the moment.
-//! - Requests to the CLI are answered with what the CLI says. CLI 2.1.328 was seen to refuse every one (-32601).
-//! - The CLI begins many MCP sessions with one handler: `initialize` may come again at any time, also while calls are in
-//!   flight. A handler that is made anew is told the newest `initialize` and `initialized` before anything else.
-//! - The CLI is not told beforehand what the server offers, as it is for other tool servers; it asks before the first turn.
+//! - A handler sees ids that are unique for it, not the CLI's ids, which repeat.
+//! - Progress goes to the CLI under the token of its call, and is dropped after the call. Other notifications go to the current
+//!   CLI.
+//! - Requests to the CLI get the CLI's answer. CLI 2.1.328 was seen to refuse all of them (-32601).
+//! - The CLI starts many MCP sessions with one handler: `initialize` may come again at any time, also during calls. A restarted
+//!   handler first gets the newest `initialize` and `initialized`.
+//! - The CLI asks for the server's lists before the first turn. It does not get them at its start, as for other tool servers.
 //! - A handler that blocks its thread blocks a thread of the runtime, as in `rmcp`.
 
 mod dispatch;
 mod instance;
 mod wire;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::rmcp::RoleServer;
@@ -70,31 +68,31 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+use crate::error::BoxError;
 use crate::tool::ToolServer;
-use crate::tool::def::AnyState;
-use crate::tool::dispatch as steps;
-use crate::tool::server::ServerSpec;
+use crate::tool::run::erased::AnyState;
+use crate::tool::run::service as steps;
+use crate::tool::spec::{Mount, ServerSpec};
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Handler = Arc<dyn DynService<RoleServer>>;
-type Factory = Arc<dyn Fn() -> BoxFuture<'static, Result<Handler, BoxError>> + Send + Sync>;
+type RmcpHandler = Arc<dyn DynService<RoleServer>>;
+type MakeHandler = Arc<dyn Fn() -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync>;
 
-/// A tool server of this name that an `rmcp` handler serves: a `ServerHandler`, one of `rmcp`'s routers, or any other
-/// `Service<RoleServer>`. The factory makes the handler when the server starts, and again at each restart, on a task of its
-/// own; one that panics is a failed start.
+/// Makes a tool server from an `rmcp` handler: a `ServerHandler`, one of `rmcp`'s routers, or any other
+/// `Service<RoleServer>`. The factory makes the handler at each start of the server, on a task of its own; its panic is a
+/// failed start. See the [module](self) for an example.
 ///
-/// The tools are the handler's: a session refuses a server that was given others with [`ToolServer::tool`]. Everything else
-/// of a [`ToolServer`] works as it does for others, except that a [`tool_policy`](ToolServer::tool_policy) may name any
-/// tool. What the CLI is told in `initialize` is what the handler says; see the [module](self) for an example.
+/// The handler defines the tools and the answer to `initialize`: a session refuses a mounted server with tools of its own
+/// ([`ToolServer::tool`]). Everything else of a [`ToolServer`] works as usual, except that a
+/// [`tool_policy`](ToolServer::tool_policy) may name any tool.
 pub fn mount<H, F>(name: impl Into<String>, factory: F) -> ToolServer
 where
     H: Service<RoleServer>,
     F: Fn() -> H + Send + Sync + 'static,
 {
-    mounted(name.into(), move || std::future::ready(Ok(Arc::new(factory()) as Handler)).boxed())
+    mounted(name.into(), move || std::future::ready(Ok(Arc::new(factory()) as RmcpHandler)).boxed())
 }
 
-/// The same with a factory that may wait and may fail.
+/// [`mount`] with an async factory that may fail.
 ///
 /// ```
 /// # use rmcp::model::*;
@@ -116,64 +114,55 @@ where
 {
     mounted(name.into(), move || {
         let made = factory();
-        async move { made.await.map(|handler| Arc::new(handler) as Handler).map_err(Into::into) }.boxed()
+        async move { made.await.map(|handler| Arc::new(handler) as RmcpHandler).map_err(Into::into) }.boxed()
     })
 }
 
 fn mounted(
     name: String,
-    factory: impl Fn() -> BoxFuture<'static, Result<Handler, BoxError>> + Send + Sync + 'static,
+    factory: impl Fn() -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync + 'static,
 ) -> ToolServer {
-    let mount = Mount { factory: Arc::new(factory), meeting: Arc::default() };
+    let mount = RmcpMount { factory: Arc::new(factory), meeting: Arc::default() };
     ToolServer::mounted(name, mount)
 }
 
-/// How the handler of one server in one session is made, and what outlives it.
-pub(crate) struct Mount {
-    factory: Factory,
+/// The factory of one server's handler in one session, and what outlives a handler.
+struct RmcpMount {
+    factory: MakeHandler,
     meeting: Arc<Meeting>,
 }
 
-/// What the CLI has said to the handler, for the one that comes after it.
+/// The state that a handler passes on to the next one.
 #[derive(Default)]
 struct Meeting {
     /// The newest `initialize`.
     initialize: Mutex<Option<InitializeRequestParams>>,
-    /// Where notifications go.
+    /// Takes notifications for the current handler.
     door: Mutex<Option<Door>>,
 }
 
-/// The way into the loop of a handler. What waits there is bounded by those who send: the answers to requests of the
-/// handler by [`Limits::mcp_requests_per_server`](crate::Limits::mcp_requests_per_server), and the loop takes a
-/// notification of the CLI at once.
+/// Sends into the service loop of a handler. Unbounded here: answers to the handler's requests are bounded by
+/// [`Limits::mcp_requests_per_server`](crate::options::Limits::mcp_requests_per_server), and the loop takes notifications at once.
 type Door = mpsc::WeakUnboundedSender<ClientJsonRpcMessage>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Clone for Mount {
-    /// The same factory, for another session.
-    fn clone(&self) -> Self {
-        Self { factory: self.factory.clone(), meeting: Arc::default() }
-    }
-}
-
-impl fmt::Debug for Mount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mount")
-    }
-}
-
-impl Mount {
-    /// What takes the messages of the CLI.
-    pub(crate) fn service(&self, spec: &Arc<ServerSpec>) -> Box<dyn steps::Service> {
+impl Mount for RmcpMount {
+    fn service(&self, spec: &Arc<ServerSpec>) -> Box<dyn steps::Service> {
         Box::new(dispatch::MountedSession::new(spec.registry.look(), self.meeting.clone()))
     }
 
-    /// Makes the handler, which is the server's state.
-    pub(crate) async fn make(&self, spec: &Arc<ServerSpec>) -> Result<AnyState, BoxError> {
-        let handler = (self.factory)().await?;
-        Ok(Arc::new(instance::Mounted::start(handler, spec.clone(), self.meeting.clone()).await))
+    fn make(&self, spec: Arc<ServerSpec>) -> BoxFuture<'static, Result<AnyState, BoxError>> {
+        let (factory, meeting) = (self.factory.clone(), self.meeting.clone());
+        Box::pin(async move {
+            let handler = factory().await?;
+            Ok(Arc::new(instance::Mounted::start(handler, spec, meeting).await) as AnyState)
+        })
+    }
+
+    fn for_another_session(&self) -> Box<dyn Mount> {
+        Box::new(Self { factory: self.factory.clone(), meeting: Arc::default() })
     }
 }

@@ -1,4 +1,4 @@
-//! The transport of `rmcp`'s loop: what a handler sends with its peer, on its way to the CLI.
+//! The transport of the service loop: passes on to the CLI what a handler sends with its peer.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,48 +15,48 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Door, lock};
 use crate::tool::RequestError;
-use crate::tool::context::Call;
-use crate::tool::server::ServerSpec;
+use crate::tool::run::context::CallContext;
+use crate::tool::spec::ServerSpec;
 use crate::wire::rpc::{INTERNAL_ERROR, RpcError};
 
-/// The requests that a handler works at, by the id that it knows them by.
+/// The requests that the handler works on, by the ids that it sees.
 #[derive(Default)]
-pub(super) struct Open {
+pub(super) struct OpenCalls {
     next: AtomicI64,
-    calls: Mutex<HashMap<i64, Arc<Call>>>,
+    calls: Mutex<HashMap<i64, Arc<CallContext>>>,
 }
 
-/// One of them, for as long as it is worked at.
-pub(super) struct Opened<'a> {
-    open: &'a Open,
+/// Removes its request from the open ones when dropped.
+pub(super) struct OpenGuard<'a> {
+    open: &'a OpenCalls,
     pub(super) id: i64,
 }
 
-impl Open {
+impl OpenCalls {
     pub(super) fn next_id(&self) -> i64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn begin(&self, call: Arc<Call>) -> Opened<'_> {
+    pub(super) fn begin(&self, call: Arc<CallContext>) -> OpenGuard<'_> {
         let id = self.next_id();
         lock(&self.calls).insert(id, call);
-        Opened { open: self, id }
+        OpenGuard { open: self, id }
     }
 
-    /// The call to which progress under this token belongs.
-    fn call(&self, token: &Value) -> Option<Arc<Call>> {
+    /// The call with this progress token.
+    fn call(&self, token: &Value) -> Option<Arc<CallContext>> {
         lock(&self.calls).get(&token.as_i64()?).cloned()
     }
 }
 
-impl Drop for Opened<'_> {
+impl Drop for OpenGuard<'_> {
     fn drop(&mut self) {
         lock(&self.open.calls).remove(&self.id);
     }
 }
 
-/// Both ends of the loop.
-pub(super) struct Wire {
+/// Both directions of the loop.
+pub(super) struct LoopTransport {
     pub(super) inbound: mpsc::UnboundedReceiver<ClientJsonRpcMessage>,
     pub(super) outlet: Outlet,
 }
@@ -65,14 +65,14 @@ pub(super) struct Wire {
 #[derive(Clone)]
 pub(super) struct Outlet {
     spec: Arc<ServerSpec>,
-    open: Arc<Open>,
+    open: Arc<OpenCalls>,
     door: Door,
-    /// The requests to the CLI that wait for an answer. A token ends the waiting.
+    /// The requests that wait for an answer of the CLI, each with a token that ends the waiting.
     asked: Arc<Mutex<HashMap<RequestId, CancellationToken>>>,
 }
 
 impl Outlet {
-    pub(super) fn new(spec: Arc<ServerSpec>, open: Arc<Open>, door: Door) -> Self {
+    pub(super) fn new(spec: Arc<ServerSpec>, open: Arc<OpenCalls>, door: Door) -> Self {
         Self { spec, open, door, asked: Arc::default() }
     }
 
@@ -87,7 +87,7 @@ impl Outlet {
                 let (method, params) = parts(serde_json::to_value(request)?);
                 self.request(id, &method, params).await
             }
-            // The loop is asked nothing.
+            // The loop gets no requests, so it sends no answers.
             ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => Ok(()),
         }
     }
@@ -109,9 +109,7 @@ impl Outlet {
                 call.caller.notify(method, to_raw_value(&params)?).await;
             }
             _ => {
-                let peer = self.spec.registry.peer();
-                // Without a CLI there is nobody to tell.
-                if let Some(peer) = peer {
+                if let Some(peer) = self.spec.registry.peer() {
                     peer.notify(method, to_raw_value(&params)?).await;
                 }
             }
@@ -119,7 +117,7 @@ impl Outlet {
         Ok(())
     }
 
-    /// Asks the CLI, and hands its answer to the loop.
+    /// Sends a request to the CLI, and hands the answer to the loop.
     async fn request(self, id: RequestId, method: &str, params: Value) -> serde_json::Result<()> {
         let params = to_raw_value(&params)?;
         let given_up = CancellationToken::new();
@@ -146,21 +144,21 @@ impl Outlet {
             None => return Ok(()),
         };
         if let Some(door) = self.door.upgrade() {
-            // A loop that has just ended has nobody who waits.
+            // Fails only if the loop has ended.
             door.send(serde_json::from_value(answer)?).ok();
         }
         Ok(())
     }
 }
 
-/// The method and the parameters of a message; without any, an empty object.
+/// The method and the parameters of a message; an empty object without parameters.
 fn parts(mut message: Value) -> (String, Value) {
     let method = message["method"].as_str().unwrap_or_default().to_owned();
     let params = message["params"].take();
     (method, if params.is_null() { json!({}) } else { params })
 }
 
-impl Transport<RoleServer> for Wire {
+impl Transport<RoleServer> for LoopTransport {
     type Error = Infallible;
 
     fn send(

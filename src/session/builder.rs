@@ -1,42 +1,37 @@
-//! What a session is made from.
+//! Define a session.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorCell};
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::Session;
-use crate::actor::mirror::Mirror;
-use crate::actor::resume;
-use crate::actor::roster::refuse_clash;
-use crate::actor::shared::{SessionSpec, Shared, Telling};
-use crate::actor::supervisor::SessionSupervisor;
+use super::handle::Session;
+use super::messages::{Messages, OwnFeeds};
+use crate::actor::context::Feeds;
+use crate::actor::conversation::early::Early;
 use crate::control::permission::{Answers, Question};
 use crate::control::{
-    CallbackContext, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest, Handlers, Hook,
-    IntoReply, PermissionDecision, PermissionRequest, erase,
+    CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest,
+    Hook, IntoReply, PermissionDecision, PermissionRequest, erase,
 };
-use crate::error::{Error, ErrorKind, Result};
 use crate::options::{
-    AgentDefinition, Effort, ExternalServer, Options, OutputFormat, PermissionMode, Plugin, Sandbox, Skills,
-    SystemPrompt, Thinking,
+    AgentDefinition, Effort, ExternalServer, OutputFormat, Plugin, Sandbox, Skills, SystemPrompt, Thinking,
 };
 use crate::report::Events;
-use crate::sessions::{config_dir, variable};
 use crate::store::SessionStore;
 use crate::tool::ToolServer;
-use crate::tool::server::ServerSpec;
-use crate::transport::{ChildProcess, StderrSink, Transport};
+use crate::tool::spec::ServerSpec;
+use crate::transport::{StderrSink, Transport};
+use crate::{Options, PermissionMode};
 
-/// Defines a session: its [`Options`], its tool servers, its handlers.
+/// Defines a session: its [`Options`], its tool servers and its handlers.
 ///
-/// The methods here are those that are needed often; everything else is a field of [`Options`], given whole with
-/// [`options`](SessionBuilder::options) or changed in place with [`configure`](SessionBuilder::configure).
+/// Frequent options have a method here. Every other option is a field of [`Options`]: set all of them with
+/// [`options`](SessionBuilder::options), or change some with [`configure`](SessionBuilder::configure).
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -56,80 +51,78 @@ use crate::transport::{ChildProcess, StderrSink, Transport};
 /// ```
 #[derive(Clone, Default)]
 pub struct SessionBuilder {
-    /// In a box, for a builder travels through futures, which are as large as what they hold.
-    options: Box<Options>,
-    servers: Vec<Arc<ServerSpec>>,
-    allowed_servers: Vec<String>,
-    handlers: Handlers,
-    transport: Option<Arc<dyn Transport>>,
-    stderr: Option<StderrSink>,
-    store: Option<Arc<dyn SessionStore>>,
-    telling: EarlyTelling,
+    /// Boxed, because futures hold the builder.
+    pub(super) options: Box<Options>,
+    pub(super) servers: Vec<Arc<ServerSpec>>,
+    pub(super) allowed_servers: Vec<String>,
+    pub(super) handlers: CallbackHandlers,
+    pub(super) transport: Option<Arc<dyn Transport>>,
+    pub(super) stderr: Option<StderrSink>,
+    pub(super) store: Option<Arc<dyn SessionStore>>,
+    /// Opened by a subscription before the start.
+    pub(super) feeds: OwnFeeds,
 }
 
-/// The channel for events of one session, made before it starts. A clone of a builder is another session's.
-#[derive(Default)]
-struct EarlyTelling(Option<Telling>);
-
-impl Clone for EarlyTelling {
-    fn clone(&self) -> Self {
-        Self(None)
+impl Session {
+    /// Begins to define a session.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
     }
 }
 
 impl SessionBuilder {
-    /// All options at once. Those that were set before are gone; servers and handlers stay.
+    /// Sets all options, and drops options set before. Servers and handlers stay.
     pub fn options(mut self, options: Options) -> Self {
         *self.options = options;
         self
     }
 
-    /// Changes options in place.
+    /// Changes options.
     pub fn configure(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// With an in-process tool server.
+    /// Adds an in-process tool server.
     pub fn mcp_server(mut self, server: ToolServer) -> Self {
         self.servers.push(Arc::new(server.spec().clone()));
         self
     }
 
-    /// With an MCP server that the CLI dials itself.
+    /// Adds an MCP server that the CLI connects to.
     pub fn external_mcp_server(mut self, name: impl Into<String>, server: ExternalServer) -> Self {
         self.options.mcp_servers.insert(name.into(), server);
         self
     }
 
-    /// With a file that names further MCP servers, in the CLI's own format.
+    /// Adds a file that names more MCP servers, in the CLI's own format.
     pub fn mcp_config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.mcp_config_files.push(path.into());
         self
     }
 
-    /// Lets all tools of this server run without asking. Hooks still see their calls. It may be a server that only the CLI
-    /// knows, of `.mcp.json`, settings or plugins; with [`Options::strict_mcp_config`] there are none of these, and an
-    /// unknown name is refused by [`start`](SessionBuilder::start).
+    /// Lets all tools of a server run without asking. Hooks still see their calls. The server may be one that only the CLI
+    /// knows, from `.mcp.json`, settings or plugins. With [`Options::strict_mcp_config`] there are no such servers, and
+    /// [`start`](SessionBuilder::start) refuses an unknown name.
     pub fn allow_server_tools(mut self, server: impl Into<String>) -> Self {
         self.allowed_servers.push(server.into());
         self
     }
 
-    /// Lets what this rule names run without asking, such as `Bash(ls:*)`.
+    /// Lets tool calls that match a rule, such as `Bash(ls:*)`, run without asking.
     pub fn allow_tool(mut self, rule: impl Into<String>) -> Self {
         self.options.allowed_tools.push(rule.into());
         self
     }
 
-    /// Keeps what this rule names from running.
+    /// Denies tool calls that match a rule.
     pub fn disallow_tool(mut self, rule: impl Into<String>) -> Self {
         self.options.disallowed_tools.push(rule.into());
         self
     }
 
-    /// Decides on tools that no rule allows. Without a handler the CLI's permission mode decides, which denies
-    /// where it would have asked. A handler that fails denies.
+    /// Decides on tool calls that no rule allows. Without a handler the CLI's permission mode decides, and denies where it would
+    /// ask. A handler that fails denies.
     ///
     /// ```
     /// use greenroom::{PermissionDecision, Session};
@@ -150,14 +143,14 @@ impl SessionBuilder {
         self
     }
 
-    /// Answers what the model asks the person with its tool `AskUserQuestion`. Such a question does not reach the handler
-    /// of [`can_use_tool`](SessionBuilder::can_use_tool); without that one, everything else that the CLI would ask is
-    /// denied. A handler that fails denies the question, with the text of its error.
+    /// Answers questions that the model asks the user with its tool `AskUserQuestion`. The handler of
+    /// [`can_use_tool`](SessionBuilder::can_use_tool) does not get these questions; without that handler, every other request
+    /// for permission is denied. A handler that fails denies the question, with the text of its error.
     ///
     /// ```
     /// use greenroom::{Session, permission::Answers};
     ///
-    /// // Whatever is asked, the first choice will do.
+    /// // Choose the first option of each question.
     /// let builder = Session::builder().on_question(async |questions, _cx| {
     ///     questions.into_iter().fold(Answers::new(), |answers, question| {
     ///         match question.options.first() {
@@ -179,9 +172,9 @@ impl SessionBuilder {
         self
     }
 
-    /// The supervision events from the very start on: those of the first CLI are over when
-    /// [`start`](SessionBuilder::start) returns. They are those of the session that this builder starts, not of one
-    /// that is started from a clone of it. Set [`Limits::events_kept`](crate::Limits::events_kept) before.
+    /// Subscribes to the supervision events of the session that this builder starts. Unlike [`Session::events`], the
+    /// subscription sees the start of the first CLI, which is over when [`start`](SessionBuilder::start) returns. Set
+    /// [`Limits::events_kept`](crate::options::Limits::events_kept) before. A clone of the builder has events of its own.
     ///
     /// ```no_run
     /// # async fn example() -> greenroom::Result<()> {
@@ -193,18 +186,40 @@ impl SessionBuilder {
     /// # session.stop().await }
     /// ```
     pub fn events(&mut self) -> Events {
-        let kept = self.options.limits.events_kept;
-        self.telling.0.get_or_insert_with(|| Telling::new(kept)).subscribe()
+        self.feeds().subscribe()
     }
 
-    /// With a hook. There may be several at an event: the CLI runs all that match, at the same time.
+    /// Subscribes to all messages of the session that this builder starts, including messages that the CLI writes while it
+    /// starts. Set [`Limits::messages_kept`](crate::options::Limits::messages_kept) before; it bounds the messages that wait for you. A
+    /// clone of the builder has messages of its own.
+    ///
+    /// ```no_run
+    /// # async fn example() -> greenroom::Result<()> {
+    /// let mut builder = greenroom::Session::builder();
+    /// let mut messages = builder.messages();
+    /// let session = builder.start().await?;
+    /// // A hook that runs at the start of a session, for example.
+    /// println!("{:?}", messages.next().await);
+    /// # session.stop().await }
+    /// ```
+    pub fn messages(&mut self) -> Messages {
+        let (listener, gone) = self.feeds().listen();
+        Messages::new(Early::default(), listener, gone)
+    }
+
+    fn feeds(&mut self) -> &mut Feeds {
+        let limits = &self.options.limits;
+        self.feeds.0.get_or_insert_with(|| Feeds::new(limits))
+    }
+
+    /// Adds a hook. The CLI runs all hooks that match an event, at the same time.
     pub fn hook(mut self, hook: Hook) -> Self {
         self.handlers.hooks.push(hook);
         self
     }
 
-    /// Answers elicitations of MCP servers that the CLI dials. Without a handler they are declined, and one that fails
-    /// cancels.
+    /// Answers elicitations of MCP servers that the CLI connects to. Without a handler they are declined. A handler that fails
+    /// cancels the elicitation.
     pub fn on_elicitation<Fut>(
         mut self,
         handler: impl Fn(ElicitationRequest, CallbackContext) -> Fut + Send + Sync + 'static,
@@ -216,8 +231,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Answers dialogs of the CLI, of these kinds only. The CLI shows no others, and one that it asks all the same is left
-    /// for it to settle. A handler that fails counts as a person who closes the dialog.
+    /// Answers dialogs of the CLI of these kinds. The CLI is told the kinds and asks for no other; another dialog that it asks
+    /// for anyway is left to the CLI. A handler that fails closes the dialog.
     pub fn on_dialog<K: Into<String>, Fut>(
         mut self,
         kinds: impl IntoIterator<Item = K>,
@@ -231,90 +246,89 @@ impl SessionBuilder {
         self
     }
 
-    /// Takes each line of the CLI's stderr. Called on the task that reads it: it must not block.
+    /// Takes each line of the CLI's stderr. Must not block: it is called on the task that reads stderr.
     pub fn on_stderr(mut self, take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.stderr = Some(StderrSink::new(take));
         self
     }
 
-    /// How the CLI is reached. Default: [`ChildProcess`].
+    /// Sets the transport to the CLI. Default: [`ChildProcess`](crate::transport::ChildProcess).
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
         self
     }
 
-    /// The `claude` executable. Default: looked for.
+    /// Sets the path of the `claude` executable. Default: looked up.
     pub fn cli_path(self, path: impl Into<PathBuf>) -> Self {
         self.configure(|options| options.cli_path = Some(path.into()))
     }
 
-    /// The CLI's working directory. Default: the host's.
+    /// Sets the CLI's working directory. Default: the host's.
     pub fn cwd(self, path: impl Into<PathBuf>) -> Self {
         self.configure(|options| options.cwd = Some(path.into()))
     }
 
-    /// Sets a variable for the CLI.
+    /// Sets an environment variable of the CLI.
     pub fn env(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.configure(|options| drop(options.env.insert(name.into(), value.into())))
     }
 
-    /// Sets variables for the CLI.
+    /// Sets environment variables of the CLI.
     pub fn envs(self, variables: BTreeMap<String, String>) -> Self {
         self.configure(|options| options.env.extend(variables))
     }
 
-    /// The model, by name or alias.
+    /// Sets the model, by name or alias.
     pub fn model(self, model: impl Into<String>) -> Self {
         self.configure(|options| options.model = Some(model.into()))
     }
 
-    /// The system prompt, instead of an empty one.
+    /// Sets the system prompt. Default: empty.
     pub fn system_prompt(self, prompt: SystemPrompt) -> Self {
         self.configure(|options| options.system_prompt = prompt)
     }
 
-    /// How the CLI decides on tools that no rule allows.
+    /// Sets how the CLI decides on tool calls that no rule allows.
     pub fn permission_mode(self, mode: PermissionMode) -> Self {
         self.configure(|options| options.permission_mode = Some(mode))
     }
 
-    /// Continues this conversation.
+    /// Resumes a conversation by its session id.
     pub fn resume(self, session_id: impl Into<String>) -> Self {
         self.configure(|options| options.resume = Some(session_id.into()))
     }
 
-    /// The form in which the model gives the result of each turn: `T`, which
-    /// [`Turn::structured`](crate::Turn::structured) reads.
+    /// Has the model give the result of each turn as a `T`, which [`Turn::structured`](crate::Turn::structured) reads.
     pub fn output_format<T: JsonSchema>(self) -> Self {
         self.configure(|options| options.output_format = Some(OutputFormat::of::<T>()))
     }
 
-    /// The most model turns that one prompt may take.
+    /// Limits the model turns of one prompt.
     pub fn max_turns(self, turns: u32) -> Self {
         self.configure(|options| options.max_turns = Some(turns))
     }
 
-    /// How hard the model works.
+    /// Sets how hard the model works.
     pub fn effort(self, effort: Effort) -> Self {
         self.configure(|options| options.effort = Some(effort))
     }
 
-    /// Whether and how much the model thinks before it answers.
+    /// Sets whether and how much the model thinks before it answers.
     pub fn thinking(self, thinking: Thinking) -> Self {
         self.configure(|options| options.thinking = Some(thinking))
     }
 
-    /// With a subagent of this name.
+    /// Adds a subagent.
     pub fn agent(self, name: impl Into<String>, agent: AgentDefinition) -> Self {
         self.configure(|options| drop(options.agents.insert(name.into(), agent)))
     }
 
-    /// With a plugin.
+    /// Adds a plugin.
     pub fn plugin(self, plugin: Plugin) -> Self {
         self.configure(|options| options.plugins.push(plugin))
     }
 
-    /// With a skill turned on, by name. All of them: set [`Options::skills`].
+    /// Enables a skill by name. To enable all skills, set [`Options::skills`].
     pub fn skill(self, name: impl Into<String>) -> Self {
         self.configure(|options| match &mut options.skills {
             Some(Skills::Only(names)) => names.push(name.into()),
@@ -323,175 +337,41 @@ impl SessionBuilder {
         })
     }
 
-    /// Settings for this session: a JSON object, or the path of a file.
+    /// Sets the CLI's settings for this session: a JSON object, or the path of a file.
     pub fn settings(self, settings: impl Into<Value>) -> Self {
         self.configure(|options| options.settings = Some(settings.into()))
     }
 
-    /// The sandbox for commands.
+    /// Sets the sandbox for commands.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         self.configure(|options| options.sandbox = Some(sandbox))
     }
 
-    /// A directory besides the working directory that tools may touch.
+    /// Adds a directory that tools may use besides the working directory.
     pub fn additional_directory(self, path: impl Into<PathBuf>) -> Self {
         self.configure(|options| options.additional_directories.push(path.into()))
     }
 
-    /// How long a tool call may take, unless the tool says otherwise.
+    /// Limits each tool call, unless the tool has a limit of its own.
     pub fn tool_timeout(self, timeout: Duration) -> Self {
         self.configure(|options| options.timeouts.tool = Some(timeout))
     }
 
-    /// Mirrors the session to a store while it is written, and resumes or continues from it: see
-    /// [`greenroom::store`](crate::store). [`Options::store`](crate::Options::store) says how.
+    /// Mirrors the session to a store, and resumes or continues from the store: see [`greenroom::store`](crate::store) and
+    /// [`Options::store`](crate::Options::store).
     ///
-    /// With [`resume`](SessionBuilder::resume) or
-    /// [`continue_conversation`](crate::Options::continue_conversation) the session has to be in the store; what is on this
-    /// machine's disk does not count. It runs in a configuration folder of its own, with a copy of the user's login (which
-    /// cannot renew itself) and settings, and without plugins. The folder is removed with the session, but not by a host
-    /// that is killed. On macOS the login that is in the keychain is not copied: give the CLI
-    /// `CLAUDE_CODE_OAUTH_TOKEN` or a key.
+    /// With [`resume`](SessionBuilder::resume) or [`continue_conversation`](crate::Options::continue_conversation) the session
+    /// is loaded from the store; a session on this machine's disk does not count. A loaded session runs in a configuration
+    /// folder of its own, with a copy of the user's settings and login (which cannot renew itself) and without plugins. The
+    /// folder is removed with the session, but not by a host that is killed. On macOS the login in the keychain is not copied:
+    /// give the CLI `CLAUDE_CODE_OAUTH_TOKEN` or a key.
     ///
-    /// Does not go with `persist_session: Some(false)`, for the CLI mirrors what it has written itself, nor with
-    /// `enable_file_checkpointing`, for what can be rewound to is on this machine only.
+    /// Excludes `persist_session: Some(false)`, because the CLI mirrors its own transcript, and `enable_file_checkpointing`,
+    /// because file checkpoints stay on this machine.
     pub fn session_store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
         self
     }
-
-    /// Starts the session and waits until the CLI has answered `initialize`. Must be called on a tokio runtime
-    /// with its time and IO enabled. Dropping the future gives the session up.
-    ///
-    /// # Errors
-    /// Within [`Timeouts::start`](crate::Timeouts::start), and what it takes to end the CLI:
-    ///
-    /// | kind | what happened |
-    /// |---|---|
-    /// | [`InvalidOption`](ErrorKind::InvalidOption) | options, servers or tools contradict; no process was started |
-    /// | [`CliNotFound`](ErrorKind::CliNotFound), [`Spawn`](ErrorKind::Spawn) | there is no CLI, or it does not run |
-    /// | [`CliExited`](ErrorKind::CliExited) | it ended at once; its stderr is in the error |
-    /// | [`StartTimeout`](ErrorKind::StartTimeout) | it did not answer |
-    /// | [`NotTheProtocol`](ErrorKind::NotTheProtocol) | it wrote something, but no protocol |
-    /// | [`SessionNotFound`](ErrorKind::SessionNotFound) | the session to resume is not there, nor in the store |
-    /// | [`Store`](ErrorKind::Store) | the store failed, or took too long |
-    /// | [`InitializeRefused`](ErrorKind::InitializeRefused) | it answered with an error, or cannot do what was asked |
-    pub async fn start(self) -> Result<Session> {
-        self.spawn(None).await
-    }
-
-    /// The same as a child of an actor, which sees it stop and fail: see [`greenroom::actor`](crate::actor).
-    ///
-    /// # Errors
-    /// Those of [`start`](SessionBuilder::start).
-    pub async fn spawn_linked(self, supervisor: ActorCell) -> Result<Session> {
-        self.spawn(Some(supervisor)).await
-    }
-
-    /// Replaces each tool server by what is made of it; returns their names.
-    #[cfg(feature = "testkit")]
-    pub(crate) fn map_servers(&mut self, map: impl Fn(ServerSpec) -> ServerSpec) -> Vec<String> {
-        for server in &mut self.servers {
-            *server = Arc::new(map(ServerSpec::clone(server)));
-        }
-        self.servers.iter().map(|server| server.name.clone()).collect()
-    }
-
-    async fn spawn(mut self, parent: Option<ActorCell>) -> Result<Session> {
-        self.options.validate()?;
-        self.options.store.clamp();
-        let home = match &self.store {
-            Some(store) => {
-                fits_store(&self.options)?;
-                Box::pin(resume::from_store(store, &mut self.options)).await?
-            }
-            None => None,
-        };
-        let shared = self.into_shared()?;
-        *shared.home.lock().unwrap_or_else(PoisonError::into_inner) = home;
-        let (supervisor, arguments) = (SessionSupervisor, shared.clone());
-        let spawned = match parent {
-            Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,
-            None => Box::pin(Actor::spawn(None, supervisor, arguments)).await,
-        };
-        let (actor, _) = spawned.map_err(|error| {
-            Error::new(ErrorKind::SessionFailed, "the session's actor did not start").with_source(error)
-        })?;
-        let session = Session::new(shared, actor);
-        session.started().await?;
-        Ok(session)
-    }
-
-    fn into_shared(mut self) -> Result<Arc<Shared>> {
-        let telling = self.telling.0.take();
-        let (spec, servers) = self.into_spec()?;
-        let telling = telling.unwrap_or_else(|| Telling::new(spec.options.limits.events_kept));
-        Ok(Shared::new(spec, servers, telling))
-    }
-
-    pub(crate) fn into_spec(mut self) -> Result<(SessionSpec, Vec<Arc<ServerSpec>>)> {
-        self.options.validate()?;
-        if self.handlers.decide() && self.options.permission_prompt_tool_name.is_some() {
-            let text = "option `permission_prompt_tool_name` and a handler given to `can_use_tool` exclude each other";
-            return Err(Error::invalid_option(text).with_help("let one of them decide on permissions"));
-        }
-        self.options.timeouts.clamp();
-        self.options.restarts.clamp();
-        for (index, server) in self.servers.iter().enumerate() {
-            server.validate()?;
-            let earlier = self.servers[..index].iter().map(|server| &server.name);
-            refuse_clash(&server.name, earlier.chain(self.options.mcp_servers.keys()).map(String::as_str))?;
-        }
-        self.handlers.hooks.iter().try_for_each(Hook::validate)?;
-        for server in &self.allowed_servers {
-            let known = self.servers.iter().any(|known| known.name == *server)
-                || self.options.mcp_servers.contains_key(server);
-            // Elsewhere the CLI may know others: of `.mcp.json`, of settings, of plugins.
-            let here_only = self.options.strict_mcp_config
-                && self.options.mcp_config_files.is_empty()
-                && !self.options.extra_args.contains_key("mcp-config");
-            if !known && here_only {
-                let text = format!(
-                    "`allow_server_tools` names the server '{server}', which this session does not have"
-                );
-                return Err(Error::invalid_option(text)
-                    .with_help("give it to the session, or leave out `strict_mcp_config`"));
-            }
-            self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
-        }
-        let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
-        let mirror = match self.store {
-            Some(store) => {
-                let config_dir = config_dir(|name| variable(&self.options, name))?;
-                Some(Arc::new(Mirror::new(store, &self.options, &config_dir)))
-            }
-            None => None,
-        };
-        let spec = SessionSpec {
-            options: *self.options,
-            handlers: self.handlers,
-            transport,
-            stderr: self.stderr,
-            mirror,
-        };
-        // A clone of the builder is another session, whose servers change by themselves.
-        let servers = self.servers.iter().map(|server| Arc::new(ServerSpec::clone(server))).collect();
-        Ok((spec, servers))
-    }
-}
-
-/// Refuses what cannot be had of a session with a store.
-fn fits_store(options: &Options) -> Result<()> {
-    if options.persist_session == Some(false) {
-        let text = "a session store needs the CLI's own transcript, and option `persist_session` is false";
-        return Err(Error::invalid_option(text).with_help("leave one of the two out"));
-    }
-    if options.enable_file_checkpointing {
-        let text =
-            "a session store has no copies of files, and option `enable_file_checkpointing` wants some";
-        return Err(Error::invalid_option(text).with_help("leave one of the two out"));
-    }
-    Ok(())
 }
 
 impl From<Options> for SessionBuilder {

@@ -1,4 +1,4 @@
-//! A turn as it is written: its deltas.
+//! Read a turn while the model writes it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,8 +10,7 @@ use futures_core::Stream;
 use crate::actor::turn::Turn;
 use crate::wire::message::{Assembler, Delta, PartialMessage};
 
-/// What a turn adds to its messages, as it is written: a [`Stream`] of [`Delta`]s that ends when the turn does. Made by
-/// [`Turn::deltas`].
+/// A [`Stream`] of the [`Delta`]s of a turn, while the model writes it. Ends with the turn. Made by [`Turn::deltas`].
 ///
 /// ```
 /// use std::io::Write;
@@ -36,12 +35,12 @@ pub struct Deltas<'a> {
 }
 
 impl Turn {
-    /// The turn as it is written: text, reasoning and arguments of calls, piece by piece if partial messages were asked
-    /// for ([`include_partial_messages`](crate::Options::include_partial_messages)), else block by block.
+    /// Reads the turn while the model writes it: text, reasoning and arguments of calls, piece by piece with
+    /// [`include_partial_messages`](crate::Options::include_partial_messages), block by block without.
     ///
-    /// What the texts add up to is what the messages of the turn say, also where partial messages were dropped because
-    /// nobody read them ([`missed_partials`](Turn::missed_partials)). Messages that add nothing are passed over; to have
-    /// them too, read the turn itself and feed an [`Assembler`](crate::message::Assembler).
+    /// The texts add up to the text of the turn's messages, even if partial messages were dropped
+    /// ([`missed_partials`](Turn::missed_partials)). Messages without deltas are skipped; to get them too, read the turn and feed
+    /// an [`Assembler`](crate::message::Assembler).
     pub fn deltas(&mut self) -> Deltas<'_> {
         let missed = self.missed_partials();
         Deltas { turn: self, assembler: Assembler::new(), waiting: VecDeque::new(), missed }
@@ -49,16 +48,12 @@ impl Turn {
 }
 
 impl Deltas<'_> {
-    /// The next one; `None` when the turn is over.
-    ///
-    /// Safe to cancel: a delta is taken only when it is returned.
+    /// Waits for the next delta; `None` when the turn is over. Cancel-safe.
     pub async fn next(&mut self) -> Option<Delta> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The next text of the main thread; everything before it is passed over. `None` when the turn is over.
-    ///
-    /// Safe to cancel.
+    /// Waits for the next text of the main thread, and skips other deltas; `None` when the turn is over. Cancel-safe.
     pub async fn next_text(&mut self) -> Option<String> {
         while let Some(delta) = self.next().await {
             if let (true, Some(text)) = (delta.is_main_thread(), delta.text()) {
@@ -68,8 +63,8 @@ impl Deltas<'_> {
         None
     }
 
-    /// The message that a thread is writing, or has written last, as far as its deltas were told or wait: of the main
-    /// thread with `None`, else of the subagent under this call.
+    /// The message that the main thread (`None`) or the subagent of this call is writing or has written last, including deltas
+    /// that were not read yet.
     pub fn message(&self, parent_tool_use_id: Option<&str>) -> Option<&PartialMessage> {
         self.assembler.message(parent_tool_use_id)
     }

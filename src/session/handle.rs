@@ -1,25 +1,28 @@
-//! The session, in methods.
+//! The running session.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::{ActorRef, Message};
 use tokio::sync::oneshot;
 
-use super::{Messages, Prompt, SessionBuilder};
-use crate::actor::message::{Internal, SessionMessage};
-use crate::actor::shared::Shared;
+use super::messages::Messages;
+use crate::actor::context::Shared;
+use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::session::{Internal, SessionMessage};
 use crate::actor::turn::Turn;
+use crate::actor::turn::steering::Steering;
 use crate::error::{Error, Result};
+use crate::prompt::Prompt;
 use crate::report::{Events, Snapshot};
 use crate::tool::ServerHandle;
 
 /// A running session. Cheap to clone; every clone is the same session.
 ///
-/// A session ends by [`stop`](Session::stop), which returns when nothing of it is left. When the last clone is
-/// dropped it ends as well, in the background: the CLI's stdin is closed, and what does not go by itself is
-/// killed. When the runtime goes away, or the process, the CLI goes with it.
+/// To end a session call [`stop`](Session::stop), which returns when nothing of the session is left. Dropping the last clone
+/// ends the session in the background: the CLI's stdin is closed, and processes that do not exit are killed. The CLI also ends
+/// with the tokio runtime and with the host process.
 ///
 /// ```
 /// use greenroom::{Session, ToolServer};
@@ -55,7 +58,7 @@ use crate::tool::ServerHandle;
 #[derive(Clone)]
 pub struct Session {
     pub(super) inner: Arc<Handle>,
-    /// The limit of requests to the CLI that are made with this handle, if it is another than that of the options.
+    /// Limits requests to the CLI through this handle; `None` for the limits of the options.
     limit: Option<Duration>,
 }
 
@@ -66,33 +69,51 @@ pub(super) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // A session that has ended already needs no telling.
-        self.actor.cast(SessionMessage::Internal(Internal::Abandoned)).ok();
+        Internal::Abandoned.tell(&self.actor);
     }
 }
 
 impl Session {
-    /// Begins to define a session.
-    pub fn builder() -> SessionBuilder {
-        SessionBuilder::default()
-    }
-
     pub(crate) fn new(shared: Arc<Shared>, actor: ActorRef<SessionMessage>) -> Self {
         Self { inner: Arc::new(Handle { shared, actor }), limit: None }
     }
 
-    /// Queues a prompt. Returns at once with its turn; prompts are answered one after another, in order. A future that
-    /// is dropped before it returns may leave a prompt behind that was accepted, and runs.
+    /// Queues a prompt, and returns its turn at once. Prompts are answered one after another, in order.
+    ///
+    /// Not cancel-safe: if the future is dropped, the prompt may still be queued and run.
     ///
     /// # Errors
-    /// [`AtCapacity`](crate::ErrorKind::AtCapacity) when too many wait already; [`Stopped`](crate::ErrorKind::Stopped) or
-    /// [`SessionFailed`](crate::ErrorKind::SessionFailed) when the session is no more. The prompt was not sent then.
+    /// [`AtCapacity`](crate::ErrorKind::AtCapacity) if too many prompts wait; [`Stopped`](crate::ErrorKind::Stopped) or
+    /// [`SessionFailed`](crate::ErrorKind::SessionFailed) if the session has ended. The prompt is not sent then.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn> {
         let prompt = prompt.into();
-        self.call(|reply| SessionMessage::Prompt(prompt, reply)).await?
+        self.ask_conversation(|reply| ConversationMessage::Prompt { prompt, reply: reply.into() }).await?
     }
 
-    /// A handle of one of its tool servers, to change what it offers; `None` if it has none of this name.
+    /// Sends a message into the running turn at once: the model reads the message with its next request, for example after the
+    /// result of the running tool. A message that comes too late becomes a turn of its own, before all queued prompts. The
+    /// [`Steering`] tells which.
+    ///
+    /// The message is an ordinary [`prompt`](Session::prompt), with its turn at hand, if no turn runs, if the CLI does not tell
+    /// the lifecycle of prompts (`command_lifecycle`), or if the message asks nothing ([`Prompt::queries`]). It counts towards
+    /// [`Limits::prompts_queued`](crate::options::Limits::prompts_queued) until its outcome is known. With
+    /// [`PromptPriority::Now`](crate::session::PromptPriority::Now) it cuts the running turn off; with `Later` it waits for the turn's end.
+    ///
+    /// When the CLI dies, a message that the CLI cannot have taken is sent to the next CLI, once, as a prompt of its own. A
+    /// message that the CLI may have taken is [`Unknown`](crate::session::Steered::Unknown) and not sent again. After an interrupt the CLI
+    /// makes a turn of the message; `interrupt_cancel_queued` gives it back. A stop waits for the message as for a turn.
+    ///
+    /// Not cancel-safe: if the future is dropped, the message may still be sent.
+    ///
+    /// # Errors
+    /// The errors of [`prompt`](Session::prompt).
+    pub async fn steer(&self, message: impl Into<Prompt>) -> Result<Steering> {
+        let message = message.into();
+        self.ask_conversation(|reply| ConversationMessage::Steer { prompt: message, reply: reply.into() })
+            .await?
+    }
+
+    /// A handle to a tool server, to change its tools while it runs; `None` if the session has no server of this name.
     pub fn server(&self, name: &str) -> Option<ServerHandle> {
         let shared = &self.inner.shared;
         let roster = shared.roster();
@@ -100,100 +121,94 @@ impl Session {
         Some(ServerHandle::new(spec.clone(), shared.gone.clone()))
     }
 
-    /// The supervision events from now on.
+    /// Subscribes to the supervision events from now on.
     pub fn events(&self) -> Events {
         self.inner.shared.subscribe()
     }
 
-    /// All messages from now on, also those that belong to no turn.
+    /// Subscribes to all messages from now on, including messages that belong to no turn. The first call also gets the messages
+    /// before the first prompt, such as `SessionStart` hooks and warnings about settings
+    /// ([`Limits::early_bytes`](crate::options::Limits::early_bytes)).
     pub fn messages(&self) -> Messages {
-        Messages::new(self.inner.shared.messages.listen(), self.inner.shared.gone.clone())
+        let (early, listener) = self.inner.shared.messages.subscribe();
+        Messages::new(early, listener, self.inner.shared.gone.clone())
     }
 
-    /// How things stand: the tree, the calls in flight, queues, counters. Takes at most
-    /// [`Timeouts::child_stop`](crate::Timeouts::child_stop); a part that does not answer until then is left out.
+    /// Reports the state of the session: its actors, calls in flight, queues and counters. Takes at most
+    /// [`Timeouts::child_stop`](crate::options::Timeouts::child_stop); a part that does not answer in time is left out.
     ///
     /// # Errors
-    /// [`Stopped`](crate::ErrorKind::Stopped) or [`SessionFailed`](crate::ErrorKind::SessionFailed) when the session is no more.
+    /// [`Stopped`](crate::ErrorKind::Stopped) or [`SessionFailed`](crate::ErrorKind::SessionFailed) if the session has ended.
     pub async fn snapshot(&self) -> Result<Snapshot> {
-        self.call(SessionMessage::Snapshot).await?
+        self.ask(|reply| SessionMessage::Snapshot(reply.into())).await?
     }
 
-    /// The id of the conversation, once the CLI has named it: with its first turn. It is what
-    /// [`Options::resume`](crate::Options::resume) takes.
+    /// The id of the conversation, for [`Options::resume`](crate::Options::resume). `None` until the CLI names it in the first
+    /// turn.
     pub fn session_id(&self) -> Option<String> {
-        self.inner.shared.vitals.borrow().session_id.clone()
+        self.inner.shared.facts.borrow().session_id.clone()
     }
 
-    /// Waits until the run is over: no turn, no queued prompt, and nothing that the CLI does in the background; or
-    /// until the session is.
-    pub async fn run_ended(&self) {
-        let mut vitals = self.inner.shared.vitals.subscribe();
+    /// Waits until the run is over: no turn, no queued prompt and no background work of the CLI. Also returns when the session
+    /// ends.
+    pub async fn wait_idle(&self) {
+        let mut facts = self.inner.shared.facts.subscribe();
         tokio::select! {
-            // The sender is part of what this handle holds, so there is no error.
-            _ = vitals.wait_for(|vitals| vitals.run_ended) => {}
+            // Cannot fail: this handle holds the sender.
+            _ = facts.wait_for(|facts| facts.run_ended) => {}
             () = self.inner.shared.gone.cancelled() => {}
         }
     }
 
-    /// Stops the session: no new prompts; the turn in flight may end within
-    /// [`Timeouts::drain`](crate::Timeouts::drain); then the CLI's stdin is closed, and what does not go by itself
-    /// is asked, and then killed. Returns when nothing is left: no process, no task. What blocks a thread cannot be ended
-    /// from outside: a handler on the blocking lane, or the drop of a server's state, that goes on past its time is left
-    /// on the runtime's blocking pool. Takes at most
-    /// [`shutdown_bound`](Session::shutdown_bound). Safe to call more than once, and to cancel: the stopping goes on.
+    /// Stops the session, and returns when no process and no task of it is left, within
+    /// [`shutdown_bound`](Session::shutdown_bound).
+    ///
+    /// New prompts are refused. The running turn may end within [`Timeouts::drain`](crate::options::Timeouts::drain). Then the CLI's stdin
+    /// is closed; a CLI that does not exit gets SIGTERM, and then SIGKILL. Code that blocks its thread past its time, in a
+    /// handler or in the drop of a server's state, cannot be ended and is left on the runtime's blocking pool.
+    ///
+    /// May be called more than once. If the future is dropped, the session still stops.
     ///
     /// # Errors
-    /// The reason why the session failed, if it had.
+    /// The reason why the session failed, if it failed.
     pub async fn stop(&self) -> Result<()> {
-        let (reply, stopped) = oneshot::channel();
-        if self.inner.actor.cast(SessionMessage::Internal(Internal::Stop(reply))).is_ok()
-            && let Ok(outcome) = stopped.await
-        {
-            self.wait().await;
+        // Before the supervisor hears of the stop: a prompt that follows is refused.
+        self.inner.shared.refuse_prompts();
+        let stopped = self.ask(|reply| SessionMessage::Internal(Internal::Stop(reply))).await;
+        self.wait().await;
+        if let Ok(outcome) = stopped {
             return outcome;
         }
-        self.wait().await;
         match self.inner.shared.failed.get() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
     }
 
-    /// Waits until the session is no more, for whatever reason.
+    /// Waits until the session has ended, for any reason.
     pub async fn wait(&self) {
-        // Without a limit it cannot time out.
+        // Without a limit the wait cannot fail.
         self.inner.actor.wait(None).await.ok();
     }
 
-    /// Why the session has failed, once it has.
+    /// The error with which the session failed; `None` if it has not failed.
     pub fn failure(&self) -> Option<Error> {
         self.inner.shared.failed.get().cloned()
     }
 
-    /// The session's actor, for programs that are made of actors: see [`greenroom::actor`](crate::actor).
+    /// The session's actor, for actor programs: see [`greenroom::actor`](crate::actor).
     pub fn actor(&self) -> &ActorRef<SessionMessage> {
         &self.inner.actor
     }
 
-    /// Breaks a part of the session on purpose, to see the rest survive it.
+    /// Breaks a part of the session on purpose, to test that the rest survives.
     #[cfg(feature = "testkit")]
-    pub fn inject(&self, fault: crate::testkit::Fault) {
-        // A session that has ended is broken enough.
-        self.inner.actor.cast(SessionMessage::Internal(Internal::Inject(fault))).ok();
+    pub fn inject(&self, fault: crate::actor::messages::fault::Fault) {
+        Internal::Inject(fault).tell(&self.inner.actor);
     }
 
     pub(crate) async fn started(&self) -> Result<()> {
-        self.ask(Internal::AwaitStart).await?
-    }
-
-    async fn call<T: Send + 'static>(
-        &self,
-        message: impl FnOnce(RpcReplyPort<T>) -> SessionMessage,
-    ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        self.inner.actor.cast(message(reply.into())).map_err(|_| self.gone())?;
-        answer.await.map_err(|_| self.gone())
+        self.ask(|reply| SessionMessage::Internal(Internal::AwaitStart(reply))).await?
     }
 
     pub(super) fn gone(&self) -> Error {
@@ -212,14 +227,23 @@ impl Session {
         Self { inner: self.inner.clone(), limit: Some(limit) }
     }
 
-    /// Asks the session's actor something.
-    pub(super) async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Internal) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        self.inner.actor.cast(SessionMessage::Internal(message(reply))).map_err(|_| self.gone())?;
-        answer.await.map_err(|_| self.gone())
+    /// Asks the session's actor.
+    pub(super) async fn ask<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> SessionMessage,
+    ) -> Result<T> {
+        ask(Some(&self.inner.actor), message).await.ok_or_else(|| self.gone())
     }
 
-    /// How long [`stop`](Session::stop) takes at most.
+    /// Asks the conversation, which lives as long as the session.
+    pub(super) async fn ask_conversation<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> ConversationMessage,
+    ) -> Result<T> {
+        ask(self.inner.shared.conversation(), message).await.ok_or_else(|| self.gone())
+    }
+
+    /// The longest time that [`stop`](Session::stop) takes.
     pub fn shutdown_bound(&self) -> Duration {
         let options = self.inner.shared.options();
         let store = match self.inner.shared.mirror() {
@@ -228,6 +252,16 @@ impl Session {
         };
         options.timeouts.shutdown_bound().saturating_add(store)
     }
+}
+
+/// Asks an actor; `None` if the actor has ended.
+async fn ask<M: Message, T>(
+    actor: Option<&ActorRef<M>>,
+    message: impl FnOnce(oneshot::Sender<T>) -> M,
+) -> Option<T> {
+    let (reply, answer) = oneshot::channel();
+    actor?.cast(message(reply)).ok()?;
+    answer.await.ok()
 }
 
 impl fmt::Debug for Session {

@@ -1,68 +1,74 @@
-//! All messages of a session, also those outside of turns.
+//! All messages of a session, including messages outside of turns.
 
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::feed::Listener;
+use crate::actor::context::Feeds;
+use crate::actor::conversation::early::Early;
+use crate::report::feed::Subscriber;
 use crate::report::subscription::{Subscription, subscription};
 use crate::wire::Message;
 
-/// All messages of a session from the moment of subscribing on, also those that belong to no turn of the
-/// application: what background tasks of the CLI say between prompts. A [`Stream`] that ends with the session.
+/// A [`Stream`] of all messages of a session, including messages that belong to no turn, such as those of background tasks
+/// between prompts. Ends with the session. Messages before the first prompt are kept for the first subscriber of
+/// [`Session::messages`](crate::Session::messages).
 ///
-/// A slow subscriber holds nobody up: it is told how many messages it lost
-/// ([`Limits::messages_kept`](crate::Limits::messages_kept) are kept for it). A [`Turn`](crate::Turn) loses none.
+/// A slow subscriber holds nothing up: up to [`Limits::messages_kept`](crate::options::Limits::messages_kept) messages wait for it, and
+/// it is told how many more it has missed. A [`Turn`](crate::Turn) misses none.
 ///
 /// ```
-/// use greenroom::Received;
+/// use greenroom::session::MessageOrGap;
 ///
 /// async fn log(session: &greenroom::Session) {
 ///     let mut messages = session.messages();
 ///     while let Some(received) = messages.next().await {
 ///         match received {
-///             Received::Message(message) => println!("{}", message.raw()),
-///             Received::Missed(count) => println!("{count} messages were missed"),
+///             MessageOrGap::Message(message) => println!("{}", message.raw()),
+///             MessageOrGap::Missed(count) => println!("{count} messages were missed"),
 ///         }
 ///     }
 /// }
 /// # let _ = log;
 /// ```
 pub struct Messages {
-    stream: Subscription<Received>,
+    stream: Subscription<MessageOrGap>,
 }
 
-/// What a subscriber to all messages gets.
-///
-/// ```
-/// assert!(matches!(greenroom::Received::Missed(3), greenroom::Received::Missed(n) if n > 0));
-/// ```
+/// An item of [`Messages`].
 #[derive(Clone, Debug)]
-pub enum Received {
-    /// A message.
+pub enum MessageOrGap {
+    /// A message of the CLI.
     Message(Message),
-    /// So many messages before the next one are lost to this subscriber.
+    /// Number of messages that this subscriber has missed before the next one.
     Missed(u64),
 }
 
 impl Messages {
-    pub(crate) fn new(listener: Listener<Message>, gone: CancellationToken) -> Self {
-        Self { stream: subscription(listener, gone, Received::Message, Received::Missed) }
+    pub(crate) fn new(early: Early, listener: Subscriber<Message>, gone: CancellationToken) -> Self {
+        let stream = subscription(listener, gone, MessageOrGap::Message, MessageOrGap::Missed);
+        let missed = (early.missed > 0).then_some(MessageOrGap::Missed(early.missed));
+        if early.messages.is_empty() && missed.is_none() {
+            return Self { stream };
+        }
+        let early = early.messages.into_iter().map(MessageOrGap::Message).chain(missed);
+        Self { stream: Box::pin(futures_util::stream::iter(early).chain(stream)) }
     }
 
-    /// The next one; `None` when the session is gone.
-    pub async fn next(&mut self) -> Option<Received> {
+    /// Waits for the next item; `None` when the session has ended. Cancel-safe.
+    pub async fn next(&mut self) -> Option<MessageOrGap> {
         std::future::poll_fn(|cx| self.stream.as_mut().poll_next(cx)).await
     }
 }
 
 impl Stream for Messages {
-    type Item = Received;
+    type Item = MessageOrGap;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Received>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<MessageOrGap>> {
         self.stream.as_mut().poll_next(cx)
     }
 }
@@ -70,5 +76,16 @@ impl Stream for Messages {
 impl fmt::Debug for Messages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Messages")
+    }
+}
+
+/// The feeds of a session, opened before the session starts. A clone of the builder starts another session, with feeds of its
+/// own.
+#[derive(Default)]
+pub(super) struct OwnFeeds(pub(super) Option<Feeds>);
+
+impl Clone for OwnFeeds {
+    fn clone(&self) -> Self {
+        Self(None)
     }
 }

@@ -1,26 +1,29 @@
-//! The face: build a session, prompt it, watch it, stop it.
+//! What a [`Session`] gives besides its turns: subscriptions, partial text, steering, rare requests.
 //!
-//! - [`builder`]: what a session is made from
-//! - [`handle`]: the session, in methods
-//! - [`requests`]: what the CLI can be asked, in methods
-//! - [`prompt`]: what is said to it
-//! - [`deltas`]: a turn as it is written
-//! - [`messages`]: all messages, also those outside of turns
-//! - [`query`](mod@query): one prompt and nothing else
+//! | from | comes |
+//! |---|---|
+//! | [`Session::messages`] | [`Messages`]: every message of the session, also those outside of turns |
+//! | [`Turn::deltas`](crate::Turn::deltas) | [`Deltas`]: a turn while it is written |
+//! | [`Session::steer`] | [`Steering`]: a message into the running turn |
+//! | [`Session::requests`] | [`Requests`]: control requests that few programs need |
+//! | [`Session::set_mcp_servers`] | takes an [`McpServerSet`]: the MCP servers from now on |
 
-mod builder;
+pub(crate) mod builder;
 mod deltas;
-mod handle;
+pub(crate) mod handle;
 mod messages;
-mod prompt;
-mod query;
+#[cfg(feature = "otel")]
+mod otel;
+pub(crate) mod query;
 mod requests;
 mod servers;
+mod start;
 
-pub use builder::SessionBuilder;
+pub use crate::actor::turn::steering::{Steered, Steering};
+pub use crate::prompt::PromptPriority;
+pub(crate) use builder::SessionBuilder;
 pub use deltas::Deltas;
-pub use handle::Session;
-pub use messages::{Messages, Received};
-pub use prompt::{Prompt, PromptPriority};
-pub use query::query;
+pub(crate) use handle::Session;
+pub use messages::{MessageOrGap, Messages};
+pub use requests::Requests;
 pub use servers::McpServerSet;

@@ -1,14 +1,17 @@
-//! One prompt and nothing else.
+//! Ask a single prompt.
 
-use super::{Prompt, SessionBuilder};
-use crate::actor::turn::Turn;
+use futures_util::future::BoxFuture;
+
+use super::{Session, SessionBuilder};
+use crate::actor::turn::{Turn, TurnOwner};
 use crate::error::Result;
+use crate::prompt::Prompt;
 
-/// Asks one thing: starts a session, sends the prompt, and stops the session when the run is over. The simplest
-/// case; for a second prompt, use a [`Session`](crate::Session).
+/// Asks a single prompt: starts a session, sends the prompt, and stops the session when the run is over. For more prompts, use
+/// a [`Session`](crate::Session).
 ///
-/// The CLI's stdin stays open until the run is over, not just until the first result: background tasks may still
-/// call tools. Read the turn to its [`outcome`](Turn::outcome), which waits for that; dropping it ends the CLI.
+/// Call [`outcome`](Turn::outcome) on the turn: it waits for the end of the run, because background tasks may call tools
+/// after the first result. Dropping the turn ends the CLI.
 ///
 /// ```no_run
 /// # async fn example() -> greenroom::Result<()> {
@@ -19,9 +22,21 @@ use crate::error::Result;
 /// ```
 ///
 /// # Errors
-/// Those of [`SessionBuilder::start`] and of [`Session::prompt`](crate::Session::prompt).
+/// The errors of [`SessionBuilder::start`] and [`Session::prompt`](crate::Session::prompt).
 pub async fn query(prompt: impl Into<Prompt>, options: impl Into<SessionBuilder>) -> Result<Turn> {
     let session = options.into().start().await?;
     let turn = session.prompt(prompt).await?;
-    Ok(turn.owning(session))
+    Ok(turn.owned_by(session))
+}
+
+impl TurnOwner for Session {
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.wait_idle().await;
+            if let Err(error) = self.stop().await {
+                // The session failed after the turn, whose outcome stands.
+                tracing::warn!(%error, "a one-shot session did not stop in order");
+            }
+        })
+    }
 }

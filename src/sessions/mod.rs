@@ -1,77 +1,70 @@
-//! The sessions that the CLI has written down: listed, read, renamed, tagged, forked and deleted, without a CLI.
+//! The conversations that CLIs have written to disk: list, read, rename, tag, archive, fork and delete them without a CLI.
+//!
+//! Start with [`LocalSessions`]. For conversations in a [`SessionStore`](crate::store::SessionStore) use
+//! [`StoredSessions`](crate::store::StoredSessions). [`project_key`] is the name of a directory's folder on disk:
 //!
 //! ```text
 //!   <config>/projects/<project key>/<session id>.jsonl                            the transcript, one entry a line
-//!                                  /<session id>/subagents/agent-<id>.jsonl       a subagent's
+//!                                  /<session id>/subagents/agent-<id>.jsonl       the transcript of a subagent
 //!                                                         /agent-<id>.meta.json   who started it, and for what
 //! ```
 //!
-//! - [`LocalSessions`]: those on this machine's disk
+//! The layout was seen with CLI 2.1.328; the SDKs 0.3.330 (TypeScript) and 0.2.187 (Python) read the same layout.
 
-//! - [`StoredSessions`](crate::store::StoredSessions): those in a [`SessionStore`](crate::store::SessionStore)
-//! - [`project_key`]: under which name a directory's sessions are filed
-//!
-//! The layout was seen with CLI 2.1.328, and is the one that the published SDKs 0.3.328 (TypeScript) and 0.2.184 (Python)
-//! read.
-
-mod chain;
-mod disk;
-mod entry;
-mod fork;
-mod key;
+mod archive;
+mod change;
+mod claim;
+mod find;
 mod local;
-mod message;
-mod summary;
+mod read;
+mod subagent;
 #[cfg(test)]
 mod tests;
-mod worktree;
 
-pub(crate) use disk::{
-    SessionFile, each_line, fold_edges, is_absent, parents, sidecar, sidecar_path, transcripts,
+pub(crate) use change::{tag_entry, title_entry};
+pub(crate) use claim::{Claim, ConversationPlace, default_lock_dir};
+pub(crate) use find::disk::{
+    SessionFile, each_line, fold_edges, is_absent, sidecar, sidecar_path, transcripts,
 };
-pub(crate) use entry::Link;
-pub use entry::TranscriptEntry;
-pub(crate) use fork::{Fork, derived_title};
-pub use key::project_key;
-pub(crate) use key::{
+pub use find::key::project_key;
+pub(crate) use find::key::{
     canonical, check_session_id, config_dir, is_safe_subpath, is_session_id, key_of_path, variable,
 };
-pub use local::{LocalSessions, SubagentInfo};
-pub(crate) use local::{no_subagent, tag_entry, title_entry, visible, visible_of_subagent};
-pub(crate) use message::Parents;
-pub use message::{SessionMessage, SessionMessages};
-pub(crate) use summary::Folded;
-pub use summary::SessionInfo;
+pub use local::LocalSessions;
+pub(crate) use read::chain::{visible, visible_of_subagent};
+pub(crate) use read::summary::Folded;
+pub use read::summary::SessionInfo;
+pub(crate) use read::{EntryLink, Fork, derived_title};
+pub use read::{SessionMessages, TranscriptEntry, TranscriptMessage};
+pub use subagent::SubagentInfo;
+pub(crate) use subagent::{Parents, no_subagent};
 
-use crate::error::{Error, ErrorKind, Result};
-
-/// Which part of a list is wanted.
+/// A page of a list.
 ///
 /// ```
 /// use greenroom::sessions::Page;
 ///
 /// let third = Page::first(50).after(100);
 /// assert_eq!((third.offset, third.limit), (100, Some(50)));
-/// assert_eq!(Page::ALL, Page::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// How many to leave out at the beginning.
+    /// Number of items to skip.
     pub offset: usize,
-    /// How many to return at most; `None` for all.
+    /// Most items to return; `None` for all.
     pub limit: Option<usize>,
 }
 
 impl Page {
-    /// All of it.
+    /// The whole list.
     pub const ALL: Page = Page { offset: 0, limit: None };
 
-    /// The first so many.
+    /// The first `limit` items.
     pub fn first(limit: usize) -> Self {
         Self { offset: 0, limit: Some(limit) }
     }
 
-    /// The same number, behind so many others.
+    /// Skips the first `offset` items.
     #[must_use]
     pub fn after(self, offset: usize) -> Self {
         Self { offset, ..self }
@@ -84,13 +77,4 @@ impl Page {
     pub(crate) fn of<I: IntoIterator>(self, items: I) -> std::iter::Take<std::iter::Skip<I::IntoIter>> {
         items.into_iter().skip(self.offset).take(self.limit.unwrap_or(usize::MAX))
     }
-}
-
-/// Does file work on a thread that may block.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-        Err(Error::new(ErrorKind::Io, "the work on the disk was cut off").with_source(error))
-    })
 }

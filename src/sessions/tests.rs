@@ -1,3 +1,5 @@
+mod archive;
+
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +32,7 @@ impl Home {
         folder
     }
 
-    /// Writes a transcript that was changed so many seconds after the first.
+    /// Writes a transcript with a modification time of `seconds` after a fixed moment.
     fn write(&self, id: &str, seconds: u64, lines: &[Value]) -> PathBuf {
         let path = self.folder(self.work.path()).join(format!("{id}.jsonl"));
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -106,7 +108,7 @@ async fn sessions_are_listed_newest_first_by_page_and_by_directory() {
 }
 
 #[tokio::test]
-async fn a_session_tells_what_it_is() {
+async fn a_session_is_described_by_its_transcript() {
     let home = Home::new();
     let path = home.write(A, 5, &talk());
     let info = home.all().info(A).await.unwrap();
@@ -121,7 +123,7 @@ async fn a_session_tells_what_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_with_its_id() {
+async fn a_missing_session_or_message_is_named_in_the_error() {
     let home = Home::new();
     home.write(A, 1, &talk());
     home.write(C, 1, &[json!({"type": "mode"})]);
@@ -149,7 +151,7 @@ async fn what_is_not_there_is_said_with_its_id() {
 }
 
 #[tokio::test]
-async fn messages_are_read_in_order_and_by_page_and_nothing_of_them_is_lost() {
+async fn messages_are_read_in_order_by_page_and_unchanged() {
     let home = Home::new();
     let mut lines = talk();
     lines.insert(3, json!({"type": "system", "subtype": "informational", "uuid": "s", "parentUuid": "a1", "content": "x"}));
@@ -171,7 +173,7 @@ async fn messages_are_read_in_order_and_by_page_and_nothing_of_them_is_lost() {
 }
 
 #[tokio::test]
-async fn a_title_and_a_tag_are_put_behind_everything_and_the_last_counts() {
+async fn the_last_title_and_tag_count() {
     let home = Home::new();
     let path = home.write(A, 1, &talk());
     let all = home.all();
@@ -185,7 +187,7 @@ async fn a_title_and_a_tag_are_put_behind_everything_and_the_last_counts() {
     for error in [all.rename(A, " \n").await.unwrap_err(), all.tag(A, Some("\u{200b}")).await.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::InvalidOption);
     }
-    // A line that was cut off takes nothing of the next one along.
+    // A torn line does not swallow the entry after it.
     fs::File::options().append(true).open(&path).unwrap().write_all(b"{\"type\":\"us").unwrap();
     all.rename(A, "Third").await.unwrap();
     assert_eq!(all.info(A).await.unwrap().summary, "Third");
@@ -193,7 +195,7 @@ async fn a_title_and_a_tag_are_put_behind_everything_and_the_last_counts() {
 }
 
 #[tokio::test]
-async fn a_huge_file_is_listed_by_both_its_ends() {
+async fn a_huge_file_is_listed_by_its_two_ends() {
     let home = Home::new();
     let path = home.write(A, 1, &talk());
     let mut file = fs::File::options().write(true).open(&path).unwrap();
@@ -211,7 +213,7 @@ async fn a_huge_file_is_listed_by_both_its_ends() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_longer_than_both_ends_tells_what_it_can() {
+async fn a_huge_first_line_still_gives_directory_and_branch() {
     let home = Home::new();
     let mut first = user("u1", None, &"x".repeat(200_000));
     first["message"]["z"] = json!("\"customTitle\":\"not a title\"");
@@ -235,7 +237,7 @@ async fn a_session_is_deleted_with_its_subagents() {
 }
 
 #[tokio::test]
-async fn a_fork_stands_beside_its_session_and_has_its_messages() {
+async fn a_fork_is_a_session_of_its_own_with_the_same_messages() {
     let home = Home::new();
     let path = home.write(A, 1, &talk());
     let all = home.all();
@@ -262,7 +264,7 @@ async fn a_fork_stands_beside_its_session_and_has_its_messages() {
 }
 
 #[tokio::test]
-async fn subagents_are_listed_with_who_started_them_and_read() {
+async fn subagents_are_listed_with_their_parents_and_read() {
     let home = Home::new();
     let agents = home.write(A, 1, &talk()).with_extension("").join("subagents");
     let deep = agents.join("workflows/run-1");
@@ -292,7 +294,7 @@ async fn subagents_are_listed_with_who_started_them_and_read() {
 }
 
 #[tokio::test]
-async fn sessions_of_other_worktrees_are_found_unless_they_are_not_wanted() {
+async fn sessions_of_other_worktrees_are_found_unless_excluded() {
     let home = Home::new();
     let linked = tempfile::tempdir().unwrap();
     let (main, linked) =
@@ -312,7 +314,7 @@ async fn sessions_of_other_worktrees_are_found_unless_they_are_not_wanted() {
 }
 
 #[tokio::test]
-async fn a_directory_with_a_long_path_is_found_under_another_hash() {
+async fn a_directory_with_a_long_path_is_found_by_its_prefix() {
     let home = Home::new();
     let work = home.work.path().join("x".repeat(120)).join("y".repeat(120));
     fs::create_dir_all(&work).unwrap();
@@ -325,11 +327,31 @@ async fn a_directory_with_a_long_path_is_found_under_another_hash() {
 }
 
 #[test]
-fn the_sessions_of_options_are_where_their_cli_writes_them() {
+fn the_sessions_of_options_are_in_their_cli_s_configuration_folder() {
     let mut options = crate::Options::new();
-    options.env_policy = crate::EnvPolicy::Clean;
+    options.env_policy = crate::options::EnvPolicy::Clean;
     options.env.insert("HOME".into(), "/home/x".into());
     assert_eq!(LocalSessions::of(&options).unwrap().config_dir(), Path::new("/home/x/.claude"));
     options.env.insert("CLAUDE_CONFIG_DIR".into(), "/config".into());
     assert_eq!(LocalSessions::of(&options).unwrap().config_dir(), Path::new("/config"));
+}
+
+#[tokio::test]
+async fn sessions_of_programs_are_listed_unless_excluded() {
+    let home = Home::new();
+    let begun = |id: &str, seconds, key: &str, value: &str| {
+        let mut entry = user("u1", None, "Hello");
+        entry[key] = json!(value);
+        home.write(id, seconds, &[entry]);
+    };
+    begun(A, 1, "entrypoint", "cli");
+    begun(B, 2, "entrypoint", "sdk-py");
+    begun(C, 3, "sessionKind", "daemon-worker");
+    let ids = async |sessions: LocalSessions| -> Vec<String> {
+        sessions.list(Page::ALL).await.unwrap().into_iter().map(|info| info.session_id).collect()
+    };
+    assert_eq!(ids(home.here()).await, [C, B, A]);
+    assert_eq!(ids(home.here().without_programmatic()).await, [A]);
+    // `info` finds it by id all the same.
+    assert!(home.here().without_programmatic().info(B).await.is_ok());
 }

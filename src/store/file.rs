@@ -1,4 +1,4 @@
-//! A store in a folder: plain JSONL, one file for each key.
+//! [`FileStore`]: a store in a folder, as plain JSONL with one file for each key.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,22 +8,22 @@ use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 
+use super::name::{escape, unescape};
 use super::{SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession, TranscriptEntry, dedup};
 use crate::options::LOCK_PAUSE;
 use crate::sessions::{each_line, fold_edges, is_absent, transcripts};
 
-/// A [`SessionStore`] in a folder: on a disk of one's own, or on a file system that several machines share.
+/// A [`SessionStore`] in a folder, on a local disk or on a file system that several machines share.
 ///
-/// Each key is a file of JSON lines, `<project>/<session>.jsonl` and `<project>/<session>/<subpath>.jsonl`, readable with
-/// any tool; what could not stand in a file's name is escaped as `%XX`. Several processes may use one folder: an append
-/// holds a lock on its file, and is taken whole or not at all. One that is dropped while it waits for the lock writes
-/// nothing. The runtime needs its time driver, as it does for a session. An entry that came twice, by its uuid, is loaded once. A
-/// line that a crash of the machine has cut off is passed over.
-///
+/// Each key is a file of JSON lines, `<project>/<session>.jsonl` or `<project>/<session>/<subpath>.jsonl`; characters that a
+/// file name cannot have are escaped as `%XX`. Several processes may use one folder: an append locks its file, and is written
+/// whole or not at all. Dropping an append that waits for the lock cancels it. Entries with the same uuid are loaded once,
+/// and lines that a crash has torn are skipped. Needs a tokio runtime with the time driver, as a session does.
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-/// use greenroom::store::{FileStore, SessionKey, SessionStore, TranscriptEntry};
+/// use greenroom::sessions::TranscriptEntry;
+/// use greenroom::store::{FileStore, SessionKey, SessionStore};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let store = FileStore::new(folder.path());
@@ -39,32 +39,24 @@ pub struct FileStore {
     durability: Durability,
 }
 
-/// When an append of a [`FileStore`] counts as done.
-///
-/// ```
-/// use greenroom::store::{Durability, FileStore};
-///
-/// let fast = FileStore::new("/var/lib/agents").durability(Durability::Written);
-/// assert_eq!(Durability::default(), Durability::Synced);
-/// # let _ = fast;
-/// ```
+/// When an append of a [`FileStore`] is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When the disk has it: it survives the machine (`fsync`).
+    /// When the disk has the entries (`fsync`): they survive a crash of the machine.
     #[default]
     Synced,
-    /// When the system has it: it survives the process.
+    /// When the system has the entries: they survive a crash of the process.
     Written,
 }
 
 impl FileStore {
-    /// A store in this folder, which is made when something is appended.
+    /// A store in this folder. The folder is created by the first append.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), durability: Durability::default() }
     }
 
-    /// When an append counts as done. Default: [`Durability::Synced`].
+    /// Sets when an append is done. Default: [`Durability::Synced`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -82,12 +74,12 @@ impl FileStore {
             path.push(name);
             name = escape(part);
         }
-        // What is escaped has no dot, so a folder is never called like a file.
+        // Escaped names have no dot, so a folder never has the name of a file.
         path.join(name + ".jsonl")
     }
 
-    /// Appends text, if nobody else holds the file and if it is still asked for. Says whether it was done; if not, it may be
-    /// tried again.
+    /// Appends text unless another process holds the lock or the caller has dropped its future. Returns whether it did; if
+    /// not, the caller may try again.
     fn try_append(&self, path: &Path, text: &[u8], asked: &Weak<()>) -> io::Result<bool> {
         let mut file = self.open(path)?;
         match file.try_lock() {
@@ -95,7 +87,7 @@ impl FileStore {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        if !is_still(&file, path)? || asked.strong_count() == 0 {
+        if !is_same_file(&file, path)? || asked.strong_count() == 0 {
             return Ok(false);
         }
         let end = file.seek(SeekFrom::End(0))?;
@@ -106,7 +98,7 @@ impl FileStore {
         }
         let written = match &last {
             b"\n" => file.write_all(text),
-            // What a crash has cut off stays a line of its own.
+            // A torn line stays a line of its own.
             _ => file.write_all(&[b"\n", text].concat()),
         };
         let written = written.and_then(|()| match self.durability {
@@ -114,11 +106,11 @@ impl FileStore {
             Durability::Written => Ok(()),
         });
         if let Err(error) = written {
-            // Whole or not at all. If this fails as well, the line is passed over by whoever reads it.
+            // Whole or not at all. If this fails too, readers skip the torn line.
             file.set_len(end).ok();
             return Err(error);
         }
-        // Whoever writes the first of it, which may not be who made it.
+        // By the process that writes the first entry, which may not be the one that created the file.
         if end == 0 && self.durability == Durability::Synced {
             self.sync_folders(path)?;
         }
@@ -143,7 +135,7 @@ impl FileStore {
         options.create(true).open(path)
     }
 
-    /// A file is there after a crash only if its folders say so.
+    /// Syncs the folders, without which a new file may be missing after a crash of the machine.
     fn sync_folders(&self, path: &Path) -> io::Result<()> {
         if cfg!(unix) {
             for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.root)) {
@@ -167,7 +159,7 @@ impl FileStore {
     }
 
     /// The sessions of a project.
-    fn files(&self, project_key: &str) -> io::Result<Vec<Listed>> {
+    fn files(&self, project_key: &str) -> io::Result<Vec<ListedFile>> {
         let mut files = Vec::new();
         let folder = match fs::read_dir(self.project(project_key)) {
             Err(error) if is_absent(&error) => return Ok(files),
@@ -182,7 +174,7 @@ impl FileStore {
                     files.push((unescape(name), entry.path(), metadata.modified()?));
                 }
                 Ok(_) => {}
-                // It has gone in between.
+                // Deleted meanwhile.
                 Err(error) if is_absent(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -215,7 +207,7 @@ impl FileStore {
         Ok(below.map(subpath).collect())
     }
 
-    /// Does file work on a thread that may block.
+    /// Runs blocking file work on a blocking thread.
     fn blocking<'a, T: Send + 'static, E: Into<super::StoreError> + Send + 'static>(
         &self,
         work: impl FnOnce(Self) -> Result<T, E> + Send + 'static,
@@ -236,8 +228,7 @@ impl SessionStore for FileStore {
         }
         let appended: Arc<(PathBuf, Vec<u8>)> = Arc::new((self.path(key), lines(entries)));
         Box::pin(async move {
-            // Goes with this future: what nobody waits for any more is not written either, nor does it hold a thread until
-            // it could be.
+            // Dropped with this future, so that an append that was cancelled is not written later.
             let asked = Arc::new(());
             loop {
                 let (appended, asked) = (appended.clone(), Arc::downgrade(&asked));
@@ -282,33 +273,33 @@ impl SessionStore for FileStore {
     }
 }
 
-/// A session's id, its file, and when it was last written to.
-type Listed = (String, PathBuf, SystemTime);
+/// A session's id, its file, and the time of the last write.
+type ListedFile = (String, PathBuf, SystemTime);
 
-fn summaries(files: Vec<Listed>) -> io::Result<Vec<SessionSummary>> {
-    // Both ends of a file are read quickly, and are never behind it.
-    let fold = |(id, path, modified): Listed| match fold_edges(&path) {
-        // It has gone since it was listed.
+fn summaries(files: Vec<ListedFile>) -> io::Result<Vec<SessionSummary>> {
+    // Folded from both ends of each file, which is fast and always up to date.
+    let fold = |(id, path, modified): ListedFile| match fold_edges(&path) {
+        // Deleted meanwhile.
         Err(error) if is_absent(&error) => None,
         folded => Some(folded.map(|folded| SessionSummary::of(id, modified, folded))),
     };
     files.into_iter().filter_map(fold).collect()
 }
 
-/// Entries as the lines of a file.
+/// The entries as lines of a file.
 fn lines(entries: &[TranscriptEntry]) -> Vec<u8> {
     let mut text = Vec::new();
     for entry in entries {
         let json = entry.raw().get();
-        // A line break inside an entry can only be white space between its parts.
+        // In valid JSON a line break is white space between tokens.
         text.extend(json.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
         text.push(b'\n');
     }
     text
 }
 
-/// Whether what was opened is what the path names; it may have been deleted since, and made anew.
-fn is_still(file: &File, path: &Path) -> io::Result<bool> {
+/// Whether the path still names the opened file, which may have been deleted and created again.
+fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     let named = match fs::metadata(path) {
         Err(error) if is_absent(&error) => return Ok(false),
         named => named?,
@@ -321,7 +312,7 @@ fn is_still(file: &File, path: &Path) -> io::Result<bool> {
     }
     #[cfg(not(unix))]
     {
-        // An open file cannot be deleted and made anew there.
+        // On such systems an open file cannot be deleted.
         Ok(file.metadata().is_ok() && named.is_file())
     }
 }
@@ -336,143 +327,5 @@ fn private_folders(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-/// Anything as a name for a file: one that is not empty, has no dot, and leads nowhere else.
-fn escape(name: &str) -> String {
-    let mut escaped = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => escaped.push(byte.into()),
-            byte => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    if escaped.is_empty() { "%".into() } else { escaped }
-}
-
-fn unescape(name: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = name.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| *byte == b'%') {
-            Some(escaped) => {
-                bytes.push(escaped);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.extend((*byte != b'%').then_some(*byte));
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn entry(json: &str) -> TranscriptEntry {
-        TranscriptEntry::parse(json).unwrap()
-    }
-
-    #[tokio::test]
-    async fn what_a_crash_has_cut_off_harms_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = FileStore::new(folder.path());
-        let key = SessionKey::new("../p", "s");
-        store.append(&key, &[entry(r#"{"uuid":"a"}"#)]).await.unwrap();
-        let path = folder.path().join("%2E%2E%2Fp/s.jsonl");
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"uuid\":\"to").unwrap();
-        store.append(&key, &[entry("{\"uuid\":\n\"b\"}"), entry(r#"{"uuid":"a"}"#)]).await.unwrap();
-        let uuids: Vec<_> = store.load(&key).await.unwrap().unwrap();
-        assert_eq!(uuids.iter().filter_map(|entry| entry.uuid()).collect::<Vec<_>>(), ["a", "b"]);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        }
-    }
-
-    #[tokio::test]
-    async fn an_append_that_fails_leaves_what_was_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = FileStore::new(folder.path().join("file"));
-        fs::write(folder.path().join("file"), "not a folder").unwrap();
-        assert!(store.append(&SessionKey::new("p", "s"), &[entry("{}")]).await.is_err());
-        assert!(store.load(&SessionKey::new("p", "s")).await.unwrap().is_none());
-    }
-
-    #[test]
-    fn a_file_that_was_made_anew_is_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s.jsonl");
-        let opened = FileStore::new(folder.path()).open(&path).unwrap();
-        assert!(is_still(&opened, &path).unwrap());
-        fs::remove_file(&path).unwrap();
-        assert!(!is_still(&opened, &path).unwrap());
-        fs::write(&path, "anew").unwrap();
-        assert_eq!(is_still(&opened, &path).unwrap(), cfg!(not(unix)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_append_that_was_given_up_writes_nothing_later() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = FileStore::new(folder.path());
-        let key = SessionKey::new("p", "s");
-        store.append(&key, &[entry(r#"{"uuid":"a"}"#)]).await.unwrap();
-        let path = store.path(&key);
-        let held = store.open(&path).unwrap();
-        held.lock().unwrap();
-        let late = [entry(r#"{"uuid":"late"}"#)];
-        assert!(tokio::time::timeout(LOCK_PAUSE * 10, store.append(&key, &late)).await.is_err());
-        // Nor does what had begun when it was given up.
-        drop(held);
-        assert!(!store.try_append(&path, b"{}\n", &Weak::new()).unwrap());
-        store.append(&key, &[entry(r#"{"uuid":"b"}"#)]).await.unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"uuid\":\"a\"}\n{\"uuid\":\"b\"}\n");
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn appends_from_everywhere_at_once_are_all_there_and_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let key = SessionKey::new("p", "s");
-        let appends = (0..16).map(|number| {
-            let (store, key) = (FileStore::new(folder.path()).durability(Durability::Written), key.clone());
-            async move {
-                for round in 0..8 {
-                    let entries =
-                        [entry(&format!(r#"{{"uuid":"{number}-{round}","x":"{}"}}"#, "y".repeat(5000)))];
-                    store.append(&key, &entries).await.unwrap();
-                }
-            }
-        });
-        futures_util::future::join_all(appends).await;
-        let loaded = FileStore::new(folder.path()).load(&key).await.unwrap().unwrap();
-        assert_eq!(loaded.len(), 128);
-    }
-
-    #[tokio::test]
-    async fn a_session_that_goes_while_all_are_listed_is_passed_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = FileStore::new(folder.path());
-        for id in ["a", "b"] {
-            store.append(&SessionKey::new("p", id), &[entry(r#"{"type":"tag","tag":"t"}"#)]).await.unwrap();
-        }
-        let files = store.files("p").unwrap();
-        store.delete(&SessionKey::new("p", "a")).await.unwrap();
-        let left = summaries(files).unwrap();
-        assert_eq!(left.iter().map(|summary| summary.session_id()).collect::<Vec<_>>(), ["b"]);
-    }
-
-    proptest! {
-        #[test]
-        fn any_name_is_one_of_its_own_and_comes_back(name in "\\PC{0,40}|[./%\\\\a]{0,8}", other in "[./%a]{0,8}") {
-            let escaped = escape(&name);
-            prop_assert!(!escaped.is_empty() && !escaped.contains(['/', '\\', '.', '\0']));
-            prop_assert_eq!(unescape(&escaped), name.as_str());
-            prop_assert_eq!(escape(&other) == escaped, other == name);
-        }
-    }
-}
+mod tests;

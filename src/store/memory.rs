@@ -1,4 +1,4 @@
-//! A store in memory.
+//! [`MemoryStore`]: a store in memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,37 +8,27 @@ use futures_util::future::{BoxFuture, ready};
 
 use super::{SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession, TranscriptEntry};
 
-/// A [`SessionStore`] in memory, for tests and for sessions that move within one process. It is gone with the process,
-/// and has no bound.
-///
-/// ```
-/// use std::sync::Arc;
-/// use greenroom::store::MemoryStore;
-///
-/// let store = Arc::new(MemoryStore::new());
-/// let builder = greenroom::Session::builder().session_store(store.clone());
-/// assert!(store.keys().is_empty());
-/// # drop(builder);
-/// ```
+/// A [`SessionStore`] in memory, for tests, and for sessions that move within one process. It is lost with the process, and
+/// its size has no bound.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    kept: Mutex<BTreeMap<SessionKey, Kept>>,
+    transcripts: Mutex<BTreeMap<SessionKey, StoredTranscript>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredTranscript {
     entries: Vec<TranscriptEntry>,
     uuids: HashSet<String>,
     summary: SessionSummary,
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// An empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The keys that have entries, in their order.
+    /// The keys that have entries, sorted.
     pub fn keys(&self) -> Vec<SessionKey> {
         self.kept().keys().cloned().collect()
     }
@@ -48,8 +38,8 @@ impl MemoryStore {
         self.kept().get(key).map(|kept| kept.entries.clone()).unwrap_or_default()
     }
 
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<SessionKey, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<SessionKey, StoredTranscript>> {
+        self.transcripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn summaries(&self, project_key: &str) -> Vec<SessionSummary> {
@@ -67,7 +57,7 @@ impl SessionStore for MemoryStore {
     ) -> BoxFuture<'a, StoreResult<()>> {
         if !entries.is_empty() {
             let mut all = self.kept();
-            let kept = all.entry(key.clone()).or_insert_with(|| Kept {
+            let kept = all.entry(key.clone()).or_insert_with(|| StoredTranscript {
                 entries: Vec::new(),
                 uuids: HashSet::new(),
                 summary: SessionSummary::new(&key.session_id),

@@ -1,5 +1,5 @@
-//! Sessions outside the machine that runs them: a [`SessionStore`] gets a copy of every transcript while it is written,
-//! and a CLI anywhere else goes on from that copy.
+//! Sessions outside of the machine that runs them: a [`SessionStore`] gets a copy of every transcript while the CLI writes it,
+//! and a CLI on another machine can resume from the copy.
 //!
 //! ```text
 //!   claude CLI ── its own transcript on disk
@@ -9,28 +9,27 @@
 //!                                 a temporary configuration ◄─ load ── Options::resume + session_store
 //! ```
 //!
-//! - [`SessionStore`]: what a store does; [`SessionKey`]: what it keeps entries under
-//! - [`MemoryStore`], [`FileStore`]: two of them
-//! - [`StoredSessions`]: the sessions in a store listed, read and changed, as [`LocalSessions`](crate::sessions::LocalSessions)
-//!   does it on disk
-//! - [`SessionBuilder::session_store`](crate::SessionBuilder::session_store): a session with a store;
-//!   [`StoreOptions`](crate::StoreOptions): how it is mirrored and loaded
-//! - [`testkit::store_conformance`](crate::testkit): whether a store of yours keeps its promises (feature `testkit`)
+//! - Give a store to [`SessionBuilder::session_store`](crate::SessionBuilder::session_store):
+//!   [`FileStore`], [`MemoryStore`], or your own [`SessionStore`], which keeps entries under a [`SessionKey`].
+//!   [`StoreOptions`](crate::options::StoreOptions) has the settings.
+//! - List, read and change the sessions of a store with [`StoredSessions`].
+//! - Test your own store with [`testkit::store_conformance`](crate::testkit) (feature `testkit`).
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - A turn's outcome is given after the store has taken what was written until then, or after its failure was told. It
-//!   waits no longer when more than [`StoreOptions::held_bytes`](crate::StoreOptions::held_bytes) wait behind it, nor when a
-//!   session that stops has waited for [`StoreOptions::stop`](crate::StoreOptions::stop). What says nothing about what the
-//!   CLI wrote does not wait: that a prompt was not sent, or that the application did not read its turn.
-//! - Entries of one key come in the order in which the CLI wrote them.
-//! - A store that fails, hangs or panics harms nothing else: the CLI writes its own transcript first, the session goes on,
-//!   and what the store did not take is told with [`Event::MirrorFailed`](crate::Event::MirrorFailed) and a
-//!   `system`/`mirror_error` message, as the official SDKs do.
-//! - What waits for a slow store has a bound, [`StoreOptions::queue_bytes`](crate::StoreOptions::queue_bytes).
+//! - A turn's outcome is delivered after the store has taken the entries that were written before it, or after the failure was
+//!   reported. The outcome waits no longer if more than [`StoreOptions::held_bytes`](crate::options::StoreOptions::held_bytes) wait
+//!   behind it, or if a session that stops has waited for [`StoreOptions::stop`](crate::options::StoreOptions::stop). Outcomes that do
+//!   not depend on written entries do not wait: a prompt that was not sent, or a turn that the application did not read.
+//! - Entries of one key arrive in the order in which the CLI wrote them.
+//! - A store that fails, hangs or panics harms nothing else: the CLI writes its own transcript first, the session goes on, and
+//!   lost entries are reported by [`Event::MirrorFailed`](crate::Event::MirrorFailed) and a `system`/`mirror_error` message, as
+//!   in the official SDKs.
+//! - At most [`StoreOptions::queue_bytes`](crate::options::StoreOptions::queue_bytes) wait for a slow store.
 
 mod file;
 mod memory;
+mod name;
 mod sessions;
 mod summary;
 
@@ -39,20 +38,20 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-pub use crate::sessions::TranscriptEntry;
+pub(crate) use crate::sessions::TranscriptEntry;
 pub use file::{Durability, FileStore};
 pub use memory::MemoryStore;
 pub use sessions::StoredSessions;
 pub(crate) use sessions::{AGENT_METADATA, failed, metadata, not_stored, sort_newest_first};
 pub use summary::{SessionSummary, StoredSession};
 
-/// What a store says when it fails: any error.
+/// The error of a store: any error.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a store answers.
+/// The result of a store's method.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// What entries are kept under: a session's transcript, or that of a part of it.
+/// The key of entries in a store: a session's transcript, or the transcript of a part of the session.
 ///
 /// ```
 /// use greenroom::store::SessionKey;
@@ -65,13 +64,13 @@ pub type StoreResult<T> = Result<T, StoreError>;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SessionKey {
-    /// The scope: [`project_key`](crate::sessions::project_key) of the working directory, or
-    /// [`StoreOptions::project_key`](crate::StoreOptions::project_key), a tenant for instance.
+    /// The scope: the [`project_key`](crate::sessions::project_key) of the working directory, or
+    /// [`StoreOptions::project_key`](crate::options::StoreOptions::project_key), for instance a tenant.
     pub project_key: String,
-    /// The session.
+    /// The session's id.
     pub session_id: String,
-    /// What belongs to the session besides its own transcript, such as `subagents/agent-1`, with `/` between its parts
-    /// on every system. `None` for the transcript itself. Never empty.
+    /// A part of the session, such as `subagents/agent-1`, with `/` on every system. `None` for the session's own transcript.
+    /// Never empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subpath: Option<String>,
 }
@@ -82,13 +81,13 @@ impl SessionKey {
         Self { project_key: project_key.into(), session_id: session_id.into(), subpath: None }
     }
 
-    /// The key of a part of the same session.
+    /// The key of a part of this session.
     #[must_use]
     pub fn with_subpath(self, subpath: impl Into<String>) -> Self {
         Self { subpath: Some(subpath.into()), ..self }
     }
 
-    /// The key of the session's own transcript.
+    /// The key of this session's own transcript.
     #[must_use]
     pub fn main(&self) -> Self {
         Self { subpath: None, ..self.clone() }
@@ -105,21 +104,21 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// Keeps the transcripts of sessions, wherever that may be.
+/// Keeps the transcripts of sessions.
 ///
-/// Two methods are enough. The others have a default that fails with [`Unsupported`], and what needs them is not
-/// possible then: each says what. `testkit::store_conformance` checks all that stands here.
+/// Implement [`append`](Self::append) and [`load`](Self::load). The other methods fail with [`Unsupported`] by default; each
+/// says what is impossible without it. `testkit::store_conformance` tests everything that is documented here.
 ///
-/// Methods are called on tasks of their own, one at a time for each session that is mirrored; sessions are mirrored at
-/// the same time. A method that does not return in time is dropped, and a panic counts as an error. None of them should
-/// block its thread.
+/// Methods are called on separate tasks, one at a time for each mirrored session, and at the same time for different sessions.
+/// A method that takes too long is dropped, and a panic counts as an error. No method should block its thread.
 ///
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 ///
 /// use futures_util::future::BoxFuture;
-/// use greenroom::store::{SessionKey, SessionStore, StoreResult, TranscriptEntry};
+/// use greenroom::sessions::TranscriptEntry;
+/// use greenroom::store::{SessionKey, SessionStore, StoreResult};
 ///
 /// #[derive(Default)]
 /// struct Shelf(Mutex<HashMap<SessionKey, Vec<TranscriptEntry>>>);
@@ -130,7 +129,7 @@ impl fmt::Display for SessionKey {
 ///             let mut shelf = self.0.lock().map_err(|_| "the shelf has fallen")?;
 ///             let kept = shelf.entry(key.clone()).or_default();
 ///             for entry in entries {
-///                 // A batch may come a second time.
+///                 // A batch may arrive again.
 ///                 if entry.uuid().is_none() || !kept.iter().any(|there| there.uuid() == entry.uuid()) {
 ///                     kept.push(entry.clone());
 ///                 }
@@ -145,60 +144,52 @@ impl fmt::Display for SessionKey {
 /// }
 /// ```
 pub trait SessionStore: Send + Sync + 'static {
-    /// Puts entries behind those that the key has. They must be there, in this order, for every [`load`](Self::load)
-    /// that begins after this has returned. No entries change nothing.
+    /// Appends entries to those of the key. A [`load`](Self::load) that starts after this has returned must return them in
+    /// this order. Appending no entries changes nothing.
     ///
-    /// A batch that failed is sent again, and may have been taken in part: an entry whose
-    /// [`uuid`](TranscriptEntry::uuid) the key has already should be dropped. Those without one are kept each time.
+    /// A batch that failed is sent again and may have been stored in part: drop an entry whose
+    /// [`uuid`](TranscriptEntry::uuid) the key already has. Keep every entry without a uuid.
     fn append<'a>(
         &'a self,
         key: &'a SessionKey,
         entries: &'a [TranscriptEntry],
     ) -> BoxFuture<'a, StoreResult<()>>;
 
-    /// All entries of a key in their order, as they were appended (the order of fields in them may be another);
-    /// `None` for a key that has none.
+    /// Returns all entries of a key in order (the order of fields within an entry may differ); `None` if the key has none.
     fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>>;
 
-    /// The sessions of a project, in any order, without the parts of sessions. Needed to continue the newest session of
-    /// a project, and to list them.
+    /// Lists the sessions of a project, in any order, without parts of sessions. Needed to list sessions, and to continue the
+    /// newest session of a project.
     fn list_sessions<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<StoredSession>>> {
         Unsupported::answer("list_sessions", project_key)
     }
 
-    /// What is known of each session of a project, without a look at its entries: see [`SessionSummary`]. Makes listing
-    /// fast; without it every session is loaded for that.
+    /// Returns the [`SessionSummary`] of each session of a project. Makes listing fast; without it every session is loaded for
+    /// a list.
     fn list_summaries<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<SessionSummary>>> {
         Unsupported::answer("list_summaries", project_key)
     }
 
-    /// Removes what is under a key; with the key of a session's own transcript, all parts of the session too. What is not
-    /// there is no error.
+    /// Deletes the entries of a key, and with the key of a session's own transcript all parts of the session. Succeeds if
+    /// there is nothing to delete.
     fn delete<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<()>> {
         Unsupported::answer("delete", &key.project_key)
     }
 
-    /// The subpaths of a session, in any order. Needed to resume a session with its subagents, and to list them.
+    /// Lists the subpaths of a session, in any order. Needed to resume a session with its subagents, and to list them.
     fn list_subkeys<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Vec<String>>> {
         Unsupported::answer("list_subkeys", &key.project_key)
     }
 }
 
-/// A store does not have this method.
-///
-/// ```
-/// use greenroom::store::{StoreError, Unsupported};
-///
-/// let error: StoreError = Unsupported::new("list_sessions").into();
-/// assert!(error.is::<Unsupported>());
-/// ```
+/// The error of a store that does not have a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     method: &'static str,
 }
 
 impl Unsupported {
-    /// For a store that learns only when it is asked that it cannot.
+    /// For a store that learns only when it is called that it does not support the method.
     pub fn new(method: &'static str) -> Self {
         Self { method }
     }
@@ -210,13 +201,13 @@ impl Unsupported {
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the session store has no `{}`", self.method)
+        write!(f, "the session store does not support `{}`", self.method)
     }
 }
 
 impl std::error::Error for Unsupported {}
 
-/// Drops entries that a key has already, by their uuid.
+/// Removes entries with a uuid that came before.
 pub(crate) fn dedup(entries: &mut Vec<TranscriptEntry>) {
     let mut seen = std::collections::HashSet::new();
     entries.retain(|entry| entry.uuid().is_none_or(|uuid| seen.insert(uuid.to_owned())));

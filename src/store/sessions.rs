@@ -1,4 +1,4 @@
-//! [`StoredSessions`]: the sessions in a store, listed, read and changed.
+//! [`StoredSessions`]: lists, reads and changes the sessions in a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,21 +6,22 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{SessionKey, SessionStore, StoreError, TranscriptEntry, Unsupported, dedup};
+use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
-    Folded, Fork, Link, LocalSessions, Page, Parents, SessionFile, SessionInfo, SessionMessage,
-    SessionMessages, SubagentInfo, blocking, check_session_id, derived_title, each_line, no_subagent,
-    parents, sidecar, tag_entry, title_entry, transcripts, visible, visible_of_subagent,
+    EntryLink, Folded, Fork, LocalSessions, Page, Parents, SessionFile, SessionInfo, SessionMessages,
+    SubagentInfo, TranscriptMessage, check_session_id, derived_title, each_line, no_subagent, sidecar,
+    tag_entry, title_entry, transcripts, visible, visible_of_subagent,
 };
 
-/// The type of the entry that stands for a subagent's `.meta.json` in a store.
+/// The entry type that replaces a subagent's `.meta.json` in a store.
 pub(crate) const AGENT_METADATA: &str = "agent_metadata";
 
-/// The sessions of one project in a [`SessionStore`]: the same that [`LocalSessions`] does on disk.
+/// The sessions of one project in a [`SessionStore`], with the methods that [`LocalSessions`] has for a disk.
 ///
-/// Session ids are UUIDs. Anything else is [`InvalidOption`](ErrorKind::InvalidOption), an id that the store does not
-/// have [`SessionNotFound`](ErrorKind::SessionNotFound), and a store that fails [`Store`](ErrorKind::Store). The methods of
-/// the store are called on the task of the caller, without a limit.
+/// Errors of all methods with a session id: [`InvalidOption`](ErrorKind::InvalidOption) if the id is no UUID,
+/// [`SessionNotFound`](ErrorKind::SessionNotFound) if the store has no such session, and [`Store`](ErrorKind::Store) if the
+/// store fails. Methods of the store run on the caller's task, without a time limit.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,18 +42,16 @@ pub struct StoredSessions {
 }
 
 impl StoredSessions {
-    /// Those under this [`project_key`](SessionKey::project_key).
+    /// The sessions under this [`project_key`](SessionKey::project_key).
     pub fn new(store: Arc<dyn SessionStore>, project_key: impl Into<String>) -> Self {
         Self { store, project_key: project_key.into() }
     }
 
-    /// The sessions, the one that was written to last first.
-    ///
-    /// Of a store without [`list_summaries`](SessionStore::list_summaries) sessions are loaded one after the other until
-    /// the page is full.
+    /// Lists sessions, the most recently written first. If the store has no
+    /// [`list_summaries`](SessionStore::list_summaries), loads one session after the other until the page is full.
     ///
     /// # Errors
-    /// [`Store`](ErrorKind::Store), also for a store without [`list_sessions`](SessionStore::list_sessions).
+    /// [`Store`](ErrorKind::Store), also if the store has no [`list_sessions`](SessionStore::list_sessions).
     pub async fn list(&self, page: Page) -> Result<Vec<SessionInfo>> {
         let summaries = match self.store.list_summaries(&self.project_key).await {
             Ok(summaries) => summaries,
@@ -79,35 +78,30 @@ impl StoredSessions {
         Ok(page.of(found).collect())
     }
 
-    /// What a session is.
+    /// Describes a session.
     ///
     /// # Errors
-    /// [`SessionNotFound`](ErrorKind::SessionNotFound), also for one in which nothing was said.
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound), also for a session without a message.
     pub async fn info(&self, session_id: &str) -> Result<SessionInfo> {
         let mut folded = Folded::default();
         folded.entries(&self.entries(session_id).await?);
-        // A store that cannot list has no times.
+        // A store that cannot list has no modification times.
         let sessions = self.store.list_sessions(&self.project_key).await.unwrap_or_default();
         let listed = sessions.into_iter().find(|session| session.session_id == session_id);
         let modified = listed.map_or(std::time::SystemTime::UNIX_EPOCH, |session| session.modified);
         folded.info(session_id, modified, None, None).ok_or_else(|| {
-            Error::new(ErrorKind::SessionNotFound, format!("nothing was said in the session {session_id}"))
+            let text = format!("the session {session_id} in the store has no message");
+            Error::new(ErrorKind::SessionNotFound, text).with_help("run a turn in the session first")
         })
     }
 
     /// The messages of a session's conversation; see [`LocalSessions::messages`].
-    ///
-    /// # Errors
-    /// [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn messages(&self, session_id: &str, page: Page) -> Result<SessionMessages> {
         let (entries, links) = linked(self.entries(session_id).await?);
         Ok(read(&entries, &links, &visible(&links, false), page, &Parents::default()))
     }
 
-    /// [`messages`](StoredSessions::messages) with the system messages among them.
-    ///
-    /// # Errors
-    /// [`SessionNotFound`](ErrorKind::SessionNotFound).
+    /// [`messages`](StoredSessions::messages) including system messages.
     pub async fn messages_with_system(&self, session_id: &str, page: Page) -> Result<SessionMessages> {
         let (entries, links) = linked(self.entries(session_id).await?);
         Ok(read(&entries, &links, &visible(&links, true), page, &Parents::default()))
@@ -116,15 +110,15 @@ impl StoredSessions {
     /// Gives a session a title.
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) for an empty title, [`SessionNotFound`](ErrorKind::SessionNotFound).
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if the title is empty, [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn rename(&self, session_id: &str, title: &str) -> Result<()> {
         self.add(session_id, title_entry(session_id, title)?).await
     }
 
-    /// Gives a session a tag, or takes it away.
+    /// Sets a session's tag, or removes it with `None`.
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) for an empty tag, [`SessionNotFound`](ErrorKind::SessionNotFound).
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if the tag is empty, [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn tag(&self, session_id: &str, tag: Option<&str>) -> Result<()> {
         self.add(session_id, tag_entry(session_id, tag)?).await
     }
@@ -134,10 +128,10 @@ impl StoredSessions {
         self.append(&self.key(session_id), vec![entry]).await
     }
 
-    /// Removes a session and its subagents for good.
+    /// Deletes a session and its subagents for good.
     ///
     /// # Errors
-    /// [`SessionNotFound`](ErrorKind::SessionNotFound); [`Store`](ErrorKind::Store), also for a store without
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound); [`Store`](ErrorKind::Store), also if the store has no
     /// [`delete`](SessionStore::delete).
     pub async fn delete(&self, session_id: &str) -> Result<()> {
         self.entries(session_id).await?;
@@ -148,10 +142,10 @@ impl StoredSessions {
     /// Copies a session's conversation into a new session; see [`LocalSessions::fork`].
     ///
     /// # Errors
-    /// [`SessionNotFound`](ErrorKind::SessionNotFound), also for a message that is not in it.
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound), also if `up_to` is not in the session.
     pub async fn fork(&self, session_id: &str, up_to: Option<&str>, title: Option<&str>) -> Result<String> {
         let entries = self.entries(session_id).await?;
-        let links: Vec<_> = entries.iter().filter_map(|entry| Link::read(entry.raw().get())).collect();
+        let links: Vec<_> = entries.iter().filter_map(|entry| EntryLink::read(entry.raw().get())).collect();
         let fork = Fork::plan(session_id, &links, up_to)?;
         let title = match title.map(str::trim).filter(|title| !title.is_empty()) {
             Some(title) => title.to_owned(),
@@ -168,10 +162,10 @@ impl StoredSessions {
         Ok(fork.session_id().to_owned())
     }
 
-    /// The subagents of a session, in the order of their names.
+    /// The subagents of a session, sorted by their subpaths.
     ///
     /// # Errors
-    /// [`SessionNotFound`](ErrorKind::SessionNotFound); [`Store`](ErrorKind::Store), also for a store without
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound); [`Store`](ErrorKind::Store), also if the store has no
     /// [`list_subkeys`](SessionStore::list_subkeys).
     pub async fn subagents(&self, session_id: &str) -> Result<Vec<SubagentInfo>> {
         self.entries(session_id).await?;
@@ -186,8 +180,8 @@ impl StoredSessions {
     /// The messages of a subagent's conversation.
     ///
     /// # Errors
-    /// [`SessionNotFound`](ErrorKind::SessionNotFound), also for a subagent that the session does not have;
-    /// [`Store`](ErrorKind::Store), also for a store without [`list_subkeys`](SessionStore::list_subkeys).
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound), also if the session has no such subagent;
+    /// [`Store`](ErrorKind::Store), also if the store has no [`list_subkeys`](SessionStore::list_subkeys).
     pub async fn subagent_messages(
         &self,
         session_id: &str,
@@ -200,21 +194,20 @@ impl StoredSessions {
             return Err(no_subagent(session_id, agent_id));
         };
         let entries = self.load(&self.key(session_id).with_subpath(subpath)).await?.unwrap_or_default();
-        let started_by = parents(metadata(&entries).as_ref());
+        let started_by = Parents::of(metadata(&entries).as_ref());
         let (entries, links) = linked(entries);
         Ok(read(&entries, &links, &visible_of_subagent(&links), page, &started_by))
     }
 
-    /// Copies a session from this machine's disk into the store, with its subagents, so many entries at a time. Entries
-    /// that the store has already come to nothing if it drops what it is given twice, as it should: so this also brings a
-    /// store up to date that has missed something.
+    /// Copies a session with its subagents from this machine's disk into the store, `batch` entries at a time. A store drops
+    /// entries that it already has, so this also adds entries that the store has missed.
     ///
     /// # Errors
     /// [`SessionNotFound`](ErrorKind::SessionNotFound), [`Io`](ErrorKind::Io), [`Store`](ErrorKind::Store);
     /// [`InvalidOption`](ErrorKind::InvalidOption) if `batch` is 0.
     pub async fn import(&self, from: &LocalSessions, session_id: &str, batch: usize) -> Result<()> {
         if batch == 0 {
-            return Err(Error::invalid_option("a batch of no entries imports nothing"));
+            return Err(Error::invalid_option("the batch of an import is 0").with_help("give it at least 1"));
         }
         let files = from.with(session_id, |file: SessionFile| {
             let own = file.own_folder();
@@ -229,7 +222,7 @@ impl StoredSessions {
         });
         for (subpath, path) in files.await? {
             let key = SessionKey { subpath, ..self.key(session_id) };
-            // A file is read whole before it is sent, so that nothing blocks between two batches.
+            // Read whole, so that no file is open while the store is called.
             let entries = blocking(move || {
                 let mut entries = Vec::new();
                 each_line(&path, |_, _, line| {
@@ -264,7 +257,7 @@ impl StoredSessions {
         Ok(subpaths.into_iter().filter_map(agent).collect())
     }
 
-    /// The entries of a session, which is there.
+    /// The entries of a session that exists.
     async fn entries(&self, session_id: &str) -> Result<Vec<TranscriptEntry>> {
         check_session_id(session_id)?;
         let key = self.key(session_id);
@@ -291,7 +284,7 @@ impl fmt::Debug for StoredSessions {
     }
 }
 
-/// The sessions of a project, the one that was written to last first.
+/// The sessions of a project, the most recently written first.
 pub(crate) async fn newest_first(
     store: &dyn SessionStore,
     project_key: &str,
@@ -309,26 +302,30 @@ pub(crate) fn sort_newest_first(sessions: &mut [super::StoredSession]) {
 }
 
 pub(crate) fn not_stored(key: &SessionKey) -> Error {
-    let text = format!("the store has no session {} of the project '{}'", key.session_id, key.project_key);
+    let text = format!("the store has no session {} in the project '{}'", key.session_id, key.project_key);
     Error::new(ErrorKind::SessionNotFound, text)
-        .with_help("it may be under another `project_key`, which is made of the working directory by default")
+        .with_help("check the id and the `project_key`, which is made of the working directory by default")
 }
 
 pub(crate) fn failed(method: &str, about: impl fmt::Display, error: StoreError) -> Error {
-    Error::new(ErrorKind::Store, format!("`{method}` of the session store failed for {about}: {error}"))
-        .with_source(error)
+    let text = format!("`{method}` of the session store failed for {about}: {error}");
+    let help = match error.is::<Unsupported>() {
+        true => "implement the method in your store, or use another store",
+        false => "look for the cause in the store, which belongs to the application",
+    };
+    Error::new(ErrorKind::Store, text).with_help(help).with_source(error)
 }
 
-/// What a subagent's entries tell of who started it: the last one counts, for it is written anew.
+/// A subagent's metadata. The last entry counts, because the CLI writes the metadata again when it changes.
 pub(crate) fn metadata(entries: &[TranscriptEntry]) -> Option<Value> {
     let mut note = entries.iter().rev().find(|entry| entry.kind() == Some(AGENT_METADATA))?.value();
     note.as_object_mut()?.remove("type");
     Some(note)
 }
 
-fn linked(entries: Vec<TranscriptEntry>) -> (Vec<TranscriptEntry>, Vec<Link>) {
+fn linked(entries: Vec<TranscriptEntry>) -> (Vec<TranscriptEntry>, Vec<EntryLink>) {
     let links = entries.into_iter().filter_map(|entry| {
-        let link = Link::read(entry.raw().get()).filter(Link::is_linked)?;
+        let link = EntryLink::read(entry.raw().get()).filter(EntryLink::is_linked)?;
         Some((entry, link))
     });
     links.unzip()
@@ -336,128 +333,16 @@ fn linked(entries: Vec<TranscriptEntry>) -> (Vec<TranscriptEntry>, Vec<Link>) {
 
 fn read(
     entries: &[TranscriptEntry],
-    links: &[Link],
+    links: &[EntryLink],
     chain: &[usize],
     page: Page,
     parents: &Parents,
 ) -> SessionMessages {
     let wanted = page.of(chain.iter().copied());
-    let messages =
-        wanted.filter_map(|index| SessionMessage::read(&links[index], entries[index].raw().get(), parents));
+    let messages = wanted
+        .filter_map(|index| TranscriptMessage::read(&links[index], entries[index].raw().get(), parents));
     SessionMessages { messages: messages.collect(), total: chain.len(), skipped_lines: 0 }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use futures_util::future::BoxFuture;
-    use serde_json::json;
-
-    use super::*;
-    use crate::sessions::project_key;
-    use crate::store::{MemoryStore, StoreResult};
-
-    const ID: &str = "aaaaaaaa-0000-4000-8000-000000000001";
-
-    /// A session with a subagent on a disk.
-    fn disk() -> (tempfile::TempDir, LocalSessions) {
-        let home = tempfile::tempdir().unwrap();
-        let work = Path::new("/no/such/work");
-        let project = home.path().join("projects").join(project_key(work));
-        let agents = project.join(ID).join("subagents");
-        std::fs::create_dir_all(&agents).unwrap();
-        let said = |kind: &str, uuid: &str, parent: Option<&str>| {
-            let content = [json!({"type": "text", "text": format!("text of {uuid}")})];
-            json!({"type": kind, "uuid": uuid, "parentUuid": parent, "message": {"id": uuid, "content": content},
-                "isSidechain": uuid.starts_with('s')})
-        };
-        let lines = |values: &[Value]| values.iter().map(|value| format!("{value}\n")).collect::<String>();
-        let talk =
-            [said("user", "u1", None), said("assistant", "a1", Some("u1")), said("user", "u2", Some("a1"))];
-        std::fs::write(project.join(format!("{ID}.jsonl")), lines(&talk)).unwrap();
-        let side = [said("user", "s1", None), said("assistant", "s2", Some("s1"))];
-        std::fs::write(agents.join("agent-x.jsonl"), lines(&side)).unwrap();
-        std::fs::write(agents.join("agent-x.meta.json"), r#"{"agentType":"Plan","toolUseId":"t"}"#).unwrap();
-        let local = LocalSessions::at(home.path()).in_directory(work);
-        (home, local)
-    }
-
-    fn uuids(messages: &SessionMessages) -> Vec<&str> {
-        messages.messages.iter().map(|said| said.uuid.as_str()).collect()
-    }
-
-    #[tokio::test]
-    async fn a_session_that_was_imported_is_the_same_as_on_disk() {
-        let (_home, local) = disk();
-        let store = Arc::new(MemoryStore::new());
-        let stored = StoredSessions::new(store.clone(), "tenant");
-        stored.import(&local, ID, 2).await.unwrap();
-        stored.import(&local, ID, 500).await.unwrap();
-        let key = SessionKey::new("tenant", ID);
-        assert_eq!(store.keys(), [key.clone(), key.with_subpath("subagents/agent-x")]);
-        let on_disk = local.messages(ID, Page::ALL).await.unwrap();
-        let in_store = stored.messages(ID, Page::ALL).await.unwrap();
-        assert_eq!((uuids(&in_store), in_store.total), (uuids(&on_disk), 3));
-        assert_eq!(uuids(&stored.messages(ID, Page::first(1).after(1)).await.unwrap()), ["a1"]);
-        assert_eq!(stored.subagents(ID).await.unwrap(), local.subagents(ID).await.unwrap());
-        let side = stored.subagent_messages(ID, "x", Page::ALL).await.unwrap();
-        assert_eq!(uuids(&side), ["s1", "s2"]);
-        assert_eq!(side.messages[0].parent_tool_use_id.as_deref(), Some("t"));
-        let listed = stored.list(Page::ALL).await.unwrap();
-        assert_eq!((listed.len(), listed[0].summary.as_str()), (1, "text of u1"));
-
-        stored.rename(ID, "Mine").await.unwrap();
-        stored.tag(ID, Some("t")).await.unwrap();
-        let fork = stored.fork(ID, Some("a1"), None).await.unwrap();
-        let info = stored.info(ID).await.unwrap();
-        assert_eq!((info.summary.as_str(), info.tag.as_deref()), ("Mine", Some("t")));
-        assert_eq!(stored.info(&fork).await.unwrap().summary, "Mine (fork)");
-        assert_eq!(stored.messages(&fork, Page::ALL).await.unwrap().total, 2);
-        stored.delete(ID).await.unwrap();
-        assert_eq!(store.keys().len(), 1, "the fork is left");
-    }
-
-    #[tokio::test]
-    async fn what_is_not_there_and_what_a_store_cannot_do_is_said() {
-        /// Fails, and cannot list.
-        struct Poor;
-        impl SessionStore for Poor {
-            fn append<'a>(
-                &'a self,
-                _: &'a SessionKey,
-                _: &'a [TranscriptEntry],
-            ) -> BoxFuture<'a, StoreResult<()>> {
-                Box::pin(async { Err("full".into()) })
-            }
-            fn load<'a>(
-                &'a self,
-                _: &'a SessionKey,
-            ) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
-                Box::pin(async { Ok(Some(vec![TranscriptEntry::parse(r#"{"type":"user","uuid":"u"}"#)?])) })
-            }
-        }
-        let empty = StoredSessions::new(Arc::new(MemoryStore::new()), "p");
-        for error in [
-            empty.info(ID).await.unwrap_err(),
-            empty.messages(ID, Page::ALL).await.unwrap_err(),
-            empty.rename(ID, "x").await.unwrap_err(),
-            empty.delete(ID).await.unwrap_err(),
-            empty.subagents(ID).await.unwrap_err(),
-        ] {
-            assert_eq!(error.kind(), ErrorKind::SessionNotFound);
-            assert!(error.to_string().contains(ID), "{error}");
-        }
-        assert_eq!(empty.info("x").await.unwrap_err().kind(), ErrorKind::InvalidOption);
-        let poor = StoredSessions::new(Arc::new(Poor), "p");
-        for (error, says) in [
-            (poor.rename(ID, "x").await.unwrap_err(), "full"),
-            (poor.list(Page::ALL).await.unwrap_err(), "has no `list_sessions`"),
-            (poor.subagents(ID).await.unwrap_err(), "has no `list_subkeys`"),
-            (poor.delete(ID).await.unwrap_err(), "has no `delete`"),
-        ] {
-            assert_eq!(error.kind(), ErrorKind::Store);
-            assert!(error.to_string().contains(says), "{error}");
-        }
-    }
-}
+mod tests;

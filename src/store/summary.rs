@@ -1,4 +1,4 @@
-//! What a store knows of a session without a look at its entries.
+//! Descriptions of sessions that a store keeps, so that it need not read their entries for a list.
 
 use std::time::SystemTime;
 
@@ -7,38 +7,31 @@ use serde::{Deserialize, Serialize};
 use super::TranscriptEntry;
 use crate::sessions::{Folded, SessionInfo};
 
-/// A session that is in a store.
-///
-/// ```
-/// use std::time::SystemTime;
-/// use greenroom::store::StoredSession;
-///
-/// let session = StoredSession::new("1cb85d28-3d2d-4b39-bd1c-0f6c0bd52b37", SystemTime::now());
-/// assert!(session.modified > SystemTime::UNIX_EPOCH);
-/// ```
+/// A session in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredSession {
-    /// Its id.
+    /// The session's id.
     pub session_id: String,
-    /// When the store was last given entries of it, by the store's own clock.
+    /// When the store last got entries of the session, by the store's clock.
     pub modified: SystemTime,
 }
 
 impl StoredSession {
-    /// A session, and when it was last written to.
+    /// A session, and the time of its last append.
     pub fn new(session_id: impl Into<String>, modified: SystemTime) -> Self {
         Self { session_id: session_id.into(), modified }
     }
 }
 
-/// What a session is, folded from its entries while they are appended, so that none is ever read for a list.
+/// The description of a session, folded from its entries while they are appended, so that a list reads no entries.
 ///
-/// A store that has [`list_summaries`](super::SessionStore::list_summaries) keeps one for each session (not for its parts),
-/// in the form that it serialises to and without a look inside, and folds into it what it is given:
+/// A store with [`list_summaries`](super::SessionStore::list_summaries) keeps one for each session (not for parts of sessions)
+/// as its JSON, without reading the JSON, and folds each batch into it:
 ///
 /// ```
-/// use greenroom::store::{SessionSummary, TranscriptEntry};
+/// use greenroom::sessions::TranscriptEntry;
+/// use greenroom::store::SessionSummary;
 ///
 /// let mut summary = SessionSummary::new("1cb85d28-3d2d-4b39-bd1c-0f6c0bd52b37");
 /// let entry = TranscriptEntry::parse(r#"{"type": "user", "message": {"content": "What is 5 + 3?"}}"#)?;
@@ -56,7 +49,7 @@ pub struct SessionSummary {
 }
 
 impl SessionSummary {
-    /// Of a session without entries.
+    /// The summary of a session without entries.
     pub fn new(session_id: impl Into<String>) -> Self {
         Self { session_id: session_id.into(), modified: SystemTime::UNIX_EPOCH, data: Folded::default() }
     }
@@ -65,24 +58,23 @@ impl SessionSummary {
         Self { session_id, modified, data }
     }
 
-    /// Takes entries into account that are appended, at this time by the clock of
-    /// [`StoredSession::modified`].
+    /// Folds entries that are appended at this time, by the clock of [`StoredSession::modified`].
     pub fn fold(&mut self, entries: &[TranscriptEntry], modified: SystemTime) {
         self.data.entries(entries);
         self.modified = modified;
     }
 
-    /// The session.
+    /// The session's id.
     pub fn session_id(&self) -> &str {
         &self.session_id
     }
 
-    /// When it was last written to.
+    /// When the session was last written.
     pub fn modified(&self) -> SystemTime {
         self.modified
     }
 
-    /// What there is to say about the session; `None` for one of a subagent, and for one in which nothing was said.
+    /// The description of the session; `None` for a subagent's transcript and for a session without a message.
     pub fn info(&self) -> Option<SessionInfo> {
         self.data.info(&self.session_id, self.modified, None, None)
     }

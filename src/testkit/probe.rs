@@ -7,19 +7,20 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::actor::work::Task;
+use crate::actor::base::task::Task;
 use crate::report::{Event, Events, Phase, Snapshot};
 use crate::session::Session;
 
 /// Watches a session from a test: waits for its events and its states, with a limit, and asserts their order. When
 /// something does not come, the test fails with a list of what came.
 ///
-/// It keeps every event since it was made, and a handle of the session.
+/// Keeps every event since its creation, and a handle of the session.
 ///
 /// ```
 /// use std::time::Duration;
+/// use greenroom::report::Phase;
 /// use greenroom::testkit::{Fault, Probe, Script, ScriptedCli};
-/// use greenroom::{Event, NoArgs, Phase, Session, ToolServer};
+/// use greenroom::{Event, NoArgs, Session, ToolServer};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let clock = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
@@ -44,14 +45,14 @@ use crate::session::Session;
 pub struct Probe {
     session: Session,
     seen: Arc<Mutex<Vec<Event>>>,
-    /// How many events were seen.
+    /// Number of events so far.
     count: watch::Receiver<usize>,
     /// Where the next search begins.
     next: usize,
     _reading: Task,
 }
 
-/// How often a state is looked at while it is waited for.
+/// Interval between two looks at a state.
 const LOOK: Duration = Duration::from_millis(2);
 
 impl Probe {

@@ -1,4 +1,4 @@
-//! A running server, for whoever changes it.
+//! The handle of a running server: changes what it offers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,24 +7,26 @@ use serde::Serialize;
 use serde_json::value::to_raw_value;
 use tokio_util::sync::CancellationToken;
 
-use super::context::LogLevel;
-use super::def::ToolDef;
-use super::prompt::PromptDef;
-use super::resource::{ResourceDef, ResourceTemplateDef};
-use super::server::ServerSpec;
+use super::define::def::ToolDef;
+use super::define::prompt::PromptDef;
+use super::define::resource::ResourceDef;
+use super::define::template::ResourceTemplateDef;
+use super::run::context::ToolContext;
+use super::run::log_level::LogLevel;
+use super::spec::ServerSpec;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A tool server of a running session: adds, removes, enables and disables what it offers, and speaks for it.
-/// [`Session::server`](crate::Session::server) and [`ToolContext::server_handle`](crate::ToolContext::server_handle) give
-/// it. Cheap to clone.
+/// The handle of a tool server in a running session: adds, removes, enables and disables what the server offers, and sends
+/// notifications. Get it from [`Session::server`](crate::Session::server) or
+/// [`ToolContext::server_handle`](crate::ToolContext::server_handle). Cheap to clone.
 ///
-/// A change is in force at once: when the method has returned, the next call finds it so. The CLI is told with
-/// `notifications/tools/list_changed` and its like; while there is no CLI, the next one is told from the start. A change is
-/// still there after a restart of the server or of the CLI. A call that is in flight is not touched by any.
+/// A change takes effect before the method returns: the next call sees it. The CLI gets `notifications/tools/list_changed`
+/// or its like, or the new lists at its next start. Changes survive restarts of the server and of the CLI. Calls in flight
+/// are not affected.
 ///
-/// CLI 2.1.328 asks for the list of tools anew at once, so that the model has a new tool in its next request or the one
-/// after, and for that of resources when the model wants it. A CLI asks for resources and prompts only if the server had some when the two met, or
-/// announced that some would come: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
+/// CLI 2.1.328 asks for the list of tools again at once, so that the model has a new tool in its next request or the one
+/// after, and for the list of resources when the model wants it. A CLI asks for resources and prompts only if the server
+/// announced them when the two met: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolDef, ToolServer};
@@ -46,7 +48,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone)]
 pub struct ServerHandle {
     pub(crate) spec: Arc<ServerSpec>,
-    /// Cancelled when the session is no more.
+    /// Cancelled when the session has ended.
     pub(crate) gone: CancellationToken,
 }
 
@@ -60,22 +62,22 @@ impl ServerHandle {
         &self.spec.name
     }
 
-    /// The names of its tools that are enabled, in the order of the list.
+    /// The names of the enabled tools, in the order of the list.
     pub fn tools(&self) -> Vec<String> {
         let lists = self.spec.registry.snapshot();
         lists.tools.iter().filter(|tool| tool.enabled).map(|tool| tool.definition.name.clone()).collect()
     }
 
-    /// Tells the CLI that the contents of a resource have changed (`notifications/resources/updated`), if it has subscribed
-    /// to it. Waits when many notifications are queued; does nothing while there is no CLI.
+    /// Tells the CLI that the contents of a resource changed (`notifications/resources/updated`), if the CLI has subscribed to
+    /// it. Waits when many notifications are queued; does nothing while there is no CLI.
     pub async fn resource_updated(&self, uri: &str) {
         if self.spec.registry.is_subscribed(uri) {
             self.notify("notifications/resources/updated", serde_json::json!({ "uri": uri })).await;
         }
     }
 
-    /// Sends a log message to the CLI of the moment, unless it asked for more severe ones only. Waits when many
-    /// notifications are queued; does nothing while there is no CLI.
+    /// Sends a log message to the CLI, unless the CLI wants only more severe ones. Waits when many notifications are queued;
+    /// does nothing while there is no CLI.
     pub async fn log(&self, level: LogLevel, logger: &str, data: impl Into<serde_json::Value> + Send) {
         if self.spec.registry.log_level.lets(level) {
             let params = serde_json::json!({ "level": level, "logger": logger, "data": data.into() });
@@ -83,65 +85,63 @@ impl ServerHandle {
         }
     }
 
-    /// Sends any notification to the CLI of the moment. For what has no method of its own. Waits when many are queued
-    /// ([`Limits::notifications_queued`](crate::Limits::notifications_queued)); does nothing while there is no CLI, or
-    /// when `params` do not serialise.
+    /// Sends a notification that has no method here. Waits when many are queued
+    /// ([`Limits::notifications_queued`](crate::options::Limits::notifications_queued)); does nothing while there is no CLI, or when
+    /// `params` do not serialise.
     pub async fn notify(&self, method: &str, params: impl Serialize + Send) {
         if let (Some(peer), Ok(params)) = (self.spec.registry.peer(), to_raw_value(&params)) {
             peer.notify(method, params).await;
         }
     }
 
-    /// Whether its lists can be changed.
+    /// An error if the lists cannot be changed.
     pub(crate) fn changeable(&self) -> Result<()> {
         if self.gone.is_cancelled() {
-            let text = format!("the session of server '{}' is no more", self.spec.name);
+            let text = format!("the session of server '{}' has ended", self.spec.name);
             return Err(Error::new(ErrorKind::Stopped, text));
         }
         self.spec.must_not_be_mounted()
     }
 }
 
-/// The four changes of one list.
+/// Adds, removes, enables and disables definitions of one list.
 macro_rules! changes {
     ($kind:literal, $key:ident, $def:ident in $list:ident: $add:ident, $remove:ident, $enable:ident, $disable:ident) => {
-        #[doc = concat!("Adds a ", $kind, ". Its state is the one of its type that the server was given last with")]
-        #[doc = concat!("[`ToolServer::state`](crate::ToolServer::state); a `", stringify!($def), "<()>` needs none.")]
+        #[doc = concat!("Adds a ", $kind, ". Its handler gets the server's newest state of its type (see")]
+        #[doc = concat!("[`ToolServer::state`](crate::ToolServer::state)); a `", stringify!($def), "<()>` needs none.")]
         ///
         /// # Errors
-        #[doc = concat!("[`InvalidOption`](ErrorKind::InvalidOption) when the ", $kind, " is defined in a way that cannot work,")]
-        #[doc = concat!("when there is one of this ", stringify!($key), ", or when the server has no state of this type;")]
-        /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
+        #[doc = concat!("[`InvalidOption`](ErrorKind::InvalidOption) for an invalid definition, a second ", $kind, " with the ", stringify!($key), ",")]
+        /// or a missing state; [`Stopped`](ErrorKind::Stopped) after the session has ended.
         pub fn $add<S: Send + Sync + 'static>(&self, definition: $def<S>) -> Result<()> {
             self.changeable()?;
             let state = self.spec.state_of::<S>()?;
             self.spec.registry.add(&self.spec.name, definition.inner, state, |lists| &mut lists.$list)
         }
 
-        #[doc = concat!("Removes a ", $kind, "; false if there is none of this ", stringify!($key), ". What is in flight goes on; what comes")]
-        /// later finds it not there.
+        #[doc = concat!("Removes a ", $kind, "; false if there is none with this ", stringify!($key), ". Calls in flight go on.")]
         ///
         /// # Errors
-        /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
+        /// [`Stopped`](ErrorKind::Stopped) after the session has ended.
         pub fn $remove(&self, $key: &str) -> Result<bool> {
             self.changeable()?;
             self.spec.registry.remove($key, |lists| &mut lists.$list)
         }
 
-        #[doc = concat!("Enables a ", $kind, " that was disabled; false if it was enabled.")]
+        #[doc = concat!("Enables a disabled ", $kind, "; false if it was enabled.")]
         ///
         /// # Errors
-        #[doc = concat!("[`InvalidOption`](ErrorKind::InvalidOption) when there is no ", $kind, " of this ", stringify!($key), ";")]
-        /// [`Stopped`](ErrorKind::Stopped) when the session is no more.
+        #[doc = concat!("[`InvalidOption`](ErrorKind::InvalidOption) if there is no ", $kind, " with this ", stringify!($key), ";")]
+        /// [`Stopped`](ErrorKind::Stopped) after the session has ended.
         pub fn $enable(&self, $key: &str) -> Result<bool> {
             self.changeable()?;
             self.spec.registry.enable(&self.spec.name, $key, true, |lists| &mut lists.$list)
         }
 
-        #[doc = concat!("Disables a ", $kind, ", which stays defined, but is neither listed nor found. False if it was disabled.")]
+        #[doc = concat!("Disables a ", $kind, ": it stays defined, but is neither listed nor found. False if it was disabled.")]
         ///
         /// # Errors
-        #[doc = concat!("Those of [`", stringify!($enable), "`](ServerHandle::", stringify!($enable), ").")]
+        #[doc = concat!("As [`", stringify!($enable), "`](ServerHandle::", stringify!($enable), ").")]
         pub fn $disable(&self, $key: &str) -> Result<bool> {
             self.changeable()?;
             self.spec.registry.enable(&self.spec.name, $key, false, |lists| &mut lists.$list)
@@ -163,5 +163,12 @@ impl fmt::Debug for ServerHandle {
             .field("name", &self.spec.name)
             .field("tools", &self.tools())
             .finish_non_exhaustive()
+    }
+}
+
+impl<S> ToolContext<S> {
+    /// The handle of the handler's server, to change what the server offers; `None` without a session.
+    pub fn server_handle(&self) -> Option<ServerHandle> {
+        self.call.caller.server()?.downcast().ok().map(|handle| *handle)
     }
 }

@@ -1,54 +1,42 @@
 //! Tools, and the in-process MCP servers that offer them.
 //!
-//! A [`ToolServer`] is a definition: a name, tools, and how to make the state that its handlers share. It runs
-//! nothing by itself. A session makes an actor of it; [`ToolServer::handle`] and [`ToolServer::call`] drive it
-//! alone, in a unit test.
+//! A [`ToolServer`] is a definition: a name, tools, and how to make the state that their handlers share. A session runs it as
+//! an actor; [`ToolServer::call`] and [`ToolServer::handle`] run it without a session, in a unit test. Resources, prompts and
+//! completion are in [`mcp`](crate::mcp).
 //!
-//! - [`server`]: the definition
-//! - [`def`], [`handler`]: one tool, and what can be its handler
-//! - [`policy`]: whether the CLI asks before it calls a tool
-//! - [`context`]: what a handler gets beside its arguments; [`peer`]: whom it speaks to
-//! - [`cancel`]: whether anybody still waits for the answer
-//! - [`resource`] with [`uri_template`], [`prompt`], [`completion`]: what else a server may offer; [`about`]: what it says
-//!   of that
-//! - [`result`]: what a handler may return
-//! - [`validate`]: checks of arguments and results by a schema
-//! - [`registry`]: what a server offers at this moment; [`handle`]: how that is changed
-//! - [`instance`]: a definition with its state, on which a call can be run
-//! - [`dispatch`]: which JSON-RPC message asks for what
-//! - [`isolated`]: a server without a session
+//! | type | use it to |
+//! |---|---|
+//! | [`CallToolResult`], [`Content`] | return images, errors, several blocks |
+//! | [`Tool`], [`ToolHandler`] | implement a tool as a type, take any async function |
+//! | [`ToolAnnotations`], [`ToolPolicy`] | tell the CLI what a tool does, and whether to ask before a call |
+//! | [`LogLevel`], [`RequestError`] | log to the CLI, and ask it something, from a handler |
+//! | [`ServerHandle`] | add, remove and disable tools while a session runs |
 
-mod about;
-pub(crate) mod cancel;
-mod completion;
-pub(crate) mod context;
-pub(crate) mod def;
-pub(crate) mod dispatch;
+// Top down:
+// - `handle`: changes a running server; `server`: builds a server
+// - `run`: finds and runs the handler of a request: `run::dispatch` (requests), `run::instance` (tool calls)
+// - `spec`: a server as a session runs it; `registry` and `list`: what it offers now; `policy`: permissions
+// - `define`: definitions of tools, resources, prompts and completions
+// - `run::context`, `run::peer`, `run::erased`: what handlers get, and handlers without their types
+
+pub(crate) mod define;
 pub(crate) mod handle;
-pub(crate) mod handler;
-pub(crate) mod instance;
-mod isolated;
-pub(crate) mod peer;
+pub(crate) mod list;
 pub(crate) mod policy;
-mod prompt;
 pub(crate) mod registry;
-mod resource;
-pub(crate) mod result;
+pub(crate) mod run;
 pub(crate) mod server;
-mod uri_template;
-mod validate;
+pub(crate) mod spec;
 
-use crate::options::schema;
-
-pub use about::{Annotations, Icon, Role};
-pub use completion::{Completion, CompletionRequest, IntoCompletion};
-pub use context::{LogLevel, ToolContext};
-pub use def::{Tool, ToolAnnotations, ToolDef};
+pub use crate::wire::{CallToolResult, Content};
+pub(crate) use define::about::{Annotations, Icon};
+pub(crate) use define::completion::{CompletionRequest, IntoCompletion};
+pub use define::def::Tool;
+pub use define::definition::ToolAnnotations;
+pub use define::handler::ToolHandler;
 pub use handle::ServerHandle;
-pub use handler::{NoArgs, ToolHandler};
-pub use peer::RequestError;
 pub use policy::ToolPolicy;
-pub use prompt::{GetPromptResult, IntoPrompt, PromptArgument, PromptDef, PromptMessage};
-pub use resource::{IntoResourceContents, ReadResource, ResourceDef, ResourceTemplateDef};
-pub use result::{IntoToolResult, Json};
-pub use server::ToolServer;
+pub(crate) use run::context::ToolContext;
+pub use run::log_level::LogLevel;
+pub use run::peer::RequestError;
+pub(crate) use server::ToolServer;

@@ -1,15 +1,15 @@
-//! Whether the CLI asks before it calls a tool, whatever its other rules say.
+//! Permission policies of tools.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::ToolServer;
 use crate::error::{Error, Result};
 
-/// What the CLI does before it calls a tool of an in-process server, whatever its rules and its permission mode say.
+/// Permission policy of a tool of an in-process server. The CLI applies it regardless of its rules and permission mode.
 ///
 /// ```
-/// use greenroom::{NoArgs, ToolPolicy, ToolServer};
+/// use greenroom::tool::ToolPolicy;
+/// use greenroom::{NoArgs, ToolServer};
 ///
 /// let disk = ToolServer::new("disk", "1.0.0")
 ///     .tool("wipe", "Wipe the disk", async |_: NoArgs| "gone")
@@ -20,36 +20,36 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolPolicy {
-    /// It calls the tool without asking. For an in-process server the CLI takes no note of this: whether it asks is left to
-    /// its rules, and [`allow_server_tools`](crate::SessionBuilder::allow_server_tools) is what lets tools run.
+    /// Calls the tool without asking. The CLI ignores this policy for an in-process server: use
+    /// [`allow_server_tools`](crate::SessionBuilder::allow_server_tools) instead.
     AlwaysAllow,
-    /// It asks, even where a rule allows the tool, or the permission mode is one that asks for nothing. Without a
-    /// [`can_use_tool`](crate::SessionBuilder::can_use_tool) the call is denied.
+    /// Asks, even if a rule or the permission mode allows the tool. Without a
+    /// [`can_use_tool`](crate::SessionBuilder::can_use_tool) handler the call is denied.
     AlwaysAsk,
-    /// It never calls the tool, and does not show it to the model.
+    /// Never calls the tool, and hides it from the model.
     AlwaysDeny,
 }
 
-/// The policies of a server's tools, in the order in which they were given.
+/// The policies of a server's tools, in the order in which they were set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Policies(Vec<(String, ToolPolicy)>);
 
 impl Policies {
-    fn set(&mut self, tool: String, policy: ToolPolicy) {
+    pub(crate) fn set(&mut self, tool: String, policy: ToolPolicy) {
         match self.0.iter_mut().find(|(name, _)| *name == tool) {
             Some((_, earlier)) => *earlier = policy,
             None => self.0.push((tool, policy)),
         }
     }
 
-    /// As the CLI reads them in the settings of a server; `None` without any.
+    /// The policies in the settings of a server; `None` without any.
     pub(crate) fn to_wire(&self) -> Option<Value> {
         let policies =
             self.0.iter().map(|(name, policy)| json!({ "name": name, "permission_policy": policy }));
         (!self.0.is_empty()).then(|| policies.collect())
     }
 
-    /// An error for a policy of a tool that is not there: it would protect nothing.
+    /// Refuses a policy for a tool that the server does not have: it would protect nothing.
     pub(crate) fn validate<'a>(
         &self,
         server: &str,
@@ -67,37 +67,18 @@ impl Policies {
     }
 }
 
-impl<S> ToolServer<S> {
-    /// Whether the model sees all tools of this server from the start, those that are added later too, unless one
-    /// [says otherwise](crate::ToolDef::always_load) for itself. Otherwise the CLI may put them behind its tool search. It
-    /// is the `_meta` of each tool (`anthropic/alwaysLoad`); a mounted server lists its tools itself.
-    pub fn always_load(mut self, always: bool) -> Self {
-        self.spec.registry.get_mut().tools.meta.insert("anthropic/alwaysLoad".into(), always.into());
-        self
-    }
-
-    /// What the CLI does before it calls this tool, by the tool's own name. The last one that is given counts. The policy
-    /// is the CLI's to keep: it is told when it starts, and with every change of the session's servers.
-    ///
-    /// A session refuses a policy for a tool that the server does not have when it starts.
-    pub fn tool_policy(mut self, tool: impl Into<String>, policy: ToolPolicy) -> Self {
-        self.spec.policies.set(tool.into(), policy);
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::{NoArgs, ToolDef};
+    use crate::{NoArgs, ToolDef, ToolServer};
 
     #[tokio::test]
-    async fn all_tools_are_loaded_but_those_that_say_otherwise() {
+    async fn always_load_applies_to_tools_that_do_not_set_it() {
         let later = ToolDef::new("later", "Later", async |_: NoArgs| "").always_load(false);
         let server: ToolServer = ToolServer::new("disk", "1")
             .always_load(true)
             .tool("now", "Now", async |_: NoArgs| "")
-            .add(later);
+            .add_tool(later);
         let list = server.handle(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })).await.unwrap();
         let loaded = |index: usize| &list["result"]["tools"][index]["_meta"]["anthropic/alwaysLoad"];
         assert_eq!((loaded(0), loaded(1)), (&json!(true), &json!(false)), "{list}");
@@ -106,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_policy_counts_and_one_without_its_tool_is_refused() {
+    fn the_last_policy_counts_and_one_for_an_unknown_tool_is_refused() {
         let server: ToolServer = ToolServer::new("disk", "1")
             .tool("wipe", "Wipe", async |_: NoArgs| "")
             .tool_policy("wipe", ToolPolicy::AlwaysAllow)

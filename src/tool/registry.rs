@@ -1,181 +1,38 @@
-//! What a server offers at this moment: its tools, resources, resource templates and prompts.
+//! The lists of a server: tools, resources, resource templates and prompts.
 //!
-//! A [`Registry`] belongs to one server in one session. It outlives the server's actor and the CLI, so what was changed at
-//! run time is still there after a restart of either. The actor works on a snapshot ([`Lists`]) and takes a new one when
-//! it is woken, so that a tool call takes no lock; whoever changes the lists wakes it.
+//! A [`Registry`] belongs to one server in one session. It outlives the server's actor and the CLI, so changes at run time
+//! survive a restart of either. The actor works on a snapshot ([`Lists`]), so a tool call takes no lock; each change wakes the
+//! actor, which takes a new snapshot.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::context::LevelFilter;
-use super::def::Definition;
-use super::peer::Peer;
-use super::prompt::PromptDefinition;
-use super::resource::{ResourceDefinition, TemplateDefinition};
+use super::define::definition::ToolDefinition;
+use super::define::prompt::PromptDefinition;
+use super::define::resource::ResourceDefinition;
+use super::define::template::TemplateDefinition;
+use super::list::{List, Listable};
+use super::run::log_level::LevelFilter;
+use super::run::peer::Peer;
 use crate::error::{Error, Result};
-use crate::wire::rpc::RpcError;
-
-/// What can be listed.
-pub(crate) trait Listed: Clone {
-    /// For people: `tool`.
-    const KIND: &'static str;
-    /// The field of the list in its result: `tools`.
-    const FIELD: &'static str;
-
-    /// What tells it from the others: its name, or its URI.
-    fn key(&self) -> &str;
-
-    /// Its entry in the list.
-    fn listed(&self) -> Value;
-
-    fn validate(&self, server: &str) -> Result<()>;
-}
-
-/// One list, in the order in which things were added.
-#[derive(Clone)]
-pub(crate) struct List<T> {
-    entries: Vec<Entry<T>>,
-    next: u64,
-    /// Counts the changes.
-    revision: u64,
-    /// What the `_meta` of each entry has that does not say otherwise.
-    pub(crate) meta: Map<String, Value>,
-}
-
-/// One thing in a list.
-#[derive(Clone)]
-pub(crate) struct Entry<T> {
-    /// Where it stands; never used again.
-    place: u64,
-    pub(crate) enabled: bool,
-    /// Which of the server's states is handed to its handler; `None` until that is known, or for ever for `()`.
-    pub(crate) state: Option<usize>,
-    pub(crate) definition: Arc<T>,
-}
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self { entries: Vec::new(), next: 1, revision: 0, meta: Map::new() }
-    }
-}
-
-impl<T: Listed> List<T> {
-    pub(crate) fn push(&mut self, definition: Arc<T>, state: Option<usize>) {
-        self.entries.push(Entry { place: self.next, enabled: true, state, definition });
-        self.next += 1;
-        self.revision += 1;
-    }
-
-    fn bind(&mut self, index: usize) {
-        for entry in self.iter_mut() {
-            entry.state = entry.state.or(Some(index));
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> + Clone {
-        self.entries.iter()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<T>> {
-        self.entries.iter_mut()
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.entries.iter().any(|entry| entry.definition.key() == key)
-    }
-
-    /// What is enabled.
-    pub(crate) fn enabled(&self) -> impl Iterator<Item = &Entry<T>> {
-        self.entries.iter().filter(|entry| entry.enabled)
-    }
-
-    /// The one of this name or URI, if it is enabled.
-    pub(crate) fn get(&self, key: &str) -> Option<&Entry<T>> {
-        self.enabled().find(|entry| entry.definition.key() == key)
-    }
-
-    /// Takes one out, if it is there.
-    fn remove(&mut self, key: &str) -> Option<Entry<T>> {
-        let at = self.entries.iter().position(|entry| entry.definition.key() == key)?;
-        self.revision += 1;
-        Some(self.entries.remove(at))
-    }
-
-    /// Enables or disables one; `None` if it is not there, else whether that changed anything.
-    fn enable(&mut self, key: &str, enabled: bool) -> Option<bool> {
-        let entry = self.entries.iter_mut().find(|entry| entry.definition.key() == key)?;
-        let changed = std::mem::replace(&mut entry.enabled, enabled) != enabled;
-        self.revision += u64::from(changed);
-        Some(changed)
-    }
-
-    fn validate(&self, server: &str) -> Result<()> {
-        for (index, entry) in self.entries.iter().enumerate() {
-            entry.definition.validate(server)?;
-            let key = entry.definition.key();
-            if self.entries[..index].iter().any(|other| other.definition.key() == key) {
-                let kind = T::KIND;
-                return Err(Error::invalid_option(format!("server '{server}' has two {kind}s '{key}'")));
-            }
-        }
-        Ok(())
-    }
-
-    fn listed(&self, entry: &Entry<T>) -> Value {
-        let mut listed = entry.definition.listed();
-        for (key, value) in &self.meta {
-            let meta = &mut listed["_meta"][key];
-            if meta.is_null() {
-                *meta = value.clone();
-            }
-        }
-        listed
-    }
-
-    /// One page of what is enabled, after the thing that `cursor` names. A cursor survives changes of the list: what was
-    /// there all the time is on exactly one page.
-    pub(crate) fn page(&self, cursor: Option<&str>, size: Option<usize>) -> Result<Value, RpcError> {
-        let after = match cursor {
-            None => 0,
-            Some(cursor) => cursor
-                .strip_prefix(T::FIELD)
-                .and_then(|rest| rest.strip_prefix(':'))
-                .and_then(|place| place.parse::<u64>().ok())
-                .filter(|place| (1..self.next).contains(place))
-                .ok_or_else(|| RpcError::invalid_params(format!("'{cursor}' is no cursor of this list")))?,
-        };
-        let mut rest = self.enabled().filter(|entry| entry.place > after).peekable();
-        let page: Vec<&Entry<T>> = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();
-        let mut result = Map::new();
-        result.insert(T::FIELD.into(), page.iter().map(|entry| self.listed(entry)).collect());
-        if let (Some(last), Some(_)) = (page.last(), rest.peek()) {
-            result.insert("nextCursor".into(), json!(format!("{}:{}", T::FIELD, last.place)));
-        }
-        Ok(Value::Object(result))
-    }
-}
 
 /// All lists of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Lists {
-    pub(crate) tools: List<Definition>,
+    pub(crate) tools: List<ToolDefinition>,
     pub(crate) resources: List<ResourceDefinition>,
     pub(crate) templates: List<TemplateDefinition>,
     pub(crate) prompts: List<PromptDefinition>,
-    /// Whether resources are offered though there may be none yet.
+    /// Announces resources even if there are none yet.
     pub(crate) resources_to_come: bool,
-    /// The same for prompts.
+    /// Announces prompts even if there are none yet.
     pub(crate) prompts_to_come: bool,
 }
 
-/// Counts the changes of each list that has a notification of its own.
+/// Number of changes for each kind of list with a notification of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revisions {
     tools: u64,
@@ -184,7 +41,6 @@ pub(crate) struct Revisions {
 }
 
 impl Lists {
-    /// Whether nothing is offered.
     pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty()
             && self.resources.is_empty()
@@ -220,7 +76,7 @@ impl Lists {
             || self.templates.iter().any(|template| !template.definition.completers.is_empty())
     }
 
-    /// What is offered, for `initialize`.
+    /// The capabilities for `initialize`.
     pub(crate) fn capabilities(&self) -> Value {
         let mut capabilities = json!({ "logging": {}, "tools": { "listChanged": true } });
         if self.offers_resources() {
@@ -235,7 +91,7 @@ impl Lists {
         capabilities
     }
 
-    /// Gives what has no state yet the state with this index.
+    /// Binds all items without a state to the state with this index.
     pub(crate) fn bind(&mut self, index: usize) {
         self.tools.bind(index);
         self.resources.bind(index);
@@ -245,7 +101,7 @@ impl Lists {
 }
 
 impl Revisions {
-    /// The notifications that are due to one who knows only `known`.
+    /// The notifications for a CLI that knows the revisions `known`.
     pub(crate) fn news_since(&self, known: &Revisions) -> impl Iterator<Item = &'static str> {
         [
             (self.tools != known.tools).then_some("notifications/tools/list_changed"),
@@ -259,24 +115,24 @@ impl Revisions {
 
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// The lists of one server in one session, and who has to know when they change.
+/// The lists of one server in one session, and what the CLI knows of them.
 #[derive(Default)]
 pub(crate) struct Registry {
     lists: Mutex<Arc<Lists>>,
-    /// Whether the actor was woken and has not looked yet. It bounds what waits in its mailbox.
+    /// The actor was woken and has not looked yet: at most one wake-up waits in its mailbox.
     woken: AtomicBool,
     wake: Mutex<Option<Wake>>,
-    /// Set by the CLI once, and not again after a restart of the server.
+    /// Kept here because the CLI does not set the level again after a restart of the server.
     pub(crate) log_level: Arc<LevelFilter>,
-    /// What the newest CLI was told when it met the server, if it has.
+    /// The revisions that the newest CLI was told when it met the server.
     announced: Mutex<Option<Revisions>>,
-    /// The CLI of the moment.
+    /// The current CLI.
     peer: Mutex<Option<Arc<dyn Peer>>>,
     subscriptions: Mutex<HashSet<String>>,
 }
 
 impl Clone for Registry {
-    /// The same lists, for another session.
+    /// Copies the lists for another session.
     fn clone(&self) -> Self {
         Self { lists: Mutex::new(self.snapshot()), ..Self::default() }
     }
@@ -287,12 +143,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Registry {
-    /// The lists of this moment.
+    /// The current lists.
     pub(crate) fn snapshot(&self) -> Arc<Lists> {
         lock(&self.lists).clone()
     }
 
-    /// The lists, while nobody else has them.
+    /// The lists, before the registry is shared.
     pub(crate) fn get_mut(&mut self) -> &mut Lists {
         Arc::make_mut(self.lists.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
@@ -308,7 +164,7 @@ impl Registry {
             }
             changed
         };
-        // Under the lock: whoever finds the flag set may rely on it that the actor is woken, and not about to be.
+        // Under the lock, so that a thread that finds the flag set knows that the actor was woken already.
         let wake = lock(&self.wake);
         if !self.woken.swap(true, Ordering::AcqRel)
             && let Some(wake) = &*wake
@@ -318,8 +174,8 @@ impl Registry {
         changed
     }
 
-    /// Adds something that is not there yet.
-    pub(crate) fn add<T: Listed>(
+    /// Adds a definition; an error if there is one with its key.
+    pub(crate) fn add<T: Listable>(
         &self,
         server: &str,
         definition: T,
@@ -327,7 +183,7 @@ impl Registry {
         list: impl FnOnce(&mut Lists) -> &mut List<T>,
     ) -> Result<()> {
         definition.validate(server)?;
-        // One that is refused is not dropped under the lock.
+        // In an `Arc`, so that a refused definition is not dropped under the lock.
         let definition = Arc::new(definition);
         self.change(|lists| {
             let list = list(lists);
@@ -341,8 +197,8 @@ impl Registry {
         })
     }
 
-    /// Takes something out; false if it is not there.
-    pub(crate) fn remove<T: Listed>(
+    /// Removes a definition; false if there is none.
+    pub(crate) fn remove<T: Listable>(
         &self,
         key: &str,
         list: impl FnOnce(&mut Lists) -> &mut List<T>,
@@ -352,11 +208,11 @@ impl Registry {
             removed = list(lists).remove(key);
             Ok(removed.is_some())
         })
-        // And then it is dropped: its drop is code of the application, for which the actor must not wait at the lock.
+        // Dropped here, after the lock: its drop is code of the application.
     }
 
-    /// Enables or disables something; false if it was so already.
-    pub(crate) fn enable<T: Listed>(
+    /// Enables or disables a definition; false if nothing changed.
+    pub(crate) fn enable<T: Listable>(
         &self,
         server: &str,
         key: &str,
@@ -370,34 +226,34 @@ impl Registry {
         })
     }
 
-    /// From now on this is called when the lists have changed, instead of whatever was called before.
+    /// Sets the function that wakes the actor, in place of the one before.
     pub(crate) fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
-        // In this order: whoever changes the lists after the flag is cleared wakes the new one, and whoever changed them
-        // before is seen by the snapshot that comes after this.
+        // In this order: a change after the flag is cleared wakes the new actor, and a change before is in the snapshot that
+        // the new actor takes next.
         *lock(&self.wake) = Some(Box::new(wake));
         self.woken.store(false, Ordering::Release);
     }
 
-    /// The lists of this moment, for the one who was woken.
+    /// The current lists, for the woken actor.
     pub(crate) fn look(&self) -> Arc<Lists> {
         self.woken.store(false, Ordering::Release);
         self.snapshot()
     }
 
-    /// A CLI meets the server, in a manifest or with `initialize`: it is told these lists, or asks for them next, and has
-    /// subscribed to nothing, nor set a log level.
+    /// A CLI meets the server, by a manifest or `initialize`, and knows these lists. It has no subscriptions and no log level
+    /// yet.
     pub(crate) fn announce(&self, lists: &Lists) {
         *lock(&self.announced) = Some(lists.revisions());
         lock(&self.subscriptions).clear();
         self.log_level.reset();
     }
 
-    /// What the newest CLI was told when it met the server, if it has.
+    /// The revisions that the newest CLI was told when it met the server.
     pub(crate) fn announced(&self) -> Option<Revisions> {
         *lock(&self.announced)
     }
 
-    /// A CLI that can be spoken to.
+    /// Sets the current CLI.
     pub(crate) fn meet(&self, peer: Arc<dyn Peer>) {
         *lock(&self.peer) = Some(peer);
     }
@@ -406,7 +262,7 @@ impl Registry {
         lock(&self.peer).clone()
     }
 
-    /// Notes a subscription; false if there are too many.
+    /// Adds a subscription; false if there are `most` already.
     pub(crate) fn subscribe(&self, uri: &str, most: usize) -> bool {
         let mut subscriptions = lock(&self.subscriptions);
         if subscriptions.len() >= most && !subscriptions.contains(uri) {
@@ -431,14 +287,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tool::{NoArgs, ToolServer};
+    use crate::{NoArgs, ToolServer};
 
     #[test]
-    fn whoever_has_changed_the_lists_finds_the_actor_woken() {
+    fn a_change_returns_after_the_actor_was_woken() {
         let server: ToolServer = ToolServer::new("calc", "1").tool("add", "Adds", async |_: NoArgs| "");
         let registry = Arc::new(server.spec().registry.clone());
         registry.wake_with(|| {});
-        // As one who has set the flag and has not called yet.
+        // Like a thread that has set the flag and not called `wake` yet.
         let waking = lock(&registry.wake);
         registry.woken.store(true, Ordering::Release);
         let (say, said) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! Where the `claude` executable is.
+//! Finds the `claude` executable.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 const INSTALL: &str = "install it with `npm install -g @anthropic-ai/claude-code`, or name the executable in \
                        the option `cli_path`";
 
-/// Where installers put it, beside `PATH`. A leading `~` is the host's home directory.
+/// Folders where installers put the CLI, besides `PATH`. A leading `~` is the host's home directory.
 const USUAL_PLACES: [&str; 7] = [
     "~/.npm-global/bin",
     "/usr/local/bin",
@@ -19,17 +19,17 @@ const USUAL_PLACES: [&str; 7] = [
     "/opt/homebrew/bin",
 ];
 
-/// What a look at a path finds.
+/// Result of looking at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
-    /// Something else than a file, such as a directory.
+    /// Not a regular file, for instance a directory.
     NotAFile,
     NotExecutable,
     Executable,
 }
 
-/// The parts of the machine that the search depends on.
+/// The machine on which the CLI is searched; a trait so that tests can play one.
 pub(super) trait Machine {
     /// A variable of the host's own environment.
     fn var(&self, name: &str) -> Option<OsString>;
@@ -55,26 +55,26 @@ impl Machine for ThisMachine {
     }
 }
 
-/// What to start.
+/// The result of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Located {
-    /// The executable: the CLI itself, or the runtime of a script.
+    /// The CLI itself, or the runtime of a script.
     pub(super) program: PathBuf,
-    /// The script that the runtime is given, before all other arguments.
+    /// The script, which comes before all other arguments of the runtime.
     pub(super) script: Option<PathBuf>,
 }
 
-/// Finds the CLI: the one that `named` names, or else `claude` on `PATH`, or else in the usual places.
+/// Finds the CLI: at `named`, or else `claude` on `PATH`, or else in the usual folders.
 ///
-/// - A name without a slash is looked for on `PATH`, as a shell does; any other must be an executable file,
-///   and is taken from the host's working directory when it is relative.
-/// - `PATH` is `child_path` if given (the `PATH` that the CLI will see), or else the host's. Entries that are
-///   not absolute are passed over: what they mean depends on where the host happens to stand.
-/// - A `.js`, `.mjs`, `.cjs`, `.jsx`, `.ts` or `.tsx` file runs under the `runtime` of that name or path, or else under the
-///   `node` that is found on the same `PATH`.
+/// - A name without a slash is searched on `PATH`, as by a shell. A path must be an executable file; a relative path is
+///   resolved in the host's working directory.
+/// - `PATH` is `child_path` if given (the `PATH` that the CLI will have), or else the host's. Relative entries are skipped,
+///   because they depend on the host's working directory.
+/// - A script (`.js`, `.mjs`, `.cjs`, `.jsx`, `.ts`, `.tsx`) runs under `runtime`, or else under the `node` on the same
+///   `PATH`.
 ///
 /// # Errors
-/// [`ErrorKind::CliNotFound`], which says where it looked.
+/// [`ErrorKind::CliNotFound`], which lists the paths that were tried.
 pub(super) fn locate(
     named: Option<&Path>,
     runtime: Option<&Path>,
@@ -173,7 +173,7 @@ impl<M: Machine> Search<'_, M> {
 
     fn report(&self) -> String {
         if self.looked_at.is_empty() {
-            return "PATH names no directory to look in".to_owned();
+            return "PATH names no directory to search".to_owned();
         }
         format!("looked at: {}", self.looked_at.join(", "))
     }
@@ -184,7 +184,7 @@ fn is_bare(name: &Path) -> bool {
     !name.as_os_str().as_encoded_bytes().contains(&b'/')
 }
 
-/// True for what a runtime has to be started for.
+/// True for a file that needs a runtime.
 fn is_script(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
     ["js", "mjs", "cjs", "jsx", "ts", "tsx"].contains(&extension)
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_passed_over() {
+    fn files_that_cannot_run_are_skipped() {
         let fake = Fake::new("/a:/b:/c", ["/c/claude"])
             .with("/a/claude", Found::NotExecutable)
             .with("/b/claude", Found::NotAFile);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_entries_of_path_are_passed_over() {
+    fn relative_entries_of_path_are_skipped() {
         let fake = Fake::new(":.:bin:/a", ["/a/claude"]).with("bin/claude", Found::Executable);
         assert_eq!(locate(None, None, None, &fake).unwrap(), program("/a/claude"));
     }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn no_variables_at_all_are_no_trouble() {
+    fn a_search_without_any_variable_fails_with_a_clear_error() {
         let error = locate(None, None, None, &Fake::default()).unwrap_err();
         assert!(error.to_string().contains("looked at: /usr/local/bin/claude, /opt/"), "{error}");
         let error = locate(Some("claude".as_ref()), None, None, &Fake::default()).unwrap_err();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_path_is_taken_as_it_is_or_refused_with_the_reason() {
+    fn a_named_path_is_used_or_refused_with_the_reason() {
         let fake = Fake::new("/a", ["/a/claude", "/opt/cli"])
             .with("/opt", Found::NotAFile)
             .with("/opt/text", Found::NotExecutable);

@@ -1,6 +1,6 @@
-//! A connected pair in memory: a transport without a process, and the place where its other ends arrive.
+//! A connected pair in memory: a transport without a process, and the listener that receives its connections.
 //!
-//! It tells no time and sleeps nowhere, so it works on tokio's paused clock.
+//! The pair never sleeps or reads the clock, so it works on tokio's paused clock.
 
 mod pipe;
 #[cfg(test)]
@@ -16,31 +16,31 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::pipe::{Closer, ReadEnd, WriteEnd, pipe};
-use super::{Connection, Exit, Launch, Process, Transport};
+use super::{Connection, Conversations, Exit, Launch, Process, Transport};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many connections may wait to be accepted.
+/// Most connections that wait to be accepted.
 const UNACCEPTED: usize = 64;
 
-/// How many bytes each direction holds unless the transport says otherwise.
+/// Capacity of each direction, unless the transport is told otherwise.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The signal that a killed process ends by.
+/// The signal number of a killed process.
 const SIGKILL: i32 = 9;
 
 /// The exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
 
-/// A connected pair in memory: each [`open`](Transport::open) of the transport arrives at the listener as a
-/// [`MemoryCli`], which plays the CLI.
+/// Makes a connected pair in memory: each [`open`](Transport::open) of the transport arrives at the listener as a
+/// [`MemoryCli`], with which your code plays the CLI.
 ///
-/// At most 64 connections wait to be accepted; a further `open` waits for a place.
+/// At most 64 connections wait to be accepted; a further `open` waits until one is accepted.
 ///
 /// ```
 /// use greenroom::transport::{Exit, MemoryListener, memory};
 /// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 ///
-/// /// A CLI that repeats what it is told, until its end of input.
+/// /// A CLI that echoes each line until the end of its input.
 /// async fn echo(mut listener: MemoryListener) -> std::io::Result<()> {
 ///     while let Some(mut cli) = listener.accept().await {
 ///         let (reader, mut writer) = cli.take_pipes();
@@ -59,10 +59,11 @@ const PANICKED: i32 = 101;
 /// ```
 pub fn memory() -> (MemoryTransport, MemoryListener) {
     let (arrivals, accepted) = mpsc::channel(UNACCEPTED);
-    (MemoryTransport { arrivals, buffer_bytes: BUFFER_BYTES }, MemoryListener { accepted })
+    let conversations = Conversations::apart();
+    (MemoryTransport { arrivals, buffer_bytes: BUFFER_BYTES, conversations }, MemoryListener { accepted })
 }
 
-/// The host's half of [`memory`]. Clones lead to the same listener.
+/// The host's half of [`memory`]. Clones connect to the same listener.
 ///
 /// ```
 /// let (transport, _listener) = greenroom::transport::memory();
@@ -73,11 +74,12 @@ pub fn memory() -> (MemoryTransport, MemoryListener) {
 pub struct MemoryTransport {
     arrivals: mpsc::Sender<MemoryCli>,
     buffer_bytes: usize,
+    conversations: Conversations,
 }
 
 impl MemoryTransport {
-    /// How many bytes each direction of a connection holds before its writer has to wait; at least 1.
-    /// Default: 64 KiB, as much as a pipe on Linux.
+    /// Sets the capacity of each direction in bytes, at least 1. A writer waits while its direction is full. Default:
+    /// 64 KiB, the capacity of a pipe on Linux.
     #[must_use]
     pub fn with_buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes.max(1), ..self }
@@ -91,41 +93,38 @@ impl fmt::Debug for MemoryTransport {
 }
 
 impl Transport for MemoryTransport {
-    /// Fails with [`ErrorKind::Spawn`] when the listener is gone.
+    fn conversations(&self) -> Conversations {
+        self.conversations
+    }
+
+    /// Fails with [`ErrorKind::Spawn`] after the listener was dropped.
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
         let (arrivals, buffer_bytes) = (self.arrivals.clone(), self.buffer_bytes);
         Box::pin(async move {
             let place = arrivals.reserve().await.map_err(|_| {
-                Error::new(ErrorKind::Spawn, "the listener of the in-memory transport is gone")
+                Error::new(ErrorKind::Spawn, "the listener of the in-memory transport was dropped")
+                    .with_help("keep the `MemoryListener` and accept its connections while the session lives")
             })?;
             let (host_writer, stdin) = pipe(buffer_bytes);
             let (stdout, host_reader) = pipe(buffer_bytes);
-            let life = Arc::new(Life::new([stdin.closer(), stdout.closer()]));
-            place.send(MemoryCli { launch, pipes: Some((stdin, stdout)), life: Arc::clone(&life) });
+            let process = Arc::new(ProcessState::new([stdin.closer(), stdout.closer()]));
+            place.send(MemoryCli { launch, pipes: Some((stdin, stdout)), process: Arc::clone(&process) });
             Ok(Connection {
                 reader: Box::new(host_reader),
                 writer: Box::new(host_writer),
-                process: Box::new(MemoryProcess { life }),
+                process: Box::new(MemoryProcess(process)),
             })
         })
     }
 }
 
-/// Where the connections of a [`MemoryTransport`] arrive. Once it is dropped, opening fails.
-///
-/// ```
-/// # async fn accept() {
-/// let (transport, mut listener) = greenroom::transport::memory();
-/// drop(transport);
-/// assert!(listener.accept().await.is_none());
-/// # }
-/// ```
+/// Receives the connections of a [`MemoryTransport`]. After it is dropped, opening fails.
 pub struct MemoryListener {
     accepted: mpsc::Receiver<MemoryCli>,
 }
 
 impl MemoryListener {
-    /// Waits for the next connection. `None` once every clone of the transport is gone.
+    /// Waits for the next connection. `None` once every clone of the transport is dropped.
     pub async fn accept(&mut self) -> Option<MemoryCli> {
         self.accepted.recv().await
     }
@@ -137,16 +136,16 @@ impl fmt::Debug for MemoryListener {
     }
 }
 
-/// One connection from the CLI's side: a process that is played by a script.
+/// The CLI's side of one connection: a process played by your code.
 ///
-/// It ends once, by whatever comes first: [`exit`](MemoryCli::exit); a kill by the host, as by signal 9;
-/// being dropped, with code 0, or with code 101 when a panic drops it, as a Rust program does. Its pipes
-/// close when it ends, whoever holds them; what it wrote before can still be read.
+/// The process ends once, by whichever comes first: [`exit`](MemoryCli::exit); a kill by the host, which counts as signal 9; or being
+/// dropped, with code 0, or with code 101 if a panic drops it. Its pipes close when it ends, whoever holds them; bytes that
+/// it wrote before can still be read.
 ///
 /// ```
 /// use greenroom::transport::{Exit, MemoryCli};
 ///
-/// /// Obeys SIGTERM, as the real one does.
+/// /// Exits on SIGTERM, as the real CLI does.
 /// async fn polite(cli: MemoryCli) {
 ///     cli.terminated().await;
 ///     cli.exit(Exit::Code(143));
@@ -156,19 +155,18 @@ impl fmt::Debug for MemoryListener {
 pub struct MemoryCli {
     launch: Launch,
     pipes: Option<(ReadEnd, WriteEnd)>,
-    life: Arc<Life>,
+    process: Arc<ProcessState>,
 }
 
 impl MemoryCli {
-    /// What it was started with. Its stderr is [`Launch::stderr`].
+    /// The launch that the host asked for. Write stderr lines to [`Launch::stderr`].
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
 
-    /// The pipes: what the host writes (its stdin), and what the host reads (its stdout). Dropping one closes
-    /// it.
+    /// Takes the pipes: the reader of stdin and the writer of stdout. Dropping one closes it.
     ///
-    /// They are there to be taken once. Taken again, both are closed.
+    /// A second call returns two closed pipes.
     pub fn take_pipes(
         &mut self,
     ) -> (Box<dyn AsyncRead + Send + Unpin + 'static>, Box<dyn AsyncWrite + Send + Unpin + 'static>) {
@@ -178,25 +176,24 @@ impl MemoryCli {
 
     /// Ends the process. Does nothing if it has ended.
     pub fn exit(&self, exit: Exit) {
-        self.life.end(exit);
+        self.process.end(exit);
     }
 
-    /// Resolves when the host has asked the process to end ([`Process::terminate`]). Nothing else comes of
-    /// that: a script that does not listen stands for a process that ignores SIGTERM.
+    /// Resolves when the host has asked the process to end ([`Process::terminate`]). The request alone ends nothing: a script
+    /// that does not call this plays a process that ignores SIGTERM.
     pub async fn terminated(&self) {
-        self.life.terminated.cancelled().await;
+        self.process.terminated.cancelled().await;
     }
 
-    /// Resolves when the host has killed the process, or has dropped its [`Process`]. The process has ended
-    /// by then, unless it [survives](MemoryCli::survive_kill).
+    /// Resolves when the host has killed the process or dropped its [`Process`]. The process has ended by then, unless it
+    /// [survives](MemoryCli::survive_kill).
     pub async fn killed(&self) {
-        self.life.killed.cancelled().await;
+        self.process.killed.cancelled().await;
     }
 
-    /// From now on a kill by itself does not end the process. This stands for one that the system cannot take
-    /// down at once.
+    /// Makes the process survive a kill, like a process that the system cannot end at once.
     pub fn survive_kill(&self) {
-        self.life.survives_kill.store(true, Ordering::Release);
+        self.process.survives_kill.store(true, Ordering::Release);
     }
 }
 
@@ -204,19 +201,19 @@ impl fmt::Debug for MemoryCli {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryCli")
             .field("launch", &self.launch)
-            .field("exit", &self.life.exit.get())
+            .field("exit", &self.process.exit.get())
             .finish_non_exhaustive()
     }
 }
 
 impl Drop for MemoryCli {
     fn drop(&mut self) {
-        self.life.end(Exit::Code(if std::thread::panicking() { PANICKED } else { 0 }));
+        self.process.end(Exit::Code(if std::thread::panicking() { PANICKED } else { 0 }));
     }
 }
 
-/// What both sides know of the process.
-struct Life {
+/// State of the played process, shared by both sides.
+struct ProcessState {
     exit: OnceLock<Exit>,
     /// Cancelled once `exit` is set and the pipes are closed.
     ended: CancellationToken,
@@ -226,7 +223,7 @@ struct Life {
     pipes: [Closer; 2],
 }
 
-impl Life {
+impl ProcessState {
     fn new(pipes: [Closer; 2]) -> Self {
         Self {
             exit: OnceLock::new(),
@@ -254,9 +251,7 @@ impl Life {
 }
 
 /// The host's side of the process.
-struct MemoryProcess {
-    life: Arc<Life>,
-}
+struct MemoryProcess(Arc<ProcessState>);
 
 impl Process for MemoryProcess {
     fn pid(&self) -> Option<u32> {
@@ -265,22 +260,22 @@ impl Process for MemoryProcess {
 
     fn wait(&mut self) -> BoxFuture<'_, Exit> {
         Box::pin(async {
-            self.life.ended.cancelled().await;
-            self.life.exit.get().copied().unwrap_or(Exit::Unknown)
+            self.0.ended.cancelled().await;
+            self.0.exit.get().copied().unwrap_or(Exit::Unknown)
         })
     }
 
     fn terminate(&mut self) {
-        self.life.terminated.cancel();
+        self.0.terminated.cancel();
     }
 
     fn kill(&mut self) {
-        self.life.kill();
+        self.0.kill();
     }
 }
 
 impl Drop for MemoryProcess {
     fn drop(&mut self) {
-        self.life.kill();
+        self.0.kill();
     }
 }

@@ -1,7 +1,7 @@
-//! How a session reaches a CLI: one [`Transport`] opens one [`Connection`] per incarnation.
+//! The connection to a CLI: a [`Transport`] opens one [`Connection`] for each incarnation.
 //!
-//! A transport moves bytes and knows nothing of what they mean. Two are here: [`ChildProcess`], the real thing,
-//! and [`memory`], a connected pair for tests and for embedding.
+//! A transport moves bytes and does not interpret them. There are two: [`ChildProcess`] starts the CLI, and [`memory`] makes
+//! a connected pair for tests and for embedding. Write your own to run the CLI elsewhere, for instance over SSH.
 //!
 //! ```text
 //! Transport ──open(Launch)──► Connection { reader, writer, process }
@@ -11,8 +11,10 @@
 //! ```
 
 mod argv;
+pub(crate) mod keeping;
 mod locate;
 mod memory;
+pub(crate) mod private;
 mod process;
 
 use std::borrow::Cow;
@@ -20,29 +22,31 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use argv::fields::{fields, has_private};
-pub(crate) use argv::{LaunchSpec, Resume, Way, continues, launch_for};
+pub(crate) use argv::{Channel, LaunchSpec, Resume, continues, launch_for, opens};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 pub use process::ChildProcess;
 
 use crate::error::Result;
-use crate::options::OsUser;
+use crate::options::{Containment, OsUser};
 
-/// Opens a connection to a CLI, once for each incarnation of it.
+/// Opens a connection to a CLI, one for each incarnation.
 ///
-/// A session that recovers from the death of its CLI calls [`open`](Transport::open) again, with the arguments
-/// that make the new process resume the conversation.
+/// After the death of its CLI, a session calls [`open`](Transport::open) again with arguments that make the new process
+/// resume the conversation.
 ///
 /// ```
 /// use futures_util::future::BoxFuture;
 /// use greenroom::transport::{ChildProcess, Connection, Launch, Transport};
 ///
-/// /// Says what it is about to start.
+/// /// Logs each start of the CLI.
 /// struct Announced(ChildProcess);
 ///
 /// impl Transport for Announced {
@@ -53,15 +57,46 @@ use crate::options::OsUser;
 /// }
 /// ```
 pub trait Transport: Send + Sync + 'static {
-    /// Starts one incarnation. Dropping the future gives the attempt up and leaves nothing behind.
+    /// Starts one incarnation. Dropping the future cancels the start and leaves no process behind.
     ///
     /// # Errors
-    /// Whatever keeps the CLI from starting; the session's `start` returns it as it is.
+    /// Any reason why the CLI cannot start; the session's `start` returns the error unchanged.
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>>;
+
+    /// Where the CLIs of this transport keep their conversations, so that no two live sessions open the same one
+    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: [`Conversations::OfUser`]. A transport that wraps
+    /// another should return that one's value.
+    fn conversations(&self) -> Conversations {
+        Conversations::OfUser
+    }
 }
 
-/// What one incarnation of the CLI is started with. Its `Debug` form has the names of variables only, and no argument's
-/// JSON.
+/// Where the CLIs of a [`Transport`] keep their conversations. The same id in two places means two conversations.
+///
+/// ```
+/// use greenroom::transport::Conversations;
+///
+/// assert_ne!(Conversations::apart(), Conversations::apart());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Conversations {
+    /// In the configuration folder of the user, where any `claude` finds them. Sessions of other processes count.
+    OfUser,
+    /// In a place that only this transport knows: see [`apart`](Conversations::apart).
+    Apart(u64),
+}
+
+impl Conversations {
+    /// A new place that no other transport knows.
+    pub fn apart() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self::Apart(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Arguments, environment and settings of one incarnation. `Debug` shows the names of variables without values, and no JSON
+/// of arguments.
 ///
 /// ```
 /// # fn look(launch: &greenroom::transport::Launch) {
@@ -73,35 +108,65 @@ pub trait Transport: Send + Sync + 'static {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Launch {
-    /// Which incarnation of this session's CLI it is, counted from 1.
+    /// Number of this incarnation within its session, counted from 1.
     pub epoch: u64,
-    /// The executable, if the options name one; otherwise it is looked for.
+    /// The executable; `None` if the transport should look for it.
     pub program: Option<PathBuf>,
-    /// The runtime for an executable that is a script, by name or path; `node` when `None`.
+    /// The runtime for an executable that is a script, by name or path. `None`: `node`.
     pub runtime: Option<PathBuf>,
-    /// The runtime's own arguments, before the script; not used without one.
+    /// Arguments of the runtime, before the script. Ignored for an executable that is no script.
     pub runtime_args: Vec<String>,
-    /// The arguments after the program's name. Values are in the `--flag=value` form.
+    /// Arguments of the CLI, each value as `--flag=value`. Under
+    /// [`Delivery::Arguments`](crate::options::Delivery::Arguments), and with a CLI that takes nothing in `initialize`, some
+    /// arguments name files of this machine (`--mcp-config`, `--settings`). A transport that runs the CLI on another machine
+    /// has to copy these files.
     pub args: Vec<String>,
     /// Variables to set.
     pub env: BTreeMap<String, String>,
-    /// Whether the variables above are added to the host's own (true) or stand alone (false).
+    /// Whether `env` is added to the host's environment (true) or replaces it (false).
     pub inherit_env: bool,
-    /// Variables to take away from what is inherited.
+    /// Variables to remove from the inherited environment.
     pub unset_env: Vec<String>,
-    /// The user of the operating system to run as; the host's own when `None`.
+    /// The operating-system user to run as. `None`: the host's.
     pub user: Option<OsUser>,
-    /// The working directory; the host's own when `None`.
+    /// The working directory. `None`: the host's.
     pub cwd: Option<PathBuf>,
-    /// Where each line of the CLI's stderr goes.
+    /// The way in which descendants of the CLI are found when it ends.
+    pub containment: Containment,
+    /// Time for the CLI to exit after the host has ended.
+    pub exit_after_host: Duration,
+    /// Receives each line of the CLI's stderr.
     pub stderr: StderrSink,
-    /// The longest stderr line that is kept whole, in bytes; the rest of a longer one is dropped.
+    /// The longest stderr line that is kept whole, in bytes; the rest of a longer line is dropped.
     pub stderr_line_bytes: usize,
+}
+
+#[cfg(any(test, feature = "testkit"))]
+impl Launch {
+    /// The default CLI without arguments, in the host's environment.
+    pub(crate) fn new(epoch: u64) -> Self {
+        Self {
+            epoch,
+            program: None,
+            runtime: None,
+            runtime_args: Vec::new(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            inherit_env: true,
+            unset_env: Vec::new(),
+            user: None,
+            cwd: None,
+            containment: Containment::default(),
+            exit_after_host: Duration::ZERO,
+            stderr: StderrSink::new(|_| {}),
+            stderr_line_bytes: 1024,
+        }
+    }
 }
 
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The environment and inline JSON may hold secrets: names only.
+        // The environment and inline JSON may hold secrets.
         let args: Vec<_> = self.args.iter().map(|arg| without_json(arg)).collect();
         f.debug_struct("Launch")
             .field("epoch", &self.epoch)
@@ -113,7 +178,7 @@ impl fmt::Debug for Launch {
     }
 }
 
-/// An argument without its value, if that is JSON: MCP servers and settings that go by arguments.
+/// Replaces a JSON value of an argument (MCP servers, settings) by `...`.
 fn without_json(arg: &str) -> Cow<'_, str> {
     match arg.split_once('=') {
         Some((flag, value)) if value.trim_start().starts_with('{') => format!("{flag}=...").into(),
@@ -121,7 +186,7 @@ fn without_json(arg: &str) -> Cow<'_, str> {
     }
 }
 
-/// Takes the CLI's stderr, a line at a time, without the line's end.
+/// Receives the CLI's stderr, line by line, without line ends.
 ///
 /// ```
 /// use greenroom::transport::StderrSink;
@@ -133,7 +198,7 @@ fn without_json(arg: &str) -> Cow<'_, str> {
 pub struct StderrSink(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl StderrSink {
-    /// A sink that calls `take` for each line. It is called on the task that reads stderr: it must not block.
+    /// A sink that calls `take` for each line, on the task that reads stderr. `take` must not block.
     pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }
@@ -150,21 +215,15 @@ impl fmt::Debug for StderrSink {
     }
 }
 
-/// One incarnation of a CLI, connected.
+/// A connection to one incarnation of a CLI.
 ///
-/// Dropping it, or its [`process`](Connection::process), ends the CLI and everything that it started.
-///
-/// ```
-/// # fn show(connection: &greenroom::transport::Connection) {
-/// println!("connected to process {:?}", connection.process.pid());
-/// # }
-/// ```
+/// Dropping the connection, or its [`process`](Connection::process), ends the CLI and everything that it has started.
 pub struct Connection {
-    /// What the CLI writes: its stdout.
+    /// The CLI's stdout.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// What the CLI reads: its stdin. Shutting it down is the CLI's end of input.
+    /// The CLI's stdin. Shutting it down is the end of the CLI's input.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The process behind the two.
+    /// The CLI's process.
     pub process: Box<dyn Process>,
 }
 
@@ -174,7 +233,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The process (or what stands for one) behind a [`Connection`]. Dropping it kills the whole group at once.
+/// The CLI's process (or a stand-in) behind a [`Connection`]. Dropping it kills the whole process group at once.
 ///
 /// ```
 /// use greenroom::transport::{Exit, Process};
@@ -186,21 +245,56 @@ impl fmt::Debug for Connection {
 /// # let _ = end;
 /// ```
 pub trait Process: Send + 'static {
-    /// The process id, where there is a process.
+    /// The process id; `None` if there is no real process.
     fn pid(&self) -> Option<u32>;
 
-    /// Waits for the process itself (not for what it started) to end, and reaps it. May be called again, and the
-    /// future may be dropped and made anew.
+    /// Waits until the CLI itself has ended, and reaps it. Does not wait for its descendants. May be called again, also
+    /// after its future was dropped.
     fn wait(&mut self) -> BoxFuture<'_, Exit>;
 
     /// Asks the whole process group to end (SIGTERM).
     fn terminate(&mut self);
 
-    /// Ends the whole process group (SIGKILL). Also after the process itself has ended: what it started may live on.
+    /// Kills the process and everything that it has started (SIGKILL). Call it after the process has ended, too: its
+    /// descendants may live on.
     fn kill(&mut self);
+
+    /// The way in which its descendants are found. `None` if there is no real process.
+    fn contained_by(&self) -> Option<ContainedBy> {
+        None
+    }
+
+    /// After [`kill`](Process::kill): waits until no descendant is left, and returns those that were found outside the
+    /// process group. May be called again, also after its future was dropped.
+    fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
 }
 
-/// How a CLI process ended.
+/// The way in which descendants of an incarnation are found; see [`Containment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ContainedBy {
+    /// A control group (cgroup v2), and the mark.
+    Cgroup,
+    /// The variable `GREENROOM_INCARNATION` in the environment of each of them.
+    Mark,
+    /// The CLI's process group alone: a process that has left the group outlives the CLI.
+    Group,
+}
+
+/// A process that the CLI had started, and that was killed because it outlived the CLI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Leftover {
+    /// The former process id.
+    pub pid: u32,
+    /// The name of its program as the system shows it, at most 15 bytes.
+    pub name: String,
+}
+
+/// The exit of a CLI process.
 ///
 /// ```
 /// use greenroom::transport::Exit;
@@ -213,11 +307,11 @@ pub trait Process: Send + 'static {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Exit {
-    /// It returned this code.
+    /// Exited with this code.
     Code(i32),
-    /// It was ended by this signal.
+    /// Killed by this signal.
     Signal(i32),
-    /// It is gone and nobody could say how.
+    /// Ended, and the system did not say how.
     Unknown,
 }
 

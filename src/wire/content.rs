@@ -1,12 +1,14 @@
-//! What a tool returns: MCP content blocks and the result around them.
+//! The result of a tool call: MCP content blocks.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One block of a tool's result, in MCP's own shape.
+/// A content block of a tool's result, in the shape of MCP.
+///
+/// `extra` holds all other fields of the block: `annotations`, `_meta`, and those of newer versions of MCP.
 ///
 /// ```
-/// use greenroom::Content;
+/// use greenroom::tool::Content;
 ///
 /// let block = Content::text("done");
 /// assert_eq!(serde_json::to_value(&block)?, serde_json::json!({"type": "text", "text": "done"}));
@@ -14,53 +16,46 @@ use serde_json::{Map, Value};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub enum Content {
     /// Text.
     Text {
-        /// The text.
         text: String,
-        /// `annotations`, `_meta` and whatever else belongs to the block.
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// A picture.
+    /// An image.
     Image {
-        /// Its bytes, in base64.
+        /// The bytes in base64.
         data: String,
-        /// Its type, such as `image/png`.
+        /// The MIME type, such as `image/png`.
         #[serde(rename = "mimeType")]
         mime_type: String,
-        /// `annotations`, `_meta` and whatever else belongs to the block.
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
     /// Sound.
     Audio {
-        /// Its bytes, in base64.
+        /// The bytes in base64.
         data: String,
-        /// Its type, such as `audio/wav`.
+        /// The MIME type, such as `audio/wav`.
         #[serde(rename = "mimeType")]
         mime_type: String,
-        /// `annotations`, `_meta` and whatever else belongs to the block.
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// A resource, with its contents.
+    /// A resource with its contents.
     Resource {
-        /// The resource.
-        resource: Resource,
-        /// `annotations`, `_meta` and whatever else belongs to the block.
+        resource: ResourceContents,
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// The address of a resource.
+    /// A link to a resource.
     ResourceLink {
-        /// Its address.
         uri: String,
-        /// Its name.
         name: String,
-        /// `title`, `description`, `mimeType`, `size`, `annotations`, `_meta` and whatever else belongs to it.
+        /// Also `title`, `description`, `mimeType` and `size`.
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
@@ -69,46 +64,46 @@ pub enum Content {
 /// A resource with its contents, inside a [`Content`].
 ///
 /// ```
-/// let file = greenroom::Resource::text("file:///notes.txt", "remember the milk");
+/// let file = greenroom::mcp::ResourceContents::text("file:///notes.txt", "remember the milk");
 /// assert_eq!(file.uri, "file:///notes.txt");
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Resource {
-    /// Its address.
+pub struct ResourceContents {
+    /// The address.
     pub uri: String,
-    /// Its type, such as `text/plain`.
+    /// The MIME type, such as `text/plain`.
     #[serde(default, rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its contents, if they are text.
+    /// Text contents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Its contents in base64, if they are not text.
+    /// Binary contents in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
-    /// What is meant for the client and not for the model.
+    /// Metadata for the client, hidden from the model.
     #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
 }
 
-impl Resource {
-    /// A resource that is text.
+impl ResourceContents {
+    /// A text resource.
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
         Self { uri: uri.into(), mime_type: None, text: Some(text.into()), blob: None, meta: None }
     }
 
-    /// A resource that is bytes, in base64.
+    /// A binary resource, in base64.
     pub fn blob(uri: impl Into<String>, base64: impl Into<String>) -> Self {
         Self { uri: uri.into(), mime_type: None, text: None, blob: Some(base64.into()), meta: None }
     }
 
-    /// With this type, such as `text/plain`.
+    /// Sets the MIME type, such as `text/plain`.
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// With one more field of `_meta`.
+    /// Adds a field of `_meta`.
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.get_or_insert_default().insert(key.into(), value.into());
         self
@@ -128,32 +123,32 @@ impl From<&str> for Content {
 }
 
 impl Content {
-    /// A block of text.
+    /// A text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), extra: Map::new() }
     }
 
-    /// A picture: its bytes in base64, and its type, such as `image/png`.
+    /// An image: the bytes in base64, and the MIME type, such as `image/png`.
     pub fn image(base64: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self::Image { data: base64.into(), mime_type: mime_type.into(), extra: Map::new() }
     }
 
-    /// Sound: its bytes in base64, and its type, such as `audio/wav`.
+    /// Sound: the bytes in base64, and the MIME type, such as `audio/wav`.
     pub fn audio(base64: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self::Audio { data: base64.into(), mime_type: mime_type.into(), extra: Map::new() }
     }
 
-    /// A resource, with its contents.
-    pub fn resource(resource: Resource) -> Self {
+    /// A resource with its contents.
+    pub fn resource(resource: ResourceContents) -> Self {
         Self::Resource { resource, extra: Map::new() }
     }
 
-    /// The address of a resource, and its name.
+    /// A link to a resource.
     pub fn resource_link(uri: impl Into<String>, name: impl Into<String>) -> Self {
         Self::ResourceLink { uri: uri.into(), name: name.into(), extra: Map::new() }
     }
 
-    /// With one more field, such as `annotations` or `_meta`.
+    /// Adds a field, such as `annotations` or `_meta`.
     pub fn with(mut self, field: impl Into<String>, value: impl Into<Value>) -> Self {
         let extra = match &mut self {
             Content::Text { extra, .. }
@@ -175,12 +170,12 @@ impl Content {
     }
 }
 
-/// The result of a tool call, in MCP's own shape.
+/// The result of a tool call, in the shape of MCP.
 ///
-/// Handlers rarely build it: see [`IntoToolResult`](crate::IntoToolResult) for what becomes one.
+/// Handlers rarely build one: [`IntoToolResult`](crate::IntoToolResult) lists the types that convert.
 ///
 /// ```
-/// use greenroom::{CallToolResult, Content};
+/// use greenroom::tool::{CallToolResult, Content};
 ///
 /// let result = CallToolResult::new([Content::text("two blocks"), Content::image("aGk=", "image/png")]);
 /// assert!(!result.is_error);
@@ -189,51 +184,50 @@ impl Content {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CallToolResult {
-    /// What the model reads.
+    /// The content for the model.
     #[serde(default)]
     pub content: Vec<Content>,
-    /// The same as data, for those who want no text. An object.
+    /// The result as data, an object.
     #[serde(default, rename = "structuredContent", skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// Whether the call failed. The model reads the content either way.
+    /// The call failed. The model reads the content either way.
     #[serde(default, rename = "isError", skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// What is meant for the client and not for the model.
+    /// Metadata for the client, hidden from the model.
     #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
 }
 
 impl CallToolResult {
-    /// A result of these blocks.
+    /// A result with these blocks.
     pub fn new(content: impl IntoIterator<Item = Content>) -> Self {
         Self { content: content.into_iter().collect(), ..Self::default() }
     }
 
-    /// A failure, with the text that the model reads.
+    /// An error, with a text for the model.
     pub fn error(message: impl Into<String>) -> Self {
         Self { content: vec![Content::text(message)], is_error: true, ..Self::default() }
     }
 
-    /// With the same as data: must be a JSON object.
+    /// Sets the result as data, which must be a JSON object.
     pub fn structured(mut self, value: Value) -> Self {
         self.structured_content = Some(value);
         self
     }
 
-    /// With one more field of `_meta`.
+    /// Adds a field of `_meta`.
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.get_or_insert_default().insert(key.into(), value.into());
         self
     }
 
-    /// Ends the turn with this result, unless it is an error: the model is not asked once more. CLI 2.1.328 does so for
-    /// `claude/endTurn` in the `_meta` of the result (in that of the tool it has no effect); the turn's outcome then has no
-    /// text.
+    /// Ends the turn with this result, unless the result is an error: the model is not called again, and the turn's outcome
+    /// has no text. Sent as `claude/endTurn` in the result's `_meta`, as CLI 2.1.328 expects.
     pub fn end_turn(self) -> Self {
         self.with_meta("claude/endTurn", true)
     }
 
-    /// The text blocks, joined with line ends.
+    /// The text blocks, joined with newlines.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
     }
@@ -245,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_block_has_the_shape_of_mcp_and_comes_back() {
+    fn blocks_have_the_shape_of_mcp_and_round_trip() {
         let blocks = [
             (Content::text("hi"), json!({"type": "text", "text": "hi"})),
             (
@@ -257,11 +251,11 @@ mod tests {
                 json!({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
             ),
             (
-                Content::resource(Resource::text("file:///a", "x").mime_type("text/plain")),
+                Content::resource(ResourceContents::text("file:///a", "x").mime_type("text/plain")),
                 json!({"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "x"}}),
             ),
             (
-                Content::resource(Resource::blob("file:///b", "aGk=")),
+                Content::resource(ResourceContents::blob("file:///b", "aGk=")),
                 json!({"type": "resource", "resource": {"uri": "file:///b", "blob": "aGk="}}),
             ),
             (
@@ -276,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_says_is_error_only_when_it_is_one() {
+    fn is_error_is_written_for_errors_only() {
         let fine = CallToolResult::new([Content::text("x")]).structured(json!({"a": 1})).with_meta("k", 1);
         assert_eq!(
             serde_json::to_value(&fine).unwrap(),

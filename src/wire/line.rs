@@ -1,12 +1,11 @@
-//! Bytes into lines.
+//! Splits bytes into lines, and makes lines of JSON texts.
 //!
-//! A line ends at `\n` and nowhere else (an editor's idea of a line end, such as U+2028, is data here). A line
-//! that is longer than the bound is dropped up to its end, and reading goes on after it. What is left without a
-//! line end when the stream closes is handed out as a last line: a CLI that dies in mid-line leaves half of one.
+//! Only `\n` ends a line; U+2028 and the like are data. A line over the limit is dropped up to its end, and reading goes on
+//! after it. Bytes without a line end when the stream closes are a last line: a CLI that dies in mid-line leaves half of one.
 //!
 //! ```text
 //!            ┌──────────── push(bytes) ────────────┐
-//!   Keeping ─┤ no '\n' and pending > bound ────────┼─► Skipping (pending is freed)
+//!   Keeping ─┤ no '\n' and pending > limit ────────┼─► Skipping (pending is freed)
 //!      ▲     └ '\n' found: a line                  │       │
 //!      └───────────────────────── '\n' found: TooLong(n) ──┘
 //! ```
@@ -16,50 +15,50 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-/// One step of [`Lines::next`].
+/// Result of [`Lines::next`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// A line stands at this range of [`Lines::bytes`], without its end and without a trailing `\r`.
+pub(crate) enum LineStep {
+    /// A line, at this range of [`Lines::bytes`], without its end and without a trailing `\r`.
     Line(Range<usize>),
-    /// A line of this many bytes was over the bound and is gone.
+    /// A line of this many bytes was over the limit and is dropped.
     TooLong(usize),
-    /// More bytes are needed.
+    /// No whole line is left: read more bytes.
     More,
 }
 
-/// Splits a stream of bytes into lines of at most `bound` bytes.
+/// Splits a stream of bytes into lines of at most `limit` bytes.
 ///
-/// Memory: the longest pending line plus one read. A read is a small one until it fills its room; then the rest of what
-/// there is is read in large ones. Once there is nothing more to read, a buffer without a pending line is small again.
+/// Memory: the longest pending line plus one read. The first read is small. If it fills its room, the next reads are large. Once
+/// there is nothing more to read, a buffer without a pending line is small again.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
-    /// Where the next line starts.
+    /// Start of the next line.
     start: usize,
-    /// Up to where a line end has been looked for.
+    /// End of the bytes that were searched for a line end.
     scanned: usize,
-    /// Bytes of an overlong line that were dropped so far; the state `Skipping` when `Some`.
+    /// Bytes dropped so far of an overlong line. `Some` is the state `Skipping`.
     skipped: Option<usize>,
-    bound: usize,
-    /// The longest line since the buffer was small.
+    limit: usize,
+    /// Length of the longest line since the buffer was small.
     longest: usize,
 }
 
-/// A buffer larger than this is given back once it is empty.
+/// Capacity above which an empty buffer is freed.
 const KEEP: usize = 1 << 20;
 
-/// How much is read at once while there is much to read.
+/// Size of a large read.
 const READ: usize = 64 << 10;
 
-/// How much is read first.
+/// Size of a small read.
 const FIRST: usize = 2 << 10;
 
 impl Lines {
-    pub(crate) fn new(bound: usize) -> Self {
-        Self { buffer: Vec::with_capacity(FIRST), start: 0, scanned: 0, skipped: None, bound, longest: 0 }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { buffer: Vec::with_capacity(FIRST), start: 0, scanned: 0, skipped: None, limit, longest: 0 }
     }
 
-    /// The buffer to read into, at its end. What was handed out before is gone afterwards.
+    /// The buffer, to append a read to. Invalidates earlier ranges.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         let filled = self.buffer.len() == self.buffer.capacity();
         if self.start > 0 {
@@ -74,10 +73,10 @@ impl Lines {
         let small = self.is_small();
         let too_little = if small { filled || room < FIRST / 4 } else { room < READ / 4 };
         if too_little {
-            // Grows by doubling, so that a long line costs a constant number of copies a byte; but to no more than the
-            // longest line and a read. At first by as much as the last long line wanted: where there was one, there are more.
+            // Doubling copies each byte of a long line a constant number of times; the limit is the longest line and a read. A
+            // small buffer grows by the length of the last long line at once: another one of its kind is likely.
             let least = self.buffer.len() + READ;
-            let most = self.bound.saturating_add(READ).max(least);
+            let most = self.limit.saturating_add(READ).max(least);
             let wanted = if small {
                 std::mem::take(&mut self.longest).min(KEEP) + READ
             } else {
@@ -89,7 +88,7 @@ impl Lines {
         &mut self.buffer
     }
 
-    /// There is nothing more to read at this moment: holds no more room than what is pending needs.
+    /// There is nothing to read now: shrinks the buffer if no line is pending.
     pub(crate) fn rest_now(&mut self) {
         if self.start == self.buffer.len() && !self.is_small() {
             self.buffer = Vec::with_capacity(FIRST);
@@ -102,13 +101,13 @@ impl Lines {
         self.buffer.capacity() < READ / 4
     }
 
-    /// The bytes behind the ranges of [`Step::Line`].
+    /// The bytes of a [`LineStep::Line`].
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
-    /// The next line among the bytes that are there.
-    pub(crate) fn next(&mut self) -> Step {
+    /// The next line in the buffer.
+    pub(crate) fn next(&mut self) -> LineStep {
         match memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
             Some(at) => {
                 let end = self.scanned + at;
@@ -116,37 +115,37 @@ impl Lines {
                 self.scanned = end + 1;
                 let length = end - start;
                 if let Some(skipped) = self.skipped.take() {
-                    return Step::TooLong(skipped + length);
+                    return LineStep::TooLong(skipped + length);
                 }
-                if length > self.bound {
-                    return Step::TooLong(length);
+                if length > self.limit {
+                    return LineStep::TooLong(length);
                 }
                 self.longest = self.longest.max(length);
-                Step::Line(self.trimmed(start, end))
+                LineStep::Line(self.trimmed(start, end))
             }
             None => {
                 self.scanned = self.buffer.len();
                 let pending = self.buffer.len() - self.start;
-                if self.skipped.is_some() || pending > self.bound {
+                if self.skipped.is_some() || pending > self.limit {
                     *self.skipped.get_or_insert(0) += pending;
                     self.buffer.clear();
                     self.start = 0;
                     self.scanned = 0;
                 }
-                Step::More
+                LineStep::More
             }
         }
     }
 
-    /// What is left when the stream has ended: half a line, or nothing.
-    pub(crate) fn rest(&mut self) -> Step {
+    /// The last line when the stream has ended: half a line, or [`LineStep::More`] for none.
+    pub(crate) fn rest(&mut self) -> LineStep {
         let (start, end) = (self.start, self.buffer.len());
         self.start = end;
         self.scanned = end;
         match self.skipped.take() {
-            Some(skipped) => Step::TooLong(skipped + (end - start)),
-            None if start == end => Step::More,
-            None => Step::Line(self.trimmed(start, end)),
+            Some(skipped) => LineStep::TooLong(skipped + (end - start)),
+            None if start == end => LineStep::More,
+            None => LineStep::Line(self.trimmed(start, end)),
         }
     }
 
@@ -156,23 +155,23 @@ impl Lines {
     }
 }
 
-/// Makes one line of a serialised JSON value: no raw line end inside, one at its end.
+/// Makes a line of a JSON text that `serde_json` wrote.
 ///
-/// JSON text from `serde_json` holds no raw `\n` or `\r`. U+2028 and U+2029 are line ends to the CLI's own line
-/// reader, so they are written as escapes; they can only stand inside strings, where the escape means the same.
+/// Such a text has no raw `\n` or `\r`. The CLI's line reader also ends lines at U+2028 and U+2029, so these are escaped; they
+/// stand only inside strings, where the escape means the same.
 pub(crate) fn into_line(mut json: Vec<u8>) -> Vec<u8> {
     debug_assert!(memchr::memchr2(b'\n', b'\r', &json).is_none(), "a line holds a line end");
     escape_separators(&mut json, 0);
-    // Where there is no room, for one byte and not for as much again.
+    // Exactly one byte: `push` would double a full buffer.
     json.reserve_exact(1);
     json.push(b'\n');
     json
 }
 
-/// How U+2028, U+2029 and the rest of their block begin.
+/// First two bytes of U+2028, U+2029 and their neighbours.
 static SEPARATORS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\xE2\x80"));
 
-/// Escapes the U+2028 and U+2029 in the JSON that begins at `start`.
+/// Escapes U+2028 and U+2029 from `start` on.
 pub(super) fn escape_separators(json: &mut Vec<u8>, start: usize) {
     let next = |json: &[u8]| {
         SEPARATORS.find_iter(json).find_map(|at| match json.get(at + 2) {
@@ -198,19 +197,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(chunks: &[&[u8]], bound: usize) -> Vec<Result<String, usize>> {
-        let mut lines = Lines::new(bound);
+    fn all(chunks: &[&[u8]], limit: usize) -> Vec<Result<String, usize>> {
+        let mut lines = Lines::new(limit);
         let mut out = Vec::new();
         let mut take = |lines: &mut Lines, step| match step {
-            Step::Line(range) => {
+            LineStep::Line(range) => {
                 out.push(Ok(String::from_utf8_lossy(lines.bytes(range)).into_owned()));
                 true
             }
-            Step::TooLong(bytes) => {
+            LineStep::TooLong(bytes) => {
                 out.push(Err(bytes));
                 true
             }
-            Step::More => false,
+            LineStep::More => false,
         };
         for chunk in chunks {
             lines.room().extend_from_slice(chunk);
@@ -236,25 +235,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_bound_is_skipped_and_reading_goes_on() {
+    fn a_line_over_the_limit_is_skipped_and_reading_goes_on() {
         assert_eq!(all(&[b"12345", b"678", b"9\nok\n"], 4), [Err(9), Ok("ok".into())]);
         assert_eq!(all(&[b"123456789\nok\n"], 4), [Err(9), Ok("ok".into())]);
         assert_eq!(all(&[b"123456", b"789"], 4), [Err(9)]);
     }
 
     #[test]
-    fn an_endless_line_holds_no_more_than_the_bound_and_a_read() {
+    fn an_endless_line_holds_at_most_the_limit_and_a_read() {
         let mut lines = Lines::new(1 << 10);
         for _ in 0..10_000 {
             lines.room().extend_from_slice(&[b'x'; 4096]);
-            assert_eq!(lines.next(), Step::More);
+            assert_eq!(lines.next(), LineStep::More);
             assert!(lines.buffer.len() <= (1 << 10) + 4096);
             assert!(lines.buffer.capacity() <= (1 << 10) + READ);
         }
     }
 
     #[test]
-    fn a_quiet_stream_holds_a_small_buffer_and_a_busy_one_reads_much_at_once() {
+    fn an_idle_buffer_is_small_and_a_busy_one_reads_large_chunks() {
         let fill = |lines: &mut Lines, byte| {
             let room = lines.room();
             room.resize(room.capacity(), byte);
@@ -262,20 +261,20 @@ mod tests {
         };
         let mut lines = Lines::new(1 << 24);
         assert_eq!(fill(&mut lines, b'\n'), FIRST);
-        while lines.next() != Step::More {}
-        assert!(lines.room().capacity() >= READ, "what fills its room is followed by more");
+        while lines.next() != LineStep::More {}
+        assert!(lines.room().capacity() >= READ, "a read that fills its room is followed by large ones");
         lines.room().extend_from_slice(b"half a line");
-        assert_eq!(lines.next(), Step::More);
+        assert_eq!(lines.next(), LineStep::More);
         lines.rest_now();
-        assert!(lines.buffer.capacity() >= READ, "the rest of the line is still to come");
+        assert!(lines.buffer.capacity() >= READ, "a pending line keeps its buffer");
         lines.room().push(b'\n');
-        assert_eq!(lines.next(), Step::Line(0..11));
+        assert_eq!(lines.next(), LineStep::Line(0..11));
         lines.rest_now();
-        assert_eq!((lines.room().capacity(), lines.next()), (FIRST, Step::More));
+        assert_eq!((lines.room().capacity(), lines.next()), (FIRST, LineStep::More));
     }
 
     #[test]
-    fn long_lines_one_after_another_are_copied_once() {
+    fn consecutive_long_lines_are_copied_once() {
         let line = [vec![b'x'; 300 << 10], vec![b'\n']].concat();
         let mut lines = Lines::new(1 << 24);
         let grown = [(), ()].map(|()| {
@@ -287,11 +286,11 @@ mod tests {
                 room.extend_from_slice(now);
                 rest = later;
                 if !rest.is_empty() {
-                    assert_eq!(lines.next(), Step::More);
+                    assert_eq!(lines.next(), LineStep::More);
                 }
             }
-            assert_eq!(lines.next(), Step::Line(0..300 << 10));
-            assert_eq!(lines.next(), Step::More);
+            assert_eq!(lines.next(), LineStep::Line(0..300 << 10));
+            assert_eq!(lines.next(), LineStep::More);
             lines.rest_now();
             grown
         });
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_end_makes_a_line_no_larger_than_it_is() {
+    fn a_line_end_does_not_double_the_capacity() {
         let mut json = vec![b'1'; 300 << 10];
         json.shrink_to_fit();
         let line = into_line(json);
@@ -316,14 +315,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn separators_are_escaped_wherever_they_stand(text in "[a\u{2027}\u{2028}\u{2029}\u{202a}─é😀]{0,40}") {
+        fn separators_are_escaped_at_every_place(text in "[a\u{2027}\u{2028}\u{2029}\u{202a}─é😀]{0,40}") {
             let json = serde_json::to_string(&text).unwrap();
             let plain = json.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029") + "\n";
             prop_assert_eq!(String::from_utf8(into_line(json.into_bytes())).unwrap(), plain);
         }
 
         #[test]
-        fn chunks_do_not_matter(text in "[a-c\r\n]{0,60}", cuts in proptest::collection::vec(0usize..60, 0..6), bound in 1usize..20) {
+        fn lines_do_not_depend_on_chunks(text in "[a-c\r\n]{0,60}", cuts in proptest::collection::vec(0usize..60, 0..6), limit in 1usize..20) {
             let bytes = text.as_bytes();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();
@@ -334,7 +333,7 @@ mod tests {
                 from = cut;
             }
             chunks.push(&bytes[from..]);
-            prop_assert_eq!(all(&chunks, bound), all(&[bytes], bound));
+            prop_assert_eq!(all(&chunks, limit), all(&[bytes], limit));
         }
     }
 }

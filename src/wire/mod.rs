@@ -1,28 +1,28 @@
-//! What passes over the pipe, as types: serde only, no IO, no tokio.
+//! The protocol of the pipe, as types: serde only, no IO, no tokio.
 //!
-//! - [`line`]: bytes into lines, whole or not at all
-//! - [`answer`]: the answer to a tool call, written in one go
-//! - [`call`]: a tool call in one pass, where a line is plainly one
-//! - [`envelope`]: what a line is (a control frame or a message), and the control frames we write
-//! - [`head`]: what a request is called by
+//! - [`lenient`]: reads JSON that may be of another version
+//! - [`objects`], [`words`]: declare structs that keep unknown fields, and enums that keep unknown words
+//! - [`brief`]: `Debug` of a bounded length
+//! - [`line`]: splits bytes into lines, and makes lines of JSON texts
+//! - [`envelope`]: tells lines apart, and reads control frames
+//! - [`outgoing`]: writes control frames
 //! - [`rpc`]: the JSON-RPC messages inside `mcp_message`
-//! - [`content`]: what a tool returns
-//! - [`message`]: what the conversation consists of
+//! - [`fast`]: the same work for a tool call, in one pass each
+//! - [`content`]: the result of a tool call
+//! - [`message`]: the messages of the conversation
 
-pub(crate) mod answer;
-pub(crate) mod call;
+pub(crate) mod brief;
 pub(crate) mod content;
 pub(crate) mod envelope;
-pub(crate) mod head;
+pub(crate) mod fast;
+pub(crate) mod lenient;
 pub(crate) mod line;
 pub mod message;
+pub(crate) mod objects;
+pub(crate) mod outgoing;
 pub(crate) mod rpc;
-mod scan;
+pub(crate) mod words;
 
-pub use content::{CallToolResult, Content, Resource};
-pub use message::{
-    ApiMessage, AssistantMessage, ContentBlock, InitMcpServer, InitMessage, InitPlugin, Message, ModelUsage,
-    OtherMessage, PermissionDenial, ResultMessage, SessionState, StreamEvent, SystemMessage, TaskEvent,
-    TaskStatus, ToolResultContent, ToolResultRef, ToolUseRef, Usage, UserMessage,
-};
+pub use content::{CallToolResult, Content, ResourceContents};
+pub(crate) use message::{Message, ResultMessage, SessionState, TaskEvent};
 pub use rpc::RpcError;

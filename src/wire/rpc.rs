@@ -1,14 +1,13 @@
-//! The JSON-RPC messages that travel inside `mcp_message`.
+//! The JSON-RPC messages inside `mcp_message`.
 //!
-//! A message is told by its `method` first, never by its id alone: ids of both sides are small integers counted
-//! from 0, so a response of one side may carry the id of an open request of the other. Ids are echoed as the raw
-//! text they came in, so that any number survives.
+//! `method` tells requests from responses, never the id: both sides count their ids from 0, so a response of one side may
+//! have the id of an open request of the other. Ids are echoed as raw JSON, so that any number survives.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The protocol versions this library speaks, newest first.
+/// MCP protocol versions of this library, newest first.
 pub(crate) const PROTOCOL_VERSIONS: [&str; 5] =
     ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
@@ -16,12 +15,12 @@ pub(crate) const INVALID_REQUEST: i64 = -32600;
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INVALID_PARAMS: i64 = -32602;
 pub(crate) const INTERNAL_ERROR: i64 = -32603;
-/// What MCP answers with when there is no such resource.
+/// MCP: no such resource.
 pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
-/// What a cancelled request is answered with.
+/// MCP: the request was cancelled.
 pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 
-/// A JSON-RPC message, told apart.
+/// A JSON-RPC message.
 #[derive(Debug)]
 pub(crate) enum Rpc {
     Request {
@@ -35,16 +34,16 @@ pub(crate) enum Rpc {
     },
     /// An answer to a request of ours.
     Response {
-        /// `None` if it does not say to which.
+        /// `None` if the response names no request.
         id: Option<Box<RawValue>>,
         outcome: Result<Box<RawValue>, RpcError>,
     },
-    /// An object that is none of these.
+    /// Not a JSON-RPC message.
     Malformed,
 }
 
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct RpcFields<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(default)]
@@ -58,13 +57,13 @@ struct Fields<'a> {
 }
 
 impl Rpc {
-    /// Tells a message apart. Never fails: what is no JSON-RPC message is [`Rpc::Malformed`].
+    /// Never fails: anything else is [`Rpc::Malformed`].
     pub(crate) fn parse(message: &RawValue) -> Self {
-        let Ok(fields) = serde_json::from_str::<Fields<'_>>(message.get()) else {
+        let Ok(fields) = serde_json::from_str::<RpcFields<'_>>(message.get()) else {
             return Rpc::Malformed;
         };
-        // A JSON null is the same as no id. Anything else must be a number or a string: an object or an array could
-        // hold a line end, which would tear the line that it is echoed in.
+        // JSON null is no id. Other ids must be numbers or strings: an object or an array could hold a line end, which would
+        // tear the line that echoes the id.
         let id = match fields.id.map(RawValue::get) {
             None | Some("null") => None,
             Some(id) if id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => fields.id,
@@ -87,11 +86,11 @@ impl Rpc {
     }
 }
 
-/// A JSON-RPC error object: what a handler of a resource, a prompt or a completion may return to choose the code itself,
-/// and what the CLI answers a request with that it refuses.
+/// A JSON-RPC error. Handlers of resources, prompts and completions return one to choose the error code; the CLI answers with
+/// one when it refuses a request of a tool server.
 ///
 /// ```
-/// use greenroom::RpcError;
+/// use greenroom::mcp::RpcError;
 ///
 /// let error = RpcError::resource_not_found("file:///gone.txt");
 /// assert_eq!(error.code, -32002);
@@ -100,11 +99,11 @@ impl Rpc {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RpcError {
-    /// What went wrong, in JSON-RPC's and MCP's numbers: -32602 for bad parameters, -32603 for an internal error.
+    /// Error code of JSON-RPC or MCP: -32602 for bad parameters, -32603 for an internal error.
     pub code: i64,
-    /// The same in words.
+    /// Text of the error.
     pub message: String,
-    /// Whatever else belongs to it.
+    /// Additional information, for example the URI of a missing resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -118,7 +117,7 @@ impl std::fmt::Display for RpcError {
 impl std::error::Error for RpcError {}
 
 impl RpcError {
-    /// An error with this code.
+    /// An error with `code`.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
@@ -128,25 +127,25 @@ impl RpcError {
         Self::new(INVALID_PARAMS, message)
     }
 
-    /// Something failed on this side (-32603).
+    /// An internal error (-32603).
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(INTERNAL_ERROR, message)
     }
 
-    /// There is no such resource (-32002).
+    /// No such resource (-32002).
     pub fn resource_not_found(uri: &str) -> Self {
         let mut error = Self::new(RESOURCE_NOT_FOUND, format!("Resource '{uri}' not found"));
         error.data = Some(serde_json::json!({ "uri": uri }));
         error
     }
 
-    /// With more that belongs to it.
+    /// Adds [`data`](RpcError::data).
     pub fn with_data(mut self, data: impl Into<Value>) -> Self {
         self.data = Some(data.into());
         self
     }
 
-    /// Reads the error of a response. One of another shape is told as it stands.
+    /// Reads the error of a response. JSON of another shape becomes the text of an internal error.
     fn read(raw: &RawValue) -> Self {
         serde_json::from_str(raw.get()).unwrap_or_else(|_| Self::internal(raw.get()))
     }
@@ -168,9 +167,9 @@ impl RpcError {
     }
 }
 
-/// A JSON-RPC response, ready to be written.
+/// A JSON-RPC response, to be written.
 #[derive(Debug, Serialize)]
-pub(crate) struct Response<'a, R: Serialize> {
+pub(crate) struct RpcResponse<'a, R: Serialize> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a RawValue>,
@@ -180,7 +179,7 @@ pub(crate) struct Response<'a, R: Serialize> {
     error: Option<&'a RpcError>,
 }
 
-impl<'a, R: Serialize> Response<'a, R> {
+impl<'a, R: Serialize> RpcResponse<'a, R> {
     pub(crate) fn result(id: Option<&'a RawValue>, result: R) -> Self {
         Self { jsonrpc: "2.0", id, result: Some(result), error: None }
     }
@@ -190,7 +189,7 @@ impl<'a, R: Serialize> Response<'a, R> {
     }
 }
 
-/// A JSON-RPC request of ours, ready to be written.
+/// A JSON-RPC request, to be written.
 #[derive(Debug, Serialize)]
 pub(crate) struct OutCall<'a, P: Serialize> {
     jsonrpc: &'static str,
@@ -206,16 +205,16 @@ impl<'a, P: Serialize> OutCall<'a, P> {
     }
 }
 
-/// A JSON-RPC notification, ready to be written.
+/// A JSON-RPC notification, to be written.
 #[derive(Debug, Serialize)]
-pub(crate) struct Notification<'a, P: Serialize> {
+pub(crate) struct RpcNotification<'a, P: Serialize> {
     jsonrpc: &'static str,
     method: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     params: Option<P>,
 }
 
-impl<'a, P: Serialize> Notification<'a, P> {
+impl<'a, P: Serialize> RpcNotification<'a, P> {
     pub(crate) fn new(method: &'a str, params: Option<P>) -> Self {
         Self { jsonrpc: "2.0", method, params }
     }
@@ -231,12 +230,12 @@ pub(crate) struct CallParams {
     pub(crate) meta: Option<CallMeta>,
 }
 
-/// What the CLI says of a call beside its arguments.
+/// The fields of a call's `_meta` that matter here.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct CallMeta {
     #[serde(default, rename = "claudecode/toolUseId")]
     pub(crate) tool_use_id: Option<String>,
-    /// A string or a number, echoed as it came.
+    /// A string or a number, echoed as raw JSON.
     #[serde(default, rename = "progressToken")]
     pub(crate) progress_token: Option<Box<RawValue>>,
 }
@@ -257,7 +256,7 @@ pub(crate) struct InitializeParams {
     pub(crate) protocol_version: String,
 }
 
-/// The version to answer with: the one asked for, if we speak it, else our newest.
+/// The version to answer with: the requested one if this library has it, else the newest.
 pub(crate) fn negotiate(asked: &str) -> &'static str {
     PROTOCOL_VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(PROTOCOL_VERSIONS[0])
 }
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_by_method_first() {
+    fn the_method_tells_requests_from_responses() {
         assert!(matches!(parse(r#"{"id":0,"method":"ping"}"#), Rpc::Request { .. }));
         assert!(matches!(parse(r#"{"id":null,"method":"x"}"#), Rpc::Notification { .. }));
         assert!(matches!(parse(r#"{"method":"notifications/initialized"}"#), Rpc::Notification { .. }));
@@ -280,7 +279,7 @@ mod tests {
             parse(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#),
             Rpc::Response { outcome: Err(RpcError { code: -1, .. }), .. }
         ));
-        // Also when its id is that of a request of the other side.
+        // An id that the other side may use as well.
         assert!(matches!(
             parse(r#"{"id":0,"error":"odd"}"#),
             Rpc::Response { outcome: Err(RpcError { code: -32603, .. }), .. }
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_survive_as_they_came() {
+    fn ids_keep_their_raw_json() {
         for id in ["18446744073709551615", "\"a\\u0041\"", "-1", "1.5"] {
             let Rpc::Request { id: parsed, .. } = parse(&format!(r#"{{"method":"ping","id":{id}}}"#)) else {
                 panic!()

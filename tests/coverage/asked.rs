@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use greenroom::{DialogAnswer, ElicitationAnswer, Hook, HookOutput, PermissionDecision, Session, ToolServer};
+use greenroom::callback::{DialogAnswer, ElicitationAnswer};
+use greenroom::hook::HookOutput;
+use greenroom::{Hook, PermissionDecision, Session, ToolServer};
 use serde_json::{Value, json};
 
 use crate::common::{SOON, start_by_hand, stop, within};

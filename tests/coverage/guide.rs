@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::fields::field_rows;
 use crate::table::{Row, check_or_bless, file, rows};
 
 const GUIDE: &str = "docs/coming-from-the-sdks.md";
@@ -23,7 +24,7 @@ const SECTIONS: [(&str, &str, &str); 11] = [
     (
         "request",
         "Requests to the CLI",
-        "`Session::control` sends any other. An SDK without a name for it has no method for it.",
+        "`Requests::control` sends any other. An SDK without a name for it has no method for it.",
     ),
     (
         "asked",
@@ -76,10 +77,34 @@ fn page() -> String {
                 Some(reason) => format!("not here: {reason}"),
                 None => row.ours.iter().map(|ours| code(Some(ours))).collect::<Vec<_>>().join(", "),
             });
+            if let (Some(differs), Some(ours)) = (&row.differs, cells.last_mut()) {
+                write!(ours, "; different: {differs}").unwrap();
+            }
             writeln!(page, "| {} |", cells.join(" | ")).unwrap();
         }
     }
+    fields(&mut page);
     page
+}
+
+/// The fields that are called otherwise here, or are not here.
+fn fields(page: &mut String) {
+    let words = "A field that is not in this list is called the same here, or the same in snake case, in the type that \
+         the tables above name. `*` stands for any part of a name; what is inside of a field goes with it.";
+    write!(page, "\n## Fields that are elsewhere, or not here\n\n{words}\n\n").unwrap();
+    writeln!(page, "| SDK | field | greenroom |\n|---|---|---|").unwrap();
+    for row in field_rows() {
+        let sdk = match row.sdk.as_str() {
+            "typescript" => "TypeScript",
+            "python" => "Python",
+            _ => "both",
+        };
+        let here = match &row.reason {
+            Some(reason) => format!("not here: {reason}"),
+            None => row.ours.iter().map(|ours| code(Some(ours))).collect::<Vec<_>>().join(", "),
+        };
+        writeln!(page, "| {sdk} | `{}` | {here} |", row.name).unwrap();
+    }
 }
 
 fn code(name: Option<&str>) -> String {

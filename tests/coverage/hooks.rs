@@ -2,19 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use greenroom::{HookEvent, hook};
+use greenroom::hook;
+use greenroom::hook::HookEvent;
 use serde_json::Value;
 
 use crate::table::{file, mapped};
 
-/// What hooks are told, a line for each event, as the CLI writes it.
+/// Inputs of hooks as the CLI writes them, a line for each event.
 fn lines() -> Vec<Value> {
     let text = std::fs::read_to_string(file("tests/coverage/hooks.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Reads what a hook is told at this event, and writes it again.
-fn read<E: hook::Event>(told: &Value) -> (&'static str, Value)
+fn read<E: hook::EventType>(told: &Value) -> (&'static str, Value)
 where
     E::Input: serde::Serialize,
 {
@@ -68,7 +69,7 @@ fn every_event_is_known_and_typed() {
     let lines = lines();
     for row in mapped("hook") {
         let event = row.wire.clone().unwrap();
-        assert_eq!(row.ours, [format!("HookEvent::{event}"), format!("hook::{event}")]);
+        assert_eq!(row.ours, [format!("hook::HookEvent::{event}"), format!("hook::{event}")]);
         assert!(HookEvent::ALL.contains(&HookEvent::from(event.as_str())), "{event} is not known");
         let (_, read) = typed.iter().find(|(name, _)| *name == event).unwrap_or_else(|| panic!("{event}"));
         let told = lines.iter().find(|line| line["hook_event_name"] == event.as_str());

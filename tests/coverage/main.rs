@@ -1,7 +1,9 @@
 //! Everything that the SDKs can do has a row in `docs/coverage.tsv`, and everything that a row promises is there.
 //!
-//! `names.tsv` holds the names of both SDKs, as `extract.py` finds them; `.ci/run` extracts them again from the SDKs
-//! that it installs, so that an upgrade is noticed. A row says what the name is on the wire and what it is here, or why it
+//! `names.tsv` holds the names of both SDKs, as `extract.py` finds them, those of the fields of their types among them;
+//! `.ci/run` extracts them again from the SDKs that it installs, so that an upgrade is noticed. A field needs a row (in
+//! `fields.tsv`) only if it is called otherwise here or is not here. `differs.tsv` says what
+//! behaves otherwise than in an SDK. A row says what the name is on the wire and what it is here, or why it
 //! is not here. What is here is proven kind by kind: an option reaches the CLI, a request is sent, one of the CLI is
 //! answered, a message is read, a hook is typed, and every path is known to the compiler (`paths.rs`).
 //!
@@ -11,8 +13,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
 mod asked;
-#[path = "../common/mod.rs"]
+#[path = "../support/common.rs"]
 mod common;
+mod declared;
+mod fields;
 mod guide;
 mod hooks;
 mod mcp;

@@ -1,10 +1,9 @@
 //! Everything that the CLI and a tool server say to each other is there.
 
+use greenroom::mcp::{PromptDef, ResourceDef, ResourceTemplateDef};
 use greenroom::testkit::CliEnd;
-use greenroom::{
-    CallToolResult, Content, Json, LogLevel, NoArgs, PromptDef, ResourceDef, ResourceTemplateDef,
-    ServerHandle, Session, ToolContext, ToolDef, ToolServer,
-};
+use greenroom::tool::{CallToolResult, Content, LogLevel, ServerHandle};
+use greenroom::{Json, NoArgs, Session, ToolContext, ToolDef, ToolServer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -50,7 +49,7 @@ fn server() -> ToolServer {
     let last = async |_: NoArgs| CallToolResult::new([Content::text("8")]).end_turn();
     let template = ResourceTemplateDef::new("page://{name}", "pages", async |_, _| Ok::<_, String>("a page"));
     ToolServer::new("desk", "1")
-        .add(sum())
+        .add_tool(sum())
         .tool("last", "The last word", last)
         .resource(page("page:a"))
         .resource_template(template)
@@ -102,7 +101,7 @@ async fn notify(session: &Session, end: &mut CliEnd, method: &str) {
 async fn everything_that_a_server_and_the_cli_say_is_there() {
     let (hang, mut cancelled) = hang();
     let (session, mut end, _listener) =
-        start_by_hand(Session::builder().mcp_server(server().add(hang))).await;
+        start_by_hand(Session::builder().mcp_server(server().add_tool(hang))).await;
     let listed = json!({ "jsonrpc": "2.0", "id": 80, "method": "tools/list" });
     let id = end.mcp("desk", listed);
     let listed = rpc_answer(&mut end, &id).await["result"]["tools"].clone();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use greenroom::{Message, SystemMessage};
+use greenroom::Message;
+use greenroom::message::SystemMessage;
 
 use crate::table::{file, mapped};
 

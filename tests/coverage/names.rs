@@ -9,7 +9,8 @@ type Name = (String, String, String);
 
 fn names() -> BTreeSet<Name> {
     let text = std::fs::read_to_string(file("tests/coverage/names.tsv")).unwrap();
-    let names = text.lines().map(|line| {
+    // `fields.rs` tests the names of fields.
+    let names = text.lines().filter(|line| !line.contains("\tfield\t")).map(|line| {
         let cells: Vec<&str> = line.split('\t').collect();
         let [sdk, kind, name] = cells.as_slice() else { panic!("not a name: {line}") };
         ((*sdk).to_owned(), (*kind).to_owned(), (*name).to_owned())
@@ -23,7 +24,7 @@ fn names() -> BTreeSet<Name> {
 fn places(kind: &str) -> (&'static [&'static str], bool) {
     match kind {
         "method" => (&["method", "request"], false),
-        // What both have in common, such as `SDKResultError`, may be a message or a type.
+        // A name that both SDKs have, such as `SDKResultError`, may be a message or a type.
         "message" | "type" => (&["message", "type"], false),
         "request" => (&["request", "asked"], true),
         "initialize" => (&["initialize"], true),

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use greenroom::callback::DialogAnswer;
+use greenroom::hook::HookOutput;
 use greenroom::store::MemoryStore;
 use greenroom::testkit::Delivered;
-use greenroom::{
-    DialogAnswer, Hook, HookOutput, Options, PermissionDecision, Session, SessionBuilder, ToolServer,
-};
+use greenroom::{Hook, Options, PermissionDecision, Session, SessionBuilder, ToolServer};
 use serde_json::{Map, Value, json};
 
 use crate::common::{SOON, start_by_hand, stop, within};
@@ -16,13 +16,15 @@ use crate::table::mapped;
 const UUID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11";
 
 /// Options that neither SDK has.
-const OWN: [&str; 10] = [
+const OWN: [&str; 12] = [
+    "containment",
     "limits",
+    "lock_dir",
     "mcp_registration",
     "restarts",
     "resume_ladder",
     "spill_dir",
-    // What is in it has rows.
+    // Its fields have rows of their own.
     "store",
     "timeouts",
     "trace_payloads",
@@ -55,6 +57,9 @@ fn sample(option: &str) -> Option<Value> {
         "fallback_model" => json!({ "fallback_model": "haiku" }),
         "fork_session" => json!({ "fork_session": true, "resume": UUID }),
         "forward_subagent_text" => json!({ "forward_subagent_text": true }),
+        "trace_context" => json!({ "trace_context": { "traceparent":
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=1" } }),
+        "replay_user_messages" => json!({ "replay_user_messages": true }),
         "include_hook_events" => json!({ "include_hook_events": true }),
         "include_partial_messages" => json!({ "include_partial_messages": true }),
         "managed_settings" => json!({ "managed_settings": { "model": "haiku" } }),
@@ -137,7 +142,7 @@ fn has(delivered: &Delivered, wire: &str) -> bool {
 #[test]
 fn every_option_is_what_the_table_says_to_the_cli() {
     for row in mapped("option") {
-        // What travels with each prompt has a test of its own.
+        // `prompts.rs` tests the fields of a prompt.
         let Some(wire) = row.wire.as_ref().filter(|wire| !wire.starts_with("user.")) else { continue };
         let there = row.ours.iter().any(|ours| {
             let delivered =

@@ -7,19 +7,24 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use greenroom::options::StoreOptions;
+use greenroom::callback::{DialogAnswer, ElicitationAnswer};
+use greenroom::hook::HookEvent;
+use greenroom::mcp::{PromptDef, ResourceDef, ResourceTemplateDef};
+use greenroom::options::{Limits, StoreOptions};
+use greenroom::report::Counters;
+use greenroom::session::Requests;
 use greenroom::sessions::LocalSessions;
 use greenroom::store::{SessionSummary, StoredSessions};
+use greenroom::tool::{CallToolResult, LogLevel, ServerHandle};
 use greenroom::transport::ChildProcess;
 use greenroom::{
-    CallToolResult, Counters, DialogAnswer, ElicitationAnswer, Hook, HookEvent, Limits, LogLevel, NoArgs,
-    PermissionDecision, Prompt, PromptDef, ResourceDef, ResourceTemplateDef, ServerHandle, Session,
-    SessionBuilder, ToolContext, ToolDef, ToolServer, Turn, hook,
+    Hook, NoArgs, PermissionDecision, Prompt, Session, SessionBuilder, ToolContext, ToolDef, ToolServer,
+    Turn, hook,
 };
 
 use crate::table::{check_or_bless, rows};
 
-/// What can be named without saying anything of its types.
+/// Paths that can be named without their types.
 macro_rules! named {
     ($($type:ident::$name:ident),* $(,)?) => {
         [$({ let _ = $type::$name; concat!(stringify!($type), "::", stringify!($name)) }),*]
@@ -53,6 +58,8 @@ fn of_types() -> BTreeSet<&'static str> {
         LocalSessions::tag,
         LocalSessions::delete,
         LocalSessions::fork,
+        LocalSessions::archive,
+        LocalSessions::unarchive,
         LocalSessions::subagents,
         LocalSessions::subagent_messages,
         StoredSessions::info,
@@ -67,7 +74,7 @@ fn of_types() -> BTreeSet<&'static str> {
         StoredSessions::subagent_messages,
         SessionSummary::fold,
         PermissionDecision::allow,
-        Session::control,
+        Requests::control,
         Session::messages,
         Session::server_info,
         Session::stop,
@@ -107,6 +114,7 @@ fn of_types() -> BTreeSet<&'static str> {
         ServerHandle::add_prompt => |desk: &ServerHandle, prompt: PromptDef| drop(desk.add_prompt(prompt)),
         PermissionDecision::deny => || PermissionDecision::deny("no"),
         Session::prompt => |session: &Session| drop(session.prompt("Hello")),
+        Session::steer => |session: &Session| drop(session.steer("Faster.")),
         SessionBuilder::can_use_tool => |builder: SessionBuilder| {
             builder.can_use_tool(async |_, _| PermissionDecision::allow())
         },
@@ -131,7 +139,7 @@ fn of_types() -> BTreeSet<&'static str> {
         ToolDef::search_hint => |tool: ToolDef| tool.search_hint("numbers"),
         ToolDef::max_result_size_chars => |tool: ToolDef| tool.max_result_size_chars(10),
         ToolDef::output => |tool: ToolDef| tool.output::<serde_json::Value>(),
-        ToolServer::add => |server: ToolServer, tool: ToolDef| server.add(tool),
+        ToolServer::add_tool => |server: ToolServer, tool: ToolDef| server.add_tool(tool),
         ToolServer::prompt => |server: ToolServer, prompt: PromptDef| server.prompt(prompt),
         ToolServer::resource => |server: ToolServer, page: ResourceDef| server.resource(page),
         ToolServer::resource_template => |server: ToolServer, pages: ResourceTemplateDef| {

@@ -1,6 +1,7 @@
 //! Every field of a prompt reaches the CLI.
 
-use greenroom::{Prompt, PromptPriority, Session};
+use greenroom::session::PromptPriority;
+use greenroom::{Prompt, Session};
 use serde_json::json;
 
 use crate::common::{SOON, start_by_hand, stop, within};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
 use greenroom::requests::{ContextDetail, ReloadPlugins, SettingsFile};
-use greenroom::{McpServerSet, PermissionMode, Session, ToolContext, ToolServer};
+use greenroom::session::McpServerSet;
+use greenroom::{PermissionMode, Session, ToolContext, ToolServer};
 use serde_json::json;
 
 use crate::common::{SOON, settled, start_by_hand, stop, within};
@@ -14,39 +15,46 @@ use crate::table::mapped;
 pub(crate) type Call = (&'static str, fn(Session) -> BoxFuture<'static, ()>);
 
 macro_rules! calls {
-    ($($method:ident($($argument:expr),*);)*) => {
+    ($session:ident, $type:literal, $handle:expr; $($method:ident($($argument:expr),*);)*) => {
         [$((
-            concat!("Session::", stringify!($method)),
-            (|session: Session| -> BoxFuture<'static, ()> {
-                // What comes of it does not matter here: the CLI of this test has no answers.
-                Box::pin(async move { drop(session.$method($($argument),*).await) })
+            concat!($type, "::", stringify!($method)),
+            (|$session: Session| -> BoxFuture<'static, ()> {
+                // The outcome does not matter: the CLI of this test never answers.
+                Box::pin(async move { drop($handle.$method($($argument),*).await) })
             }) as fn(Session) -> BoxFuture<'static, ()>,
         )),*]
     };
 }
 
 pub(crate) fn calls() -> Vec<Call> {
-    Vec::from(calls![
+    let mut calls = calls!(session, "Session", session;
         interrupt();
         cancel_async_message("u1");
         set_permission_mode(PermissionMode::Plan);
-        set_mcp_permission_mode_override("desk", None);
         set_model(Some("haiku"));
         set_max_thinking_tokens(Some(1024));
+        stop_task("t1");
+        rewind_files("u1");
+        context_usage(ContextDetail::Summary);
+        mcp_status();
+        set_mcp_servers(McpServerSet::new());
+        mcp_reconnect("outside");
+        mcp_toggle("outside", true);
+    )
+    .to_vec();
+    calls.extend(calls!(session, "Requests", session.requests();
+        set_mcp_permission_mode_override("desk", None);
         apply_flag_settings(json!({}));
         update_settings(SettingsFile::Local, json!({}));
         settings();
         rename_session("Sums");
         set_color("blue");
-        stop_task("t1");
         background_tasks();
         task_output("t1");
-        rewind_files("u1");
         seed_read_state("/a", 1);
         register_repo_root("/r");
         set_has_subscribers(Some(true));
         set_cwd("/c");
-        context_usage(ContextDetail::Summary);
         usage(true);
         session_cost();
         list_models();
@@ -60,13 +68,10 @@ pub(crate) fn calls() -> Vec<Call> {
         reload_output_styles();
         side_question("And?");
         generate_session_title("sums", false);
-        mcp_status();
-        set_mcp_servers(McpServerSet::new());
-        mcp_reconnect("outside");
-        mcp_toggle("outside", true);
         mcp_read_resource("outside", "ui://a");
         mcp_call("mcp__outside__a");
-    ])
+    ));
+    calls
 }
 
 #[tokio::test(start_paused = true)]

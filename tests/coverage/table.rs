@@ -8,18 +8,20 @@ pub(crate) struct Row {
     /// `option`, `initialize`, `request` (to the CLI), `asked` (by the CLI), `prompt`, `message`, `hook`, `mcp` (between the
     /// CLI and a tool server), `function`, `method`, `type`.
     pub(crate) kind: String,
-    /// How it looks on the wire: a flag, a variable, a field, a subtype, an event.
+    /// Name on the wire: a flag, a variable, a field, a subtype, an event.
     pub(crate) wire: Option<String>,
     pub(crate) typescript: Option<String>,
     pub(crate) python: Option<String>,
-    /// What it is here: paths without the name of the crate.
+    /// Paths in greenroom, without the name of the crate.
     pub(crate) ours: Vec<String>,
-    /// Why it is not here.
+    /// Reason why greenroom does not have it.
     pub(crate) reason: Option<String>,
+    /// Difference to an SDK, from `differs.tsv`.
+    pub(crate) differs: Option<String>,
 }
 
 impl Row {
-    /// How it is called when a test fails.
+    /// Name of the row in a failure.
     pub(crate) fn name(&self) -> String {
         let names = [&self.wire, &self.typescript, &self.python];
         let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
@@ -35,7 +37,33 @@ pub(crate) fn rows() -> Vec<Row> {
     let text = std::fs::read_to_string(file("docs/coverage.tsv")).unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("kind\twire\ttypescript\tpython\tours\treason"));
-    lines.map(row).collect()
+    let mut rows: Vec<Row> = lines.map(row).collect();
+    for (kind, name, differs) in differences() {
+        let is_meant = |row: &&mut Row| {
+            row.kind == kind
+                && [&row.typescript, &row.python].into_iter().flatten().any(|other| *other == name)
+        };
+        let mut meant = rows.iter_mut().filter(is_meant);
+        let row =
+            meant.next().unwrap_or_else(|| panic!("differs.tsv names the {kind} `{name}`: there is no row"));
+        assert!(meant.next().is_none(), "differs.tsv names the {kind} `{name}`, of several rows");
+        assert!(!row.ours.is_empty(), "what is not here differs in nothing: {}", row.name());
+        row.differs = Some(differs);
+    }
+    rows
+}
+
+/// The rows of `differs.tsv`: kind, name in an SDK, what is different here.
+fn differences() -> Vec<(String, String, String)> {
+    let text = std::fs::read_to_string(file("tests/coverage/differs.tsv")).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("kind\tname\tdiffers"));
+    let rows = lines.map(|line| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let [kind, name, differs] = cells.as_slice() else { panic!("not three cells: {line}") };
+        ((*kind).to_owned(), (*name).to_owned(), (*differs).to_owned())
+    });
+    rows.collect()
 }
 
 fn row(line: &str) -> Row {
@@ -52,6 +80,7 @@ fn row(line: &str) -> Row {
         python: cell(2),
         ours,
         reason: cell(4),
+        differs: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is compared, without what is different in every run, and what differs.
+//! Removes ids, times and folders, which differ in every run, and lists the differences that remain.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// What is different in every run, and what stands in its place.
+/// Patterns of text that differs in every run, and their replacements.
 static CHANGING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         ("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
@@ -24,7 +24,7 @@ static CHANGING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The same without ids, times, `null`, and the folder in which everything takes place.
+/// A copy of the value without ids, times, `null` and the path of the scenario's folder.
 pub(crate) fn normal(value: &Value, root: &str) -> Value {
     match value {
         Value::String(text) => {

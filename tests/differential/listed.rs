@@ -74,6 +74,39 @@ const LISTED: &[Difference] = &[
         reason: NAMED,
     },
     Difference {
+        scenario: "late_hooks",
+        at: RESULTS,
+        change: Change::Text {
+            sdk: "PreToolUse hook did not respond before its timeout (host client may be unreachable). The tool call was not executed; other configured hooks may not have completed.",
+            ours: "PreToolUse:mcp__desk__echo hook error: the PreToolUse hook did not answer within 1s",
+        },
+        reason: LATE,
+    },
+    Difference {
+        scenario: "late_hooks",
+        at: RESULTS,
+        change: Change::Value { sdk: r#"[{"text":"raises","type":"text"}]"#, ours: FAILED_HOOK },
+        reason: BLOCKS,
+    },
+    Difference {
+        scenario: "late_hooks",
+        at: &["/requests/3/messages/7/content/0/is_error"],
+        change: Change::Added("true"),
+        reason: BLOCKS,
+    },
+    Difference {
+        scenario: "late_hooks",
+        at: &["/told/heard/2/blocks/0/is_error"],
+        change: Change::Value { sdk: "false", ours: "true" },
+        reason: BLOCKS,
+    },
+    Difference {
+        scenario: "late_hooks",
+        at: &["/told/ends/0/denied/1", "/told/ends/0/denied/2"],
+        change: Change::Added(r#""mcp__desk__echo""#),
+        reason: "greenroom denies the call; in the SDK the CLI gives up waiting, which it does not count as a denial, or goes on",
+    },
+    Difference {
         scenario: "rich_results",
         at: TEXTS_IN_RESULTS,
         change: Change::Text {
@@ -137,6 +170,12 @@ const LISTED: &[Difference] = &[
     },
 ];
 
+const FAILED_HOOK: &str =
+    r#""PreToolUse:mcp__desk__echo hook error: the PreToolUse hook failed: the policy is lost""#;
+const LATE: &str =
+    "the limit of greenroom passes before the CLI's, so the reason is greenroom's; the call runs in neither";
+const BLOCKS: &str =
+    "a PreToolUse hook that fails blocks the call unless it was registered to let pass; the SDK lets pass";
 const SAID: &str = "an error of greenroom says what it was that failed";
 const WORDS: &str = "the same finding in other words: serde's instead of jsonschema's";
 const NAMED: &str = "greenroom names the field, so that the model knows what to mend";

@@ -1,4 +1,4 @@
-//! The same scenario through the Python SDK and through greenroom leads the model through the same requests.
+//! Played through the Python SDK and through greenroom, a scenario sends the model the same requests.
 //!
 //! Each scenario is played twice, on the same CLI, against the same scripted model, in the same empty home and
 //! working directory: by `scenario.py` with the SDK, and by `scenarios.rs` with greenroom. What the model is told in

@@ -19,6 +19,7 @@ from claude_agent_sdk import (
     PermissionResultAllow,
     PermissionResultDeny,
     ResultMessage,
+    SystemMessage,
     TextBlock,
     ThinkingBlock,
     ToolAnnotations,
@@ -42,9 +43,9 @@ from claude_agent_sdk import (
 # One red pixel.
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
 
-# What the scenario was told: what the model said, what it was told, how turns ended, what callbacks were asked. A
-# tool may run while the model is still speaking, so the order across these is not always the same.
-told = {"said": [], "heard": [], "ends": [], "asked": []}
+# Observations of the scenario: assistant messages, user messages, outcomes of turns, inputs of callbacks, and hooks of the
+# CLI's own settings that ran. A tool may run while the model is still speaking, so the order across these is not always the same.
+told = {"said": [], "heard": [], "ends": [], "asked": [], "noticed": []}
 asked = told["asked"]
 
 
@@ -98,6 +99,8 @@ def note(message):
                     "total_cost_usd": message.total_cost_usd,
                 }
             )
+        case SystemMessage() if message.subtype.startswith("hook_"):
+            told["noticed"].append(message.data)
 
 
 def options(**given):
@@ -293,6 +296,39 @@ async def hooks():
         await say(client, "Go through the hooks.")
 
 
+async def late_hooks():
+    @tool("echo", "Say the arguments", KIND)
+    async def echo(args):
+        return {"content": [text(args["kind"])]}
+
+    def deny(reason):
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}}
+
+    @tool("wipe", "Wipe the desk", {"type": "object", "properties": {}})
+    async def wipe(args):
+        return {"content": [text("wiped")]}
+
+    async def slow(given, tool_use_id, context):
+        await asyncio.sleep(2)
+        return deny("the review says no")
+
+    async def late(given, tool_use_id, context):
+        if given["tool_input"]["kind"] == "raises":
+            raise ValueError("the policy is lost")
+        await asyncio.sleep(4)
+        return {}
+
+    on = {
+        "PreToolUse": [
+            HookMatcher(matcher="mcp__desk__wipe", hooks=[slow]),
+            HookMatcher(matcher="mcp__desk__echo", hooks=[late], timeout=1),
+        ],
+    }
+    server = create_sdk_mcp_server("desk", tools=[echo, wipe])
+    async with ClaudeSDKClient(options(mcp_servers={"desk": server}, allowed_tools=["mcp__desk"], hooks=on)) as client:
+        await say(client, "Wipe and echo.")
+
+
 async def conversation():
     async with ClaudeSDKClient(options(model="claude-sonnet-4-5", permission_mode="default", tools=["Read", "Write"])) as client:
         await say(client, "First?")
@@ -337,6 +373,26 @@ async def interrupted():
         reading = asyncio.create_task(finish(client))
         await called.wait()
         await client.interrupt()
+        await reading
+        await say(client, "Are you there?")
+
+
+async def steered():
+    called, going = asyncio.Event(), asyncio.Event()
+
+    @tool("wait", "Wait for a word", {"type": "object", "properties": {}})
+    async def wait(args):
+        called.set()
+        await going.wait()
+        return {"content": [text("waited")]}
+
+    async with ClaudeSDKClient(options(mcp_servers={"desk": create_sdk_mcp_server("desk", tools=[wait])}, allowed_tools=["mcp__desk__wait"])) as client:
+        await client.query("Wait.")
+        reading = asyncio.create_task(finish(client))
+        await called.wait()
+        await client.query("Use the blue one.")
+        await client.query("And hurry.")
+        going.set()
         await reading
         await say(client, "Are you there?")
 
@@ -522,6 +578,20 @@ async def failed_calls():
     async with ClaudeSDKClient(options()) as client:
         await say(client, "Fail.")
         await say(client, "And now?")
+
+
+async def started():
+    # What the CLI says before the first prompt is read with its turn.
+    hook = {"type": "command", "command": "echo good morning"}
+    settings = json.dumps({"hooks": {"SessionStart": [{"hooks": [hook]}]}})
+    async with ClaudeSDKClient(options(settings=settings)) as client:
+        await say(client, "Good morning.")
+
+
+async def replayed():
+    async with ClaudeSDKClient(options(extra_args={"replay-user-messages": None})) as client:
+        await say(client, "First?")
+        await say(client, "Second?")
 
 
 async def main():

@@ -1,25 +1,31 @@
 //! The scenarios, in greenroom. `scenario.py` holds them in the Python SDK, under the same names.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use greenroom::mcp::ResourceContents;
+use greenroom::options::SystemPrompt;
 use greenroom::requests::ContextDetail;
+use greenroom::session::Steered;
 use greenroom::sessions::{LocalSessions, Page, SessionInfo, SessionMessages};
 use greenroom::testkit::{ModelTurn, Script};
+use greenroom::tool::{CallToolResult, Content};
 use greenroom::{
-    CallToolResult, Content, Hook, NoArgs, Options, PermissionDecision, PermissionMode, PermissionRequest,
-    Prompt, Resource, SessionBuilder, SystemPrompt, ToolContext, ToolDef, ToolServer, hook, query,
+    Hook, NoArgs, Options, PermissionDecision, PermissionMode, PermissionRequest, Prompt, SessionBuilder,
+    ToolContext, ToolDef, ToolServer, hook, query,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::compare;
 use crate::stage::{Stage, in_time};
 use crate::told::{Talk, Told};
 
-/// One red pixel.
+/// A picture of a single red pixel.
 const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 
@@ -40,7 +46,7 @@ fn text(text: &str) -> ModelTurn {
     ModelTurn::new().text(text)
 }
 
-/// One message of the model with a call of this tool for each of these arguments.
+/// A message of the model that calls the tool once for each of these arguments.
 fn calls(tool: &str, arguments: impl IntoIterator<Item = Value>) -> ModelTurn {
     arguments
         .into_iter()
@@ -52,7 +58,7 @@ fn kinds(tool: &str, kinds: &[&str]) -> ModelTurn {
 }
 
 fn desk(tools: impl IntoIterator<Item = ToolDef>) -> ToolServer {
-    tools.into_iter().fold(ToolServer::new("desk", "1.0.0"), ToolServer::add)
+    tools.into_iter().fold(ToolServer::new("desk", "1.0.0"), ToolServer::add_tool)
 }
 
 fn echo() -> ToolDef {
@@ -128,12 +134,12 @@ async fn rich_results() {
                     Content::resource_link("file:///a.txt", "a").with("description", "The first")
                 ]),
                 "file" => CallToolResult::new([Content::resource(
-                    Resource::text("file:///a.txt", "inside").mime_type("text/plain"),
+                    ResourceContents::text("file:///a.txt", "inside").mime_type("text/plain"),
                 )]),
                 "bytes" => CallToolResult::new([
                     Content::text("bytes:"),
                     Content::resource(
-                        Resource::blob("file:///a.bin", "aGk=").mime_type("application/octet-stream"),
+                        ResourceContents::blob("file:///a.bin", "aGk=").mime_type("application/octet-stream"),
                     ),
                 ]),
                 "sound" => {
@@ -191,7 +197,7 @@ async fn permissions() {
             let known = |name: &str| raw[name].clone();
             asked.asked(json!({
                 "tool_name": request.tool_name,
-                "input": request.input,
+                "input": request.input(),
                 "tool_use_id": request.tool_use_id,
                 "suggestions": known("permission_suggestions"),
                 "title": known("title"),
@@ -201,7 +207,7 @@ async fn permissions() {
                 "blocked_path": known("blocked_path"),
             }));
             async move {
-                match request.input["kind"].as_str().unwrap() {
+                match request.input()["kind"].as_str().unwrap() {
                     "as it is" => PermissionDecision::allow(),
                     "changed" => PermissionDecision::allow_with(json!({ "kind": "changed by the host" })),
                     "no" => PermissionDecision::deny("not on a Sunday"),
@@ -223,7 +229,7 @@ async fn permissions() {
 /// A hook that notes what it is told.
 fn on<E>(told: &Told, event: E, answer: fn(&E::Input) -> hook::Output<E>) -> Hook
 where
-    E: hook::Event,
+    E: hook::EventType,
     E::Input: Serialize,
 {
     let told = told.clone();
@@ -242,7 +248,7 @@ async fn hooks() {
         .turn(text("Done."))
         .turn(text("Goodbye."));
     compare("hooks", script, async |stage, told| {
-        // What is typed is written down again: nothing of it may be lost.
+        // Typed messages are serialised again, so that a field that is lost shows.
         let before = on(told, hook::PreToolUse, |input| match input.tool_input["kind"].as_str() {
             Some("no") => hook::PreToolUseOutput::deny("a hook says no"),
             Some("changed") => {
@@ -269,6 +275,35 @@ async fn hooks() {
             .fold(builder(stage), SessionBuilder::hook);
         let talk = Talk::start(builder.mcp_server(desk([echo(), wipe]))).await;
         ask(told, talk, &["Go through the hooks."]).await;
+    })
+    .await;
+}
+
+/// Hooks that take long, that take too long, and that fail.
+#[tokio::test]
+async fn late_hooks() {
+    let script = Script::new()
+        .turn(calls("wipe", [json!({})]))
+        .turn(kinds("echo", &["is late"]))
+        .turn(kinds("echo", &["raises"]))
+        .turn(text("Done."));
+    compare("late_hooks", script, async |stage, told| {
+        let slow = Hook::on(hook::PreToolUse, async |_, _| {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            hook::PreToolUseOutput::deny("the review says no")
+        });
+        let late = Hook::on(hook::PreToolUse, async |input, _| {
+            if input.tool_input["kind"] == "raises" {
+                return Err("the policy is lost");
+            }
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            Ok(hook::PreToolUseOutput::pass())
+        });
+        let late = late.matcher("mcp__desk__echo").timeout(Duration::from_secs(1));
+        let wipe = ToolDef::new("wipe", "Wipe the desk", async |_: NoArgs| "wiped");
+        let builder = builder(stage).hook(slow.matcher("mcp__desk__wipe")).hook(late);
+        let builder = builder.mcp_server(desk([echo(), wipe])).allow_server_tools("desk");
+        ask(told, Talk::start(builder).await, &["Wipe and echo."]).await;
     })
     .await;
 }
@@ -350,6 +385,43 @@ async fn interrupted() {
         in_time("the call", hear.recv()).await.unwrap();
         in_time("the interrupt", talk.session.interrupt()).await.unwrap();
         told.finish(&mut talk, turn).await;
+        ask(told, talk, &["Are you there?"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn steered() {
+    let script = Script::new()
+        .turn(calls("wait", [json!({})]))
+        .turn(text("The blue one it is."))
+        .turn(text("Still here."));
+    compare("steered", script, async |stage, told| {
+        let (said, mut hear) = mpsc::unbounded_channel();
+        let go = Arc::new(Notify::new());
+        let going = go.clone();
+        let wait = ToolDef::new("wait", "Wait for a word", move |_: NoArgs| {
+            let (said, going) = (said.clone(), going.clone());
+            async move {
+                said.send(()).unwrap();
+                going.notified().await;
+                "waited"
+            }
+        });
+        let mut talk =
+            Talk::start(builder(stage).mcp_server(desk([wait])).allow_tool("mcp__desk__wait")).await;
+        let turn = talk.session.prompt("Wait.").await.unwrap();
+        in_time("the call", hear.recv()).await.unwrap();
+        let mut messages = Vec::new();
+        for message in ["Use the blue one.", "And hurry."] {
+            messages.push(in_time("the message", talk.session.steer(message)).await.unwrap());
+        }
+        go.notify_one();
+        told.finish(&mut talk, turn).await;
+        for message in messages {
+            let steered = in_time("its fate", message.outcome()).await.unwrap();
+            assert!(matches!(steered, Steered::Joined { .. }), "{steered:?}");
+        }
         ask(told, talk, &["Are you there?"]).await;
     })
     .await;
@@ -511,7 +583,7 @@ async fn failed_calls() {
     .await;
 }
 
-/// What a list of sessions shows. The SDK has one title where greenroom tells those of the user and the CLI apart.
+/// The listed fields of a session. The SDK has one title; greenroom has the user's and the CLI's title apart.
 fn described(info: &SessionInfo) -> Value {
     json!({
         "summary": info.summary,
@@ -630,7 +702,7 @@ const PLUGIN: [(&str, &str); 3] = [
     ("skills/knots/SKILL.md", "---\nname: knots\ndescription: How to tie knots\n---\nOver and under."),
 ];
 
-/// What is in the home of every scenario.
+/// Writes the files that every scenario finds in its home.
 pub(crate) fn furnish(home: &Path) {
     for (file, text) in PLUGIN {
         let file = home.join("plug").join(file);
@@ -672,6 +744,29 @@ async fn outside_server() {
         let builder = with(stage, options).allow_server_tools("outside");
         ask(told, Talk::start(builder).await, &["Shout."]).await;
         assert_eq!(stage.last_result().text, "HELLO");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn started() {
+    compare("started", Script::new().turn(text("Good morning to you.")), async |stage, told| {
+        let hook = json!({ "type": "command", "command": "echo good morning" });
+        let settings = json!({ "settings": { "hooks": { "SessionStart": [{ "hooks": [hook] }] } } });
+        ask(told, Talk::start(with(stage, settings)).await, &["Good morning."]).await;
+        let noticed = told.clone().into_value()["noticed"].to_string();
+        assert!(noticed.contains("SessionStart:startup") && noticed.contains("hook_response"), "{noticed}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replayed() {
+    compare("replayed", Script::new().turn(text("One.")).turn(text("Two.")), async |stage, told| {
+        let options = json!({ "replay_user_messages": true });
+        ask(told, Talk::start(with(stage, options)).await, &["First?", "Second?"]).await;
+        let heard = told.clone().into_value()["heard"].as_array().unwrap().len();
+        assert_eq!(heard, 2, "each prompt is read once");
     })
     .await;
 }

@@ -1,27 +1,30 @@
-//! What the application is told, in the form in which `scenario.py` tells it.
+//! Everything the application observes, in the format of `scenario.py`.
 
 use std::sync::{Arc, Mutex};
 
-use greenroom::{Message, Messages, Prompt, Received, Session, SessionBuilder, Turn};
+use greenroom::session::{MessageOrGap, Messages};
+use greenroom::{Message, Prompt, Session, SessionBuilder, Turn};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::stage::{self, in_time};
 
-/// What a scenario was told.
+/// Observations of a scenario.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Lists>>);
 
 #[derive(Default, Serialize)]
 struct Lists {
-    /// What the model said.
+    /// Assistant messages.
     said: Vec<Value>,
-    /// What it was told.
+    /// User messages: results of tools among them.
     heard: Vec<Value>,
-    /// How turns ended.
+    /// Outcomes of turns.
     ends: Vec<Value>,
-    /// What callbacks were asked.
+    /// Inputs of callbacks.
     asked: Vec<Value>,
+    /// Hooks of the CLI's own settings that ran.
+    noticed: Vec<Value>,
 }
 
 impl Told {
@@ -34,7 +37,8 @@ impl Told {
     /// Reads everything up to the end of this turn.
     pub(crate) async fn finish(&self, talk: &mut Talk, mut turn: Turn) {
         loop {
-            let Some(Received::Message(message)) = in_time("a message", talk.messages.next()).await else {
+            let Some(MessageOrGap::Message(message)) = in_time("a message", talk.messages.next()).await
+            else {
                 panic!("a message is missing")
             };
             self.note(&message);
@@ -75,6 +79,9 @@ impl Told {
                 "usage": raw["usage"],
                 "total_cost_usd": end.total_cost_usd,
             })),
+            Message::System(_) if message.subtype().is_some_and(|subtype| subtype.starts_with("hook_")) => {
+                lists.noticed.push(raw);
+            }
             _ => {}
         }
     }

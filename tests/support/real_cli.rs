@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use greenroom::options::EnvPolicy;
 use greenroom::testkit::ScriptedModel;
-use greenroom::{EnvPolicy, Session, SessionBuilder};
+use greenroom::{Session, SessionBuilder};
 
 /// The real CLI's executable; `None` if there is none and there need not be one.
 pub(crate) fn real_cli() -> Option<PathBuf> {

@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use greenroom::report::Events;
 use greenroom::testkit::{ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
-use greenroom::{Event, Events, NoArgs, Outcome, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use greenroom::{Event, NoArgs, Outcome, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -46,7 +47,7 @@ impl Stage {
         start(self.builder().mcp_server(server).allow_server_tools("calc")).await
     }
 
-    /// What the model was told in its newest request.
+    /// The model's newest request.
     pub(crate) fn last_request(&self) -> ModelRequest {
         self.model.requests().pop().expect("the model was asked")
     }
@@ -112,7 +113,7 @@ pub(crate) fn loaded(tool: ToolDef) -> ToolDef {
 
 pub(crate) fn calc() -> ToolServer {
     let add = ToolDef::new("add", "Add two numbers", async |args: Add| args.a + args.b);
-    ToolServer::new("calc", "1.0.0").add(loaded(add))
+    ToolServer::new("calc", "1.0.0").add_tool(loaded(add))
 }
 
 /// A tool that says when it is called, waits for its cancellation, and says that it came.

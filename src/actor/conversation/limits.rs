@@ -1,9 +1,9 @@
-//! The limits of a turn: how long it may take, how long its CLI may say nothing, and what follows.
+//! The limits of a turn: its length, and the silence of its CLI.
 //!
 //! ```text
 //!   running ──turn or silence passes──► interrupting ──result──► Interrupted(Limit)
 //!                                            │
-//!                                            └─ no result within `control_request` ─► the CLI is given up:
+//!                                            └─ no result within `control_request` ─► the CLI is ended:
 //!                                                                  Interrupted(Limit), next incarnation
 //! ```
 
@@ -12,21 +12,23 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{ConversationMessage, ConversationState};
-use crate::actor::deadlines::Deadlines;
-use crate::actor::message::{Internal, SessionMessage};
+use super::ConversationState;
+use crate::actor::base::deadlines::Deadlines;
+use crate::actor::base::deadlines::after;
+use crate::actor::base::task::Task;
+use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::session::Internal;
 use crate::actor::router;
-use crate::actor::work::{Task, after};
 use crate::report::{Event, InterruptedBy};
 
-/// What may run out.
+/// A limit of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Limit {
-    /// The whole turn.
+    /// Limits the whole turn.
     Turn,
-    /// The time since the last message.
+    /// Limits the time since the last message.
     Silence,
-    /// The time that the CLI has to end a turn that it was told to end.
+    /// Limits the time that the CLI takes to end a turn after an interrupt.
     Ending,
 }
 
@@ -36,7 +38,7 @@ pub(super) struct TurnLimits {
     deadlines: Deadlines<Limit>,
     silence: Option<Instant>,
     interrupting: Option<Task>,
-    /// The limit that has passed.
+    /// The limit that has passed, and its length.
     passed: Option<(&'static str, Duration)>,
 }
 
@@ -52,11 +54,11 @@ impl TurnLimits {
 }
 
 impl ConversationState {
-    /// A turn begins.
+    /// Starts the limits of the running turn.
     pub(super) fn start_limits(&mut self) {
         self.limits = TurnLimits::new();
         let timeouts = &self.shared.options().timeouts;
-        // From the first time that it was written, however many CLIs it takes.
+        // Counted from the first time that the prompt was written, across restarts of the CLI.
         let began = self.running.as_ref().map_or_else(Instant::now, |running| running.first_sent);
         if let Some(limit) = timeouts.turn {
             self.limits.deadlines.insert(after(began, limit), Limit::Turn);
@@ -64,7 +66,7 @@ impl ConversationState {
         self.heard();
     }
 
-    /// The CLI has said something.
+    /// Restarts the limit of silence: the CLI has said something.
     pub(super) fn heard(&mut self) {
         let Some(limit) = self.shared.options().timeouts.silence else { return };
         if self.running.is_none() || self.limits.passed.is_some() {
@@ -87,6 +89,9 @@ impl ConversationState {
     }
 
     pub(super) fn limit_tick(&mut self) {
+        if self.holds_limits() {
+            return;
+        }
         for limit in self.limits.deadlines.expired(Instant::now()) {
             self.limit_passed(limit);
         }
@@ -94,10 +99,7 @@ impl ConversationState {
     }
 
     fn limit_passed(&mut self, limit: Limit) {
-        let Some(epoch) = self.lane.as_ref().map(|lane| lane.epoch()).filter(|_| self.running.is_some())
-        else {
-            return;
-        };
+        let Some(epoch) = self.ready_epoch.filter(|_| self.running.is_some()) else { return };
         let timeouts = &self.shared.options().timeouts;
         let (name, passed) = match limit {
             Limit::Turn => ("turn", timeouts.turn.unwrap_or_default()),
@@ -107,9 +109,7 @@ impl ConversationState {
                     "it did not end a turn that it was told to end within {:?}",
                     timeouts.control_request
                 );
-                // A supervisor that has ended takes the conversation with it.
-                self.session.cast(SessionMessage::Internal(Internal::GiveUpCli { epoch, reason })).ok();
-                return;
+                return Internal::GiveUpCli { epoch, reason }.tell(&self.session);
             }
         };
         if self.limits.passed.is_some() {
@@ -124,7 +124,7 @@ impl ConversationState {
         self.limits.interrupting = Some(Task::spawn(async move {
             let limit = shared.options().timeouts.control_request;
             if let Err(error) = router::ask(&shared, json!({ "subtype": "interrupt" }), limit).await {
-                // The limit for its end runs all the same.
+                // `Limit::Ending` ends the CLI if the turn goes on.
                 tracing::warn!(parent: &shared.span, %error, "a turn over its limit could not be interrupted");
             }
         }));

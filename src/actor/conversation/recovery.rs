@@ -1,27 +1,32 @@
-//! What becomes of a turn whose CLI has ended.
+//! A turn whose CLI has ended: it ends, is sent again, or goes on.
 
 use tokio::time::Instant;
 
-use super::{Before, ConversationState, Queued, Running};
+use super::queue::{Queued, TurnHistory};
+use super::results::{PromptProgress, TurnEnd};
+use super::steering::Offer;
+use super::{ConversationState, RunningTurn};
 use crate::options::TurnRecovery;
+use crate::prompt::Prompt;
 use crate::report::{ExitCause, InterruptedBy, Outcome};
-use crate::session::Prompt;
+use crate::transport::Exit;
 use crate::wire::Message;
 use crate::wire::message::{CommandLifecycle, CommandState};
 
 impl ConversationState {
     pub(super) fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
         self.ended_epoch = self.ended_epoch.max(epoch);
-        if self.lane.as_ref().is_some_and(|lane| lane.epoch() <= epoch) {
-            self.lane = None;
+        if self.ready_epoch.is_some_and(|ready| ready <= epoch) {
+            self.ready_epoch = None;
         }
         self.run.restarted();
+        self.steering_ends_with_cli(cause.as_ref());
+        self.announced_end(cause.as_ref());
         let limit = self.limits.passed();
         if let Some(cause) = &cause
-            && self.goes_on_elsewhere()
+            && let Some(attempt) = self.next_attempt()
         {
-            self.queue_again(cause);
-            self.continue_turn(cause);
+            self.queue_again(attempt, cause);
         }
         let outcome = match (cause, limit, self.shared.failed.get()) {
             (Some(_), Some(by), _) => Outcome::Interrupted { by, result: None },
@@ -35,122 +40,118 @@ impl ConversationState {
         self.run_changed();
     }
 
-    /// Whether the running turn is taken to the next CLI, when this one ends unasked.
-    pub(super) fn goes_on_elsewhere(&self) -> bool {
-        !self.draining && self.limits.passed().is_none() && (self.is_queued_again() || self.is_continued())
-    }
-
-    fn is_queued_again(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| {
-            // What was read of it may not have been told.
-            let begun = running.begun || running.lane.has_begun();
-            !begun && !running.interrupting && !matches!(running.before, Before::NotBegun(_))
-        })
-    }
-
-    fn is_continued(&self) -> bool {
-        let vitals = self.shared.vitals.borrow();
-        matches!(self.shared.options().turn_recovery, TurnRecovery::Continue { .. })
-            && self.running.as_ref().is_some_and(|running| running.certain && !running.interrupting)
-            // A conversation of which nothing was written down knows nothing to go on with.
-            && vitals.recorded
-            && vitals.session_id.is_some()
-    }
-
-    /// A prompt that was written to a CLI that died before it began is queued again, under its old uuid: a CLI that has
-    /// seen it after all knows it by that. Once only, for the prompt itself may be what the CLI dies of.
-    fn queue_again(&mut self, cause: &ExitCause) {
-        if !self.is_queued_again() {
-            return;
+    /// Ends the turn with an error result that named no prompt, if the CLI exited with a failure right after it.
+    fn announced_end(&mut self, cause: Option<&ExitCause>) {
+        if matches!(cause, Some(ExitCause::Exited { exit: Exit::Code(1..), .. }))
+            && let Some(result) = self.running.as_ref().and_then(|running| running.watch.announced_end())
+        {
+            self.result(result);
         }
-        let Some(Running { prompt, uuid, turn: Some(turn), span, before, first_sent, .. }) =
+    }
+
+    /// The next attempt at the running turn when this CLI dies; `None` if the turn ends.
+    pub(super) fn next_attempt(&self) -> Option<NextAttempt> {
+        let running = self.running.as_ref().filter(|running| !running.interrupting)?;
+        if self.draining || self.limits.passed().is_some() {
+            return None;
+        }
+        let progress = running.watch.progress();
+        // The reader may have seen a message that this actor was not told.
+        let begun = progress > PromptProgress::Written || running.outbound.has_begun();
+        // Once only, because the prompt itself may crash the CLI.
+        if !begun && !matches!(running.history, TurnHistory::NotBegun(_)) {
+            return Some(NextAttempt::SamePrompt);
+        }
+        let facts = self.shared.facts.borrow();
+        match &self.shared.options().turn_recovery {
+            // Without a transcript there is nothing to go on with.
+            TurnRecovery::Continue { prompt }
+                if progress == PromptProgress::Started && facts.recorded && facts.session_id.is_some() =>
+            {
+                Some(NextAttempt::Continuation(Prompt::text(prompt.clone())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Queues the running turn again, for the next CLI.
+    fn queue_again(&mut self, attempt: NextAttempt, cause: &ExitCause) {
+        let Some(RunningTurn { prompt, watch, turn: Some(turn), span, history, first_sent, offer, .. }) =
             self.running.take()
         else {
             return;
         };
-        span.record("outcome", "not_started");
-        let before = match before {
-            // It stays the continuation of a turn that had begun.
-            Before::CutOff(cause) => Before::CutOff(cause),
-            Before::Unsent | Before::NotBegun(_) => Before::NotBegun(cause.clone()),
+        let cut_off = || TurnHistory::CutOff(cause.clone());
+        let (prompt, uuid, history, outcome) = match (attempt, history) {
+            (NextAttempt::Continuation(prompt), _) => {
+                (prompt, uuid::Uuid::new_v4().to_string(), cut_off(), "continued")
+            }
+            // The uuid stays: a CLI that has seen the prompt after all recognises it.
+            (NextAttempt::SamePrompt, TurnHistory::CutOff(cause)) => {
+                (prompt, watch.uuid().to_owned(), TurnHistory::CutOff(cause), "not_started")
+            }
+            (NextAttempt::SamePrompt, TurnHistory::Unsent | TurnHistory::NotBegun(_)) => {
+                (prompt, watch.uuid().to_owned(), TurnHistory::NotBegun(cause.clone()), "not_started")
+            }
         };
-        self.queue.push_front(Queued { prompt, uuid, turn, before, first_sent: Some(first_sent) });
+        span.record("outcome", outcome);
+        offer.into_iter().for_each(Offer::deliver);
+        self.queue.push_front(Queued { prompt, uuid, turn, history, first_sent: Some(first_sent) });
         self.shared.turn_span.set(self.shared.span.clone());
     }
 
-    /// A turn that had certainly begun goes on with the application's prompt, if that is the policy and there is a
-    /// conversation to go on with.
-    fn continue_turn(&mut self, cause: &ExitCause) {
-        let TurnRecovery::Continue { prompt } = &self.shared.options().turn_recovery else { return };
-        if !self.is_continued() {
-            return;
+    /// Notes what a message says about the running prompt, and returns the end of the turn if the message ends it.
+    pub(super) fn watch(&mut self, message: &Message) -> Option<TurnEnd> {
+        self.tells_lifecycle |= matches!(message, Message::CommandLifecycle(_));
+        self.watch_steering(message);
+        let end = self.running.as_mut()?.watch.message(message, self.tells_lifecycle);
+        self.confirm_offer();
+        self.write_steering();
+        end
+    }
+
+    /// Like [`watch`](Self::watch), for a piece of a message, which ends no turn.
+    pub(super) fn watch_piece(&mut self, piece: &Message) {
+        self.watch_steering(piece);
+        if self.running.as_ref().is_some_and(|running| running.watch.progress() < PromptProgress::Started) {
+            self.watch(piece);
         }
-        let prompt = Prompt::text(prompt.clone());
-        let Some(Running { turn: Some(turn), span, first_sent, .. }) = self.running.take() else { return };
-        span.record("outcome", "continued");
-        let uuid = uuid::Uuid::new_v4().to_string();
-        let before = Before::CutOff(cause.clone());
-        self.queue.push_front(Queued { prompt, uuid, turn, before, first_sent: Some(first_sent) });
-        self.shared.turn_span.set(self.shared.span.clone());
     }
 
-    /// Notes whether the CLI works at the prompt. A sign of anything else that it works at counts as begun too: a
-    /// prompt must rather be lost, and be said so, than be sent twice. It is certain only when the CLI names the
-    /// prompt, or is one that names none.
-    pub(super) fn note_begun(&mut self, message: &Message) {
-        let lifecycle = match message {
-            Message::CommandLifecycle(lifecycle) => Some(lifecycle),
+    /// The outcome of the running turn, if this lifecycle ends the turn without a result.
+    pub(super) fn outcome_without_result(&self, lifecycle: &CommandLifecycle) -> Option<Outcome> {
+        let running =
+            self.running.as_ref().filter(|running| lifecycle.command_uuid == running.watch.uuid())?;
+        let progress = running.watch.progress();
+        match (&lifecycle.state, &running.history) {
+            // The prompt was written again, and the CLI knows it as done: the answer went to the incarnation that died.
+            (CommandState::Completed | CommandState::Cancelled, TurnHistory::NotBegun(cause))
+                if progress == PromptProgress::Written =>
+            {
+                let by = InterruptedBy::CliExit { cause: cause.clone() };
+                Some(Outcome::Interrupted { by, result: None })
+            }
+            // A prompt that asks nothing may get no result; a result would have come before.
+            (CommandState::Completed, _) if !running.prompt.queries() => Some(Outcome::Appended),
+            // The CLI has dropped the prompt from its queue.
+            (CommandState::Cancelled, history) if progress < PromptProgress::Started => {
+                Some(history.clone().not_sent(running.prompt.clone()))
+            }
             _ => None,
-        };
-        self.tells_lifecycle |= lifecycle.is_some();
-        let Some(running) = &mut self.running else { return };
-        if running.begun && running.certain {
-            return;
-        }
-        let named = message.user_message_uuids().contains(&running.uuid)
-            || lifecycle.is_some_and(|lifecycle| {
-                lifecycle.command_uuid == running.uuid && lifecycle.state == CommandState::Started
-            });
-        let something = match message {
-            Message::System(system) => system.init().is_some(),
-            // Also one whose shape is not known.
-            message => matches!(message.kind(), "assistant" | "user" | "stream_event" | "result"),
-        };
-        running.begun |= named || something;
-        running.certain |= named || (something && !self.tells_lifecycle);
-    }
-
-    /// A prompt that asks nothing may have no result: the CLI says that it is done, which comes after a result.
-    pub(super) fn appended(&mut self, lifecycle: &CommandLifecycle) {
-        if self.is_appended(lifecycle) {
-            self.run.result(Instant::now());
-            self.end_turn(Outcome::Appended);
-            self.next();
         }
     }
 
-    pub(super) fn is_appended(&self, lifecycle: &CommandLifecycle) -> bool {
-        let Some(running) = &self.running else { return false };
-        let done = lifecycle.command_uuid == running.uuid && lifecycle.state == CommandState::Completed;
-        done && !running.prompt.queries()
+    pub(super) fn end_without_result(&mut self, outcome: Outcome) {
+        self.run.result(Instant::now());
+        self.end_turn(outcome);
+        self.next();
     }
+}
 
-    /// A prompt that was written again, and that the CLI knows as done already: it says so, and nothing else. Its answer
-    /// went to the incarnation that died.
-    pub(super) fn known_already(&mut self, lifecycle: &CommandLifecycle) {
-        if let Some(cause) = self.was_known_already(lifecycle) {
-            let by = InterruptedBy::CliExit { cause };
-            self.run.result(Instant::now());
-            self.end_turn(Outcome::Interrupted { by, result: None });
-            self.next();
-        }
-    }
-
-    pub(super) fn was_known_already(&self, lifecycle: &CommandLifecycle) -> Option<ExitCause> {
-        let running = self.running.as_ref()?;
-        let Before::NotBegun(cause) = &running.before else { return None };
-        let done = lifecycle.command_uuid == running.uuid
-            && matches!(lifecycle.state, CommandState::Completed | CommandState::Cancelled);
-        (done && !running.begun).then(|| cause.clone())
-    }
+/// The next attempt at a turn, with the next CLI.
+pub(super) enum NextAttempt {
+    /// The prompt is sent again: the CLI died before it began with the prompt.
+    SamePrompt,
+    /// The application's continuation prompt is sent: the turn had certainly begun.
+    Continuation(Prompt),
 }

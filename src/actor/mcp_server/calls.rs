@@ -1,172 +1,195 @@
 //! Calls and other requests of one server, from their arrival to their answer.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use ractor::ActorProcessingErr;
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::peer::CallPeer;
-use super::{Asked, CallJob, Finish, ServerMessage, ServerState, Serving};
-use crate::actor::owed::{Answer, Owed};
-use crate::actor::restart::Verdict;
-use crate::actor::work::{Ending, Job, NewJob, after};
+use super::{HandlerRequest, ServerCall, ServerState, Serving};
+use crate::actor::base::deadlines::after;
+use crate::actor::base::restart_window::Verdict;
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::request::answer::Answer;
+use crate::actor::request::handlers::{HandlerEnd, RunningHandler};
+use crate::actor::request::pending::PendingRequest;
 use crate::report::Event;
-use crate::tool::context::{Call, Named};
-use crate::tool::def::Arguments;
-use crate::tool::dispatch::Run;
-use crate::tool::instance::{Ended, panicked, run_caught};
+use crate::tool::run::caught::{panicked, run_caught};
+use crate::tool::run::context::{CallContext, Named};
+use crate::tool::run::erased::Arguments;
+use crate::tool::run::instance::CallEnd;
+use crate::tool::run::service::HandlerRun;
 use crate::wire::CallToolResult;
 use crate::wire::rpc::RpcError;
 
-/// The handler of a call, and its answer. It gives the text of the panic if there was one.
-struct CallTask<R> {
-    run: R,
-    /// `None` once it is given.
-    answer: Option<Answer>,
-    call: Arc<Call<CallPeer>>,
-    span: tracing::Span,
+/// Answers a call whose handler has ended. Returns the text of its panic, if any.
+fn answer_call(
+    answer: Answer,
+    ended: CallEnd,
+    call: &ServerCall,
+    span: &tracing::Span,
     trace_payloads: bool,
+) -> Option<String> {
+    let (outcome, error_type) = match &ended {
+        // Cancelled, and so answered, before the handler began.
+        CallEnd::NotBegun => return None,
+        CallEnd::Returned(result) if result.is_error => ("error", Some("tool_error")),
+        CallEnd::Returned(_) => ("ok", None),
+        CallEnd::BadArguments(_) => ("bad_arguments", Some("bad_arguments")),
+        CallEnd::Panicked(_) => ("panic", Some("panic")),
+    };
+    record(span, outcome, error_type);
+    let panic = match &ended {
+        CallEnd::Panicked(text) => {
+            log_panic(&call.caller.link.spec.name, call.subject(), text);
+            Some(text.clone())
+        }
+        _ => None,
+    };
+    let result = ended.result(call.subject());
+    if trace_payloads {
+        span.record("gen_ai.tool.call.result", serde_json::to_string(&result).unwrap_or_default());
+    }
+    answer.hand_over().mcp_result(&result);
+    panic
 }
 
-impl<R: Future<Output = Ended> + Unpin> Future for CallTask<R> {
-    type Output = Option<String>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<String>> {
-        let this = self.get_mut();
-        let ended = ready!(Pin::new(&mut this.run).poll(cx));
-        Poll::Ready(this.answer.take().and_then(|answer| this.answered(answer, ended)))
+fn record(span: &tracing::Span, outcome: &str, error_type: Option<&str>) {
+    span.record("outcome", outcome);
+    if let Some(error_type) = error_type {
+        span.record("error.type", error_type);
     }
 }
 
-impl<R> CallTask<R> {
-    fn answered(&self, answer: Answer, ended: Ended) -> Option<String> {
-        let (outcome, error_type) = match &ended {
-            // It was cancelled, and so answered, before it began.
-            Ended::NotBegun => return None,
-            Ended::Returned(result) if result.is_error => ("error", Some("tool_error")),
-            Ended::Returned(_) => ("ok", None),
-            Ended::BadArguments(_) => ("bad_arguments", Some("bad_arguments")),
-            Ended::Panicked(_) => ("panic", Some("panic")),
-        };
-        self.span.record("outcome", outcome);
-        if let Some(error_type) = error_type {
-            self.span.record("error.type", error_type);
-        }
-        let panic = match &ended {
-            Ended::Panicked(text) => Some(text.clone()),
-            _ => None,
-        };
-        let result = ended.result(self.call.subject());
-        if self.trace_payloads {
-            let text = serde_json::to_string(&result).unwrap_or_default();
-            self.span.record("gen_ai.tool.call.result", text);
-        }
-        answer.hand_over().mcp_result(&result);
-        panic
-    }
+/// Logs a panic in the current span, which is that of the call.
+fn log_panic(server: &str, tool: &str, message: &str) {
+    tracing::warn!(server, tool, message, "a tool panicked");
 }
 
 impl ServerState {
+    /// Starts the handler of a tool call. `named` is `None` for a call that was read in one pass.
     pub(super) fn call(&mut self, answer: Answer, named: Option<Named>, arguments: Arguments) {
         let Serving::Ready(instance) = &self.serving else { return };
-        let owed = answer.owed();
+        let pending = answer.pending();
         let name = match &named {
             Some(named) => &*named.subject,
-            None => owed.head().tool().unwrap_or_default(),
+            None => pending.ids().tool().unwrap_or_default(),
         };
         let Some(tool) = instance.tool(name) else {
             let error = RpcError::unknown_tool(name);
             return self.refuse(&answer, &error);
         };
-        if !owed.is_open() {
-            // Cancelled while it waited.
-            return;
-        }
-        let limit = tool.timeout().or(self.shared.options().timeouts.tool);
-        if let Some(limit) = limit.filter(|limit| owed.received.elapsed() >= *limit) {
-            // It has waited for a server that was restarting, or for the state.
-            return self.timed_out(owed, name, true, limit);
-        }
-        let owed = owed.clone();
-        let call = self.context(&owed, named, limit);
+        let Some((parent, limit)) = self.may_begin(pending, name, true, tool.timeout()) else { return };
+        let pending = pending.clone();
+        let mut call = self.context(&pending, named, limit);
+        call.caller.blocks = tool.blocks();
+        let call = Arc::new(call);
         let trace_payloads = self.shared.options().trace_payloads;
-        let span = self.tool_span(&owed, call.subject(), call.tool_use_id());
+        let span = self.tool_span(&parent, &pending, call.subject(), call.tool_use_id());
         if trace_payloads {
             let arguments = arguments.as_deref().map_or("{}", |arguments| arguments.get());
             span.record("gen_ai.tool.call.arguments", arguments);
         }
-        // Noted now: the tool may be gone when the handler ends.
-        let job = CallJob { call: call.clone(), is_tool: true, blocks: tool.blocks(), label: None };
         let run = instance.run(tool, call.clone(), arguments);
-        let handler = CallTask { run, answer: Some(answer), call, span: span.clone(), trace_payloads };
-        let new = NewJob { owed, label: job, limit };
+        let states = instance.states();
+        let (handled, recorded) = (call.clone(), span.clone());
+        let handler = run.map(move |ended| {
+            // Dropped last, when nothing of the handler holds the states any more.
+            let _states = states;
+            answer_call(answer, ended, &handled, &recorded, trace_payloads)
+        });
         if span.is_none() {
-            self.begin(new, handler);
+            self.start(pending, call, limit, handler);
         } else {
-            self.begin(new, handler.instrument(span));
+            self.start(pending, call, limit, handler.instrument(span));
         }
     }
 
-    fn tool_span(&self, owed: &Owed, tool: &str, tool_use_id: Option<&str>) -> tracing::Span {
+    /// Whether the handler of a request may still begin: its span and its time limit.
+    fn may_begin(
+        &self,
+        pending: &PendingRequest,
+        label: &str,
+        is_tool: bool,
+        limit: Option<Duration>,
+    ) -> Option<(tracing::Span, Option<Duration>)> {
+        // Before the check, because settling a request takes its span.
+        let parent = pending.span();
+        if !pending.is_open() {
+            // Cancelled while it waited.
+            return None;
+        }
+        let limit = limit.or(self.shared.options().timeouts.tool);
+        if let Some(limit) = limit.filter(|limit| pending.received.elapsed() >= *limit) {
+            // The call waited for a server that was restarting, or for the state.
+            self.timed_out(pending, label, is_tool, limit);
+            return None;
+        }
+        Some((parent, limit))
+    }
+
+    fn tool_span(
+        &self,
+        parent: &tracing::Span,
+        pending: &PendingRequest,
+        tool: &str,
+        tool_use_id: Option<&str>,
+    ) -> tracing::Span {
         tracing::info_span!(
-            parent: &owed.span,
+            parent: parent,
             "tool_call",
-            request_id = owed.request_id(),
+            request_id = pending.request_id(),
             tool_use_id,
             server = self.spec.name,
             tool,
-            epoch = owed.epoch(),
+            epoch = pending.epoch(),
             outcome = tracing::field::Empty,
             "gen_ai.operation.name" = "execute_tool",
             "gen_ai.tool.name" = tool,
             "gen_ai.tool.call.id" = tool_use_id,
             "mcp.method.name" = "tools/call",
-            "jsonrpc.request.id" = owed.head().rpc_id(),
+            "jsonrpc.request.id" = pending.ids().rpc_id(),
             "gen_ai.tool.call.arguments" = tracing::field::Empty,
             "gen_ai.tool.call.result" = tracing::field::Empty,
             "error.type" = tracing::field::Empty,
         )
     }
 
-    /// A request that another handler than a tool's answers; or a call of a tool that the server alone knows.
-    pub(super) fn run(&mut self, answer: Answer, run: Run) {
+    /// Starts the handler of a resource, a prompt or a completion, or of a tool that only the server's own dispatch knows.
+    pub(super) fn run(&mut self, answer: Answer, run: HandlerRun) {
         let Serving::Ready(instance) = &self.serving else { return };
-        if !answer.owed().is_open() {
-            // Cancelled while it waited.
-            return;
-        }
         let (label, is_tool) = (run.label(), run.is_tool());
-        let limit = run.timeout.or(self.shared.options().timeouts.tool);
-        if let Some(limit) = limit.filter(|limit| answer.owed().received.elapsed() >= *limit) {
-            return self.timed_out(answer.owed(), &label, is_tool, limit);
-        }
-        let owed = answer.owed().clone();
-        let state = instance.state(run.state);
-        let call = self.context(&owed, Some(Named::new(run.subject, run.meta)), limit);
+        let Some((parent, limit)) = self.may_begin(answer.pending(), &label, is_tool, run.timeout) else {
+            return;
+        };
+        let pending = answer.pending().clone();
+        let (state, states) = (instance.state(run.state), instance.states());
+        let mut call = self.context(&pending, Some(Named::new(run.subject, run.meta)), limit);
+        (call.caller.is_tool, call.caller.label) = (is_tool, Some(label.clone()));
+        let call = Arc::new(call);
         let span = if is_tool {
-            self.tool_span(&owed, call.subject(), call.tool_use_id())
+            self.tool_span(&parent, &pending, call.subject(), call.tool_use_id())
         } else {
             tracing::info_span!(
-                parent: &owed.span,
+                parent: &parent,
                 "mcp_request",
-                request_id = owed.request_id(),
+                request_id = pending.request_id(),
                 server = self.spec.name,
                 subject = call.subject(),
-                epoch = owed.epoch(),
+                epoch = pending.epoch(),
                 outcome = tracing::field::Empty,
                 "mcp.method.name" = run.method,
-                "jsonrpc.request.id" = owed.head().rpc_id(),
+                "jsonrpc.request.id" = pending.ids().rpc_id(),
                 "error.type" = tracing::field::Empty,
             )
         };
-        let job = CallJob { call: call.clone(), is_tool, blocks: false, label: Some(label.clone()) };
         let handler = {
-            let recorded = span.clone();
+            let (recorded, server, call) = (span.clone(), self.spec.clone(), call.clone());
             async move {
+                // Dropped after the handler and everything that it was given.
+                let _states = states;
                 let ended = run_caught(run.start, state, call).await;
                 let (outcome, error_type) = match &ended {
                     Ok(Ok(result)) if is_tool && result["isError"] == true => ("error", Some("tool_error")),
@@ -174,158 +197,173 @@ impl ServerState {
                     Ok(Err(_)) => ("error", Some("rpc_error")),
                     Err(_) => ("panic", Some("panic")),
                 };
-                recorded.record("outcome", outcome);
-                if let Some(error_type) = error_type {
-                    recorded.record("error.type", error_type);
+                record(&recorded, outcome, error_type);
+                // Before the duty to answer is handed over: the log runs the application's subscriber.
+                if let Err(text) = &ended {
+                    log_panic(&server.name, &label, text);
                 }
-                let owed = answer.hand_over();
-                match ended {
-                    Ok(Ok(result)) => owed.mcp_value(result),
-                    Ok(Err(error)) => owed.mcp_error(&error),
-                    Err(text) if is_tool => {
-                        owed.mcp_result(&Ended::Panicked(text.clone()).result(&label));
-                        return Some(text);
+                let pending = answer.hand_over();
+                let text = match ended {
+                    Ok(Ok(result)) => {
+                        pending.mcp_value(result);
+                        return None;
                     }
-                    Err(text) => {
-                        owed.mcp_error(&panicked(&label, &text));
-                        return Some(text);
+                    Ok(Err(error)) => {
+                        pending.mcp_error(&error);
+                        return None;
                     }
+                    Err(text) => text,
+                };
+                if is_tool {
+                    pending.mcp_result(&CallEnd::Panicked(text.clone()).result(&label));
+                } else {
+                    pending.mcp_error(&panicked(&label, &text));
                 }
-                None
+                Some(text)
             }
             .instrument(span)
         };
-        self.begin(NewJob { owed, label: job, limit }, Box::pin(handler));
+        self.start(pending, call, limit, Box::pin(handler));
     }
 
-    /// What the handler of a request is given.
+    /// The context of a handler. For a tool that does not block, unless the caller changes it.
     fn context(
         &self,
-        owed: &Arc<Owed>,
+        pending: &Arc<PendingRequest>,
         named: Option<Named>,
         limit: Option<Duration>,
-    ) -> Arc<Call<CallPeer>> {
-        Arc::new(Call {
-            named,
-            deadline: limit.map(|limit| after(owed.received, limit)),
-            caller: CallPeer { owed: owed.clone(), link: self.link.0.clone() },
-        })
+    ) -> ServerCall {
+        let caller = CallPeer {
+            pending: pending.clone(),
+            link: self.link.0.clone(),
+            generation: self.generation,
+            is_tool: true,
+            blocks: false,
+            label: None,
+        };
+        CallContext { named, deadline: limit.map(|limit| after(pending.received, limit)), caller }
     }
 
-    /// Starts the task of a handler, which gives the text of its panic if there was one.
-    fn begin(
+    /// Starts the task of a handler, whose output is the text of its panic, if any.
+    fn start(
         &mut self,
-        new: NewJob<CallJob>,
+        pending: Arc<PendingRequest>,
+        call: Arc<ServerCall>,
+        limit: Option<Duration>,
         handler: impl Future<Output = Option<String>> + Send + Unpin + 'static,
     ) {
         let myself = self.myself.clone();
-        self.work.start(new, handler, move |ending| {
-            let news = match ending {
-                Ending::Told(job, text) => ServerMessage::Finished(Finish::Panicked(job, text)),
-                Ending::Aborted(job) => ServerMessage::Finished(Finish::Aborted(job)),
-                Ending::Sweep => ServerMessage::Sweep,
-            };
-            // A server that has ended keeps no books.
-            myself.cast(news).ok();
+        self.handlers.start(pending, call, limit, handler, move |end| {
+            // A server that has ended keeps no list.
+            myself.cast(ServerMessage::HandlerEnded(end)).ok();
         });
     }
 
-    /// Takes those off the books whose handler has returned, if it is time for that.
+    /// Removes the calls whose handlers have finished, if there are enough of them.
     pub(super) fn sweep(&mut self) {
         let by_rpc_id = &mut self.by_rpc_id;
-        self.work.sweep(|id, job| by_rpc_id.forget(id, job.owed.head().rpc_id()));
+        self.handlers.sweep(|id, handler| by_rpc_id.forget(id, handler.pending.ids().rpc_id()));
     }
 
     /// The CLI cancels a call of the newest MCP session.
     pub(super) fn cancelled(&mut self, rpc_id: &str, reason: Option<String>) {
-        let job = self.by_rpc_id.find(rpc_id, &self.work).and_then(|job| self.work.get(job));
-        let cancelled = match job.filter(|job| job.owed.cancel()) {
-            Some(job) => Some((job.label.label().to_owned(), job.owed.request_id().to_owned())),
+        let id = self.by_rpc_id.find(rpc_id, &self.handlers);
+        let handler = id.and_then(|id| self.handlers.get(id)).filter(|handler| handler.pending.cancel());
+        let cancelled = match handler {
+            Some(handler) => {
+                Some((handler.label.label().to_owned(), handler.pending.request_id().to_owned()))
+            }
             None => self.cancel_waiting(rpc_id),
         };
         let Some((tool, request_id)) = cancelled else { return self.shared.counting.unmatched_cancels.one() };
         self.shared.emit(Event::CallCancelled { server: self.spec.name.clone(), tool, request_id, reason });
     }
 
-    /// A call may be cancelled before the state is there. Its tool and its request, if there is one.
+    /// Cancels a call that waits for the state. Returns its tool and its request id.
     fn cancel_waiting(&mut self, rpc_id: &str) -> Option<(String, String)> {
-        let Serving::Making { waiting, .. } = &mut self.serving else { return None };
-        // The newest one: older ones with the same id are of older MCP sessions.
-        let (answer, asked) =
-            waiting.iter().rev().find(|(answer, _)| answer.owed().head().rpc_id() == Some(rpc_id))?;
-        let owed = answer.owed();
+        let Serving::Making(making) = &self.serving else { return None };
+        let (answer, asked) = making.find(rpc_id)?;
+        let pending = answer.pending();
         let label = match asked {
-            Asked::Call(Some(named), _) => named.subject.clone(),
-            Asked::Call(None, _) => owed.head().tool().unwrap_or_default().to_owned(),
-            Asked::Run(run) => run.label(),
+            HandlerRequest::Call(Some(named), _) => named.subject.clone(),
+            HandlerRequest::Call(None, _) => pending.ids().tool().unwrap_or_default().to_owned(),
+            HandlerRequest::Run(run) => run.label(),
         };
-        owed.cancel().then(|| (label, owed.request_id().to_owned()))
+        pending.cancel().then(|| (label, pending.request_id().to_owned()))
     }
 
-    pub(super) fn finished(&mut self, ending: Finish) -> Result<(), ActorProcessingErr> {
-        let (Finish::Panicked(id, _) | Finish::Aborted(id)) = ending;
-        let Some(job) = self.work.finish(id) else { return Ok(()) };
-        self.by_rpc_id.forget(id, job.owed.head().rpc_id());
-        match ending {
-            Finish::Aborted(_) => {
+    pub(super) fn handler_ended(&mut self, end: HandlerEnd<String>) {
+        let (id, panic) = match end {
+            HandlerEnd::Reported(id, panic) => (id, Some(panic)),
+            HandlerEnd::Aborted(id) => (id, None),
+            HandlerEnd::SweepDue => return self.sweep(),
+        };
+        let Some(handler) = self.handlers.remove(id) else { return };
+        self.by_rpc_id.forget(id, handler.pending.ids().rpc_id());
+        match panic {
+            Some(message) => self.panicked(&handler, message),
+            None => {
                 self.shared.counting.aborted.one();
-                self.abandoned(&job);
-            }
-            Finish::Panicked(_, message) => {
-                self.shared.counting.panics.one();
-                let tool = job.label.label().to_owned();
-                tracing::warn!(parent: &job.owed.span, server = self.spec.name, tool, message, "a tool panicked");
-                self.shared.emit(Event::CallPanicked {
-                    server: self.spec.name.clone(),
-                    tool,
-                    request_id: job.owed.request_id().to_owned(),
-                    message,
-                });
-                if self.panics.record(Instant::now()) == Verdict::GiveUp {
-                    let limits = &self.shared.options().restarts.panics;
-                    let cause = format!(
-                        "more than {} of its calls panicked within {:?}",
-                        limits.intensity, limits.period
-                    );
-                    return Err(self.end(cause));
-                }
+                self.abandoned(&handler);
             }
         }
-        Ok(())
     }
 
-    /// An aborted handler on the blocking lane is still on its thread.
-    fn abandoned(&self, job: &Job<CallJob>) {
-        if job.label.blocks {
+    fn panicked(&mut self, handler: &RunningHandler<Arc<ServerCall>>, message: String) {
+        self.shared.counting.panics.one();
+        self.shared.emit(Event::CallPanicked {
+            server: self.spec.name.clone(),
+            tool: handler.label.label().to_owned(),
+            request_id: handler.pending.request_id().to_owned(),
+            message,
+        });
+        // A panic on a state that was replaced meanwhile says nothing about the new one.
+        let current =
+            matches!(self.serving, Serving::Ready(_)) && handler.label.caller.generation == self.generation;
+        if current && self.panics.record(Instant::now()) == Verdict::GiveUp {
+            let limits = &self.shared.options().restarts.panics;
+            let cause =
+                format!("more than {} of its calls panicked within {:?}", limits.intensity, limits.period);
+            self.renew(cause);
+        }
+    }
+
+    /// An aborted handler on the blocking lane still occupies its thread.
+    fn abandoned(&self, handler: &RunningHandler<Arc<ServerCall>>) {
+        if handler.label.caller.blocks {
             self.shared.emit(Event::HandlerAbandoned {
                 server: self.spec.name.clone(),
-                tool: job.label.label().to_owned(),
-                request_id: job.owed.request_id().to_owned(),
+                tool: handler.label.label().to_owned(),
+                request_id: handler.pending.request_id().to_owned(),
             });
         }
     }
 
     pub(super) fn tick(&mut self) {
-        for job in self.work.expired(Instant::now()) {
-            let Some(job) = self.work.get(job).filter(|job| job.owed.is_open()) else { continue };
-            self.timed_out(&job.owed, job.label.label(), job.label.is_tool, job.limit.unwrap_or_default());
+        for id in self.handlers.expired(Instant::now()) {
+            let Some(handler) = self.handlers.get(id).filter(|handler| handler.pending.is_open()) else {
+                continue;
+            };
+            let (call, limit) = (&handler.label, handler.limit.unwrap_or_default());
+            self.timed_out(&handler.pending, call.label(), call.caller.is_tool, limit);
         }
+        self.refuse_late(Instant::now());
         self.arm();
     }
 
-    fn timed_out(&self, owed: &Owed, label: &str, is_tool: bool, limit: Duration) {
+    fn timed_out(&self, pending: &PendingRequest, label: &str, is_tool: bool, limit: Duration) {
         let late = format!("'{label}' did not finish within its limit of {limit:?}");
         if is_tool {
-            owed.mcp_timed_out(&CallToolResult::error(format!("tool {late}")));
+            pending.mcp_timed_out(&CallToolResult::error(format!("tool {late}")));
         } else {
-            owed.mcp_timed_out_error(&RpcError::internal(late));
+            pending.timed_out_error(&RpcError::internal(late));
         }
-        owed.cancel.cancel();
+        pending.cancel.cancel();
         self.shared.counting.timeouts.one();
         self.shared.emit(Event::CallTimedOut {
             server: self.spec.name.clone(),
             tool: label.to_owned(),
-            request_id: owed.request_id().to_owned(),
+            request_id: pending.request_id().to_owned(),
             limit,
         });
     }

@@ -1,50 +1,55 @@
-//! Calls by their JSON-RPC id, for the CLI to cancel them.
+//! Finds calls by their JSON-RPC id, for the CLI to cancel them.
 //!
-//! Few calls are cancelled, so the index is made when it is asked for, and only of what has come since it was asked last.
-//! The ids of one MCP session mean nothing in the next.
+//! Few calls are cancelled, so the index is built on demand, and only of the calls since the last look-up. The ids of one MCP
+//! session mean nothing in the next.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::CallJob;
-use crate::actor::work::{JobId, Work};
+use super::ServerCall;
+use crate::actor::request::handlers::{HandlerId, HandlerTasks};
 
 #[derive(Debug, Default)]
 pub(super) struct RpcIndex {
-    jobs: HashMap<String, JobId>,
-    /// Calls before this one are in the index, or of an older MCP session.
-    upto: JobId,
+    handlers: HashMap<String, HandlerId>,
+    /// Handlers before this one are in the index, or belong to an older MCP session.
+    upto: HandlerId,
 }
 
 impl RpcIndex {
-    /// A new MCP session begins with this call.
-    pub(super) fn begin(&mut self, next: JobId) {
-        self.jobs.clear();
+    /// Starts a new MCP session with the handler `next`.
+    pub(super) fn begin(&mut self, next: HandlerId) {
+        self.handlers.clear();
         self.upto = next;
     }
 
-    /// The call with this id; of several, the newest.
-    pub(super) fn find(&mut self, rpc_id: &str, work: &Work<CallJob>) -> Option<JobId> {
-        for (id, job) in work.since(self.upto) {
-            if let Some(rpc_id) = job.owed.head().rpc_id() {
-                let newest = self.jobs.entry(rpc_id.to_owned()).or_insert(id);
+    /// The newest call with this id.
+    pub(super) fn find(
+        &mut self,
+        rpc_id: &str,
+        handlers: &HandlerTasks<Arc<ServerCall>>,
+    ) -> Option<HandlerId> {
+        for (id, handler) in handlers.since(self.upto) {
+            if let Some(rpc_id) = handler.pending.ids().rpc_id() {
+                let newest = self.handlers.entry(rpc_id.to_owned()).or_insert(id);
                 *newest = id.max(*newest);
             }
         }
-        self.upto = work.next_id();
-        self.jobs.get(rpc_id).copied()
+        self.upto = handlers.next_id();
+        self.handlers.get(rpc_id).copied()
     }
 
-    /// A call is off the books.
-    pub(super) fn forget(&mut self, id: JobId, rpc_id: Option<&str>) {
+    /// Removes a call whose handler has ended.
+    pub(super) fn forget(&mut self, id: HandlerId, rpc_id: Option<&str>) {
         if id < self.upto
             && let Some(rpc_id) = rpc_id
-            && self.jobs.get(rpc_id) == Some(&id)
+            && self.handlers.get(rpc_id) == Some(&id)
         {
-            self.jobs.remove(rpc_id);
+            self.handlers.remove(rpc_id);
         }
-        if self.jobs.is_empty() {
-            // It may have been large.
-            self.jobs = HashMap::new();
+        if self.handlers.is_empty() {
+            // Frees the memory of a large index.
+            self.handlers = HashMap::new();
         }
     }
 }

@@ -1,166 +1,59 @@
-//! One in-process MCP server: its MCP session, its state, its calls in flight.
+//! The actor of an in-process MCP server.
 //!
 //! ```text
-//!   Making the state ──made──► Serving ──panics over intensity──► ended (the supervisor restarts it)
-//!        │   calls wait           │
-//!        └── failed, too late ────┴── stopped: handlers get their grace time
+//!   Making the state ──made──► Serving ──stopped──► handlers get their grace time
+//!     │ calls wait ▲              │
+//!     │            ├──────────────┘ more panics than `Restarts::panics`; calls in flight go on
+//!     └── failed ──┘ when the supervisor says so; calls are refused once it has given the server up
 //! ```
 //!
-//! Handlers and the factory of the state run as tasks, never in here. Restart policy: transient, with the limits
-//! of `Restarts::server`. A server that ends answers for its calls, naming the reason; those that come while it is
-//! away wait in the router.
+//! Handlers and the factory of the state run as tasks, never inside the actor; their panics and errors do not end the actor.
+//! Restart policy: transient, with the limits of `Restarts::server`. When the actor ends, its calls get an error answer; calls
+//! that arrive before its restart wait in the router.
 //!
-//! What the server offers is in its registry, which outlives this actor. Whoever changes it wakes the actor, which takes
-//! the change over and tells the CLI: so the CLI is never told before its next call would see the change.
+//! The lists that the server offers are in its registry, which outlives the actor. A change of the registry wakes the actor,
+//! which takes the new lists before it tells the CLI: the CLI's next call always finds them.
 //!
 //! - here: the actor, from its start to its end
 //! - [`calls`]: calls and other requests, from their arrival to their answer
 //! - [`index`]: calls by their JSON-RPC id
-//! - [`peer`]: how the server and its handlers speak to the CLI
+//! - [`making`]: making and replacing the state, and the calls that wait for it
+//! - [`peer`], [`outgoing`]: notifications and requests to the CLI
 
 mod calls;
 mod index;
+mod making;
+pub(crate) mod outgoing;
 mod peer;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicU32;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value, json};
-use tokio::sync::oneshot;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use self::index::RpcIndex;
-use self::peer::{CallPeer, LanePeer, Link, OwnLink};
-use super::actor_message;
-use super::lane::Lane;
-use super::message::{Internal, SessionMessage};
-use super::owed::Answer;
-use super::reader::Place;
-use super::restart::RestartWindow;
-use super::router::millis;
-use super::shared::Shared;
-use super::work::{JobId, Task, Work};
-use crate::report::{CallSnapshot, ServerSnapshot, ServerStatus};
-use crate::tool::context::{Call, Named};
-use crate::tool::def::AnyState;
-use crate::tool::dispatch::{Run, Service, Step};
-use crate::tool::instance::{BlockingLane, Instance};
-use crate::tool::server::ServerSpec;
-use crate::wire::head::Head;
+use self::making::Making;
+use self::peer::{CallPeer, Link, OutboundPeer, OwnLink};
+use super::base::deadlines::{Deadlines, millis};
+use super::base::restart_window::RestartWindow;
+use super::context::Shared;
+use super::messages::inbound::McpMessage;
+use super::messages::session::SessionMessage;
+use super::request::answer::Answer;
+use super::request::handlers::HandlerTasks;
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::report::{CallSnapshot, ServerSnapshot};
+use crate::tool::run::blocking::BlockingLane;
+use crate::tool::run::context::{CallContext, Named};
+use crate::tool::run::dispatch::service;
+use crate::tool::run::instance::Instance;
+use crate::tool::run::service::{HandlerRun, Service, ServiceStep};
+use crate::tool::spec::ServerSpec;
 use crate::wire::rpc::{CallParams, Rpc, RpcError};
-
-/// What a tool server understands.
-pub(crate) enum ServerMessage {
-    /// Messages of the CLI, in order.
-    Asked {
-        batch: Batch,
-        /// Given back when they are taken.
-        place: Place,
-    },
-    /// The state was made.
-    StateMade(Result<Vec<AnyState>, String>),
-    /// Another CLI is ready.
-    Opened(Lane),
-    /// What the server offers has changed. At most one of these waits.
-    Changed,
-    /// A handler's task has ended as it should not.
-    Finished(Finish),
-    /// So many handlers have ended that it is time to sweep.
-    Sweep,
-    /// A limit may have passed.
-    Tick,
-    /// Call no more than what is asked, then end.
-    Stop,
-    Snapshot(oneshot::Sender<ServerSnapshot>),
-    #[cfg(feature = "testkit")]
-    Panic,
-}
-
-actor_message!(ServerMessage);
-
-/// What the CLI asks of a tool server.
-pub(crate) enum Incoming {
-    /// Plainly a call of a tool, with its arguments. Its head says the rest.
-    Call(Option<Box<RawValue>>),
-    /// Any message.
-    Rpc(Rpc),
-}
-
-impl Incoming {
-    /// The message, for a server that has to see it whole.
-    fn into_rpc(self, head: &Head) -> Rpc {
-        let arguments = match self {
-            Incoming::Rpc(rpc) => return rpc,
-            Incoming::Call(arguments) => arguments,
-        };
-        let raw = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let mut meta = Map::new();
-        meta.extend(head.tool_use_id().map(|id| ("claudecode/toolUseId".to_owned(), json!(id))));
-        meta.extend(raw(head.progress_token()).map(|token| ("progressToken".to_owned(), token)));
-        let params = json!({ "name": head.tool(), "arguments": arguments, "_meta": meta });
-        Rpc::Request {
-            id: head.raw_rpc_id().unwrap_or(RawValue::NULL).to_owned(),
-            method: "tools/call".to_owned(),
-            params: to_raw_value(&params).ok(),
-        }
-    }
-}
-
-/// Some messages of the CLI, in order: most often one.
-pub(crate) enum Batch {
-    One(Answer, Incoming),
-    Many(Vec<(Answer, Incoming)>),
-}
-
-impl Batch {
-    /// One more, of so many in all.
-    pub(crate) fn push(self, answer: Answer, incoming: Incoming, of: usize) -> Self {
-        match self {
-            Batch::One(first, asked) => {
-                let mut batch = Vec::with_capacity(of);
-                batch.extend([(first, asked), (answer, incoming)]);
-                Batch::Many(batch)
-            }
-            Batch::Many(mut batch) => {
-                batch.push((answer, incoming));
-                Batch::Many(batch)
-            }
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Batch::One(..) => 1,
-            Batch::Many(batch) => batch.len(),
-        }
-    }
-}
-
-impl IntoIterator for Batch {
-    type Item = (Answer, Incoming);
-    type IntoIter =
-        std::iter::Chain<std::option::IntoIter<(Answer, Incoming)>, std::vec::IntoIter<(Answer, Incoming)>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        let (one, many) = match self {
-            Batch::One(answer, incoming) => (Some((answer, incoming)), Vec::new()),
-            Batch::Many(batch) => (None, batch),
-        };
-        one.into_iter().chain(many)
-    }
-}
-
-/// How a handler's task ended, for the books.
-#[derive(Debug)]
-pub(crate) enum Finish {
-    Panicked(JobId, String),
-    Aborted(JobId),
-}
 
 pub(crate) struct McpServer;
 
@@ -168,10 +61,14 @@ pub(crate) struct ServerArguments {
     pub(crate) shared: Arc<Shared>,
     pub(crate) spec: Arc<ServerSpec>,
     pub(crate) blocking: Arc<BlockingLane>,
-    /// The CLI of the moment, if it is ready.
-    pub(crate) lane: Option<Lane>,
+    /// The epoch of the current CLI, if it is ready.
+    pub(crate) ready_epoch: Option<u64>,
     pub(crate) session: ActorRef<SessionMessage>,
-    pub(crate) generation: u32,
+    pub(crate) generations: Arc<AtomicU32>,
+    /// The failure of the actor before; `None` for the first.
+    pub(crate) cause: Option<String>,
+    /// Whether the server was given up.
+    pub(crate) given_up: bool,
 }
 
 pub(crate) struct ServerState {
@@ -180,46 +77,34 @@ pub(crate) struct ServerState {
     supervisor: ActorRef<SessionMessage>,
     spec: Arc<ServerSpec>,
     blocking: Arc<BlockingLane>,
+    /// Number of states made or tried so far, also by the actors before.
+    generations: Arc<AtomicU32>,
     generation: u32,
     link: OwnLink,
-    lane: Option<Lane>,
+    /// The epoch of the last CLI that was ready.
+    ready_epoch: Option<u64>,
     session: Box<dyn Service>,
     by_rpc_id: RpcIndex,
     serving: Serving,
-    work: Work<CallJob>,
+    handlers: HandlerTasks<Arc<ServerCall>>,
+    /// Deadlines of the calls that wait for the state.
+    waits: Deadlines<()>,
+    /// Panics of calls of this generation.
     panics: RestartWindow,
 }
 
-/// What needs a handler.
-enum Asked {
-    /// A tool; what is not in the head of the request, if it is not there, and the arguments.
+/// A request that needs a handler.
+enum HandlerRequest {
+    /// A tool call: the fields that are not in the request's ids, and the arguments.
     Call(Option<Named>, Option<Box<RawValue>>),
-    Run(Run),
+    Run(HandlerRun),
 }
 
-/// What there is to know of a handler while it works.
-struct CallJob {
-    call: Arc<Call<CallPeer>>,
-    /// Whether it is a tool, whose failures are results.
-    is_tool: bool,
-    /// Whether it blocks a thread, which nobody can take away.
-    blocks: bool,
-    /// For people, where it is not what the call is about.
-    label: Option<String>,
-}
-
-impl CallJob {
-    fn label(&self) -> &str {
-        self.label.as_deref().unwrap_or_else(|| self.call.subject())
-    }
-}
+/// A request at work, as its handler and the server see it.
+type ServerCall = CallContext<CallPeer>;
 
 enum Serving {
-    /// The task that makes the state, and the calls that wait for it.
-    Making {
-        _task: Task,
-        waiting: VecDeque<(Answer, Asked)>,
-    },
+    Making(Making),
     Ready(Instance),
     Ended,
 }
@@ -235,33 +120,44 @@ impl Actor for McpServer {
         myself: ActorRef<ServerMessage>,
         arguments: ServerArguments,
     ) -> Result<ServerState, ActorProcessingErr> {
-        let ServerArguments { shared, spec, blocking, lane, session: supervisor, generation } = arguments;
+        let ServerArguments {
+            shared,
+            spec,
+            blocking,
+            ready_epoch,
+            session: supervisor,
+            generations,
+            cause,
+            given_up,
+        } = arguments;
         let waker = myself.clone();
         spec.registry.wake_with(move || {
-            // One that has ended is followed by one that looks for itself.
+            // Fails only if the actor has ended; the next one takes the new lists anyway.
             waker.cast(ServerMessage::Changed).ok();
         });
-        let limit = shared.options().timeouts.server_restart;
-        let task = Task::spawn(make_state(spec.clone(), myself.clone(), limit));
         let ending = format!("MCP server '{}' has ended", spec.name);
+        let generation = making::next_generation(&generations);
         let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone(), generation });
         let mut state = ServerState {
-            work: Work::new(shared.options().timeouts.cancel_grace, ending),
+            handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), SmallRng::seed_from_u64(0)),
-            session: spec.service(&shared.options().limits),
+            session: service(&spec, &shared.options().limits),
             link: OwnLink(link),
-            lane: None,
+            ready_epoch: None,
             shared,
             myself,
             supervisor,
             spec,
             blocking,
+            generations,
             generation,
             by_rpc_id: RpcIndex::default(),
-            serving: Serving::Making { _task: task, waiting: VecDeque::new() },
+            serving: Serving::Making(Making::new(cause, given_up)),
+            waits: Deadlines::new(),
         };
-        if let Some(lane) = lane {
-            state.opened(lane);
+        state.make();
+        if let Some(epoch) = ready_epoch {
+            state.cli_ready(epoch);
         }
         Ok(state)
     }
@@ -273,26 +169,27 @@ impl Actor for McpServer {
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ServerMessage::Asked { batch, place } => {
-                drop(place);
+            ServerMessage::Asked { batch, permit } => {
+                drop(permit);
                 for (answer, incoming) in batch {
                     state.asked(answer, incoming);
                 }
                 state.sweep();
                 state.arm();
             }
-            ServerMessage::Opened(lane) => state.opened(lane),
+            ServerMessage::CliReady { epoch } => state.cli_ready(epoch),
             ServerMessage::Changed => state.changed(),
-            ServerMessage::Finished(ending) => return state.finished(ending),
-            ServerMessage::Sweep => state.sweep(),
-            ServerMessage::StateMade(made) => return state.state_made(made),
+            ServerMessage::HandlerEnded(end) => state.handler_ended(end),
+            ServerMessage::StateMade(made) => state.state_made(made),
+            ServerMessage::Make => state.make_again(),
+            ServerMessage::GiveUp(cause) => state.give_up(cause),
             ServerMessage::Tick => state.tick(),
             ServerMessage::Stop => {
                 Box::pin(state.stop()).await;
                 myself.stop(None);
             }
             ServerMessage::Snapshot(reply) => {
-                // Whoever asked may have stopped waiting.
+                // Fails if the receiver was dropped.
                 reply.send(state.snapshot()).ok();
             }
             #[cfg(feature = "testkit")]
@@ -302,31 +199,22 @@ impl Actor for McpServer {
     }
 }
 
-async fn make_state(spec: Arc<ServerSpec>, myself: ActorRef<ServerMessage>, limit: Duration) {
-    let made = tokio::time::timeout(limit, spec.make_states())
-        .await
-        .unwrap_or_else(|_| Err(format!("its state was not made within {limit:?}")));
-    // A server that has ended wants no state.
-    myself.cast(ServerMessage::StateMade(made)).ok();
-}
-
 impl ServerState {
-    fn asked(&mut self, answer: Answer, incoming: Incoming) {
-        match incoming {
-            Incoming::Call(arguments) if !self.spec.is_mounted() => {
-                self.call_when_ready(answer, None, arguments)
+    fn asked(&mut self, answer: Answer, message: McpMessage) {
+        match message {
+            McpMessage::Rpc(rpc) => self.rpc(answer, rpc),
+            McpMessage::Call(arguments) if !self.spec.is_mounted() => {
+                self.call_when_ready(answer, None, arguments);
             }
-            incoming => {
-                let rpc = incoming.into_rpc(answer.owed().head());
-                self.rpc(answer, rpc);
-            }
+            // The call was read for a server with tools of its own, which a mounted one of the same name has replaced.
+            McpMessage::Call(_) => self.refuse(&answer, &RpcError::unknown_server(&self.spec.name)),
         }
     }
 
     fn call_when_ready(&mut self, answer: Answer, named: Option<Named>, arguments: Option<Box<RawValue>>) {
         match &self.serving {
             Serving::Ready(_) => self.call(answer, named, arguments),
-            _ => self.not_ready(answer, Asked::Call(named, arguments)),
+            _ => self.not_ready(answer, HandlerRequest::Call(named, arguments)),
         }
     }
 
@@ -335,45 +223,39 @@ impl ServerState {
         let step = self.session.step(rpc);
         if self.session.sessions() != sessions {
             // Calls of the session before go on; their ids mean nothing in this one.
-            self.by_rpc_id.begin(self.work.next_id());
+            self.by_rpc_id.begin(self.handlers.next_id());
         }
         match step {
-            Step::Reply { outcome: Ok(result), .. } => answer.owed().mcp_value(result),
-            Step::Reply { outcome: Err(error), .. } => self.refuse(&answer, &error),
-            Step::Ack => answer.owed().mcp_ack(),
-            Step::Cancelled(params) => {
+            ServiceStep::Reply { outcome: Ok(result), .. } => answer.pending().mcp_value(result),
+            ServiceStep::Reply { outcome: Err(error), .. } => self.refuse(&answer, &error),
+            ServiceStep::Ack => answer.pending().mcp_ack(),
+            ServiceStep::Cancelled(params) => {
                 self.cancelled(params.request_id.get(), params.reason);
-                answer.owed().mcp_ack();
+                answer.pending().mcp_ack();
             }
-            Step::Call { params: CallParams { name, arguments, meta }, .. } => {
+            ServiceStep::Call { params: CallParams { name, arguments, meta }, .. } => {
                 let named = Named::new(name, meta.unwrap_or_default());
                 self.call_when_ready(answer, Some(named), arguments);
             }
-            Step::Run { run, .. } => match &self.serving {
+            ServiceStep::Run { run, .. } => match &self.serving {
                 Serving::Ready(_) => self.run(answer, run),
-                _ => self.not_ready(answer, Asked::Run(run)),
+                _ => self.not_ready(answer, HandlerRequest::Run(run)),
             },
-            Step::Answered { id, outcome } => {
+            ServiceStep::Answered { id, outcome } => {
                 if !self.shared.outgoing.answered(&self.spec.name, &id, outcome) {
                     self.shared.counting.unmatched_responses.one();
                 }
-                answer.owed().mcp_ack();
+                answer.pending().mcp_ack();
             }
         }
     }
 
-    fn not_ready(&mut self, answer: Answer, asked: Asked) {
-        // In a server that has ended the answer is given by its drop.
-        if let Serving::Making { waiting, .. } = &mut self.serving {
-            waiting.push_back((answer, asked));
-        }
-    }
-
-    /// Another CLI is ready. It knows what it was told in the manifest.
-    fn opened(&mut self, lane: Lane) {
-        let peer = LanePeer { lane: lane.clone(), link: Arc::downgrade(&self.link.0) };
+    /// Another CLI is ready. It knows the lists that it was told in the manifest.
+    fn cli_ready(&mut self, epoch: u64) {
+        let Some(outbound) = self.shared.outbound_of(epoch) else { return };
+        let peer = OutboundPeer { outbound, link: Arc::downgrade(&self.link.0) };
         self.spec.registry.meet(Arc::new(peer));
-        self.lane = Some(lane);
+        self.ready_epoch = Some(epoch);
         self.session.opened();
         self.changed();
     }
@@ -385,11 +267,12 @@ impl ServerState {
             instance.refresh(self.session.lists());
         }
         // The next CLI knows from its start.
-        let Some(lane) = &self.lane else { return };
+        let outbound = self.ready_epoch.and_then(|epoch| self.shared.outbound_of(epoch));
+        let Some(outbound) = outbound else { return };
         for method in news {
             match peer::notification(&self.spec.name, method, None) {
                 // An incarnation that has ended wants no notifications.
-                Ok(json) => drop(lane.send(json)),
+                Ok(json) => drop(outbound.send(json)),
                 Err(error) => tracing::debug!(%error, "a notification does not serialise"),
             }
         }
@@ -399,14 +282,14 @@ impl ServerState {
         if error.code == crate::wire::rpc::METHOD_NOT_FOUND {
             self.shared.counting.not_found.one();
         }
-        answer.owed().refuse(error);
+        answer.pending().refuse(error);
     }
 
     /// Ends the handlers, and then the state, whose drop is code of the application.
     async fn stop(&mut self) {
         self.link.end();
-        self.work.set_ending(format!("MCP server '{}' was stopped", self.spec.name));
-        self.work.stop(self.shared.options().timeouts.child_stop / 2).await;
+        self.handlers.set_abort_text(format!("MCP server '{}' was stopped", self.spec.name));
+        self.handlers.stop(self.shared.options().timeouts.child_stop / 2).await;
         if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {
             instance.end().await;
         }
@@ -414,68 +297,34 @@ impl ServerState {
 
     fn arm(&mut self) {
         let myself = self.myself.clone();
-        self.work.arm(move || {
-            myself.cast(ServerMessage::Tick).ok();
+        self.handlers.arm({
+            let myself = myself.clone();
+            move || drop(myself.cast(ServerMessage::Tick))
         });
-    }
-
-    fn state_made(&mut self, made: Result<Vec<AnyState>, String>) -> Result<(), ActorProcessingErr> {
-        let states = match made {
-            Ok(states) => states,
-            Err(cause) => return Err(self.end(cause)),
-        };
-        let serves = Internal::ServerServes(self.spec.name.clone());
-        // A supervisor that has ended takes the server with it.
-        self.supervisor.cast(SessionMessage::Internal(serves)).ok();
-        let instance = Instance::new(self.session.lists(), states, self.blocking.clone());
-        if let Serving::Making { waiting, .. } =
-            std::mem::replace(&mut self.serving, Serving::Ready(instance))
-        {
-            for (answer, asked) in waiting {
-                match asked {
-                    Asked::Call(named, arguments) => self.call(answer, named, arguments),
-                    Asked::Run(run) => self.run(answer, run),
-                }
-            }
-            self.arm();
-        }
-        Ok(())
-    }
-
-    /// Answers for everything in flight and gives the reason why the actor ends.
-    fn end(&mut self, cause: String) -> ActorProcessingErr {
-        let said = format!("MCP server '{}' was restarted: {cause}", self.spec.name);
-        if let Serving::Making { waiting, .. } = &mut self.serving {
-            for (answer, _) in waiting.drain(..) {
-                answer.owed().refuse(&RpcError::internal(format!(
-                    "MCP server '{}' did not start: {cause}",
-                    self.spec.name
-                )));
-            }
-        }
-        self.link.end();
-        self.work.set_ending(said);
-        self.work.settle_all();
-        cause.into()
+        self.waits.arm(move || drop(myself.cast(ServerMessage::Tick)));
     }
 
     fn snapshot(&self) -> ServerSnapshot {
         let now = Instant::now();
         let mut calls: Vec<CallSnapshot> = self
-            .work
-            .jobs()
-            .map(|job| CallSnapshot {
-                request_id: job.owed.request_id().to_owned(),
-                tool: job.label.label().to_owned(),
-                tool_use_id: job.label.call.tool_use_id().filter(|_| job.label.is_tool).map(str::to_owned),
-                age_ms: millis(now.duration_since(job.owed.received)),
-                cancelled: job.owed.cancel.is_cancelled(),
+            .handlers
+            .running()
+            .map(|handler| CallSnapshot {
+                request_id: handler.pending.request_id().to_owned(),
+                tool: handler.label.label().to_owned(),
+                tool_use_id: handler
+                    .label
+                    .tool_use_id()
+                    .filter(|_| handler.label.caller.is_tool)
+                    .map(str::to_owned),
+                age_ms: millis(now.duration_since(handler.pending.received)),
+                cancelled: handler.pending.cancel.is_cancelled(),
             })
             .collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.age_ms));
         ServerSnapshot {
             name: self.spec.name.clone(),
-            status: ServerStatus::Up,
+            status: self.status(),
             generation: self.generation,
             calls,
             blocking: self.blocking.running(),

@@ -1,4 +1,4 @@
-//! How a server and its handlers speak to the CLI.
+//! Notifications and requests of a server and its handlers to the CLI.
 
 use std::sync::{Arc, Weak};
 
@@ -7,32 +7,34 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::lane::Lane;
-use crate::actor::owed::Owed;
-use crate::actor::router::PUSH_PREFIX;
-use crate::actor::shared::Shared;
+use crate::actor::context::Shared;
+use crate::actor::mcp_server::outgoing::PUSH_PREFIX;
+use crate::actor::outbound::Outbound;
+use crate::actor::request::pending::PendingRequest;
 use crate::tool::RequestError;
-use crate::tool::cancel::Cancel;
-use crate::tool::context::LevelFilter;
 use crate::tool::handle::ServerHandle;
-use crate::tool::peer::{Caller, Notifies, Peer};
-use crate::tool::server::ServerSpec;
-use crate::wire::envelope::{OutMcp, OutRequest};
-use crate::wire::head::Head;
-use crate::wire::rpc::{Notification, OutCall};
+use crate::tool::run::cancel::Cancel;
+use crate::tool::run::context::CallContext;
+use crate::tool::run::log_level::LevelFilter;
+use crate::tool::run::peer::{AnyHandle, Caller, Notifies, Peer};
+use crate::tool::spec::ServerSpec;
+use crate::wire::fast::request_ids::RequestIds;
+use crate::wire::outgoing::{OutMcp, OutRequest};
+use crate::wire::rpc::{OutCall, RpcNotification};
 
-/// What all calls of a server share.
+/// Shared by all calls of a server's actor.
 pub(super) struct Link {
     pub(super) shared: Arc<Shared>,
     pub(super) spec: Arc<ServerSpec>,
+    /// The generation at the actor's start: tells its requests from those of another actor.
     pub(super) generation: u32,
 }
 
-/// The end that the actor holds. Handlers may outlive it, and what they have asked may not.
+/// The actor's own link: its drop ends the requests of handlers, which may outlive the actor.
 pub(super) struct OwnLink(pub(super) Arc<Link>);
 
 impl OwnLink {
-    /// What the server has asked gets no answer any more.
+    /// Settles the server's open requests to the CLI.
     pub(super) fn end(&self) {
         self.0.shared.outgoing.end(&self.0.spec.name, self.0.generation);
     }
@@ -44,15 +46,30 @@ impl Drop for OwnLink {
     }
 }
 
-/// The CLI that a request came from, for the handler that answers it.
+/// The CLI that a request came from, for the handler that answers the request; and what the server has to know of the handler
+/// while it runs.
 pub(super) struct CallPeer {
-    pub(super) owed: Arc<Owed>,
+    pub(super) pending: Arc<PendingRequest>,
     pub(super) link: Arc<Link>,
+    /// Generation of the state that the handler was given.
+    pub(super) generation: u32,
+    /// Whether the handler is a tool, whose failures are results.
+    pub(super) is_tool: bool,
+    /// Whether the handler blocks a thread, and so cannot be aborted.
+    pub(super) blocks: bool,
+    /// Name for people, if it differs from the subject of the call.
+    pub(super) label: Option<String>,
+}
+
+impl CallContext<CallPeer> {
+    pub(super) fn label(&self) -> &str {
+        self.caller.label.as_deref().unwrap_or_else(|| self.subject())
+    }
 }
 
 /// The CLI of the moment, for the server itself. It is kept with what the session keeps, which the link leads to.
-pub(super) struct LanePeer {
-    pub(super) lane: Lane,
+pub(super) struct OutboundPeer {
+    pub(super) outbound: Outbound,
     pub(super) link: Weak<Link>,
 }
 
@@ -63,26 +80,30 @@ pub(super) fn notification(
     params: Option<Box<RawValue>>,
 ) -> serde_json::Result<Vec<u8>> {
     let request_id = format!("{PUSH_PREFIX}{}", uuid::Uuid::new_v4());
-    line(&request_id, server, Notification::new(method, params))
+    line(&request_id, server, RpcNotification::new(method, params))
 }
 
 fn line(request_id: &str, server: &str, message: impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&OutRequest::new(request_id, OutMcp::new(server, message)))
 }
 
-async fn notify(lane: &Lane, server: &str, method: &str, params: Box<RawValue>) {
+async fn notify(outbound: &Outbound, server: &str, method: &str, params: Box<RawValue>) {
     match notification(server, method, Some(params)) {
         // An incarnation that has ended wants no notifications.
-        Ok(json) => drop(lane.send_with_room(json).await),
+        Ok(json) => drop(outbound.send_with_room(json).await),
         Err(error) => tracing::debug!(%error, "a notification does not serialise"),
     }
 }
 
 impl Link {
+    fn handle(&self) -> AnyHandle {
+        Box::new(ServerHandle::new(self.spec.clone(), self.shared.gone.clone()))
+    }
+
     /// Asks the CLI, and waits for its answer, its end, or the limit.
     async fn ask(
         &self,
-        lane: &Lane,
+        outbound: &Outbound,
         cancel: &CancellationToken,
         method: &str,
         params: Box<RawValue>,
@@ -93,12 +114,12 @@ impl Link {
         if cancel.is_cancelled() {
             return Err(RequestError::Cancelled);
         }
-        let mut waiting = shared.outgoing.open(&spec.name, *generation, lane, most)?;
+        let mut waiting = shared.outgoing.open(&spec.name, *generation, outbound, most)?;
         let id = waiting.id();
         let json = line(&waiting.request_id(), &spec.name, OutCall::new(&id, method, Some(params)))
             .map_err(|error| RequestError::Unserializable(error.to_string()))?;
         let asking = async {
-            lane.send_with_room(json).await.map_err(|_| RequestError::Ended)?;
+            outbound.send_with_room(json).await.map_err(|_| RequestError::Ended)?;
             waiting.sent = true;
             // The list lets go of a waiter only with an answer.
             (&mut waiting.answer).await.unwrap_or(Err(RequestError::ServerEnded))
@@ -107,23 +128,23 @@ impl Link {
             biased;
             answer = asking => answer,
             () = cancel.cancelled() => Err(RequestError::Cancelled),
-            () = lane.ended() => Err(RequestError::Ended),
+            () = outbound.ended() => Err(RequestError::Ended),
             () = tokio::time::sleep(limit) => Err(RequestError::TimedOut(limit)),
         }
     }
 }
 
-impl Notifies for LanePeer {
+impl Notifies for OutboundPeer {
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             // A server that has ended says nothing.
             let Some(link) = self.link.upgrade() else { return };
-            notify(&self.lane, &link.spec.name, method, params).await;
+            notify(&self.outbound, &link.spec.name, method, params).await;
         })
     }
 }
 
-impl Peer for LanePeer {
+impl Peer for OutboundPeer {
     fn request<'a>(
         &'a self,
         method: &'a str,
@@ -132,19 +153,19 @@ impl Peer for LanePeer {
         Box::pin(async move {
             let Some(link) = self.link.upgrade() else { return Err(RequestError::ServerEnded) };
             // Nothing cancels it but whoever drops it.
-            link.ask(&self.lane, &CancellationToken::new(), method, params).await
+            link.ask(&self.outbound, &CancellationToken::new(), method, params).await
         })
     }
 
-    fn server(&self) -> Option<ServerHandle> {
+    fn server(&self) -> Option<AnyHandle> {
         let link = self.link.upgrade()?;
-        Some(ServerHandle::new(link.spec.clone(), link.shared.gone.clone()))
+        Some(link.handle())
     }
 }
 
 impl Notifies for CallPeer {
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
-        Box::pin(notify(self.owed.lane(), &self.link.spec.name, method, params))
+        Box::pin(notify(self.pending.outbound(), &self.link.spec.name, method, params))
     }
 }
 
@@ -153,16 +174,20 @@ impl Caller for CallPeer {
         &self.link.spec.name
     }
 
-    fn head(&self) -> &Head {
-        self.owed.head()
+    fn ids(&self) -> &RequestIds {
+        self.pending.ids()
     }
 
     fn cancel(&self) -> &Cancel {
-        &self.owed.cancel
+        &self.pending.cancel
+    }
+
+    fn room(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.pending.outbound().bytes().room())
     }
 
     fn generation(&self) -> u32 {
-        self.link.generation
+        self.generation
     }
 
     fn log_level(&self) -> &LevelFilter {
@@ -176,10 +201,10 @@ impl Peer for CallPeer {
         method: &'a str,
         params: Box<RawValue>,
     ) -> BoxFuture<'a, Result<Box<RawValue>, RequestError>> {
-        Box::pin(self.link.ask(self.owed.lane(), self.owed.cancel.token(), method, params))
+        Box::pin(self.link.ask(self.pending.outbound(), self.pending.cancel.token(), method, params))
     }
 
-    fn server(&self) -> Option<ServerHandle> {
-        Some(ServerHandle::new(self.link.spec.clone(), self.link.shared.gone.clone()))
+    fn server(&self) -> Option<AnyHandle> {
+        Some(self.link.handle())
     }
 }

@@ -1,87 +1,73 @@
-//! How MCP servers come and go while a session runs.
+//! Add and remove MCP servers while a session runs.
 //!
 //! ```text
 //!             not ready, a clash of names: an error
 //!   change ──┬──────────────────────────────────────────────────────────────► done
 //!            │  new children serve, their gates are open                        ▲
 //!            ▼                                                                  │
-//!         Asking ── the CLI took it ──► what was removed leaves ──┐             │
+//!         Asking ── the CLI took it ──► removed servers leave ────┐             │
 //!            │                                                    ├── Leaving ──┘
-//!            └── refused, no answer,  ► what was new leaves ──────┘   told to stop: what it owes is answered,
-//!                the CLI ended          (the CLI is told to           handlers get their grace time, then it
-//!                                       forget it, if it lives)       is killed
+//!            └── refused, no answer,  ► new servers leave ────────┘   told to stop: their calls in flight are answered,
+//!                the CLI ended          (the CLI is told to           handlers get their grace time, then the actors
+//!                                       forget them, if it lives)     are killed
 //! ```
 //!
-//! One change at a time: whoever asks holds the session's turn to change, which travels with the change and comes back
-//! when it is done. So none waits in here. A change that was begun goes on when nobody waits for it any more.
+//! Changes are made one at a time: the caller holds `Shared::changing`, and the guard travels with the change until the change is
+//! done. So the supervisor needs no queue of changes. A change whose caller stops waiting goes on.
 //!
-//! The CLI's answer counts only while its incarnation lives: when that one ends first, the change is undone, and the
-//! next one is told of the servers as they were. So no incarnation begins with a set that is not settled.
+//! The CLI's answer counts only while its incarnation lives. When the incarnation ends first, the change is undone, and the
+//! next CLI is told the servers as they were before: no incarnation begins with a set that is not settled.
 
 use std::sync::Arc;
 
 use ractor::{ActorId, ActorRef};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 
-use super::{Handled, Server, State, SupervisorState};
-use crate::actor::mcp_server::ServerMessage;
-use crate::actor::message::{Internal, SessionMessage};
-use crate::actor::restart::RestartWindow;
-use crate::actor::roster::{Change, Plan, Roster};
-use crate::actor::router::{self, RouterMessage};
-use crate::actor::shared::Shared;
-use crate::actor::work::{Task, after};
+use super::servers::ServerChild;
+use super::{Handled, SessionStage, SupervisorState};
+use crate::actor::base::deadlines::after;
+use crate::actor::base::roster::{ChangePlan, Roster};
+use crate::actor::base::task::Task;
+use crate::actor::context::Shared;
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::router::RouterMessage;
+use crate::actor::messages::session::{ChangeOutcome, ChangeRequest, Internal};
+use crate::actor::router;
 use crate::error::{Error, ErrorKind, Result};
-use crate::report::{McpSetServersResult, ServerStatus};
-use crate::tool::instance::{BlockingLane, drop_elsewhere};
-use crate::tool::server::ServerSpec;
+use crate::report::McpSetServersResult;
+use crate::tool::run::caught::drop_elsewhere;
 
-/// What is asked of the supervisor.
-pub(crate) struct ChangeRequest {
-    pub(crate) change: Change,
-    pub(crate) reply: Reply,
-    /// No other change begins while this one is held.
-    pub(crate) turn: OwnedMutexGuard<()>,
-}
-
-type Reply = oneshot::Sender<Result<McpSetServersResult>>;
-
-/// A change on its way.
+/// A change in progress.
 pub(super) struct Changing {
     number: u64,
-    step: Step,
+    step: ChangeStep,
+    /// The servers to go back to.
     before: Arc<Roster>,
-    plan: Arc<Plan>,
-    reply: Reply,
+    plan: Arc<ChangePlan>,
+    reply: oneshot::Sender<Result<McpSetServersResult>>,
     _turn: OwnedMutexGuard<()>,
 }
 
-enum Step {
-    Asking(#[allow(dead_code, reason = "it is held, and ends with the change")] Task),
+enum ChangeStep {
+    /// The CLI was asked and has not answered.
+    Asking(#[allow(dead_code, reason = "dropped with the change, which ends the task")] Task),
+    /// The change is settled with this result; servers that go are not gone yet.
     Leaving(Result<McpSetServersResult>),
 }
 
-/// A server on its way out.
+/// A removed server whose actor has not ended yet.
 pub(super) struct Leaving {
     pub(super) actor: ActorRef<ServerMessage>,
     name: String,
     _limit: Task,
 }
 
-/// What the CLI made of a change.
-pub(crate) struct Told {
-    number: u64,
-    /// With the new ones that it could not take.
-    outcome: Result<(McpSetServersResult, Vec<String>)>,
-}
-
 impl Changing {
-    /// Whether this settles it. What was on its way when the CLI ended does not: the change is undone already.
-    fn awaits(&self, told: &Told) -> bool {
-        self.number == told.number && matches!(self.step, Step::Asking(_))
+    /// Whether this answer settles the change. An answer that was in the mailbox when the CLI ended does not: the change is
+    /// undone already.
+    fn awaits(&self, outcome: &ChangeOutcome) -> bool {
+        self.number == outcome.number && matches!(self.step, ChangeStep::Asking(_))
     }
 }
 
@@ -89,10 +75,10 @@ impl SupervisorState {
     pub(super) async fn change(&mut self, request: ChangeRequest) -> Handled {
         let ChangeRequest { change, reply, turn } = request;
         let before = self.shared.roster();
-        let plan = match &self.phase {
-            State::Ready => before.plan(&change, self.shared.options()),
-            State::Stopping { .. } => Err(self.shared.gone()),
-            State::Starting | State::Recovering => {
+        let plan = match &self.stage {
+            SessionStage::Ready => before.plan(&change, self.shared.options()),
+            SessionStage::Stopping { .. } => Err(self.shared.gone()),
+            SessionStage::Starting | SessionStage::Recovering => {
                 Err(Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment"))
             }
         };
@@ -100,18 +86,15 @@ impl SupervisorState {
             Ok(plan) => Arc::new(plan),
             Err(error) => {
                 drop_elsewhere(change);
-                // Whoever asked may have stopped waiting; here and below.
+                // The caller may have stopped waiting.
                 reply.send(Err(error)).ok();
                 return Ok(());
             }
         };
-        // They serve before the CLI hears of them, for it may ask them at once.
+        // The new servers serve before the CLI hears of them: it may call them at once.
         self.shared.roster.send_replace(plan.meanwhile.clone());
         for spec in &plan.start {
-            let random = SmallRng::from_rng(&mut self.random);
-            let window = RestartWindow::new(self.shared.options().restarts.server.clone(), random);
-            let places = self.shared.options().limits.blocking_calls;
-            self.servers.push(Server::new(spec.clone(), window, BlockingLane::new(places)));
+            self.servers.push(ServerChild::new(&self.shared, spec.clone(), &mut self.random));
             self.start_server(self.servers.len() - 1).await?;
         }
         self.changes += 1;
@@ -120,25 +103,23 @@ impl SupervisorState {
         let (planned, back) = (plan.clone(), before.clone());
         let asking = Task::spawn(async move {
             let outcome = tell(&shared, &planned, &back).await;
-            let told = Internal::Changed(Told { number, outcome });
-            // A supervisor that has ended has no servers.
-            myself.cast(SessionMessage::Internal(told)).ok();
+            Internal::Changed(ChangeOutcome { number, outcome }).tell(&myself);
         });
-        let step = Step::Asking(asking);
+        let step = ChangeStep::Asking(asking);
         self.changing = Some(Changing { number, step, before, plan, reply, _turn: turn });
         Ok(())
     }
 
-    /// The CLI has said what it makes of the change.
-    pub(super) fn changed(&mut self, told: Told) {
-        if self.changing.as_ref().is_some_and(|changing| changing.awaits(&told)) {
-            self.settle_change(told.outcome);
+    /// The CLI has answered.
+    pub(super) fn changed(&mut self, outcome: ChangeOutcome) {
+        if self.changing.as_ref().is_some_and(|changing| changing.awaits(&outcome)) {
+            self.settle_change(outcome.outcome);
         }
     }
 
-    /// The CLI has ended; one that was asked says nothing any more.
+    /// The CLI has ended: undoes a change that it has not answered.
     pub(super) fn change_ends_with_cli(&mut self) {
-        if matches!(&self.changing, Some(Changing { step: Step::Asking(_), .. })) {
+        if matches!(&self.changing, Some(Changing { step: ChangeStep::Asking(_), .. })) {
             let text = "the CLI ended before it had taken the change of its MCP servers; nothing has changed";
             let error = Error::new(ErrorKind::CliExited, text);
             self.settle_change(Err(if self.stopping() { self.shared.gone() } else { error }));
@@ -159,20 +140,21 @@ impl SupervisorState {
             }
         };
         self.shared.roster.send_replace(roster);
-        // A session that stops tells its servers so itself.
+        // A session that stops ends its servers in a later step.
         if !self.stopping() {
             gone.into_iter().for_each(|name| self.leave(name));
         }
-        self.changing = Some(Changing { number, step: Step::Leaving(outcome), before, plan, reply, _turn });
+        self.changing =
+            Some(Changing { number, step: ChangeStep::Leaving(outcome), before, plan, reply, _turn });
         self.check_leaving();
     }
 
-    /// Takes a server out: the router knows it no more, and its actor comes to its end.
+    /// Removes a server: takes its route away, and tells its actor to stop.
     fn leave(&mut self, name: String) {
-        self.tell_router(RouterMessage::ServerRemoved { server: name.clone() });
+        self.router.tell(RouterMessage::ServerRemoved { server: name.clone() });
         let Some(index) = self.servers.iter().position(|server| server.spec.name == name) else { return };
         let Some(actor) = self.servers.remove(index).actor else { return };
-        // One that has just ended is noticed like the others.
+        // The end of an actor that has just ended is still to come.
         actor.cast(ServerMessage::Stop).ok();
         let timeouts = &self.shared.options().timeouts;
         let deadline = after(Instant::now(), timeouts.cancel_grace + timeouts.child_stop);
@@ -185,7 +167,7 @@ impl SupervisorState {
         self.leaving.push(Leaving { actor, name, _limit: limit });
     }
 
-    /// Whether this was a server on its way out; it is gone then.
+    /// Notes the end of a removed server; false if the actor is not one.
     pub(super) fn has_left(&mut self, id: ActorId) -> bool {
         let Some(index) = self.leaving.iter().position(|leaving| leaving.actor.get_id() == id) else {
             return false;
@@ -196,46 +178,35 @@ impl SupervisorState {
         true
     }
 
-    /// Answers whoever asked for the change once nothing of it is left to do.
+    /// Answers the caller once all removed servers are gone.
     fn check_leaving(&mut self) {
-        let done = |changing: &mut Changing| matches!(changing.step, Step::Leaving(_));
+        let done = |changing: &mut Changing| matches!(changing.step, ChangeStep::Leaving(_));
         if self.leaving.is_empty()
-            && let Some(Changing { step: Step::Leaving(outcome), before, plan, reply, _turn, .. }) =
+            && let Some(Changing { step: ChangeStep::Leaving(outcome), before, plan, reply, _turn, .. }) =
                 self.changing.take_if(done)
         {
-            // They have kept what has left, whose handlers are the application's, until its actor was gone.
+            // They hold the last handlers of removed servers, whose drop is code of the application.
             drop_elsewhere((before, plan));
-            // First the turn: whoever hears of the end may ask for the next change.
+            // Before the reply: its receiver may ask for the next change at once.
             drop(_turn);
             reply.send(outcome).ok();
         }
     }
 }
 
-impl Server {
-    pub(super) fn new(spec: Arc<ServerSpec>, window: RestartWindow, blocking: Arc<BlockingLane>) -> Self {
-        Self {
-            spec,
-            actor: None,
-            generation: 0,
-            window,
-            status: ServerStatus::Restarting,
-            blocking,
-            cause: String::new(),
-            barren: 0,
-            timer: None,
-        }
-    }
-}
-
-/// Tells the CLI its servers. What it could not take although the change needs it, it is told to forget.
-async fn tell(shared: &Shared, plan: &Plan, before: &Roster) -> Result<(McpSetServersResult, Vec<String>)> {
+/// Tells the CLI its servers. New servers that the change needs and that the CLI could not take are removed from the CLI
+/// again; their names are returned.
+async fn tell(
+    shared: &Shared,
+    plan: &ChangePlan,
+    before: &Roster,
+) -> Result<(McpSetServersResult, Vec<String>)> {
     let limit = shared.options().timeouts.control_request;
     let asked = router::ask(shared, plan.target.request(), limit).await;
     let mut result = match asked.and_then(|answer| McpSetServersResult::parse(&answer)) {
         Ok(result) => result,
         Err(error) => {
-            // A refusal changes nothing. Without an answer it may have taken the change, or may do so yet.
+            // A refusal changes nothing. Without an answer the CLI may have taken the change, or may still take it.
             if error.kind() != ErrorKind::Refused {
                 restore(shared, before).await;
             }
@@ -257,7 +228,7 @@ async fn tell(shared: &Shared, plan: &Plan, before: &Roster) -> Result<(McpSetSe
     Ok((result, failed))
 }
 
-/// Makes the CLI's servers these again. It asks every router that there is until the CLI has answered.
+/// Sets the CLI's servers back to `roster`. When the router ends before the CLI has answered, asks through the next router.
 async fn restore(shared: &Shared, roster: &Roster) {
     let limit = shared.options().timeouts.control_request;
     let deadline = after(Instant::now(), limit);
@@ -267,7 +238,7 @@ async fn restore(shared: &Shared, roster: &Roster) {
         match router::ask(shared, roster.request(), limit).await {
             Ok(_) => return,
             Err(error) if error.kind() == ErrorKind::NotReady && Instant::now() < deadline => {
-                // Without a next router there is nobody to ask, and the limit passes.
+                // Waits for the next router, or until the deadline.
                 tokio::time::timeout_at(deadline, routers.changed()).await.ok();
             }
             Err(error) => {
@@ -281,21 +252,22 @@ async fn restore(shared: &Shared, roster: &Roster) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Options;
+    use crate::Options;
+    use crate::actor::base::roster::ServerChange;
 
     #[tokio::test]
     async fn a_change_is_settled_once() {
         let options = Options::default();
         let before = Arc::new(Roster::new(Vec::new(), &options));
-        let nothing = Change::Replace { additions: Vec::new(), kept: Vec::new() };
+        let nothing = ServerChange::Replace { additions: Vec::new(), kept: Vec::new() };
         let plan = Arc::new(before.plan(&nothing, &options).unwrap());
         let turn = Arc::new(tokio::sync::Mutex::new(())).lock_owned().await;
-        let step = Step::Asking(Task::spawn(async {}));
+        let step = ChangeStep::Asking(Task::spawn(async {}));
         let reply = oneshot::channel().0;
         let mut changing = Changing { number: 2, step, before, plan, reply, _turn: turn };
-        let told = |number| Told { number, outcome: Err(Error::new(ErrorKind::Timeout, "")) };
+        let told = |number| ChangeOutcome { number, outcome: Err(Error::new(ErrorKind::Timeout, "")) };
         assert!(changing.awaits(&told(2)) && !changing.awaits(&told(1)));
-        changing.step = Step::Leaving(Err(Error::new(ErrorKind::CliExited, "")));
-        assert!(!changing.awaits(&told(2)), "it has ended with the CLI");
+        changing.step = ChangeStep::Leaving(Err(Error::new(ErrorKind::CliExited, "")));
+        assert!(!changing.awaits(&told(2)), "the change was undone when the CLI ended");
     }
 }

@@ -1,38 +1,45 @@
-//! How children start, and what follows when one ends.
+//! Start the supervisor's children and notice their ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ractor::{ActorCell, ActorId, ActorRef};
+use ractor::ActorId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{End, Handled, Server, State, SupervisorState};
+use super::child::{ChildActor, ChildEnd};
+use super::port_end::ResumeStep;
+use super::servers::ServerChild;
+use super::{Handled, SessionStage, SupervisorState};
+use crate::actor::base::restart_window::Verdict;
 use crate::actor::callbacks::Callbacks;
-use crate::actor::conversation::ConversationMessage;
-use crate::actor::lane::Lane;
-use crate::actor::ledger::Ledger;
-use crate::actor::mcp_server::{McpServer, ServerArguments, ServerMessage};
-use crate::actor::message::Internal;
-use crate::actor::port::{CliPort, PortArguments, PortEnd};
-use crate::actor::restart::Verdict;
-use crate::actor::router::{ControlRouter, Known, RouterArguments, RouterMessage};
-use crate::actor::routes::{Route, RouterLink};
-use crate::actor::shared::Shared;
+use crate::actor::incarnation::port::{CliPort, PortArguments};
+use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::router::{RouterLink, RouterMessage};
+use crate::actor::messages::session::Internal;
+use crate::actor::request::ledger::Ledger;
+use crate::actor::router::{ControlRouter, RouterArguments};
 use crate::error::{Error, ErrorKind};
-use crate::options::ResumeLadder;
-use crate::report::{Event, ExitCause, ServerStatus};
-use crate::transport::{Resume, Way};
+use crate::report::Event;
+
+/// A child under `Restarts::control`.
+#[derive(Clone, Copy)]
+enum ControlChild {
+    Router,
+    Callbacks,
+}
 
 impl SupervisorState {
     pub(super) async fn start_callbacks(&mut self) -> Handled {
-        self.callbacks = Some(self.spawn(Callbacks, self.shared.clone()).await?);
+        self.callbacks = ChildActor::Up(self.spawn(Callbacks, self.shared.clone()).await?);
         Ok(())
     }
 
+    /// Starts the router, or leaves it waiting for the callbacks.
     pub(super) async fn start_router(&mut self) -> Handled {
-        let Some(callbacks) = self.callbacks.clone() else {
-            self.router_waits = true;
+        let Some(callbacks) = self.callbacks.actor().cloned() else {
+            self.router = ChildActor::Waiting;
             return Ok(());
         };
         let servers = self
@@ -44,324 +51,154 @@ impl SupervisorState {
         let (routes, published) = watch::channel(Arc::default());
         let arguments = RouterArguments {
             shared: self.shared.clone(),
-            lane: self.lane.clone(),
             servers,
             callbacks,
-            ended_epoch: if self.port.is_some() { self.epoch.saturating_sub(1) } else { self.epoch },
+            ended_epoch: if self.port.is_up() { self.epoch.saturating_sub(1) } else { self.epoch },
             ledger: ledger.clone(),
             routes,
         };
         let router = self.spawn(ControlRouter, arguments).await?;
-        self.shared.router.send_replace(Some(RouterLink {
-            actor: router.clone(),
-            ledger,
-            routes: published,
-        }));
-        self.router = Some(router);
-        if std::mem::take(&mut self.port_waits) { self.start_port().await } else { Ok(()) }
+        let link = RouterLink { actor: router.clone(), ledger, routes: published };
+        self.shared.router.send_replace(Some(link));
+        self.router = ChildActor::Up(router);
+        if self.port.is_waiting() { self.start_port().await } else { Ok(()) }
     }
 
-    pub(super) async fn start_server(&mut self, index: usize) -> Handled {
-        let server = &self.servers[index];
-        let generation = server.generation + 1;
-        let arguments = ServerArguments {
-            shared: self.shared.clone(),
-            spec: server.spec.clone(),
-            blocking: server.blocking.clone(),
-            lane: self.lane.clone().filter(|_| matches!(self.phase, State::Ready)),
-            session: self.myself.clone(),
-            generation,
-        };
-        let actor = self.spawn(McpServer, arguments).await?;
-        let server = &mut self.servers[index];
-        server.generation = generation;
-        server.actor = Some(actor.clone());
-        server.status = ServerStatus::Up;
-        let route = server.route(actor, &self.shared);
-        self.tell_router(RouterMessage::ServerUp(route));
-        Ok(())
-    }
-
-    pub(super) async fn restart_server(&mut self, index: usize) -> Handled {
-        if self.servers[index].actor.is_some()
-            || !matches!(self.servers[index].status, ServerStatus::Restarting)
-        {
+    /// Starts the next incarnation, or leaves it waiting for the router.
+    pub(super) async fn start_port(&mut self) -> Handled {
+        if !self.router.is_up() || !self.conversation.is_up() {
+            // A router comes back. Without a conversation the session fails.
+            self.port = ChildActor::Waiting;
             return Ok(());
         }
-        self.start_server(index).await?;
-        self.shared.counting.server_restarts.one();
-        let server = &mut self.servers[index];
-        self.shared.emit(Event::ServerRestarted {
-            server: server.spec.name.clone(),
-            cause: std::mem::take(&mut server.cause),
-            generation: server.generation,
-        });
-        Ok(())
-    }
-
-    pub(super) async fn start_port(&mut self) -> Handled {
-        let (Some(router), Some(conversation)) = (self.router.clone(), self.conversation.clone()) else {
-            // Without a conversation the session fails; a router comes back.
-            self.port_waits = true;
-            return Ok(());
-        };
         self.epoch += 1;
         let arguments = PortArguments {
             shared: self.shared.clone(),
             session: self.myself.clone(),
-            router,
-            conversation,
             epoch: self.epoch,
-            resume: self.resume(),
-            ways: self.ways,
+            resume: self.next_resume(),
+            channels: self.channels,
         };
-        self.port = Some(self.spawn(CliPort, arguments).await?);
+        self.port = ChildActor::Up(self.spawn(CliPort, arguments).await?);
         Ok(())
     }
 
-    /// Which conversation the next incarnation opens.
-    fn resume(&self) -> Resume {
-        let captured = self.shared.vitals.borrow().session_id.clone();
-        match (captured, self.ladder) {
-            (Some(id), ResumeLadder::SameId) if self.anew => Resume::Anew(id),
-            (Some(id), ResumeLadder::SameId) => Resume::Same(id),
-            (Some(id), ResumeLadder::Fork) => Resume::Fork(id),
-            (Some(_), ResumeLadder::Fresh) => Resume::Fresh,
-            // Nothing was said yet in the conversation that the options name.
-            (None, _) => Resume::AsOptions,
-        }
-    }
-
-    /// The next step after a refusal to resume, if the policy allows one.
-    fn next_step_of_ladder(&mut self, refused: &ExitCause) -> bool {
-        let nothing_written = matches!(refused, ExitCause::ResumeRefused { transcript_missing: true, .. });
-        if nothing_written && self.ladder == ResumeLadder::SameId && !self.shared.vitals.borrow().recorded {
-            // The CLI died before it wrote down the beginning of the first turn, which was told as cut off.
-            self.anew = true;
-            self.step_told(ResumeLadder::SameId, refused);
-            return true;
-        }
-        let next = match self.ladder {
-            ResumeLadder::SameId => ResumeLadder::Fork,
-            ResumeLadder::Fork | ResumeLadder::Fresh => ResumeLadder::Fresh,
-        };
-        let allowed = next > self.ladder && next <= self.shared.options().resume_ladder;
-        if allowed {
-            self.ladder = next;
-            self.step_told(next, refused);
-        }
-        allowed
-    }
-
-    fn step_told(&self, step: ResumeLadder, refused: &ExitCause) {
-        self.shared.emit(Event::ResumeStep { epoch: self.epoch + 1, step, refused: refused.to_string() });
-    }
-
-    pub(super) fn cli_ready(&mut self, lane: Lane) {
+    pub(super) async fn restart_router(&mut self) -> Handled {
         if self.stopping() {
+            return Ok(());
+        }
+        self.start_router().await?;
+        if self.router.is_up() {
+            self.shared.counting.control_restarts.one();
+        }
+        Ok(())
+    }
+
+    pub(super) async fn restart_callbacks(&mut self) -> Handled {
+        if self.stopping() {
+            return Ok(());
+        }
+        self.start_callbacks().await?;
+        self.shared.counting.control_restarts.one();
+        if let Some(callbacks) = self.callbacks.actor() {
+            self.router.tell(RouterMessage::CallbacksUp(callbacks.clone()));
+        }
+        if self.router.is_waiting() { self.restart_router().await } else { Ok(()) }
+    }
+
+    /// Claims the conversation that the CLI has named. The session fails if another session holds the claim.
+    pub(super) fn claim(&mut self) {
+        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        self.errand(async move {
+            // Read when it is this errand's turn: the newest name counts, in whatever order the errands run.
+            let newest = || shared.facts.borrow().session_id.clone();
+            if let Err(error) = shared.claims.follow(newest).await {
+                Internal::Fatal(error).tell(&myself);
+            }
+        });
+    }
+
+    /// An incarnation has answered `initialize`. Ignored if it has ended since.
+    pub(super) fn cli_ready(&mut self, epoch: u64) {
+        if self.stopping() || epoch != self.epoch || !self.port.is_up() {
             return;
         }
-        self.phase = State::Ready;
+        let is_first = matches!(self.stage, SessionStage::Starting);
+        self.stage = SessionStage::Ready;
         for server in self.servers.iter().filter_map(|server| server.actor.as_ref()) {
-            // One that has just ended is given the lane when it starts again.
-            server.cast(ServerMessage::Opened(lane.clone())).ok();
+            // The successor of a server that has just ended is started with the epoch.
+            server.cast(ServerMessage::CliReady { epoch }).ok();
         }
-        self.tell_conversation(ConversationMessage::CliReady(lane));
-        if self.ever_ready {
-            let session_id = self.shared.vitals.borrow().session_id.clone();
-            self.shared.emit(Event::CliRestarted { epoch: self.epoch, session_id });
+        self.conversation.tell(ConversationMessage::CliReady { epoch });
+        if !is_first {
+            let session_id = self.shared.facts.borrow().session_id.clone();
+            self.shared.emit(Event::CliRestarted { epoch, session_id });
         }
-        self.ever_ready = true;
-        self.ladder = ResumeLadder::SameId;
-        for waiter in self.await_start.drain(..) {
-            // Whoever asked may have stopped waiting.
-            waiter.send(Ok(())).ok();
+        self.resume = ResumeStep::SameId;
+        self.check_start();
+    }
+
+    /// Answers the callers that wait for the start, if the start is over.
+    pub(super) fn check_start(&mut self) {
+        let serves = |server: &ServerChild| server.served || !server.spec.significant;
+        self.started |= matches!(self.stage, SessionStage::Ready) && self.servers.iter().all(serves);
+        if self.started {
+            for waiter in self.await_start.drain(..) {
+                // The caller may have stopped waiting.
+                waiter.send(Ok(())).ok();
+            }
         }
     }
 
-    pub(super) async fn child_ended(&mut self, id: ActorId, end: End) -> Handled {
-        let is = |cell: Option<ActorCell>| cell.is_some_and(|cell| cell.get_id() == id);
-        if is(self.port.as_ref().map(ActorRef::get_cell)) {
-            self.port = None;
+    pub(super) async fn child_ended(&mut self, id: ActorId, end: ChildEnd) -> Handled {
+        if self.port.ended(id) {
             return self.port_ended(end).await;
         }
-        if is(self.router.as_ref().map(ActorRef::get_cell)) {
-            self.router = None;
-            return self.control_ended("router", &end).await;
+        if self.router.ended(id) {
+            return self.control_ended(ControlChild::Router, &end).await;
         }
-        if is(self.callbacks.as_ref().map(ActorRef::get_cell)) {
-            self.callbacks = None;
-            return self.control_ended("callbacks", &end).await;
+        if self.callbacks.ended(id) {
+            return self.control_ended(ControlChild::Callbacks, &end).await;
         }
-        if is(self.conversation.as_ref().map(ActorRef::get_cell)) {
-            self.conversation = None;
+        if self.conversation.ended(id) {
             if self.stopping() {
                 return self.check_step().await;
             }
-            return self
-                .fail(Error::new(ErrorKind::SessionFailed, format!("the conversation's actor ended: {end}")))
-                .await;
+            let text = format!("the conversation's actor ended: {end}");
+            return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
         }
         if self.has_left(id) {
-            return if self.stopping() { self.check_step().await } else { Ok(()) };
+            return self.check_step().await;
         }
-        let server = self.servers.iter().position(|server| is(server.actor.as_ref().map(ActorRef::get_cell)));
-        match server {
+        let actor = |server: &ServerChild| server.actor.as_ref().map(|actor| actor.get_id());
+        match self.servers.iter().position(|server| actor(server) == Some(id)) {
             Some(index) => self.server_ended(index, &end).await,
             None => Ok(()),
         }
     }
 
-    pub(super) async fn control_ended(&mut self, child: &'static str, end: &End) -> Handled {
+    /// Restarts the router or the callbacks, or fails the session if the child ended too often.
+    async fn control_ended(&mut self, child: ControlChild, end: &ChildEnd) -> Handled {
         if self.stopping() {
             return self.check_step().await;
         }
-        let (window, message) = match child {
-            "router" => (&mut self.windows.router, Internal::RestartRouter),
-            _ => (&mut self.windows.callbacks, Internal::RestartCallbacks),
+        let (window, name, restart) = match child {
+            ControlChild::Router => (&mut self.windows.router, "router", Internal::RestartRouter),
+            ControlChild::Callbacks => (&mut self.windows.callbacks, "callbacks", Internal::RestartCallbacks),
         };
         match window.record(Instant::now()) {
             Verdict::After { delay, .. } => {
-                self.shared.emit(Event::ControlRestarted { child, cause: end.to_string() });
+                self.shared.emit(Event::ControlRestarted { child: name, cause: end.to_string() });
                 if delay.is_zero() {
-                    return Box::pin(self.internal(message)).await;
+                    return Box::pin(self.internal(restart)).await;
                 }
-                self.after(delay, message);
+                self.after(delay, restart);
                 Ok(())
             }
             Verdict::GiveUp => {
-                let text = format!("the session's {child} ended too often, the last time because: {end}");
+                let text = format!("the session's {name} ended too often, the last time because: {end}");
                 self.fail(Error::new(ErrorKind::SessionFailed, text)).await
             }
-        }
-    }
-
-    pub(super) async fn server_ended(&mut self, index: usize, end: &End) -> Handled {
-        self.servers[index].actor = None;
-        if self.stopping() {
-            return self.check_step().await;
-        }
-        let cause = end.to_string();
-        let server = &mut self.servers[index];
-        let name = server.spec.name.clone();
-        server.barren += 1;
-        let barren = server.barren > self.shared.options().restarts.server.intensity;
-        match server.window.record(Instant::now()) {
-            Verdict::After { delay, .. } if !barren => {
-                server.status = ServerStatus::Restarting;
-                server.cause = cause;
-                if delay.is_zero() {
-                    return self.restart_server(index).await;
-                }
-                self.tell_router(RouterMessage::ServerDown { server: name.clone() });
-                self.servers[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
-                Ok(())
-            }
-            Verdict::After { .. } | Verdict::GiveUp => {
-                server.status = ServerStatus::Failed(cause.clone());
-                let significant = server.spec.significant;
-                self.tell_router(RouterMessage::ServerFailed { server: name.clone(), cause: cause.clone() });
-                self.shared.emit(Event::ServerFailed { server: name.clone(), cause: cause.clone() });
-                if significant {
-                    let text = format!("the significant MCP server '{name}' was given up: {cause}");
-                    return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    pub(super) async fn port_ended(&mut self, end: End) -> Handled {
-        self.lane = None;
-        // What was begun anew is resumed from now on, if it can be.
-        self.anew = false;
-        let end = match end {
-            End::Stopped(None) => PortEnd::Asked,
-            End::Stopped(Some(reason)) => PortEnd::Died(ExitCause::Port { reason }),
-            End::Failed(error) => match error.downcast::<PortEnd>() {
-                Ok(end) => *end,
-                Err(error) => PortEnd::Died(ExitCause::Port { reason: error.to_string() }),
-            },
-        };
-        let cause = match &end {
-            PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => Some(cause.clone()),
-            PortEnd::Asked | PortEnd::Reregister(_) => None,
-        };
-        let epoch = self.epoch;
-        self.tell_router(RouterMessage::Ended { epoch });
-        if let Some(mirror) = self.shared.mirror() {
-            // Whatever became of the CLI, what it has told is kept, and what it had no time to tell. Before the end is told,
-            // so that an outcome waits for it.
-            match &cause {
-                Some(_) => mirror.catch_up(self.shared.vitals.borrow().session_id.clone()),
-                None => mirror.flush(|| {}),
-            }
-        }
-        self.tell_conversation(ConversationMessage::CliEnded { epoch, cause: cause.clone() });
-        self.change_ends_with_cli();
-        if self.stopping() {
-            return self.check_step().await;
-        }
-        let Some(cause) = cause else {
-            if let PortEnd::Reregister(ways) = end {
-                self.ways = ways;
-                let servers = ways.servers == Way::Arguments;
-                let private = ways.private == Way::Arguments;
-                self.shared.emit(Event::CliReregistered { epoch, servers, private });
-            }
-            return self.start_port().await;
-        };
-        self.shared.emit(Event::CliExited { epoch, cause: cause.clone() });
-        if !self.ever_ready {
-            return self.fail(cause.to_error()).await;
-        }
-        // A refusal does not go away by itself: down the ladder, or the end.
-        let refused = matches!(cause, ExitCause::ResumeRefused { .. });
-        if refused && !self.next_step_of_ladder(&cause) {
-            return self.fail(cause.to_error()).await;
-        }
-        // Neither is a crash. The ladder has an end, and what ends after an error result needs a prompt for it.
-        let (delay, attempt) = if refused || matches!(end, PortEnd::AfterErrorResult(_)) {
-            (self.windows.port.delay(1), 0)
-        } else {
-            match self.windows.port.record(Instant::now()) {
-                Verdict::After { delay, attempt } => (delay, attempt),
-                Verdict::GiveUp => {
-                    let limits = &self.shared.options().restarts.cli;
-                    let error = cause.to_error();
-                    let text = format!(
-                        "the CLI died more than {} times within {:?}, the last time because: {cause}",
-                        limits.intensity, limits.period
-                    );
-                    let failed = Error::new(ErrorKind::SessionFailed, text)
-                        .with_stderr(error.stderr().unwrap_or_default());
-                    return self.fail(failed.with_source(error)).await;
-                }
-            }
-        };
-        self.phase = State::Recovering;
-        self.shared.counting.cli_restarts.one();
-        self.shared.emit(Event::CliRestarting { epoch: epoch + 1, attempt, delay });
-        self.after(delay, Internal::RestartCli);
-        Ok(())
-    }
-}
-
-impl Server {
-    fn route(&self, actor: ActorRef<ServerMessage>, shared: &Shared) -> Arc<Route> {
-        Arc::new(Route {
-            server: self.spec.name.as_str().into(),
-            actor,
-            gate: shared.roster.borrow().gate(&self.spec.name).cloned(),
-            own_tools: !self.spec.is_mounted(),
-        })
-    }
-
-    pub(super) fn known(&self, shared: &Shared) -> Known {
-        match (&self.actor, &self.status) {
-            (_, ServerStatus::Failed(cause)) => Known::Failed(cause.clone()),
-            (Some(actor), _) => Known::Up(self.route(actor.clone(), shared)),
-            (None, _) => Known::Down,
         }
     }
 }

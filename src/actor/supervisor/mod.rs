@@ -1,35 +1,43 @@
-//! The supervisor of a session: what restarts, how often, in which order things start and stop. It does no work
-//! itself, so that it cannot fail at it.
+//! The supervisor of a session starts, restarts and stops the other actors. It does no work itself, so it cannot fail at
+//! work.
 //!
 //! ```text
 //!                     ready              the CLI died
 //!   Starting ───────────────► Ready ───────────────────► Recovering ──┐
-//!      │                        ▲            ready           │        │ over intensity
+//!      │                        ▲            ready           │        │ too many restarts
 //!      │ first CLI did          └────────────────────────────┘        │
 //!      │ not start                                                    ▼
 //!      └──────────────────────────────────────────────────────► Stopping(failed)
-//!   stop ──► Stopping: Drain ─► Cli ─► Store ─► Handlers ─► Router ─► Conversation ─► gone
+//!   stop ──► Stopping: Drain ─► Cli ─► Store ─► Handlers ─► Router ─► Conversation ─► Gone
 //! ```
 //!
-//! | child | when it ends unasked |
+//! | child | when the child ends by itself |
 //! |---|---|
 //! | conversation | the session fails |
 //! | router, callbacks | restarted (`Restarts::control`), then the session fails |
-//! | tool server | restarted (`Restarts::server`), then given up; if it is significant, the session fails |
-//! | port | the next incarnation (`Restarts::cli`), then the session fails |
+//! | tool server | restarted (`Restarts::server`), then given up: a significant server fails the session, any other is tried again each `Restarts::server_retry`. A server whose state cannot be made is treated alike |
+//! | port | the next incarnation starts (`Restarts::cli`), then the session fails |
 //!
-//! Each step of stopping has a limit, after which what is left of it is killed. A supervisor that is killed takes
-//! its children with it, and the port takes the process group.
+//! Each step of stopping has a limit; when it passes, the actors that are left are killed. A supervisor that is killed takes
+//! its children with it, and the port takes the CLI's process group.
 //!
 //! - here: the state, and what each message leads to
-//! - [`children`]: how children start, and what follows when one ends
-//! - [`changing`]: how MCP servers come and go
-//! - [`stopping`]: how a session stops
-//! - [`report`]: what is told of the tree
+//! - [`children`]: start children, notice their ends
+//! - [`port_end`]: what follows the end of a CLI
+//! - [`servers`]: start and restart tool servers
+//! - [`changing`]: add and remove MCP servers
+//! - [`stopping`]: stop step by step
+//! - [`snapshot`]: report the state of the tree
 
 pub(crate) mod changing;
+mod child;
 mod children;
-mod report;
+pub(crate) mod claims;
+#[cfg(feature = "testkit")]
+pub(crate) mod fault;
+mod port_end;
+mod servers;
+mod snapshot;
 mod stopping;
 
 use std::sync::{Arc, PoisonError};
@@ -41,72 +49,75 @@ use rand::rngs::SmallRng;
 use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
-use super::callbacks::CallbacksMessage;
-use super::conversation::{Conversation, ConversationArguments, ConversationMessage};
-use super::initialize::Ways;
-use super::interrupt::interrupt;
-use super::lane::Lane;
-use super::mcp_server::ServerMessage;
-use super::message::{Internal, SessionMessage};
-use super::port::PortMessage;
-use super::restart::RestartWindow;
+use super::base::restart_window::RestartWindow;
+use super::base::task::Task;
+use super::context::Shared;
+use super::conversation::{Conversation, ConversationArguments};
+use super::incarnation::initialize::Channels;
+use super::messages::callbacks::CallbacksMessage;
+use super::messages::conversation::ConversationMessage;
+use super::messages::port::PortMessage;
+use super::messages::router::RouterMessage;
+use super::messages::session::{Internal, SessionMessage};
 use super::resume::ResumeHome;
-use super::router::RouterMessage;
-use super::shared::Shared;
-use super::work::Task;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::ResumeLadder;
-use crate::report::ServerStatus;
-use crate::tool::instance::BlockingLane;
-use crate::tool::server::ServerSpec;
+use crate::options::Restart;
 use changing::{Changing, Leaving};
-use stopping::Step;
+use child::{ChildActor, ChildEnd};
+use port_end::ResumeStep;
+use servers::ServerChild;
+use stopping::StopStep;
 
 pub(crate) struct SessionSupervisor;
 
 pub(crate) struct SupervisorState {
-    /// Tells everyone who waits for this session that it is no more, however it ended.
+    /// Releases the claim on the conversation, however the session ended. Declared first: the claim is free when `_gone`
+    /// tells the end.
+    _claimed: ReleaseClaim,
+    /// Cancels `Shared::gone`, however the session ended.
     _gone: DropGuard,
     shared: Arc<Shared>,
     myself: ActorRef<SessionMessage>,
-    phase: State,
-    conversation: Option<ActorRef<ConversationMessage>>,
-    router: Option<ActorRef<RouterMessage>>,
-    callbacks: Option<ActorRef<CallbacksMessage>>,
-    servers: Vec<Server>,
-    /// Those that were removed and are not gone yet.
+    stage: SessionStage,
+    conversation: ChildActor<ConversationMessage>,
+    router: ChildActor<RouterMessage>,
+    callbacks: ChildActor<CallbacksMessage>,
+    port: ChildActor<PortMessage>,
+    servers: Vec<ServerChild>,
+    /// Removed servers whose actors have not ended yet.
     leaving: Vec<Leaving>,
-    /// The change of the servers that is on its way.
+    /// The change of the servers in progress.
     changing: Option<Changing>,
-    /// How many there were.
+    /// Number of server changes so far; numbers the next one.
     changes: u64,
     random: SmallRng,
-    port: Option<ActorRef<PortMessage>>,
     windows: Windows,
-    /// The waits before restarts.
+    /// Backoff timers of the router, the callbacks and the port.
     timers: Vec<Task>,
-    /// Gives the session's store what the CLI writes.
+    /// The worker that gives the session's store what the CLI writes.
     mirror: Option<Task>,
-    /// The configuration of a session that came from the store.
-    home: Option<ResumeHome>,
-    /// Whether it is being removed.
-    ending_home: bool,
-    /// Work that is done for a caller.
+    home: HomeState,
+    /// Tasks that do something for a caller.
     errands: Vec<Task>,
+    /// The epoch of the newest incarnation; 0 before the first.
     epoch: u64,
-    ways: Ways,
-    lane: Option<Lane>,
-    ever_ready: bool,
-    /// Whether the next incarnation begins the captured conversation anew.
-    anew: bool,
-    /// How far down the ladder the next resumption is.
-    ladder: ResumeLadder,
-    /// The router is to be started as soon as there are callbacks for it.
-    router_waits: bool,
-    /// The CLI is to be started as soon as there is a router for it.
-    port_waits: bool,
+    /// The channels of the next incarnation.
+    channels: Channels,
+    /// The conversation that the next incarnation opens.
+    resume: ResumeStep,
+    /// Whether the start is over: the CLI was ready once, and every significant server has had its state.
+    started: bool,
     await_start: Vec<oneshot::Sender<Result<()>>>,
     await_stop: Vec<StopReply>,
+}
+
+/// Releases the claim on the session's conversation when dropped.
+struct ReleaseClaim(Arc<Shared>);
+
+impl Drop for ReleaseClaim {
+    fn drop(&mut self) {
+        self.0.claims.release();
+    }
 }
 
 type StopReply = Box<dyn FnOnce(Result<()>) + Send + Sync>;
@@ -117,46 +128,30 @@ struct Windows {
     callbacks: RestartWindow,
 }
 
-struct Server {
-    spec: Arc<ServerSpec>,
-    actor: Option<ActorRef<ServerMessage>>,
-    generation: u32,
-    window: RestartWindow,
-    status: ServerStatus,
-    /// Handlers that were left behind outlive the actor, so this does too.
-    blocking: Arc<BlockingLane>,
-    /// Why it is being restarted.
-    cause: String,
-    /// How often in a row it has ended before it had its state. One that never gets it is given up, however slowly it
-    /// fails.
-    barren: u32,
-    /// The wait before its restart.
-    timer: Option<Task>,
+/// The configuration folder of a session that was loaded from a store.
+enum HomeState {
+    /// There is none, or it is removed.
+    None,
+    InUse(ResumeHome),
+    /// An errand is removing it.
+    Removing,
 }
 
-/// What the session is doing.
+/// The stage of the session.
 #[derive(Debug)]
-enum State {
+enum SessionStage {
+    /// No incarnation has been ready yet.
     Starting,
     Ready,
+    /// The CLI died; the next incarnation has not been ready yet.
     Recovering,
-    Stopping { step: Step, number: u32, failed: Option<Error>, limit: Option<Task> },
-}
-
-/// How a child ended.
-enum End {
-    Stopped(Option<String>),
-    Failed(ActorProcessingErr),
-}
-
-impl std::fmt::Display for End {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            End::Stopped(Some(reason)) => f.write_str(reason),
-            End::Stopped(None) => f.write_str("it stopped"),
-            End::Failed(error) => error.fmt(f),
-        }
-    }
+    Stopping {
+        step: StopStep,
+        /// Number of steps so far; tells the limit of this step from those of earlier ones.
+        number: u32,
+        failed: Option<Error>,
+        limit: Option<Task>,
+    },
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -172,51 +167,41 @@ impl Actor for SessionSupervisor {
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let mut random = SmallRng::from_os_rng();
         let restarts = &shared.options().restarts;
-        let mut window = |limits: &crate::options::Restart| {
-            RestartWindow::new(limits.clone(), SmallRng::from_rng(&mut random))
-        };
-        let places = shared.options().limits.blocking_calls;
-        let servers = shared
-            .roster()
-            .inside()
-            .iter()
-            .map(|spec| Server::new(spec.clone(), window(&restarts.server), BlockingLane::new(places)))
-            .collect();
+        let mut window =
+            |limits: &Restart| RestartWindow::new(limits.clone(), SmallRng::from_rng(&mut random));
         let windows = Windows {
             port: window(&restarts.cli),
             router: window(&restarts.control),
             callbacks: window(&restarts.control),
         };
-        let ways = Ways::first(shared.options());
+        let roster = shared.roster();
+        let servers = roster.inside().iter();
+        let servers = servers.map(|spec| ServerChild::new(&shared, spec.clone(), &mut random)).collect();
         let home = shared.home.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(SupervisorState {
+            _claimed: ReleaseClaim(shared.clone()),
             _gone: shared.gone.clone().drop_guard(),
+            channels: Channels::first(shared.options()),
             shared,
             myself,
-            phase: State::Starting,
-            conversation: None,
-            router: None,
-            callbacks: None,
+            stage: SessionStage::Starting,
+            conversation: ChildActor::Down,
+            router: ChildActor::Down,
+            callbacks: ChildActor::Down,
+            port: ChildActor::Down,
             servers,
             leaving: Vec::new(),
             changing: None,
             changes: 0,
             random,
-            port: None,
             windows,
             timers: Vec::new(),
             mirror: None,
-            home,
-            ending_home: false,
+            home: home.map_or(HomeState::None, HomeState::InUse),
             errands: Vec::new(),
             epoch: 0,
-            ways,
-            lane: None,
-            ever_ready: false,
-            anew: false,
-            ladder: ResumeLadder::SameId,
-            router_waits: false,
-            port_waits: false,
+            resume: ResumeStep::SameId,
+            started: false,
             await_start: Vec::new(),
             await_stop: Vec::new(),
         })
@@ -228,11 +213,13 @@ impl Actor for SessionSupervisor {
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         let arguments = ConversationArguments { shared: state.shared.clone(), session: state.myself.clone() };
-        state.conversation = Some(state.spawn(Conversation, arguments).await?);
-        if let (Some(mirror), Some(conversation)) = (state.shared.mirror(), &state.conversation) {
+        let conversation = state.spawn(Conversation, arguments).await?;
+        state.shared.set_conversation(conversation.clone());
+        if let Some(mirror) = state.shared.mirror() {
             let run = mirror.clone().run(state.shared.clone(), conversation.clone());
             state.mirror = Some(Task::spawn(run));
         }
+        state.conversation = ChildActor::Up(conversation);
         state.start_callbacks().await?;
         state.start_router().await?;
         for index in 0..state.servers.len() {
@@ -248,29 +235,33 @@ impl Actor for SessionSupervisor {
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            // For programs that hold the session's actor alone: a `Session` tells the conversation itself.
             SessionMessage::Prompt(prompt, reply) => {
-                if let Some(conversation) = &state.conversation {
-                    // A conversation that has just ended drops the reply, which the caller notices.
-                    conversation.cast(ConversationMessage::Prompt { prompt, reply }).ok();
-                }
+                state.conversation.tell(ConversationMessage::Prompt { prompt, reply });
+            }
+            SessionMessage::Steer(prompt, reply) => {
+                state.conversation.tell(ConversationMessage::Steer { prompt, reply });
             }
             SessionMessage::Interrupt(reply) => {
-                let (shared, conversation) = (state.shared.clone(), state.conversation.clone());
+                let limit = state.shared.options().timeouts.control_request;
+                let (answer, receipt) = oneshot::channel();
+                let message = ConversationMessage::Interrupt { cancel_queued: false, limit, reply: answer };
+                state.conversation.tell(message);
                 state.errand(async move {
-                    // Whoever asked may have stopped waiting.
-                    let limit = shared.options().timeouts.control_request;
-                    let interrupted = interrupt(&shared, conversation.as_ref(), false, limit).await;
-                    reply.send(interrupted.map(drop)).ok();
+                    if let Ok(receipt) = receipt.await {
+                        // The caller may have stopped waiting.
+                        reply.send(receipt.map(drop)).ok();
+                    }
                 });
             }
-            SessionMessage::Snapshot(reply) => state.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
+            SessionMessage::Snapshot(reply) => state.snapshot(reply),
             SessionMessage::Events(reply) => {
+                // The caller may have stopped waiting.
                 reply.send(state.shared.subscribe()).ok();
             }
-            // Whoever asked may have stopped waiting.
             SessionMessage::Stop(reply) => {
-                let told: StopReply = Box::new(move |outcome| drop(reply.send(outcome)));
-                return Box::pin(state.stop(told)).await;
+                let reply: StopReply = Box::new(move |outcome| drop(reply.send(outcome)));
+                return Box::pin(state.stop(reply)).await;
             }
             SessionMessage::Internal(internal) => return Box::pin(state.internal(internal)).await,
         }
@@ -282,7 +273,8 @@ impl Actor for SessionSupervisor {
         _: ActorRef<SessionMessage>,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
-        // The state itself travels to the parent and may be kept there.
+        // Not left to the drop of the state: the state travels to the parent, which may keep it.
+        state.shared.claims.release();
         state.shared.gone.cancel();
         Ok(())
     }
@@ -293,18 +285,17 @@ impl Actor for SessionSupervisor {
         event: SupervisionEvent,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
-        match event {
+        let (cell, end) = match event {
             SupervisionEvent::ActorTerminated(cell, last_state, reason) => {
-                // Nothing of the application: the supervisor has the server's definition for longer, and what else there
-                // is of it goes elsewhere.
+                // Runs no code of the application: the definition of a server lives longer in this actor, and an
+                // instance is dropped elsewhere.
                 drop(last_state);
-                Box::pin(state.child_ended(cell.get_id(), End::Stopped(reason))).await
+                (cell, ChildEnd::Stopped(reason))
             }
-            SupervisionEvent::ActorFailed(cell, error) => {
-                Box::pin(state.child_ended(cell.get_id(), End::Failed(error))).await
-            }
-            _ => Ok(()),
-        }
+            SupervisionEvent::ActorFailed(cell, error) => (cell, ChildEnd::Failed(error)),
+            _ => return Ok(()),
+        };
+        Box::pin(state.child_ended(cell.get_id(), end)).await
     }
 }
 
@@ -320,20 +311,19 @@ impl SupervisorState {
         Ok(child)
     }
 
-    /// Does something for a caller on a task of its own; the supervisor goes on.
+    /// Does something for a caller on a task of its own, so that the supervisor goes on.
     fn errand(&mut self, errand: impl Future<Output = ()> + Send + 'static) {
         self.errands.retain(|errand| !errand.is_finished());
-        // Boxed, so that one that is done holds little until the next one comes.
+        // Boxed: a finished errand keeps its allocation until the next errand.
         self.errands.push(Task::spawn(Box::pin(errand)));
     }
 
-    /// Tells the supervisor something after a while.
+    /// Sends the supervisor a message after `delay`, unless the task is dropped before.
     fn later(&self, delay: Duration, message: Internal) -> Task {
         let myself = self.myself.clone();
         Task::spawn(async move {
             tokio::time::sleep(delay).await;
-            // A supervisor that has ended waits for nothing.
-            myself.cast(SessionMessage::Internal(message)).ok();
+            message.tell(&myself);
         })
     }
 
@@ -343,119 +333,61 @@ impl SupervisorState {
         self.timers.push(timer);
     }
 
-    fn tell_router(&self, message: RouterMessage) {
-        if let Some(router) = &self.router {
-            // One that has just ended is told by its arguments when it starts again.
-            router.cast(message).ok();
-        }
-    }
-
-    fn tell_conversation(&self, message: ConversationMessage) {
-        if let Some(conversation) = &self.conversation {
-            // One that has just ended takes the session with it.
-            conversation.cast(message).ok();
-        }
-    }
-
     async fn internal(&mut self, message: Internal) -> Handled {
         match message {
-            Internal::LaneOpened(lane) if lane.epoch() == self.epoch && self.port.is_some() => {
-                self.lane = Some(lane.clone());
-                // A router that was started between the opening and this news was not told by the port.
-                self.tell_router(RouterMessage::Opened(lane));
-            }
-            Internal::CliReady { lane } if lane.epoch() == self.epoch && self.port.is_some() => {
-                self.cli_ready(lane)
-            }
-            // Of an incarnation that has ended since.
-            Internal::LaneOpened(_) | Internal::CliReady { .. } => {}
-            Internal::AwaitStart(reply) => match &self.phase {
-                State::Starting => self.await_start.push(reply),
-                State::Stopping { failed: Some(_), .. } => self.await_start.push(reply),
-                // Whoever asked may have stopped waiting.
-                State::Stopping { .. } => {
-                    drop(reply.send(Err(Error::new(ErrorKind::Stopped, "the session was stopped"))))
-                }
-                State::Ready | State::Recovering => drop(reply.send(Ok(()))),
-            },
-            Internal::RestartCli if matches!(self.phase, State::Recovering) && self.port.is_none() => {
-                return self.start_port().await;
-            }
-            Internal::RestartServer(name) if !self.stopping() => {
-                if let Some(index) = self.servers.iter().position(|server| server.spec.name == name) {
-                    return self.restart_server(index).await;
+            Internal::CliReady { epoch } => self.cli_ready(epoch),
+            Internal::AwaitStart(reply) => self.await_start(reply),
+            Internal::RestartCli => {
+                if matches!(self.stage, SessionStage::Recovering) && !self.port.is_up() {
+                    return self.start_port().await;
                 }
             }
-            Internal::RestartRouter if !self.stopping() => {
-                self.start_router().await?;
-                if !self.router_waits {
-                    self.shared.counting.control_restarts.one();
-                }
-            }
-            Internal::RestartCallbacks if !self.stopping() => {
-                self.start_callbacks().await?;
-                self.shared.counting.control_restarts.one();
-                if let Some(callbacks) = self.callbacks.clone() {
-                    self.tell_router(RouterMessage::CallbacksUp(callbacks));
-                }
-                if std::mem::take(&mut self.router_waits) {
-                    self.start_router().await?;
-                    self.shared.counting.control_restarts.one();
-                }
-            }
-            Internal::RestartCli
-            | Internal::RestartServer(_)
-            | Internal::RestartRouter
-            | Internal::RestartCallbacks => {}
+            Internal::RestartServer(name) => return self.restart_named(&name).await,
+            Internal::RestartRouter => return self.restart_router().await,
+            Internal::RestartCallbacks => return self.restart_callbacks().await,
             Internal::Change(request) => return self.change(*request).await,
-            Internal::Changed(told) => self.changed(told),
-            Internal::ServerServes(name) => {
-                for server in self.servers.iter_mut().filter(|server| server.spec.name == name) {
-                    server.barren = 0;
-                }
+            Internal::Changed(outcome) => self.changed(outcome),
+            Internal::ServerServes { server, generation } => self.server_serves(&server, generation),
+            Internal::StateFailed { server, generation, cause } => {
+                return self.state_failed(&server, generation, cause).await;
             }
-            Internal::MirrorEnded => {
-                if matches!(self.phase, State::Stopping { step: Step::Store, .. }) {
-                    self.give_up_mirror();
-                    return self.next_step().await;
-                }
-            }
+            Internal::Captured => self.claim(),
+            Internal::MirrorEnded => return self.mirror_ended().await,
             Internal::Drained => {
-                if matches!(self.phase, State::Stopping { step: Step::Drain, .. }) {
+                if self.stops_at(StopStep::Drain) {
                     return self.next_step().await;
                 }
             }
             Internal::GiveUpCli { epoch, reason } => {
-                if let Some(port) = self.port.as_ref().filter(|_| epoch == self.epoch) {
-                    // One that has just ended is what was wanted.
-                    port.cast(PortMessage::GiveUp(reason)).ok();
+                if epoch == self.epoch {
+                    self.port.tell(PortMessage::GiveUp(reason));
                 }
             }
             Internal::StopLimit(number) => return self.step_limit(number).await,
-            Internal::Abandoned if !self.stopping() => return self.begin_stop(Step::Cli, None).await,
-            Internal::Abandoned => {}
+            Internal::Abandoned => {
+                if !self.stopping() {
+                    return self.begin_stop(StopStep::Cli, None).await;
+                }
+            }
             Internal::Stop(reply) => {
                 return self.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
             }
-            Internal::Interrupt { cancel_queued, limit, reply } => {
-                let (shared, conversation) = (self.shared.clone(), self.conversation.clone());
-                self.errand(async move {
-                    // Whoever asked may have stopped waiting.
-                    reply.send(interrupt(&shared, conversation.as_ref(), cancel_queued, limit).await).ok();
-                });
-            }
-            Internal::TakeBack { uuid, reply } => {
-                if let Some(conversation) = &self.conversation {
-                    // A conversation that has just ended drops the reply, which the caller notices.
-                    conversation.cast(ConversationMessage::TakeBack { uuid, reply }).ok();
-                }
-            }
-            Internal::Snapshot(reply) => self.snapshot(move |snapshot| drop(reply.send(Ok(snapshot)))),
             #[cfg(feature = "testkit")]
             Internal::Inject(fault) => self.inject(fault),
-            Internal::Emit(event) => self.shared.emit(event),
             Internal::Fatal(error) => return self.fail(error).await,
         }
         Ok(())
+    }
+
+    fn await_start(&mut self, reply: oneshot::Sender<Result<()>>) {
+        if matches!(self.stage, SessionStage::Stopping { failed: None, .. }) {
+            // The caller may have stopped waiting.
+            return drop(reply.send(Err(Error::new(ErrorKind::Stopped, "the session was stopped"))));
+        }
+        // A failing session answers with its error when nothing of it is left.
+        self.await_start.push(reply);
+        if !self.stopping() {
+            self.check_start();
+        }
     }
 }

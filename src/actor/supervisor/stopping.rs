@@ -1,222 +1,226 @@
-//! How a session stops: step by step, each with its limit.
+//! Stop a session step by step, each step with its limit.
 
 use std::sync::atomic::Ordering;
 
 use ractor::{ActorCell, ActorRef};
 
-use super::{Handled, State, StopReply, SupervisorState};
-use crate::actor::callbacks::CallbacksMessage;
-use crate::actor::conversation::ConversationMessage;
-use crate::actor::mcp_server::ServerMessage;
-use crate::actor::message::{Internal, SessionMessage};
-use crate::actor::port::PortMessage;
-use crate::actor::router::RouterMessage;
+use super::{Handled, HomeState, SessionStage, StopReply, SupervisorState};
+use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::port::PortMessage;
+use crate::actor::messages::router::RouterMessage;
+use crate::actor::messages::session::Internal;
 use crate::error::{Error, ErrorKind};
 use crate::report::Event;
 
 /// The steps of stopping, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum StopStep {
+    /// The running turn may end.
     Drain,
+    /// The CLI ends.
     Cli,
+    /// The session's store takes what is left.
     Store,
+    /// The tool servers and the callbacks end their handlers.
     Handlers,
     Router,
     Conversation,
     Gone,
 }
 
-impl Step {
+impl StopStep {
     fn next(self) -> Self {
         match self {
-            Step::Drain => Step::Cli,
-            Step::Cli => Step::Store,
-            Step::Store => Step::Handlers,
-            Step::Handlers => Step::Router,
-            Step::Router => Step::Conversation,
-            Step::Conversation | Step::Gone => Step::Gone,
+            StopStep::Drain => StopStep::Cli,
+            StopStep::Cli => StopStep::Store,
+            StopStep::Store => StopStep::Handlers,
+            StopStep::Handlers => StopStep::Router,
+            StopStep::Router => StopStep::Conversation,
+            StopStep::Conversation | StopStep::Gone => StopStep::Gone,
         }
     }
 }
 
 impl SupervisorState {
     pub(super) fn stopping(&self) -> bool {
-        matches!(self.phase, State::Stopping { .. })
+        matches!(self.stage, SessionStage::Stopping { .. })
+    }
+
+    pub(super) fn stops_at(&self, at: StopStep) -> bool {
+        matches!(self.stage, SessionStage::Stopping { step, .. } if step == at)
     }
 
     pub(super) async fn stop(&mut self, reply: StopReply) -> Handled {
         self.await_stop.push(reply);
-        if self.stopping() { Ok(()) } else { self.begin_stop(Step::Drain, None).await }
+        if self.stopping() { Ok(()) } else { self.begin_stop(StopStep::Drain, None).await }
     }
 
     pub(super) async fn fail(&mut self, error: Error) -> Handled {
         if self.stopping() {
             return Ok(());
         }
-        self.begin_stop(Step::Cli, Some(error)).await
+        self.begin_stop(StopStep::Cli, Some(error)).await
     }
 
-    pub(super) async fn begin_stop(&mut self, first: Step, failed: Option<Error>) -> Handled {
+    pub(super) async fn begin_stop(&mut self, first: StopStep, failed: Option<Error>) -> Handled {
         self.timers.clear();
         if let Some(error) = &failed {
-            // The first failure is the reason; there is no second, for none is looked for any more.
+            // Set once: a session that stops does not fail again.
             self.shared.failed.set(error.clone()).ok();
         }
         self.shared.in_order.store(true, Ordering::Release);
+        // Before anyone hears of the stop: no prompt is accepted after the event.
+        self.shared.refuse_prompts();
         self.shared.emit(Event::Stopping);
-        // Whatever comes first: nothing new begins any more.
-        self.tell_conversation(ConversationMessage::Drain);
-        self.phase = State::Stopping { step: first, number: 0, failed, limit: None };
+        self.conversation.tell(ConversationMessage::Drain);
+        self.stage = SessionStage::Stopping { step: first, number: 0, failed, limit: None };
         self.enter_step().await
     }
 
     pub(super) async fn next_step(&mut self) -> Handled {
-        if let State::Stopping { step, .. } = &mut self.phase {
+        if let SessionStage::Stopping { step, .. } = &mut self.stage {
             *step = step.next();
         }
         self.enter_step().await
     }
 
-    /// Does what belongs to the step, and goes on at once if there is nothing to do.
-    pub(super) async fn enter_step(&mut self) -> Handled {
+    /// Starts the work of the step, and goes on at once if there is none.
+    async fn enter_step(&mut self) -> Handled {
         let timeouts = self.shared.options().timeouts.clone();
-        let State::Stopping { step, number, .. } = &mut self.phase else { return Ok(()) };
+        let SessionStage::Stopping { step, number, .. } = &mut self.stage else { return Ok(()) };
         *number += 1;
         let (step, number) = (*step, *number);
         let limit = match step {
-            Step::Drain => timeouts.drain,
-            Step::Cli => {
-                // The handlers of a turn that was not finished in time hold the CLI up.
-                self.tell_router(RouterMessage::CancelAll);
-                if let Some(port) = &self.port {
-                    // One that has just ended is noticed below.
-                    port.cast(PortMessage::Shutdown).ok();
-                }
+            StopStep::Drain => timeouts.drain,
+            StopStep::Cli => {
+                // Handlers of a turn that did not end in time would hold the CLI up.
+                self.router.tell(RouterMessage::CancelAll);
+                self.port.tell(PortMessage::Shutdown);
                 timeouts.exit_after_eof + timeouts.exit_after_term + timeouts.reap + timeouts.child_stop * 2
             }
-            Step::Store => {
+            StopStep::Store => {
                 self.end_mirror();
-                let store = &self.shared.options().store;
-                store.stop + timeouts.child_stop
+                self.shared.options().store.stop + timeouts.child_stop
             }
-            Step::Handlers => {
+            StopStep::Handlers => {
                 for actor in self.servers.iter().filter_map(|server| server.actor.as_ref()) {
                     actor.cast(ServerMessage::Stop).ok();
                 }
-                if let Some(callbacks) = &self.callbacks {
-                    callbacks.cast(CallbacksMessage::Stop).ok();
-                }
+                self.callbacks.tell(CallbacksMessage::Stop);
                 timeouts.cancel_grace + timeouts.child_stop
             }
-            Step::Router => {
-                if let Some(router) = &self.router {
-                    router.stop(None);
-                }
+            StopStep::Router => {
+                self.router.actor().into_iter().for_each(|router| router.stop(None));
                 timeouts.child_stop
             }
-            Step::Conversation => {
+            StopStep::Conversation => {
                 let failed = self.shared.failed.get().cloned();
-                self.tell_conversation(ConversationMessage::Stop { failed });
+                self.conversation.tell(ConversationMessage::Stop { failed });
                 timeouts.child_stop
             }
-            Step::Gone => return self.gone(),
+            StopStep::Gone => return self.gone(),
         };
         let timer = self.later(limit, Internal::StopLimit(number));
-        if let State::Stopping { limit, .. } = &mut self.phase {
+        if let SessionStage::Stopping { limit, .. } = &mut self.stage {
             *limit = Some(timer);
         }
         Box::pin(self.check_step()).await
     }
 
-    /// Lets the store take what is left, then removes what was loaded from it.
+    /// Lets the store take what is left, then removes the configuration folder that was loaded from the store.
     fn end_mirror(&mut self) {
-        let (mirror, home, myself) = (self.shared.mirror().cloned(), self.home.take(), self.myself.clone());
+        let home = match std::mem::replace(&mut self.home, HomeState::None) {
+            HomeState::InUse(home) => Some(home),
+            HomeState::None | HomeState::Removing => None,
+        };
         if self.mirror.is_none() && home.is_none() {
             return;
         }
+        if home.is_some() {
+            self.home = HomeState::Removing;
+        }
+        let (mirror, myself) = (self.shared.mirror().cloned(), self.myself.clone());
         let limit = self.shared.options().store.stop;
-        self.ending_home = home.is_some();
         self.errand(async move {
             if let Some(mirror) = mirror {
                 tokio::time::timeout(limit, mirror.flushed()).await.ok();
             }
-            // Not only when this task ends: the next step is to find it gone.
+            // Removed before the next step begins, not only when this task is dropped.
             if let Some(home) = home {
                 home.remove().await;
             }
-            // A supervisor that has ended waits for nothing.
-            myself.cast(SessionMessage::Internal(Internal::MirrorEnded)).ok();
+            Internal::MirrorEnded.tell(&myself);
         });
     }
 
-    /// Nothing of the mirror goes on; what the store has not taken is told.
-    pub(super) fn give_up_mirror(&mut self) {
-        (self.mirror, self.ending_home) = (None, false);
-        if let Some(mirror) = self.shared.mirror() {
-            mirror.give_up(&self.shared, self.conversation.as_ref());
+    pub(super) async fn mirror_ended(&mut self) -> Handled {
+        if !self.stops_at(StopStep::Store) {
+            return Ok(());
         }
+        (self.mirror, self.home) = (None, HomeState::None);
+        if let Some(mirror) = self.shared.mirror() {
+            // Tells what the store has not taken.
+            mirror.give_up(&self.shared, self.conversation.actor());
+        }
+        self.next_step().await
     }
 
-    /// Goes on to the next step when nothing of this one is left.
+    /// Goes on to the next step of stopping when nothing of this step is left.
     pub(super) async fn check_step(&mut self) -> Handled {
-        let State::Stopping { step, .. } = &self.phase else { return Ok(()) };
+        let SessionStage::Stopping { step, .. } = &self.stage else { return Ok(()) };
         let done = match step {
-            // Ends with a message of the conversation, or when there is none to drain.
-            Step::Drain => self.conversation.is_none(),
-            Step::Cli => self.port.is_none(),
-            // Ends with a message.
-            Step::Store => self.mirror.is_none() && !self.ending_home,
-            Step::Handlers => {
-                self.callbacks.is_none()
+            // Ends with `Drained`, unless there is no conversation.
+            StopStep::Drain => !self.conversation.is_up(),
+            StopStep::Cli => !self.port.is_up(),
+            // Ends with `MirrorEnded`, unless there is nothing to end.
+            StopStep::Store => self.mirror.is_none() && !matches!(self.home, HomeState::Removing),
+            StopStep::Handlers => {
+                !self.callbacks.is_up()
                     && self.leaving.is_empty()
                     && self.servers.iter().all(|server| server.actor.is_none())
             }
-            Step::Router => self.router.is_none(),
-            Step::Conversation => self.conversation.is_none(),
-            Step::Gone => false,
+            StopStep::Router => !self.router.is_up(),
+            StopStep::Conversation => !self.conversation.is_up(),
+            StopStep::Gone => false,
         };
         if done { Box::pin(self.next_step()).await } else { Ok(()) }
     }
 
-    /// A step took too long: what is left of it is killed, and its end is noticed like any other.
+    /// A step took too long: kills the actors that are left. Their ends lead to the next step.
     pub(super) async fn step_limit(&mut self, limit_of: u32) -> Handled {
-        let State::Stopping { step, number, .. } = &self.phase else { return Ok(()) };
-        if *number != limit_of {
-            return Ok(());
-        }
-        let step = *step;
-        if step == Step::Drain {
-            return self.next_step().await;
-        }
-        if step == Step::Store {
-            self.give_up_mirror();
-            return self.next_step().await;
-        }
-        tracing::warn!(parent: &self.shared.span, ?step, "a step of stopping took too long; what is left is killed");
+        let step = match &self.stage {
+            SessionStage::Stopping { step, number, .. } if *number == limit_of => *step,
+            _ => return Ok(()),
+        };
         let cells: Vec<ActorCell> = match step {
-            Step::Cli => self.port.iter().map(ActorRef::get_cell).collect(),
-            Step::Handlers => {
+            StopStep::Drain => return self.next_step().await,
+            StopStep::Store => return self.mirror_ended().await,
+            StopStep::Cli => self.port.cell().into_iter().collect(),
+            StopStep::Handlers => {
                 let servers =
                     self.servers.iter().filter_map(|server| server.actor.as_ref()).map(ActorRef::get_cell);
                 let leaving = self.leaving.iter().map(|leaving| leaving.actor.get_cell());
-                servers.chain(leaving).chain(self.callbacks.iter().map(ActorRef::get_cell)).collect()
+                servers.chain(leaving).chain(self.callbacks.cell()).collect()
             }
-            Step::Router => self.router.iter().map(ActorRef::get_cell).collect(),
-            Step::Conversation => self.conversation.iter().map(ActorRef::get_cell).collect(),
-            Step::Drain | Step::Store | Step::Gone => Vec::new(),
+            StopStep::Router => self.router.cell().into_iter().collect(),
+            StopStep::Conversation => self.conversation.cell().into_iter().collect(),
+            StopStep::Gone => Vec::new(),
         };
-        for cell in cells {
-            cell.kill();
-        }
+        tracing::warn!(parent: &self.shared.span, ?step, "a step of stopping took too long; what is left is killed");
+        cells.iter().for_each(ActorCell::kill);
         Ok(())
     }
 
-    /// Nothing is left: says so, and ends.
-    pub(super) fn gone(&mut self) -> Handled {
-        let State::Stopping { failed, limit, .. } = &mut self.phase else { return Ok(()) };
+    /// Nothing is left: tells the end, and ends the actor.
+    fn gone(&mut self) -> Handled {
+        let SessionStage::Stopping { failed, limit, .. } = &mut self.stage else { return Ok(()) };
         let failed = failed.take();
         *limit = None;
         self.shared.router.send_replace(None);
+        // Before the end is told: whoever waits for it may start a session with the conversation.
+        self.shared.claims.release();
         let (event, outcome) = match &failed {
             Some(error) => (Event::Failed { cause: error.to_string() }, Err(error.clone())),
             None => (Event::Stopped, Ok(())),
@@ -224,14 +228,14 @@ impl SupervisorState {
         self.shared.emit(event);
         for waiter in self.await_start.drain(..) {
             let stopped = || Error::new(ErrorKind::Stopped, "the session was stopped while it started");
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             waiter.send(Err(failed.clone().unwrap_or_else(stopped))).ok();
         }
         for waiter in self.await_stop.drain(..) {
             waiter(outcome.clone());
         }
-        self.shared.vitals.send_modify(|vitals| vitals.run_ended = true);
-        // Not only when the state is dropped, which may be after whoever waits has gone on.
+        self.shared.facts.send_modify(|facts| facts.run_ended = true);
+        // The drop of the state cancels this too, but maybe after a waiter has gone on.
         self.shared.gone.cancel();
         match failed {
             Some(error) => Err(Box::new(error)),

@@ -1,15 +1,17 @@
-//! How an event is written down: its name, what a hook is told there, and what it may answer.
+//! The `event!` macro: declares a hook event, its input and its output.
 //!
 //! ```text
 //! event! {
-//!     /// What it is.
+//!     /// When the event happens.
 //!     PreToolUse: PreToolUseInput, PreToolUseOutput, PreToolUseFields;
-//!     sample "{…}";                      what the CLI sends, for the example and the tests
-//!     input { tool_name: String, }       without one of these the hook fails
-//!     may { duration_ms: u64, }          an `Option`; left in `extra` if it has another shape
+//!     sample r#"{…}"#;                    JSON of the event's own fields, for the tests
+//!     input { tool_name: String, }        required: without one of these the hook fails
+//!     may { duration_ms: u64, }           optional: left in `extra` when the type does not fit
 //!     output { additional_context: String, updated_mcp: Value = "updatedMCP", }
 //! }
 //! ```
+//!
+//! Fields need a doc comment only where the name leaves something open: names are those of the wire.
 
 macro_rules! event {
     (
@@ -24,15 +26,10 @@ macro_rules! event {
             @event ($($doc,)*) $event, $input, $output, $fields, $sample, { $($in)* } { $($may)* }
         }
 
-        #[doc = concat!("What a hook may answer at [`", stringify!($event), "`] only (`hookSpecificOutput`).")]
-        ///
-        /// ```
-        #[doc = concat!("let fields = greenroom::hook::", stringify!($fields), "::default();")]
-        /// assert_eq!(serde_json::to_value(fields)?, serde_json::json!({}));
-        /// # Ok::<(), serde_json::Error>(())
-        /// ```
+        #[doc = concat!("`hookSpecificOutput` of a [`", stringify!($event), "`] hook.")]
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
         #[serde(rename_all = "camelCase")]
+        #[allow(missing_docs, reason = "fields are named as on the wire")]
         #[non_exhaustive]
         pub struct $fields {
             $(
@@ -44,6 +41,8 @@ macro_rules! event {
 
         impl $crate::control::hook::Output<$event> {
             $(
+                #[doc = concat!("Sets [`", stringify!($ofield), "`](", stringify!($fields), "::", stringify!($ofield), ").")]
+                ///
                 $(#[doc = $odoc])*
                 pub fn $ofield(mut self, value: impl Into<$oty>) -> Self {
                     self.fields.$ofield = Some(value.into());
@@ -69,37 +68,21 @@ macro_rules! event {
         { $($(#[doc = $mdoc:expr])* $mfield:ident: $mty:ty,)* }
     ) => {
         $(#[doc = $doc])*
-        ///
-        /// ```
-        #[doc = concat!("use greenroom::hook::{self, Hook, ", stringify!($output), "};")]
-        ///
-        #[doc = concat!("let hook = Hook::on(hook::", stringify!($event), ", async |input, _cx| {")]
-        ///     println!("{input:?}");
-        #[doc = concat!("    ", stringify!($output), "::pass()")]
-        /// });
-        /// # let _ = hook;
-        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $event;
 
-        impl $crate::control::hook::Event for $event {
+        impl $crate::control::hook::EventType for $event {
             const NAME: &'static str = stringify!($event);
             type Input = $input;
             type Fields = $crate::control::hook::$fields;
         }
 
-        #[doc = concat!("What a hook at [`", stringify!($event), "`] answers.")]
+        #[doc = concat!("Answer of a [`", stringify!($event), "`] hook.")]
         pub type $output = $crate::control::hook::Output<$event>;
 
-        #[doc = concat!("What a hook at [`", stringify!($event), "`] is told.")]
-        ///
-        /// ```
-        #[doc = concat!("let input: greenroom::hook::", stringify!($input), " =")]
-        #[doc = concat!("    serde_json::from_str(r#\"", $sample, "\"#)?;")]
-        /// assert!(input.extra.is_empty());
-        /// # Ok::<(), serde_json::Error>(())
-        /// ```
+        #[doc = concat!("Input of a [`", stringify!($event), "`] hook.")]
         #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "fields are named as on the wire")]
         #[non_exhaustive]
         pub struct $input {
             $(
@@ -110,7 +93,7 @@ macro_rules! event {
                 $(#[doc = $mdoc])*
                 pub $mfield: Option<$mty>,
             )*
-            /// What hooks of all events are told.
+            /// The fields that all events share.
             pub common: $crate::control::hook::Common,
             /// Every other field, as it came.
             pub extra: serde_json::Map<String, serde_json::Value>,
@@ -135,7 +118,7 @@ macro_rules! event {
 
         impl<'de> serde::Deserialize<'de> for $input {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let mut fields = $crate::control::fields::Fields::read(from)?;
+                let mut fields = $crate::control::fields::RequestFields::read(from)?;
                 Ok(Self {
                     $($ifield: fields.need(stringify!($ifield))?,)*
                     $($mfield: fields.may(stringify!($mfield)),)*

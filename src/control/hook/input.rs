@@ -1,16 +1,16 @@
-//! What every hook is told.
+//! The part of a hook's input that all events share, and an input as plain JSON.
 
 use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::control::fields::Fields;
-use crate::options::PermissionMode;
+use crate::PermissionMode;
+use crate::control::fields::RequestFields;
 
-/// What a hook of any event is told, as JSON: see [`Hook::new`](super::Hook::new).
+/// The input of a hook as JSON, for [`Hook::new`](super::Hook::new).
 ///
 /// ```
-/// use greenroom::HookInput;
+/// use greenroom::hook::HookInput;
 ///
 /// let input = HookInput::new(serde_json::json!({ "hook_event_name": "Stop", "stop_hook_active": false }));
 /// assert_eq!(input.event(), "Stop");
@@ -25,104 +25,84 @@ impl HookInput {
         Self(input)
     }
 
-    /// The event.
+    /// The event's name.
     pub fn event(&self) -> &str {
         self.field("hook_event_name").as_str().unwrap_or_default()
     }
 
-    /// A field; JSON null when it is not there.
+    /// A field; JSON null when it is missing.
     pub fn field(&self, name: &str) -> &Value {
         &self.0[name]
     }
 
-    /// What hooks of all events are told.
+    /// The fields that all events share.
     pub fn common(&self) -> Common {
         match self.0.clone() {
-            Value::Object(fields) => Fields::new(fields).common(),
+            Value::Object(fields) => RequestFields::new(fields).common(),
             _ => Common::default(),
         }
     }
 
-    /// All of it.
+    /// The whole input.
     pub fn raw(&self) -> &Value {
         &self.0
     }
 }
 
-/// What hooks of all events are told.
-///
-/// ```
-/// let input: greenroom::hook::SetupInput = serde_json::from_value(serde_json::json!({
-///     "hook_event_name": "Setup", "session_id": "s1", "transcript_path": "/t.jsonl", "cwd": "/w", "trigger": "init"
-/// }))?;
-/// assert_eq!(input.common.cwd, "/w");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// The fields that the inputs of all events share. Texts are empty where the CLI sent none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct Common {
-    /// The event's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hook_event_name: String,
-    /// The conversation's id. Empty if the CLI did not name it; so are the two below.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub session_id: String,
-    /// Where the CLI writes the conversation down.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub transcript_path: String,
-    /// The working directory.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cwd: String,
-    /// Names the prompt that this belongs to, as the CLI's own telemetry does.
+    /// The prompt's id in the CLI's own telemetry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
-    /// The permission mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
-    /// The subagent in which it happens; `None` on the main thread. At [`SubagentStart`](super::SubagentStart) and
-    /// [`SubagentStop`](super::SubagentStop): the one that begins or ends.
+    /// The subagent in which the event happens; `None` on the main thread. At [`SubagentStart`](super::SubagentStart) and
+    /// [`SubagentStop`](super::SubagentStop) the subagent that starts or ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// The kind of that subagent, or of the agent that the session was started as.
+    /// The type of that subagent, or of the agent that the session runs as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_type: Option<String>,
-    /// How hard the model thinks in this turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
 }
 
-/// How hard the model thinks.
-///
-/// ```
-/// let effort: greenroom::hook::Effort = serde_json::from_value(serde_json::json!({ "level": "high" }))?;
-/// assert_eq!(effort.level, "high");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// The effort with which the model thinks in this turn: `low`, `medium`, `high`, `xhigh` or `max`. The level may be lower
+/// than the requested one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct Effort {
-    /// `low`, `medium`, `high`, `xhigh`, `max`: what the model really does, which may be less than what was asked for.
     pub level: String,
-    /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 impl Common {
-    /// Writes what is told, except for what the event wrote as its own.
+    /// Writes the common fields, except those that the event wrote as its own.
     pub(super) fn write<M: SerializeMap>(&self, map: &mut M, own: &[&str]) -> Result<(), M::Error> {
-        let Value::Object(told) = serde_json::to_value(self).map_err(ser::Error::custom)? else {
+        let Value::Object(common) = serde_json::to_value(self).map_err(ser::Error::custom)? else {
             return Ok(());
         };
-        for (name, value) in told.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+        for (name, value) in common.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
             map.serialize_entry(name, value)?;
         }
         Ok(())
     }
 }
 
-impl Fields {
-    /// What hooks of all events are told.
+impl RequestFields {
     pub(super) fn common(&mut self) -> Common {
         Common {
             hook_event_name: self.or_default("hook_event_name"),

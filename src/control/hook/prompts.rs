@@ -1,237 +1,166 @@
-//! Events around what goes in and out of the conversation: prompts, notifications, elicitations, what is shown.
+//! Events of the conversation's input and output: prompts, notifications, elicitations, display.
 
 use serde_json::Value;
 
 use super::define::event;
 use crate::control::elicitation::{ElicitationAnswer, ElicitationMode};
-use crate::control::fields::open_enum;
+use crate::wire::words::words;
 
-open_enum! {
+words! {
     /// Who wrote a prompt.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::PromptSource::Sdk.as_str(), "sdk");
-    /// ```
-    PromptSource {
-        /// The person, at a terminal.
+    pub enum PromptSource {
+        /// The user, at a terminal.
         User = "user",
         /// An application.
         Sdk = "sdk",
-        /// The CLI itself: messages of peers, news of tasks, going on by itself.
+        /// The CLI itself: messages of peers, news of tasks, automatic continuation.
         System = "system",
         /// The next round of a loop.
         LoopWakeup = "loop_wakeup",
         /// A schedule.
         ScheduleWakeup = "schedule_wakeup",
-        /// An event that the host handed in; blocking refuses it.
+        /// An event that the host handed in; blocking refuses the event.
         PollEvent = "poll_event",
     }
 }
 
 event! {
-    /// Before a prompt reaches the model. [`block`](super::Output::block) keeps it from the model; the person reads why.
+    /// Before a prompt reaches the model. [`block`](super::Output::block) withholds the prompt; the user reads the reason.
     UserPromptSubmit: UserPromptSubmitInput, UserPromptSubmitOutput, UserPromptSubmitFields;
     sample r#"{"prompt": "hello", "source": "sdk", "session_title": "Greetings"}"#;
-    input {
-        /// The prompt.
-        prompt: String,
-    }
-    may {
-        /// Who wrote it.
-        source: PromptSource,
-        /// The title of the session.
-        session_title: String,
-    }
+    input { prompt: String, }
+    may { source: PromptSource, session_title: String, }
     output {
-        /// Something for the model to read beside the prompt.
+        /// Text that the model reads beside the prompt.
         additional_context: String,
-        /// A title for the session.
         session_title: String,
-        /// When the prompt is blocked: whether it is left out of what the person reads.
+        /// Hides a blocked prompt from the user as well.
         suppress_original_prompt: bool,
     }
 }
 
-open_enum! {
-    /// What becomes a prompt.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::ExpansionType::McpPrompt.as_str(), "mcp_prompt");
-    /// ```
-    ExpansionType {
-        /// A slash command.
-        SlashCommand = "slash_command",
-        /// A prompt of an MCP server.
-        McpPrompt = "mcp_prompt",
-    }
+words! {
+    /// The source of an expansion to a prompt.
+    pub enum ExpansionType { SlashCommand = "slash_command", McpPrompt = "mcp_prompt", }
 }
 
 event! {
-    /// Before a slash command becomes a prompt. [`block`](super::Output::block) keeps it from that.
+    /// Before a slash command expands to a prompt. [`block`](super::Output::block) prevents the expansion.
     UserPromptExpansion: UserPromptExpansionInput, UserPromptExpansionOutput, UserPromptExpansionFields;
     sample r#"{"expansion_type": "slash_command", "command_name": "review", "command_args": "all", "command_source": "project", "prompt": "/review all"}"#;
     input {
-        /// What becomes a prompt.
         expansion_type: ExpansionType,
-        /// The command.
         command_name: String,
-        /// What stands behind it.
         command_args: String,
-        /// The prompt as it was written.
+        /// The prompt before the expansion.
         prompt: String,
     }
-    may {
-        /// Where the command comes from.
-        command_source: String,
-    }
+    may { command_source: String, }
     output {
-        /// Something for the model to read beside the prompt.
+        /// Text that the model reads beside the prompt.
         additional_context: String,
-        /// When the prompt is blocked: whether it is left out of what the person reads.
+        /// Hides a blocked prompt from the user as well.
         suppress_original_prompt: bool,
     }
 }
 
 event! {
-    /// When the person is notified of something.
+    /// When the user is notified. `notification_type` is an open set.
     Notification: NotificationInput, NotificationOutput, NotificationFields;
     sample r#"{"message": "Claude needs your permission", "title": "Claude Code", "notification_type": "permission_prompt"}"#;
-    input {
-        /// What the person reads.
-        message: String,
-        /// What it is about; an open set.
-        notification_type: String,
-    }
-    may {
-        /// A heading.
-        title: String,
-    }
+    input { message: String, notification_type: String, }
+    may { title: String, }
     output {
-        /// Something for the model to read.
+        /// Text that the model reads.
         additional_context: String,
     }
 }
 
-open_enum! {
-    /// How a person reacts to the question of an MCP server.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::ElicitationAction::Decline.as_str(), "decline");
-    /// ```
-    ElicitationAction {
-        /// With an answer.
+words! {
+    /// The user's reaction to the question of an MCP server.
+    pub enum ElicitationAction {
+        /// The user answered.
         Accept = "accept",
-        /// By not saying.
+        /// The user refused to answer.
         Decline = "decline",
-        /// By going away.
+        /// The user closed the question.
         Cancel = "cancel",
     }
 }
 
-impl ElicitationAction {
-    fn of(answer: ElicitationAnswer) -> (Self, Option<Value>) {
-        match answer {
-            ElicitationAnswer::Accept(content) => (Self::Accept, Some(content).filter(|it| !it.is_null())),
-            ElicitationAnswer::Decline => (Self::Decline, None),
-            ElicitationAnswer::Cancel => (Self::Cancel, None),
-        }
-    }
-}
-
 event! {
-    /// Before the question of an MCP server reaches the person, or the application's handler.
+    /// Before the question of an MCP server reaches the user or the application's handler. The input has the fields of an
+    /// [`ElicitationRequest`](crate::callback::ElicitationRequest).
     Elicitation: ElicitationInput, ElicitationOutput, ElicitationFields;
     sample r#"{"mcp_server_name": "files", "message": "Which folder?", "mode": "form", "requested_schema": {"type": "object"}}"#;
-    input {
-        /// The server that asks.
-        mcp_server_name: String,
-        /// What the person is to read.
-        message: String,
-    }
-    may {
-        /// How it asks.
-        mode: ElicitationMode,
-        /// The page to open.
-        url: String,
-        /// Names an elicitation with a page.
-        elicitation_id: String,
-        /// The JSON schema of the content.
-        requested_schema: Value,
-    }
+    input { mcp_server_name: String, message: String, }
+    may { mode: ElicitationMode, url: String, elicitation_id: String, requested_schema: Value, }
     output {
-        /// How the hook reacts in the person's place.
+        /// The reaction that replaces the user's.
         action: ElicitationAction,
-        /// The content, in the shape that was asked for.
+        /// The content, which must fit the requested schema.
         content: Value,
     }
 }
 
-impl ElicitationOutput {
-    /// The hook answers, and nobody is asked.
-    pub fn answer(answer: ElicitationAnswer) -> Self {
-        let mut output = Self::pass();
-        let (action, content) = ElicitationAction::of(answer);
-        (output.fields.action, output.fields.content) = (Some(action), content);
-        output
-    }
-}
-
 event! {
-    /// Before the person's answer reaches the MCP server.
+    /// Before the user's answer reaches the MCP server.
     ElicitationResult: ElicitationResultInput, ElicitationResultOutput, ElicitationResultFields;
     sample r#"{"mcp_server_name": "files", "elicitation_id": "e1", "mode": "form", "action": "accept", "content": {"folder": "/w"}}"#;
-    input {
-        /// The server that asked.
-        mcp_server_name: String,
-        /// How the person reacted.
-        action: ElicitationAction,
-    }
-    may {
-        /// Names an elicitation with a page.
-        elicitation_id: String,
-        /// How the server asked.
-        mode: ElicitationMode,
-        /// The content.
-        content: Value,
-    }
+    input { mcp_server_name: String, action: ElicitationAction, }
+    may { elicitation_id: String, mode: ElicitationMode, content: Value, }
     output {
-        /// Another reaction.
+        /// Replaces the user's reaction.
         action: ElicitationAction,
-        /// Another content.
+        /// Replaces the user's content.
         content: Value,
     }
 }
 
-impl ElicitationResultOutput {
-    /// The server gets this answer instead.
-    pub fn answer(answer: ElicitationAnswer) -> Self {
-        let mut output = Self::pass();
-        let (action, content) = ElicitationAction::of(answer);
-        (output.fields.action, output.fields.content) = (Some(action), content);
-        output
-    }
+/// Both events are answered with an [`ElicitationAnswer`].
+macro_rules! answers_elicitation {
+    ($($output:ident: $doc:literal,)+) => {$(
+        impl $output {
+            #[doc = $doc]
+            pub fn answer(answer: ElicitationAnswer) -> Self {
+                let (action, content) = match answer {
+                    ElicitationAnswer::Accept(Value::Null) => (ElicitationAction::Accept, None),
+                    ElicitationAnswer::Accept(content) => (ElicitationAction::Accept, Some(content)),
+                    ElicitationAnswer::Decline => (ElicitationAction::Decline, None),
+                    ElicitationAnswer::Cancel => (ElicitationAction::Cancel, None),
+                };
+                let mut output = Self::pass();
+                (output.fields.action, output.fields.content) = (Some(action), content);
+                output
+            }
+        }
+    )+};
+}
+
+answers_elicitation! {
+    ElicitationOutput: "Answers in place of the user: nobody is asked.",
+    ElicitationResultOutput: "Replaces the user's answer.",
 }
 
 event! {
-    /// While a message of the model is shown, once for each batch of lines. Only what is shown can be changed: what the
-    /// model reads and what is written down stay.
+    /// While a message of the model is shown, once for each batch of lines. A hook changes only the display: the model's
+    /// input and the transcript stay as they are.
     MessageDisplay: MessageDisplayInput, MessageDisplayOutput, MessageDisplayFields;
     sample r#"{"turn_id": "u1", "message_id": "u2", "index": 0, "final": true, "delta": "Hello."}"#;
     input {
-        /// The turn.
         turn_id: String,
-        /// The message, by the CLI's own id and not the model's.
+        /// The CLI's own id of the message, not the model's.
         message_id: String,
-        /// Which batch of the message it is, counted from 0.
+        /// Number of the batch within the message, from 0.
         index: u64,
-        /// Whether it is the message's last.
+        /// Whether this is the message's last batch.
         r#final: bool,
-        /// The lines. The last batch may end within a line, or be empty.
+        /// The lines. The last batch may end within a line or be empty.
         delta: String,
     }
     may {}
     output {
-        /// What is shown instead.
+        /// Replaces the displayed text.
         display_content: String,
     }
 }
@@ -243,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn elicitations_are_answered_by_hooks_as_by_handlers() {
+    fn hooks_answer_elicitations_like_handlers() {
         let specific = |output: ElicitationOutput| wire(output)["hookSpecificOutput"].clone();
         assert_eq!(
             specific(ElicitationOutput::answer(ElicitationAnswer::Accept(json!({"a": 1})))),

@@ -1,198 +1,155 @@
-//! Events of a session's life: its begin and end, turns, subagents, compaction, models.
+//! Events of a session's life: start and end, turns, compaction, model switches.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::define::event;
 use super::tools::HookPermission;
-use crate::control::fields::{Fields, open_enum};
+use crate::control::fields::RequestFields;
+use crate::wire::words::words;
 
-open_enum! {
-    /// How a session begins.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::SessionStartSource::Resume.as_str(), "resume");
-    /// ```
-    SessionStartSource {
-        /// Anew.
+words! {
+    /// The kind of a session's start.
+    pub enum SessionStartSource {
+        /// A new conversation.
         Startup = "startup",
-        /// From a conversation that was written down.
         Resume = "resume",
         /// After `/clear`.
         Clear = "clear",
-        /// After the conversation was compacted.
+        /// After a compaction.
         Compact = "compact",
-        /// From a copy of a conversation.
         Fork = "fork",
     }
 }
 
 event! {
-    /// When a session begins. CLI 2.1.328 was not seen to run such hooks of an application for the begin of its own session,
-    /// new or resumed, which is over when it learns of them; after the conversation was compacted it ran them.
+    /// When a session starts. CLI 2.1.328 was not seen to run an application's hooks for its own start, new or resumed:
+    /// that start is over when the CLI learns of the hooks. After a compaction it ran them.
     SessionStart: SessionStartInput, SessionStartOutput, SessionStartFields;
     sample r#"{"source": "resume", "model": "haiku", "session_title": "T", "seconds_since_last_response": 4.5, "context_tokens": 100, "prompt_cache_likely_expired": false, "estimated_cache_write_usd": 0.25}"#;
-    input {
-        /// How it begins.
-        source: SessionStartSource,
-    }
+    input { source: SessionStartSource, }
     may {
-        /// The model.
         model: String,
-        /// The title of the session.
         session_title: String,
-        /// How long ago the model last answered in the conversation that is continued.
+        /// Seconds since the model's last answer in the resumed conversation.
         seconds_since_last_response: f64,
-        /// How many tokens that conversation has.
+        /// Size of the resumed conversation in tokens.
         context_tokens: u64,
-        /// Whether they have to be read anew, because the prompt cache has most likely forgotten them.
+        /// Whether the prompt cache has probably expired, so that all tokens are read again.
         prompt_cache_likely_expired: bool,
-        /// What that would cost, in US dollars.
+        /// Estimated cost of reading them again, in US dollars.
         estimated_cache_write_usd: f64,
     }
     output {
-        /// Something for the model to read.
+        /// Text that the model reads.
         additional_context: String,
         /// The first prompt.
         initial_user_message: String,
-        /// A title for the session.
         session_title: String,
-        /// Files of which changes are told at [`FileChanged`](super::FileChanged), by their absolute paths.
+        /// Absolute paths of files to watch: their changes run [`FileChanged`](super::FileChanged) hooks.
         watch_paths: Vec<String>,
-        /// Whether skills and commands are looked for once more, after the hooks.
+        /// Searches for skills and commands again after the hooks.
         reload_skills: bool,
     }
 }
 
-open_enum! {
-    /// Why a session ends.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::SessionEndReason::PromptInputExit.as_str(), "prompt_input_exit");
-    /// ```
-    SessionEndReason {
+words! {
+    /// The reason for a session's end.
+    pub enum SessionEndReason {
         /// `/clear`.
         Clear = "clear",
         /// Another conversation takes its place.
         Resume = "resume",
-        /// The person logged out.
         Logout = "logout",
-        /// The input ended.
+        /// The CLI's input was closed.
         PromptInputExit = "prompt_input_exit",
-        /// Something else, by the CLI's own word.
+        /// The CLI's word `other`.
         SomethingElse = "other",
     }
 }
 
 event! {
-    /// When a session ends. CLI 2.1.328 was not seen to run such hooks of an application when its input ends, which is how
+    /// When a session ends. CLI 2.1.328 was not seen to run an application's hooks when its input is closed, which is how
     /// [`Session::stop`](crate::Session::stop) ends it.
     SessionEnd: SessionEndInput, SessionEndOutput;
     sample r#"{"reason": "prompt_input_exit"}"#;
-    input {
-        /// Why.
-        reason: SessionEndReason,
-    }
+    input { reason: SessionEndReason, }
     may {}
 }
 
-open_enum! {
-    /// What a project is set up for.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::SetupTrigger::Init.as_str(), "init");
-    /// ```
-    SetupTrigger {
-        /// The first time.
-        Init = "init",
-        /// Maintenance.
-        Maintenance = "maintenance",
-    }
+words! {
+    /// The kind of setup.
+    pub enum SetupTrigger { Init = "init", Maintenance = "maintenance", }
 }
 
 event! {
     /// When a project is set up (`--init`, `--maintenance`).
     Setup: SetupInput, SetupOutput, SetupFields;
     sample r#"{"trigger": "init"}"#;
-    input {
-        /// What for.
-        trigger: SetupTrigger,
-    }
+    input { trigger: SetupTrigger, }
     may {}
     output {
-        /// Something for the model to read.
+        /// Text that the model reads.
         additional_context: String,
     }
 }
 
 event! {
-    /// Before the model's turn ends. [`block`](super::Output::block) makes the model go on; beware of going on for ever
-    /// ([`stop_hook_active`](StopInput::stop_hook_active)). The CLI ignores
+    /// Before the model's turn ends. [`block`](super::Output::block) makes the model continue; check
+    /// [`stop_hook_active`](StopInput::stop_hook_active) to avoid an endless loop. The CLI ignores
     /// [`OnFailure::Block`](super::OnFailure::Block) here.
     Stop: StopInput, StopOutput, StopFields;
     sample r#"{"stop_hook_active": false, "last_assistant_message": "Done.", "background_tasks": [{"id": "b1", "type": "shell", "status": "running", "description": "d", "command": "sleep 9"}], "session_crons": [{"id": "c1", "schedule": "0 9 * * *", "recurring": true, "prompt": "p"}]}"#;
     input {
-        /// Whether the model goes on already because a hook blocked its end.
+        /// Whether the model already continues because a `Stop` hook blocked.
         stop_hook_active: bool,
     }
     may {
-        /// What the model said last.
         last_assistant_message: String,
-        /// What goes on in the background, and will wake the session.
+        /// Tasks that still run and will wake the session.
         background_tasks: Vec<BackgroundTask>,
-        /// What is scheduled, and will wake the session.
+        /// Scheduled prompts that will wake the session.
         session_crons: Vec<SessionCron>,
     }
     output {
-        /// Something for the model to read; it goes on with it.
+        /// Text that the model reads and continues with.
         additional_context: String,
     }
 }
 
-/// Something that goes on in the background. Its texts are cut at 1000 characters.
-///
-/// ```
-/// let task: greenroom::hook::BackgroundTask = serde_json::from_value(serde_json::json!({
-///     "id": "b1", "type": "shell", "status": "running", "description": "wait", "command": "sleep 9"
-/// }))?;
-/// assert_eq!((task.task_type.as_str(), task.command.as_deref()), ("shell", Some("sleep 9")));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// A task that runs in the background. The CLI cuts its texts at 1000 characters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct BackgroundTask {
-    /// Its id.
     pub id: String,
-    /// What it is: `shell`, `subagent`, `monitor`, `workflow`, and others. An open set.
+    /// `shell`, `subagent`, `monitor`, `workflow` or another type: the set is open.
     #[serde(rename = "type")]
     pub task_type: String,
-    /// Where it stands.
     pub status: String,
-    /// What it is about.
     pub description: String,
-    /// The command of a shell.
+    /// For a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The kind of a subagent.
+    /// For a subagent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_type: Option<String>,
-    /// The MCP server of a monitor, or of a task of its own.
+    /// MCP server of a monitor or of a task of the server's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The tool of that server.
+    /// Tool of that server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The name of a workflow.
+    /// For a workflow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 impl<'de> Deserialize<'de> for BackgroundTask {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = Fields::read(from)?;
+        let mut fields = RequestFields::read(from)?;
         Ok(Self {
             id: fields.need("id")?,
             task_type: fields.need("type")?,
@@ -208,103 +165,35 @@ impl<'de> Deserialize<'de> for BackgroundTask {
     }
 }
 
-/// A prompt on a schedule.
-///
-/// ```
-/// let cron: greenroom::hook::SessionCron = serde_json::from_value(serde_json::json!({
-///     "id": "c1", "schedule": "0 9 * * 1-5", "recurring": true, "prompt": "Good morning"
-/// }))?;
-/// assert!(cron.recurring);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// A prompt on a schedule. `schedule` is a cron expression; the CLI cuts `prompt` at 1000 characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct SessionCron {
-    /// Its id.
     pub id: String,
-    /// When, as a cron expression.
     pub schedule: String,
-    /// Whether it comes again.
     pub recurring: bool,
-    /// The prompt, cut at 1000 characters.
     pub prompt: String,
-    /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 event! {
-    /// After a turn ended with an error of the model's API.
+    /// After the model's API failed a turn.
     StopFailure: StopFailureInput, StopFailureOutput;
     sample r#"{"error": "rate_limit", "error_details": "429", "last_assistant_message": "Let me see."}"#;
     input {
-        /// What went wrong: `rate_limit`, `overloaded`, `server_error` and so on. An open set.
+        /// `rate_limit`, `overloaded`, `server_error` or another word: the set is open.
         error: String,
     }
-    may {
-        /// More about it.
-        error_details: String,
-        /// What the model said last.
-        last_assistant_message: String,
-    }
+    may { error_details: String, last_assistant_message: String, }
 }
 
-event! {
-    /// When a subagent begins.
-    SubagentStart: SubagentStartInput, SubagentStartOutput, SubagentStartFields;
-    sample r#"{"agent_id": "a1", "agent_type": "Explore"}"#;
-    input {
-        /// The subagent.
-        agent_id: String,
-        /// Its kind.
-        agent_type: String,
-    }
-    may {}
-    output {
-        /// Something for the subagent to read.
-        additional_context: String,
-    }
-}
-
-event! {
-    /// Before a subagent ends. [`block`](super::Output::block) makes it go on. The CLI ignores
-    /// [`OnFailure::Block`](super::OnFailure::Block) here.
-    SubagentStop: SubagentStopInput, SubagentStopOutput, SubagentStopFields;
-    sample r#"{"stop_hook_active": false, "agent_id": "a1", "agent_transcript_path": "/t/a1.jsonl", "agent_type": "Explore", "last_assistant_message": "Done.", "background_tasks": [], "session_crons": []}"#;
-    input {
-        /// Whether it goes on already because a hook blocked its end.
-        stop_hook_active: bool,
-        /// The subagent.
-        agent_id: String,
-        /// Where the CLI writes its conversation down.
-        agent_transcript_path: String,
-        /// Its kind.
-        agent_type: String,
-    }
-    may {
-        /// What it said last.
-        last_assistant_message: String,
-        /// What goes on in the background.
-        background_tasks: Vec<BackgroundTask>,
-        /// What is scheduled.
-        session_crons: Vec<SessionCron>,
-    }
-    output {
-        /// Something for the subagent to read; it goes on with it.
-        additional_context: String,
-    }
-}
-
-open_enum! {
-    /// Why the conversation is compacted.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::CompactTrigger::Auto.as_str(), "auto");
-    /// ```
-    CompactTrigger {
-        /// Somebody asked for it.
+words! {
+    /// The reason for a compaction.
+    pub enum CompactTrigger {
         Manual = "manual",
-        /// It has become too long.
+        /// The conversation became too long.
         Auto = "auto",
     }
 }
@@ -313,12 +202,9 @@ event! {
     /// Before the conversation is compacted.
     PreCompact: PreCompactInput, PreCompactOutput;
     sample r#"{"trigger": "manual", "custom_instructions": "keep the names"}"#;
-    input {
-        /// Why.
-        trigger: CompactTrigger,
-    }
+    input { trigger: CompactTrigger, }
     may {
-        /// What the summary is to heed.
+        /// Instructions for the summary.
         custom_instructions: String,
     }
 }
@@ -327,98 +213,68 @@ event! {
     /// After the conversation was compacted.
     PostCompact: PostCompactInput, PostCompactOutput;
     sample r#"{"trigger": "auto", "compact_summary": "They spoke of numbers."}"#;
-    input {
-        /// Why.
-        trigger: CompactTrigger,
-        /// What has taken the conversation's place.
-        compact_summary: String,
-    }
+    input { trigger: CompactTrigger, compact_summary: String, }
     may {}
 }
 
-open_enum! {
+words! {
     /// Who switches the model.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::hook::ModelSwitchSource::Sdk.as_str(), "sdk");
-    /// ```
-    ModelSwitchSource {
-        /// A command of the person.
+    pub enum ModelSwitchSource {
+        /// A command of the user.
         Command = "command",
-        /// The person, from a list.
+        /// The user, from a list.
         Picker = "picker",
         /// An application.
         Sdk = "sdk",
-        /// The CLI, by itself.
+        /// The CLI itself.
         Auto = "auto",
-        /// The conversation that is continued.
+        /// The resumed conversation.
         Resume = "resume",
     }
 }
 
 event! {
-    /// Before the model is switched. CLI 2.1.328 was seen to ask more than once for one switch, for each model that came
-    /// into question.
+    /// Before the model is switched. CLI 2.1.328 was seen to run the hook several times for one switch, once for each model
+    /// it considered.
     PreModelSwitch: PreModelSwitchInput, PreModelSwitchOutput, PreModelSwitchFields;
     sample r#"{"from_model": "a", "to_model": "b", "requested_model": "opus", "source": "sdk", "context_tokens": 10, "prompt_cache_warm": true, "cache_ttl": "5m", "estimated_cache_write_usd": 0.5, "pricing": "catalog"}"#;
-    input {
-        /// The model of now.
-        from_model: String,
-        /// The model of then.
-        to_model: String,
-        /// Who switches it.
-        source: ModelSwitchSource,
-    }
+    input { from_model: String, to_model: String, source: ModelSwitchSource, }
     may {
-        /// What was asked for: an alias, a name, or none for the default.
+        /// An alias or a name; `None` asks for the default.
         requested_model: String,
-        /// How many tokens the next request sends once more.
+        /// Tokens that the next request sends again.
         context_tokens: u64,
-        /// Whether the prompt cache still has them, for the model of now.
+        /// Whether they are still in the prompt cache of the old model.
         prompt_cache_warm: bool,
-        /// How long it keeps them: `5m` or `1h`.
+        /// `5m` or `1h`.
         cache_ttl: String,
-        /// What it would cost to have them cached for the other model, in US dollars.
+        /// Estimated cost of caching them for the new model, in US dollars.
         estimated_cache_write_usd: f64,
-        /// Where the price comes from: `configured`, `catalog` or `default`.
+        /// Source of the price: `configured`, `catalog` or `default`.
         pricing: String,
     }
     output {
-        /// Whether it may be switched. Without a person who could be asked, `Ask` refuses.
+        /// Allows or refuses the switch. `Ask` refuses when no user can be asked.
         permission_decision: HookPermission,
-        /// Why.
         permission_decision_reason: String,
     }
 }
 
 event! {
-    /// After the model was switched.
+    /// After the model was switched. The optional fields are those of [`PreModelSwitchInput`].
     PostModelSwitch: PostModelSwitchInput, PostModelSwitchOutput, PostModelSwitchFields;
     sample r#"{"from_model": "a", "to_model": "b", "requested_model": "opus", "source": "auto", "context_tokens": 10, "prompt_cache_warm": false, "cache_ttl": "1h", "estimated_cache_write_usd": 0.5, "pricing": "default"}"#;
-    input {
-        /// The model of before.
-        from_model: String,
-        /// The model of now.
-        to_model: String,
-        /// Who switched it.
-        source: ModelSwitchSource,
-    }
+    input { from_model: String, to_model: String, source: ModelSwitchSource, }
     may {
-        /// What was asked for: an alias, a name, or none for the default.
         requested_model: String,
-        /// How many tokens the next request sends once more.
         context_tokens: u64,
-        /// Whether the prompt cache still had them, for the model of before.
         prompt_cache_warm: bool,
-        /// How long it keeps them: `5m` or `1h`.
         cache_ttl: String,
-        /// What it costs to have them cached for the new model, in US dollars.
         estimated_cache_write_usd: f64,
-        /// Where the price comes from: `configured`, `catalog` or `default`.
         pricing: String,
     }
     output {
-        /// Something for the new model to read with its first request.
+        /// Text that the new model reads with its first request.
         additional_context: String,
     }
 }

@@ -1,21 +1,24 @@
-//! Every event: what the CLI sends is read without loss, and what is needed is needed.
+//! Every event: its input is read without loss, and a missing required field is an error.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::definition::read;
 use super::*;
+use crate::control::CallbackContext;
 
-/// What the CLI sends at an event beside the common fields.
-pub(crate) trait Sampled: Event {
+/// An event with a sample of its input, without the common fields.
+pub(crate) trait Sampled: EventType {
     const SAMPLE: &'static str;
     const NEEDS: &'static [&'static str];
 }
 
 /// The answer on the wire.
-pub(crate) fn wire<E: Event>(output: Output<E>) -> Value {
+pub(crate) fn wire<E: EventType>(output: Output<E>) -> Value {
     HookOutput::from(output).to_wire(E::NAME).unwrap()
 }
 
@@ -27,7 +30,7 @@ fn common(event: &str) -> Map<String, Value> {
     common.as_object().unwrap().clone()
 }
 
-/// Reads the sample of an event in every way; returns the event.
+/// Reads an event's sample whole, with only the required fields, without each field and with misfits; returns the event.
 fn check<E: Sampled>() -> HookEvent
 where
     E::Input: Serialize + DeserializeOwned + std::fmt::Debug,
@@ -52,7 +55,7 @@ where
         let error = serde_json::from_value::<E::Input>(Value::Object(without)).unwrap_err();
         assert!(error.to_string().contains(name), "{}: {error}", E::NAME);
     }
-    // What is not needed and has another shape is kept.
+    // An optional field of another shape is kept in `extra`.
     for name in sample.keys().filter(|name| !is_needed::<E>(name)) {
         let mut odd = needed.clone();
         odd.insert(name.clone(), json!({"odd": [null]}));
@@ -90,7 +93,7 @@ where
     event
 }
 
-/// Reads and writes it: it is as it came, and nothing stands twice.
+/// Reads and writes an input: the JSON is the same, without duplicate keys.
 fn comes_back<E: Sampled>(raw: &Value)
 where
     E::Input: Serialize + DeserializeOwned,
@@ -102,7 +105,7 @@ where
 }
 
 #[test]
-fn what_is_in_a_list_comes_back_too() {
+fn list_items_are_written_as_they_came() {
     comes_back::<PostToolBatch>(&json!({"tool_calls": [
         {"tool_name": "Bash", "tool_input": null, "tool_use_id": "t", "tool_response": null, "new": null},
     ]}));
@@ -112,15 +115,6 @@ fn what_is_in_a_list_comes_back_too() {
     comes_back::<SessionStart>(
         &json!({"source": "resume", "seconds_since_last_response": 4, "context_tokens": null}),
     );
-}
-
-#[test]
-fn a_count_with_a_fraction_is_rounded() {
-    let input: PostToolUseInput = serde_json::from_value(json!({
-        "tool_name": "Bash", "tool_input": {}, "tool_response": "", "tool_use_id": "t", "duration_ms": 12.5,
-    }))
-    .unwrap();
-    assert_eq!((input.duration_ms, input.extra.len()), (Some(13), 0));
 }
 
 fn is_needed<E: Sampled>(name: &str) -> bool {
@@ -144,7 +138,7 @@ fn every_event_is_read_without_loss() {
 }
 
 #[test]
-fn names_are_those_of_the_cli() {
+fn event_names_are_those_of_the_cli() {
     for event in HookEvent::ALL {
         assert_eq!(format!("{event:?}"), event.as_str());
         assert_eq!(&HookEvent::from(event.as_str()), event);
@@ -154,7 +148,7 @@ fn names_are_those_of_the_cli() {
 }
 
 #[test]
-fn every_field_of_an_answer_has_the_name_of_the_protocol() {
+fn every_answer_field_has_the_name_of_the_wire() {
     let names = |output: Value| {
         let specific = output["hookSpecificOutput"].as_object().unwrap().clone();
         specific.keys().cloned().collect::<Vec<_>>().join(" ")
@@ -196,7 +190,7 @@ fn every_field_of_an_answer_has_the_name_of_the_protocol() {
 }
 
 #[test]
-fn hooks_are_announced_by_event() {
+fn hooks_are_announced_under_their_event() {
     let pass = |_: HookInput, _: CallbackContext| async { HookOutput::pass() };
     let hooks = [
         Hook::new("PreToolUse", pass)
@@ -211,12 +205,12 @@ fn hooks_are_announced_by_event() {
         json!({
             "PreToolUse": [
                 {"matcher": "Bash", "hookCallbackIds": ["hook_0"], "timeout": 6.0, "onFailure": "block"},
-                {"hookCallbackIds": ["hook_2"], "timeout": 61.0},
+                {"hookCallbackIds": ["hook_2"], "timeout": 61.0, "onFailure": "block"},
             ],
             "Stop": [{"hookCallbackIds": ["hook_1"], "timeout": 61.0}],
         })
     );
-    // The CLI's limit is later than ours, whatever the two are, and one that its timers can count.
+    // The CLI's limit is always later than ours, and within the bound of its timers.
     let day = Duration::from_secs(86_400);
     for (limit, grace, ours, told) in [
         (None, Duration::MAX, day, 172_800.0),
@@ -233,7 +227,7 @@ fn hooks_are_announced_by_event() {
 }
 
 #[test]
-fn a_hook_that_cannot_block_is_refused_where_it_should() {
+fn on_failure_block_is_refused_where_the_cli_ignores_it() {
     for event in HookEvent::ALL {
         let hook = Hook::new(event.clone(), async |_, _| HookOutput::pass()).on_failure(OnFailure::Block);
         let ignored = ["Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"].contains(&event.as_str());

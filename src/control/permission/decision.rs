@@ -1,26 +1,21 @@
 //! The answer to a permission request.
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::{Answers, PermissionRequest, PermissionUpdate};
-use crate::control::fields::open_enum;
+use super::{Answers, Input, PermissionRequest, PermissionUpdate};
+use crate::wire::words::words;
 
-open_enum! {
-    /// How a decision came about, for the CLI's own statistics. Without it the CLI takes what is allowed for
-    /// [`UserTemporary`](DecisionClassification::UserTemporary) and what is denied for
+words! {
+    /// The way a decision was made, for the CLI's own statistics. The CLI's default for an allowed call is
+    /// [`UserTemporary`](DecisionClassification::UserTemporary), for a denied one
     /// [`UserReject`](DecisionClassification::UserReject).
-    ///
-    /// ```
-    /// use greenroom::permission::DecisionClassification;
-    ///
-    /// assert_eq!(DecisionClassification::UserPermanent.as_str(), "user_permanent");
-    /// ```
-    DecisionClassification {
-        /// The person allowed it this once.
+    pub enum DecisionClassification {
+        /// The user allowed this one call.
         UserTemporary = "user_temporary",
-        /// The person allowed it for good, now or earlier.
+        /// The user allowed such calls permanently, now or earlier.
         UserPermanent = "user_permanent",
-        /// The person denied it.
+        /// The user denied the call.
         UserReject = "user_reject",
     }
 }
@@ -47,10 +42,10 @@ enum Decision {
     Deny { message: String, interrupt: bool },
 }
 
-/// What the CLI says that it understands.
+/// Optional parts of the protocol that the CLI announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Understands {
-    /// `unanswered` in the annotations of a question (`ask_user_question_unanswered_v1`).
+    /// `ask_user_question_unanswered_v1`: `unanswered` in the annotations of a question.
     pub(crate) unanswered: bool,
 }
 
@@ -59,48 +54,47 @@ impl PermissionDecision {
         Self { decision, classification: None }
     }
 
-    /// It may run, with the arguments that it has.
+    /// Allows the call with its own arguments.
     pub fn allow() -> Self {
         Self::new(Decision::Allow { input: None, answers: None, updates: Vec::new() })
     }
 
-    /// It may run, with these arguments instead: an object. Anything else is a failure of the handler, and denied.
+    /// Allows the call with other arguments: an object. Anything else fails the handler and denies the call.
     pub fn allow_with(input: Value) -> Self {
         Self::new(Decision::Allow { input: Some(input), answers: None, updates: Vec::new() })
     }
 
-    /// It may run, now and from now on: with all that the CLI suggests for that, which may be more than this one call. For
-    /// a shell command that writes a file, CLI 2.1.328 was seen to suggest a rule in the settings of the project, its
-    /// directory, and the mode [`AcceptEdits`](crate::PermissionMode::AcceptEdits), all three at once. The request says
-    /// when this must not be offered ([`suppress_always_allow_rule`](PermissionRequest::suppress_always_allow_rule)).
+    /// Allows the call, and applies all [`permission_suggestions`](PermissionRequest::permission_suggestions), which may
+    /// allow more than such calls. For a shell command that writes a file, CLI 2.1.328 was seen to suggest a rule in the
+    /// project's settings, its directory, and the mode [`AcceptEdits`](crate::PermissionMode::AcceptEdits), all at once. Do
+    /// not use it when [`suppress_always_allow_rule`](PermissionRequest::suppress_always_allow_rule) is set.
     pub fn allow_always(request: &PermissionRequest) -> Self {
         Self::allow()
             .updates(request.permission_suggestions.iter().cloned())
             .classified(DecisionClassification::UserPermanent)
     }
 
-    /// What the person answered to the questions of `AskUserQuestion`
-    /// ([`PermissionRequest::questions`]).
+    /// Allows a call of `AskUserQuestion` with the user's answers ([`PermissionRequest::questions`]).
     pub fn answer_questions(answers: Answers) -> Self {
         Self::new(Decision::Allow { input: None, answers: Some(answers), updates: Vec::new() })
     }
 
-    /// It may not run; the model reads the message.
+    /// Denies the call; the model reads the message.
     pub fn deny(message: impl Into<String>) -> Self {
         Self::new(Decision::Deny { message: message.into(), interrupt: false })
     }
 
-    /// It may not run, and the turn ends.
+    /// Denies the call and ends the turn.
     pub fn deny_and_interrupt(message: impl Into<String>) -> Self {
         Self::new(Decision::Deny { message: message.into(), interrupt: true })
     }
 
-    /// With a change of the permission rules, such as one of the suggestions. Only an allowed call carries it.
+    /// Adds a change of the permission rules, such as one of the suggestions. Ignored for a denied call.
     pub fn update(self, update: PermissionUpdate) -> Self {
         self.updates([update])
     }
 
-    /// With such changes.
+    /// Adds changes of the permission rules.
     pub fn updates(mut self, changes: impl IntoIterator<Item = PermissionUpdate>) -> Self {
         if let Decision::Allow { updates, .. } = &mut self.decision {
             updates.extend(changes);
@@ -108,33 +102,41 @@ impl PermissionDecision {
         self
     }
 
-    /// With how it came about.
+    /// Sets the classification for the CLI's statistics.
     pub fn classified(mut self, classification: DecisionClassification) -> Self {
         self.classification = Some(classification);
         self
     }
 
-    /// The answer for a handler that gave none.
+    /// The answer for a failed handler.
     pub(crate) fn denied(message: &str) -> Value {
         json!({ "behavior": "deny", "message": message })
     }
 
-    /// The answer on the wire; the text of what is wrong with it otherwise. The input is always sent back, changed or
-    /// not.
+    /// The answer on the wire, or why it cannot be sent. Arguments are always sent, changed or not.
     pub(crate) fn to_wire(
         &self,
         request: &PermissionRequest,
         understands: Understands,
-    ) -> Result<Value, String> {
+    ) -> Result<Wired, String> {
         let mut answer = self.to_hook();
-        if let Decision::Allow { input, answers, .. } = &self.decision {
-            let mut input = input.as_ref().unwrap_or(&request.input).clone();
-            if let Some(answers) = answers {
-                answers.add_to(&mut input, understands.unanswered);
+        let mut unchanged = None;
+        match &self.decision {
+            Decision::Allow { input: None, answers: None, .. } => unchanged = Some(request.input.clone()),
+            Decision::Allow { input, answers, .. } => {
+                let mut input = input.as_ref().unwrap_or_else(|| request.input()).clone();
+                if let Some(answers) = answers {
+                    answers.add_to(&mut input, understands.unanswered);
+                }
+                answer["updatedInput"] = input;
             }
-            answer["updatedInput"] = input;
+            Decision::Deny { .. } => {}
         }
-        if answer.get("updatedInput").is_some_and(|input| !input.is_object()) {
+        let is_object = match &unchanged {
+            Some(input) => input.is_object(),
+            None => answer.get("updatedInput").is_none_or(Value::is_object),
+        };
+        if !is_object {
             return Err("allowed the call with arguments that are no object".into());
         }
         if let Some(id) = &request.tool_use_id {
@@ -143,15 +145,15 @@ impl PermissionDecision {
         if let Some(classification) = &self.classification {
             answer["decisionClassification"] = json!(classification);
         }
-        Ok(answer)
+        Ok(Wired { answer, input: unchanged })
     }
 
-    /// Whether it carries answers to questions, which are sent with the arguments of the call.
+    /// Whether the decision has answers to questions, which belong into the arguments of the call.
     pub(crate) fn answers_questions(&self) -> bool {
         matches!(self.decision, Decision::Allow { answers: Some(_), .. })
     }
 
-    /// The decision as a `PermissionRequest` hook says it.
+    /// The decision in the answer of a `PermissionRequest` hook.
     pub(crate) fn to_hook(&self) -> Value {
         match &self.decision {
             Decision::Allow { input, updates, .. } => {
@@ -172,19 +174,48 @@ impl PermissionDecision {
     }
 }
 
+/// An answer to the CLI. Unchanged arguments are sent as they came, unparsed.
+#[derive(Debug)]
+pub(crate) struct Wired {
+    answer: Value,
+    input: Option<Input>,
+}
+
+impl From<Value> for Wired {
+    fn from(answer: Value) -> Self {
+        Self { answer, input: None }
+    }
+}
+
+impl Serialize for Wired {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (Some(input), Value::Object(fields)) = (&self.input, &self.answer) else {
+            return self.answer.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(fields.len() + 1))?;
+        for (name, value) in fields {
+            map.serialize_entry(name, value)?;
+        }
+        map.serialize_entry("updatedInput", input)?;
+        map.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::permission::{PermissionBehavior, PermissionRule};
 
     #[test]
-    fn answers_have_the_shape_of_the_protocol() {
+    fn decisions_have_the_shape_of_the_wire() {
         let request: PermissionRequest = serde_json::from_value(json!({
             "tool_name": "Bash", "input": {"a": 1}, "tool_use_id": "t",
             "permission_suggestions": [{"type": "setMode", "mode": "plan", "destination": "session"}],
         }))
         .unwrap();
-        let wire = |decision: PermissionDecision| decision.to_wire(&request, Understands::default()).unwrap();
+        let wire = |decision: PermissionDecision| {
+            serde_json::to_value(decision.to_wire(&request, Understands::default()).unwrap()).unwrap()
+        };
         assert_eq!(
             wire(PermissionDecision::allow()),
             json!({"behavior": "allow", "updatedInput": {"a": 1}, "toolUseID": "t"})
@@ -216,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_object_are_never_sent() {
+    fn arguments_must_be_an_object() {
         let request: PermissionRequest =
             serde_json::from_value(json!({"tool_name": "Bash", "input": {}})).unwrap();
         let wire = PermissionDecision::allow_with(json!("ls")).to_wire(&request, Understands::default());

@@ -1,4 +1,4 @@
-//! What the model asks the person with `AskUserQuestion`, and what the person answers.
+//! The model's questions to the user (`AskUserQuestion`), and the user's answers.
 
 use std::collections::BTreeMap;
 
@@ -6,39 +6,31 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::control::fields::{Fields, open_enum};
+use crate::control::fields::RequestFields;
+use crate::wire::words::words;
 
-/// The tool with which the model asks.
+/// Name of the tool with which the model asks.
 pub(crate) const TOOL: &str = "AskUserQuestion";
 
-/// A question of the model, with choices. The person may say something else as well.
-///
-/// ```
-/// let question: greenroom::permission::Question = serde_json::from_value(serde_json::json!({
-///     "question": "Which port?", "header": "Port", "multiSelect": false,
-///     "options": [{ "label": "80", "description": "The usual one" }],
-/// }))?;
-/// assert_eq!(question.options[0].label, "80");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
+/// A question of the model to the user, with choices. The user may also answer with a text of their own.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct Question {
-    /// The question, by which it is answered.
+    /// The question's text; answers name the question by it.
     pub question: String,
-    /// A label of a word or two; empty if there is none.
+    /// A label of a word or two, or empty.
     pub header: String,
-    /// The choices. Empty, too, if one of them cannot be read: they are in `extra` then.
+    /// The choices. Empty if one of them cannot be read: all of them are in `extra` then.
     pub options: Vec<QuestionOption>,
-    /// Whether more than one may be chosen.
+    /// Whether the user may choose more than one.
     pub multi_select: bool,
-    /// Every other field, as it came.
     pub extra: Map<String, Value>,
 }
 
 impl<'de> Deserialize<'de> for Question {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = Fields::read(from)?;
+        let mut fields = RequestFields::read(from)?;
         Ok(Self {
             question: fields.need("question")?,
             header: fields.may("header").unwrap_or_default(),
@@ -54,7 +46,7 @@ impl Serialize for Question {
         let Self { question, header, options, multi_select, extra } = self;
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("question", question)?;
-        // What could not be read is written as it came.
+        // A field that could not be read is in `extra`, and written from there.
         if !extra.contains_key("header") {
             map.serialize_entry("header", header)?;
         }
@@ -72,32 +64,23 @@ impl Serialize for Question {
 }
 
 /// A choice of a [`Question`].
-///
-/// ```
-/// let option: greenroom::permission::QuestionOption =
-///     serde_json::from_value(serde_json::json!({ "label": "80", "description": "The usual one" }))?;
-/// assert_eq!(option.preview, None);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct QuestionOption {
-    /// What it is called, and what the answer says when it is chosen.
+    /// The choice's name; answers name the choice by it.
     pub label: String,
-    /// What it means; empty if it does not say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// What it would look like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
-    /// Every other field, as it came.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 impl<'de> Deserialize<'de> for QuestionOption {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = Fields::read(from)?;
+        let mut fields = RequestFields::read(from)?;
         Ok(Self {
             label: fields.need("label")?,
             description: fields.or_default("description"),
@@ -107,23 +90,19 @@ impl<'de> Deserialize<'de> for QuestionOption {
     }
 }
 
-open_enum! {
-    /// Why a question has no answer.
-    ///
-    /// ```
-    /// assert_eq!(greenroom::permission::Unanswered::RepliedInChat.as_str(), "replied_in_chat");
-    /// ```
-    Unanswered {
-        /// The person passed over it.
+words! {
+    /// The reason why a question has no answer.
+    pub enum Unanswered {
+        /// The user skipped the question.
         Skipped = "skipped",
-        /// The person said something else instead.
+        /// The user wrote a message instead.
         RepliedInChat = "replied_in_chat",
-        /// The person closed it.
+        /// The user closed the question.
         Dismissed = "dismissed",
     }
 }
 
-/// What the person answered, question by question. A question is named by its text.
+/// The user's answers. Each names its question by the question's text.
 ///
 /// ```
 /// use greenroom::permission::{Answers, Unanswered};
@@ -158,19 +137,19 @@ impl Annotation {
 }
 
 impl Answers {
-    /// None yet.
+    /// No answers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An answer: the label of a choice, or the person's own words.
+    /// Adds an answer: the label of a choice, or the user's own words.
     pub fn answer(mut self, question: impl Into<String>, answer: impl Into<String>) -> Self {
         self.answers.insert(question.into(), answer.into());
         self
     }
 
-    /// Several choices, for a question with [`multi_select`](Question::multi_select). They are sent as one text, with
-    /// commas in between.
+    /// Adds several choices, for a question with [`multi_select`](Question::multi_select). They are sent as one text,
+    /// separated by commas.
     pub fn choose(
         self,
         question: impl Into<String>,
@@ -180,21 +159,20 @@ impl Answers {
         self.answer(question, labels.join(", "))
     }
 
-    /// The preview of the choice that was made.
+    /// Adds the preview of the chosen option.
     pub fn preview(mut self, question: impl Into<String>, preview: impl Into<String>) -> Self {
         self.annotation(question).preview = Some(preview.into());
         self
     }
 
-    /// What the person added.
+    /// Adds the user's notes.
     pub fn notes(mut self, question: impl Into<String>, notes: impl Into<String>) -> Self {
         self.annotation(question).notes = Some(notes.into());
         self
     }
 
-    /// Why there is no answer. Programs that follow the session read it; the model reads
-    /// [`answer`](Answers::answer)s alone. It is sent to a CLI that says that it understands it
-    /// (`ask_user_question_unanswered_v1`), and left out for any other, which would refuse all answers.
+    /// Adds why there is no answer, for programs that follow the session; the model does not read it. Sent only to a CLI
+    /// that announces `ask_user_question_unanswered_v1`: another CLI would refuse all answers.
     pub fn unanswered(mut self, question: impl Into<String>, why: Unanswered) -> Self {
         self.annotation(question).unanswered = Some(why);
         self
@@ -204,7 +182,7 @@ impl Answers {
         self.annotations.entry(question.into()).or_default()
     }
 
-    /// Adds the answers to the arguments of the call.
+    /// Adds the answers to the call's arguments.
     pub(super) fn add_to(&self, input: &mut Value, unanswered: bool) {
         let annotations: BTreeMap<_, _> = self
             .annotations
@@ -243,8 +221,12 @@ mod tests {
         .unwrap()
     }
 
+    fn input(value: Value) -> super::super::input::Input {
+        super::super::input::Input::read(serde_json::value::to_raw_value(&value).unwrap()).unwrap()
+    }
+
     #[test]
-    fn questions_are_read_from_their_tool_alone() {
+    fn only_the_question_tool_has_questions() {
         let mut request = request();
         let questions = request.questions().unwrap();
         assert!(questions[0].multi_select && questions[1].options.is_empty());
@@ -255,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_read_as_far_as_it_fits_and_written_as_it_came() {
+    fn a_question_with_misfits_is_written_as_it_came() {
         let asked = json!([
             {"question": "A?", "header": null, "options": [{"label": "a", "description": null, "preview": null}], "multiSelect": false},
             {"question": "B?", "header": "B", "options": [{"label": "b"}, {"description": "no name"}], "multiSelect": 1},
         ]);
         let mut request = request();
-        request.input = json!({"questions": asked});
+        request.input = input(json!({"questions": asked}));
         let questions = request.questions().unwrap();
         assert_eq!((questions[0].header.as_str(), questions[0].options[0].label.as_str()), ("", "a"));
         assert!(questions[1].options.is_empty() && !questions[1].multi_select);
@@ -274,7 +256,7 @@ mod tests {
         assert_eq!(text.matches("\"options\"").count(), 1, "{text}");
 
         for unreadable in [json!({}), json!({"questions": null}), json!({"questions": [{"header": "A"}]})] {
-            request.input = unreadable;
+            request.input = input(unreadable);
             assert_eq!(request.questions(), None);
             let problem = request.read_questions().unwrap().unwrap_err();
             assert!(problem.starts_with("the questions cannot be read"), "{problem}");
@@ -282,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_added_to_the_questions() {
+    fn answers_are_sent_with_the_questions() {
         let request = request();
         let answers = Answers::new()
             .choose("A?", ["a", "b"])
@@ -290,12 +272,11 @@ mod tests {
             .notes("A?", "n")
             .unanswered("B?", Unanswered::Skipped);
         let wire = |unanswered| {
-            PermissionDecision::answer_questions(answers.clone())
-                .to_wire(&request, Understands { unanswered })
-                .unwrap()["updatedInput"]
-                .clone()
+            let decision = PermissionDecision::answer_questions(answers.clone());
+            let wire = decision.to_wire(&request, Understands { unanswered }).unwrap();
+            serde_json::to_value(wire).unwrap()["updatedInput"].clone()
         };
-        let mut expected = request.input.clone();
+        let mut expected = request.input().clone();
         expected["answers"] = json!({"A?": "a, b"});
         expected["annotations"] = json!({"A?": {"preview": "p", "notes": "n"}});
         assert_eq!(wire(false), expected, "a CLI that does not say so would refuse all of it");

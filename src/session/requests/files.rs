@@ -1,59 +1,65 @@
 //! Files and folders.
 
+use super::Requests;
 use std::path::Path;
 
-use super::Body;
+use super::RequestBody;
 use crate::error::Result;
 use crate::requests::{FileContents, FileEncoding, FileSuggestions, ReadFile, Reply, RewindResult};
 use crate::session::Session;
 
 impl Session {
-    /// Puts files back to what they were before this prompt, by its [uuid](crate::Turn::prompt_uuid). It needs
+    /// Restores files to their contents before a prompt, named by its [uuid](crate::Turn::prompt_uuid). Needs
     /// [`Options::enable_file_checkpointing`](crate::Options::enable_file_checkpointing).
     ///
-    /// # Errors
-    /// Those of [`control`](Session::control); `Refused` without checkpoints, and for a prompt that has none.
-    pub async fn rewind_files(&self, prompt_uuid: &str) -> Result<Reply<RewindResult>> {
-        self.request(Body::new("rewind_files").with("user_message_id", prompt_uuid)).await
-    }
-
-    /// Says what [`rewind_files`](Session::rewind_files) would do, and does nothing.
+    /// ```
+    /// async fn undo(session: &greenroom::Session, prompt: &str) -> greenroom::Result<()> {
+    ///     let preview = session.rewind_files_dry_run(prompt).await?;
+    ///     println!("{:?}: +{:?} -{:?}", preview.files_changed, preview.insertions, preview.deletions);
+    ///     let done = session.rewind_files(prompt).await?;
+    ///     assert!(done.can_rewind, "{:?}", done.error);
+    ///     Ok(())
+    /// }
+    /// # let _ = undo;
+    /// ```
     ///
     /// # Errors
-    /// Those of [`rewind_files`](Session::rewind_files).
+    /// Besides those of [`control`](Requests::control): `Refused` for a prompt without a checkpoint.
+    pub async fn rewind_files(&self, prompt_uuid: &str) -> Result<Reply<RewindResult>> {
+        self.request(RequestBody::new("rewind_files").with("user_message_id", prompt_uuid)).await
+    }
+
+    /// Reports what [`rewind_files`](Session::rewind_files) would do, without changing anything. Fails as `rewind_files`
+    /// does.
     pub async fn rewind_files_dry_run(&self, prompt_uuid: &str) -> Result<Reply<RewindResult>> {
-        let body = Body::new("rewind_files").with("user_message_id", prompt_uuid);
+        let body = RequestBody::new("rewind_files").with("user_message_id", prompt_uuid);
         self.request(body.with("dry_run", true)).await
     }
+}
 
-    /// Tells the CLI that the model has read a file as it was then (`mtime`, milliseconds since 1970), so that it may
-    /// edit it: for a read that is no longer in the context. A file that has changed since counts as not read. Lost when
-    /// the CLI restarts.
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control).
-    pub async fn seed_read_state(&self, path: impl AsRef<Path>, mtime: u64) -> Result<()> {
-        let body = Body::new("seed_read_state").path("path", path.as_ref());
-        self.acknowledged(body.with("mtime", mtime)).await
+impl Requests<'_> {
+    /// Tells the CLI that the model has read a file at this `mtime` (milliseconds since 1970), so that the model may edit
+    /// the file although the read is no longer in the context. Has no effect if the file has changed since. Lost when the
+    /// CLI restarts.
+    pub async fn seed_read_state(self, path: impl AsRef<Path>, mtime: u64) -> Result<()> {
+        let body = RequestBody::new("seed_read_state").path("path", path.as_ref());
+        self.session.acknowledged(body.with("mtime", mtime)).await
     }
 
-    /// Files of the project whose path resembles the query; for an empty one, what is at its top. The CLI makes its list
-    /// in the background: the first answers may be empty (CLI 2.1.328).
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control).
-    pub async fn file_suggestions(&self, query: &str) -> Result<Reply<FileSuggestions>> {
-        self.request(Body::new("file_suggestions").with("query", query)).await
+    /// Searches the project for files by path. An empty query lists the top of the project. CLI 2.1.328 builds its list in
+    /// the background, so the first answers may be empty.
+    pub async fn file_suggestions(self, query: &str) -> Result<Reply<FileSuggestions>> {
+        self.session.request(RequestBody::new("file_suggestions").with("query", query)).await
     }
 
-    /// Reads a file as the CLI sees it, under the rules that its `Read` tool is under.
+    /// Reads a file through the CLI, under the same rules as its `Read` tool.
     ///
     /// # Errors
-    /// Those of [`control`](Session::control); `Refused` for a file that is not there, or may not be read: the CLI does
-    /// not say which.
-    pub async fn read_file(&self, file: impl Into<ReadFile>) -> Result<Reply<FileContents>> {
+    /// Besides those of [`control`](Requests::control): `Refused` for a file that is missing or may not be read;
+    /// the CLI does not say which.
+    pub async fn read_file(self, file: impl Into<ReadFile>) -> Result<Reply<FileContents>> {
         let ReadFile { path, max_bytes, encoding } = file.into();
-        let body = Body::new("read_file").path("path", &path).maybe("max_bytes", max_bytes);
-        self.request(body.maybe("encoding", encoding.as_ref().map(FileEncoding::as_str))).await
+        let body = RequestBody::new("read_file").path("path", &path).maybe("max_bytes", max_bytes);
+        self.session.request(body.maybe("encoding", encoding.as_ref().map(FileEncoding::as_str))).await
     }
 }

@@ -1,60 +1,61 @@
 //! MCP servers.
 
+use super::Requests;
 use serde_json::Value;
 
-use super::Body;
+use super::RequestBody;
 use crate::error::Result;
 use crate::requests::{McpCall, McpCallResult, McpResource, McpStatus, Reply};
 use crate::session::Session;
 
 impl Session {
-    /// How the MCP servers stand, in-process ones among them.
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control).
+    /// State of the MCP servers, including in-process servers.
     pub async fn mcp_status(&self) -> Result<Reply<McpStatus>> {
-        self.request(Body::new("mcp_status")).await
+        self.request(RequestBody::new("mcp_status")).await
     }
 
-    /// Connects an MCP server anew. The name is that of [`mcp_status`](Session::mcp_status).
+    /// Reconnects an MCP server, named as in [`mcp_status`](Session::mcp_status).
     ///
     /// # Errors
-    /// Those of [`control`](Session::control); `Refused` if it cannot be reached, and for in-process servers, which are
-    /// not connected by the CLI.
+    /// Besides those of [`control`](Requests::control): `Refused` if the server is unreachable, and for in-process
+    /// servers, which the CLI does not connect to.
     pub async fn mcp_reconnect(&self, server: &str) -> Result<()> {
-        self.acknowledged(Body::new("mcp_reconnect").with("serverName", server)).await
+        self.acknowledged(RequestBody::new("mcp_reconnect").with("serverName", server)).await
     }
 
-    /// Switches an MCP server on or off. The CLI writes it down for the project: it holds for the next incarnation, and
-    /// for other sessions there (CLI 2.1.328).
+    /// Switches an MCP server on or off. CLI 2.1.328 stores the choice for the project, so it also applies to the next
+    /// incarnation and to other sessions of the project.
     ///
     /// # Errors
-    /// Those of [`control`](Session::control); `Refused` for a server that is not known.
+    /// Besides those of [`control`](Requests::control): `Refused` for an unknown server.
     pub async fn mcp_toggle(&self, server: &str, enabled: bool) -> Result<()> {
-        let body = Body::new("mcp_toggle").with("serverName", server);
+        let body = RequestBody::new("mcp_toggle").with("serverName", server);
         self.acknowledged(body.with("enabled", enabled)).await
     }
+}
 
-    /// Reads a resource of the user interface of an MCP server (`ui://`), for an application that shows it.
+impl Requests<'_> {
+    /// Reads a user interface resource (`ui://`) of an MCP server, for an application that displays it.
     ///
     /// # Errors
-    /// Those of [`control`](Session::control); `Refused` for other addresses, for servers that are not connected, and for
-    /// in-process servers, whose resources are the application's own; [`Unsupported`](crate::ErrorKind::Unsupported),
-    /// with nothing sent, if the CLI is known to lack `mcp_read_resource_v1`.
-    pub async fn mcp_read_resource(&self, server: &str, uri: &str) -> Result<Reply<McpResource>> {
-        self.require("mcp_read_resource_v1", "`mcp_read_resource`")?;
-        self.request(Body::new("mcp_read_resource").with("serverName", server).with("uri", uri)).await
+    /// Besides those of [`control`](Requests::control): `Refused` for other addresses, for servers that are not
+    /// connected, and for in-process servers; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, if the CLI
+    /// is known to lack `mcp_read_resource_v1`.
+    pub async fn mcp_read_resource(self, server: &str, uri: &str) -> Result<Reply<McpResource>> {
+        self.session.require("mcp_read_resource_v1", "`mcp_read_resource`")?;
+        self.session
+            .request(RequestBody::new("mcp_read_resource").with("serverName", server).with("uri", uri))
+            .await
     }
 
-    /// Calls a tool without a turn, on an MCP server that the CLI reaches itself. Nobody is asked for permission unless
-    /// [`check_permissions`](McpCall::check_permissions) is set.
+    /// Calls a tool of an external MCP server without a turn. Permissions are only checked with
+    /// [`check_permissions`](McpCall::check_permissions).
     ///
-    /// It may take as long as [`Timeouts::long_request`](crate::Timeouts::long_request); with a
-    /// [`timeout`](McpCall::timeout) of its own, that and
-    /// [`Timeouts::control_request`](crate::Timeouts::control_request) on top. A call that was withdrawn ends in the CLI
-    /// as well.
+    /// Limited by [`Timeouts::long_request`](crate::options::Timeouts::long_request), or by the call's own
+    /// [`timeout`](McpCall::timeout) plus [`Timeouts::control_request`](crate::options::Timeouts::control_request). Withdrawing the
+    /// call also ends it in the CLI.
     ///
-    /// A call that has a limit, a deadline or files succeeds even if the tool does not: look at
+    /// A call with a limit, a deadline or files returns `Ok` even if the tool fails: check
     /// [`staging`](McpCallResult::staging).
     ///
     /// ```
@@ -62,37 +63,38 @@ impl Session {
     ///
     /// async fn list(session: &greenroom::Session) -> greenroom::Result<Option<String>> {
     ///     let call = McpCall::new("mcp__files__list").arguments(serde_json::json!({ "path": "/" }));
-    ///     Ok(session.mcp_call(call).await?.text())
+    ///     Ok(session.requests().mcp_call(call).await?.text())
     /// }
     /// # let _ = list;
     /// ```
     ///
-    /// No type of its answer is published: it is what CLI 2.1.328 was seen to answer.
+    /// The SDKs publish no type for this answer; it is that of CLI 2.1.328.
     ///
     /// # Errors
-    /// Those of [`control`](Session::control); `Refused` if the tool fails, with its text, for servers that are not
-    /// connected, and for in-process servers, whose tools are the application's own;
-    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) for limits and arguments that cannot be;
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, if the CLI lacks a capability that an option
-    /// needs.
-    pub async fn mcp_call(&self, call: impl Into<McpCall>) -> Result<Reply<McpCallResult>> {
+    /// Besides those of [`control`](Requests::control): `Refused` with the tool's text if the tool fails, for servers
+    /// that are not connected, and for in-process servers; [`InvalidOption`](crate::ErrorKind::InvalidOption) for invalid
+    /// limits and arguments; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, if the CLI lacks a
+    /// capability that an option needs.
+    pub async fn mcp_call(self, call: impl Into<McpCall>) -> Result<Reply<McpCallResult>> {
         let call = call.into();
         call.validate()?;
         if call.result_not_for_model {
-            self.require("mcp_call_result_not_for_model_v1", "`result_not_for_model` of `mcp_call`")?;
+            self.session
+                .require("mcp_call_result_not_for_model_v1", "`result_not_for_model` of `mcp_call`")?;
         }
         if call.check_permissions {
-            // One without it would run the tool unchecked.
-            self.require_known("mcp_call_check_permissions_v1", "`check_permissions` of `mcp_call`")?;
+            // A CLI without the capability would run the tool unchecked.
+            self.session
+                .require_known("mcp_call_check_permissions_v1", "`check_permissions` of `mcp_call`")?;
         }
-        let timeouts = &self.shared().options().timeouts;
+        let timeouts = &self.session.shared().options().timeouts;
         let limit = match call.timeout {
             Some(timeout) => timeout.saturating_add(timeouts.control_request),
             None => timeouts.long_request,
         };
         let files = |files: Vec<Value>| (!files.is_empty()).then_some(files);
         let millis = call.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-        let body = Body::new("mcp_call")
+        let body = RequestBody::new("mcp_call")
             .with("tool", call.tool)
             .maybe("arguments", call.arguments)
             .maybe("timeout_ms", millis)
@@ -101,6 +103,6 @@ impl Session {
             .flag("check_permissions", call.check_permissions)
             .maybe("input_files", files(call.input_files))
             .maybe("output_files", files(call.output_files));
-        self.request_within(body, limit).await
+        self.session.request_within(body, limit).await
     }
 }

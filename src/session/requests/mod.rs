@@ -1,9 +1,9 @@
-//! What the CLI can be asked, in methods: each sends one control request.
+//! Methods of [`Session`] that send a control request to the CLI.
 //!
-//! - here: what they have in common, and the door for requests that have no method
-//! - [`turn`]: interrupts, prompts that are taken back, side questions
-//! - [`settings`]: what is set for the rest of the session, and settings files
-//! - [`info`]: what the CLI says of itself and of the session
+//! - here: shared code, and [`Requests::control`] for requests without a method
+//! - [`turn`]: interrupts, withdrawn prompts, side questions
+//! - [`settings`]: settings for the rest of the session, and settings files
+//! - [`info`]: information about the CLI and the session
 //! - [`mcp`]: MCP servers
 //! - [`tasks`]: background tasks
 //! - [`files`]: files and folders
@@ -23,15 +23,16 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::Session;
-use crate::actor::asking;
+use crate::actor::router::client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::FOREVER;
 use crate::requests::Reply;
-use crate::requests::read::Lenient;
+use crate::wire::lenient::Lenient;
 
 impl Session {
-    /// The same session, whose requests to the CLI have this time instead of that of the
-    /// [options](crate::Timeouts::control_request). When it is over, the request is withdrawn.
+    /// Returns a handle to this session with another time limit for its requests to the CLI, in place of
+    /// [`Timeouts::control_request`](crate::options::Timeouts::control_request) and the others. A request that exceeds the limit is
+    /// withdrawn.
     ///
     /// ```
     /// use std::time::Duration;
@@ -47,75 +48,37 @@ impl Session {
         self.with_limit(limit.min(FOREVER))
     }
 
-    /// Sends any control request to the CLI and returns its answer: `body` with a `subtype`. For what has no
-    /// method of its own. What sets something (the model, the permission mode, thinking tokens, flag settings and others,
-    /// see [`requests`](crate::requests)) is set again after a restart of the CLI. Limited by
-    /// [`Timeouts::control_request`](crate::Timeouts::control_request); when that passes, or the future is dropped, the
-    /// request is withdrawn.
-    ///
-    /// ```
-    /// async fn plan(session: &greenroom::Session) -> greenroom::Result<bool> {
-    ///     let plan = session.control(serde_json::json!({ "subtype": "get_plan" })).await?;
-    ///     Ok(plan["exists"] == true)
-    /// }
-    /// # let _ = plan;
-    /// ```
-    ///
-    /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, or for `initialize` and `mcp_set_servers`,
-    /// which are the session's own; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout);
-    /// [`Refused`](ErrorKind::Refused) by the CLI, with its [code](Error::code) if it gives one;
-    /// [`Unsupported`](ErrorKind::Unsupported) if it does not know the request; [`CliExited`](ErrorKind::CliExited) if it
-    /// ends before it answers.
-    pub async fn control(&self, body: Value) -> Result<Value> {
-        match body.get("subtype").and_then(Value::as_str) {
-            None => {
-                return Err(Error::invalid_option("a control request needs a `subtype` that is a string"));
-            }
-            Some("initialize") => {
-                return Err(Error::invalid_option("`initialize` is sent by the session itself"));
-            }
-            Some("mcp_set_servers") => {
-                let error = Error::invalid_option("`mcp_set_servers` is sent by the session itself");
-                return Err(
-                    error.with_help("call `add_mcp_server`, `remove_mcp_server` or `set_mcp_servers`")
-                );
-            }
-            Some(_) => {}
-        }
-        let limit = self.shared().options().timeouts.control_request;
-        let raw = self.ask_cli(body, limit).await?;
-        serde_json::from_str(raw.get()).map_err(|error| {
-            Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
-        })
+    /// The requests that few programs need.
+    pub fn requests(&self) -> Requests<'_> {
+        Requests { session: self }
     }
 
-    /// Sends a request, and reads its answer.
-    async fn request<T: Lenient>(&self, body: Body) -> Result<Reply<T>> {
+    /// Sends a request and reads the answer.
+    async fn request<T: Lenient>(&self, body: RequestBody) -> Result<Reply<T>> {
         let limit = self.shared().options().timeouts.control_request;
         self.request_within(body, limit).await
     }
 
-    /// The same for one that waits for a tool or for the model.
-    async fn long_request<T: Lenient>(&self, body: Body) -> Result<Reply<T>> {
+    /// Sends a request that waits for a tool or for the model.
+    async fn long_request<T: Lenient>(&self, body: RequestBody) -> Result<Reply<T>> {
         let limit = self.shared().options().timeouts.long_request;
         self.request_within(body, limit).await
     }
 
-    /// Sends a request that the CLI acknowledges.
-    async fn acknowledged(&self, body: Body) -> Result<()> {
+    /// Sends a request whose answer is only an acknowledgement.
+    async fn acknowledged(&self, body: RequestBody) -> Result<()> {
         let limit = self.shared().options().timeouts.control_request;
         self.ask_cli(body.into_json()?, limit).await.map(drop)
     }
 
-    /// The limit is that of the options; one of this handle goes before it.
-    async fn request_within<T: Lenient>(&self, body: Body, limit: Duration) -> Result<Reply<T>> {
+    /// `limit` applies unless this handle has a limit of its own.
+    async fn request_within<T: Lenient>(&self, body: RequestBody, limit: Duration) -> Result<Reply<T>> {
         let subtype = body.subtype;
         Reply::read(subtype, self.ask_cli(body.into_json()?, limit).await?)
     }
 
     async fn ask_cli(&self, body: Value, limit: Duration) -> Result<Box<RawValue>> {
-        asking::ask(self.shared(), body, self.request_limit().unwrap_or(limit)).await
+        client::ask(self.shared(), body, self.request_limit().unwrap_or(limit)).await
     }
 
     /// Fails if the CLI is known to lack a capability.
@@ -138,6 +101,69 @@ impl Session {
     }
 }
 
+/// The control requests that few programs need: settings files, the working directory, listings, side questions.
+///
+/// [`Session::requests`] gives this handle. What most programs need (interrupt, model, permission mode, MCP status, context
+/// usage) is on [`Session`] itself. [`requests`](crate::requests) lists all of them.
+///
+/// ```
+/// async fn name(session: &greenroom::Session) -> greenroom::Result<()> {
+///     session.requests().rename_session("Sums").await?;
+///     println!("{}", session.requests().session_cost().await?.text);
+///     Ok(())
+/// }
+/// # let _ = name;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Requests<'a> {
+    session: &'a Session,
+}
+
+impl Requests<'_> {
+    /// Sends any control request to the CLI and returns its answer, for requests without a method. `body` needs a
+    /// `subtype`. Settings (the model, the permission mode and others, see [`requests`](crate::requests)) are set again after
+    /// a restart of the CLI. The request is withdrawn when
+    /// [`Timeouts::control_request`](crate::options::Timeouts::control_request) passes or the future is dropped.
+    ///
+    /// ```
+    /// async fn plan(session: &greenroom::Session) -> greenroom::Result<bool> {
+    ///     let plan = session.requests().control(serde_json::json!({ "subtype": "get_plan" })).await?;
+    ///     Ok(plan["exists"] == true)
+    /// }
+    /// # let _ = plan;
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, and for `initialize` and `mcp_set_servers`, which
+    /// only the session may send; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout);
+    /// [`Refused`](ErrorKind::Refused) by the CLI, with the CLI's [code](Error::code) if there is one;
+    /// [`Unsupported`](ErrorKind::Unsupported) if the CLI does not know the request; [`CliExited`](ErrorKind::CliExited) if
+    /// the CLI exits before it answers; [`AtCapacity`](ErrorKind::AtCapacity) while too much waits for the CLI's stdin
+    /// ([`Limits::outbound_bytes`](crate::options::Limits::outbound_bytes)).
+    pub async fn control(self, body: Value) -> Result<Value> {
+        match body.get("subtype").and_then(Value::as_str) {
+            None => {
+                return Err(Error::invalid_option("a control request needs a `subtype` that is a string"));
+            }
+            Some("initialize") => {
+                return Err(Error::invalid_option("`initialize` is sent by the session itself"));
+            }
+            Some("mcp_set_servers") => {
+                let error = Error::invalid_option("`mcp_set_servers` is sent by the session itself");
+                return Err(
+                    error.with_help("call `add_mcp_server`, `remove_mcp_server` or `set_mcp_servers`")
+                );
+            }
+            Some(_) => {}
+        }
+        let limit = self.session.shared().options().timeouts.control_request;
+        let raw = self.session.ask_cli(body, limit).await?;
+        serde_json::from_str(raw.get()).map_err(|error| {
+            Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
+        })
+    }
+}
+
 fn lacks(capability: &str, what: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,
@@ -147,25 +173,26 @@ fn lacks(capability: &str, what: &str) -> Error {
 }
 
 /// The body of a control request.
-struct Body {
+struct RequestBody {
     subtype: &'static str,
     fields: Map<String, Value>,
+    /// The first invalid field.
     wrong: Option<Error>,
 }
 
-impl Body {
+impl RequestBody {
     fn new(subtype: &'static str) -> Self {
         let fields = Map::from_iter([("subtype".to_owned(), Value::from(subtype))]);
         Self { subtype, fields, wrong: None }
     }
 
-    /// With a field.
+    /// Adds a field.
     fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.fields.insert(name.to_owned(), value.into());
         self
     }
 
-    /// With a field that is left out if there is nothing in it.
+    /// Adds a field if it has a value.
     fn maybe(self, name: &str, value: Option<impl Into<Value>>) -> Self {
         match value {
             Some(value) => self.with(name, value),
@@ -173,12 +200,12 @@ impl Body {
         }
     }
 
-    /// With a field that is left out unless it is set.
+    /// Adds a field `true` if it is set.
     fn flag(self, name: &str, set: bool) -> Self {
         self.maybe(name, set.then_some(true))
     }
 
-    /// With a path.
+    /// Adds a path.
     fn path(mut self, name: &str, path: &Path) -> Self {
         match path.to_str() {
             Some(path) => self.with(name, path),
@@ -191,7 +218,7 @@ impl Body {
         }
     }
 
-    /// With an object.
+    /// Adds an object.
     fn object(mut self, name: &str, value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
             Ok(value @ Value::Object(_)) => self.with(name, value),
@@ -225,8 +252,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_has_what_is_set_and_no_more() {
-        let body = Body::new("x").with("a", 1).maybe("b", None::<u64>).maybe("c", Some("d"));
+    fn a_body_has_only_the_fields_that_are_set() {
+        let body = RequestBody::new("x").with("a", 1).maybe("b", None::<u64>).maybe("c", Some("d"));
         let body = body.flag("e", false).flag("f", true).path("p", Path::new("/a"));
         let body = body.object("o", json!({ "k": null }));
         assert_eq!(
@@ -237,12 +264,12 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_cannot_be_told_is_the_callers_fault() {
+    fn values_that_cannot_be_sent_are_invalid_options() {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
 
         let path = Path::new(OsStr::from_bytes(b"/\xff"));
-        for body in [Body::new("x").path("p", path), Body::new("x").object("o", json!([1]))] {
+        for body in [RequestBody::new("x").path("p", path), RequestBody::new("x").object("o", json!([1]))] {
             assert_eq!(body.into_json().unwrap_err().kind(), ErrorKind::InvalidOption);
         }
     }

@@ -1,42 +1,35 @@
 //! Background tasks.
 
-use super::Body;
+use super::RequestBody;
+use super::Requests;
 use crate::error::Result;
 use crate::requests::{Backgrounded, Reply, TaskOutput};
 use crate::session::Session;
 
 impl Session {
-    /// Stops a background task. That it has ended is told by a message. CLI 2.1.328 acknowledges this for tasks that are
-    /// not there, too.
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control).
+    /// Stops a background task. A message reports the end of the task. CLI 2.1.328 also acknowledges unknown tasks.
     pub async fn stop_task(&self, task_id: &str) -> Result<()> {
-        self.acknowledged(Body::new("stop_task").with("task_id", task_id)).await
+        self.acknowledged(RequestBody::new("stop_task").with("task_id", task_id)).await
+    }
+}
+
+impl Requests<'_> {
+    /// Moves all shells and subagents that the turn waits for into the background: their tool calls return at once, the turn
+    /// goes on, and messages report when the tasks end.
+    pub async fn background_tasks(self) -> Result<Reply<Backgrounded>> {
+        self.session.request(RequestBody::new("background_tasks")).await
     }
 
-    /// Puts everything that the turn waits for into the background, shells and subagents: their calls return at once, the
-    /// turn goes on, and the tasks tell when they end.
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control).
-    pub async fn background_tasks(&self) -> Result<Reply<Backgrounded>> {
-        self.request(Body::new("background_tasks")).await
+    /// Moves the task of one tool call into the background (`background_tasks` with a `tool_use_id`).
+    pub async fn background_task(self, tool_use_id: &str) -> Result<Reply<Backgrounded>> {
+        self.session.request(RequestBody::new("background_tasks").with("tool_use_id", tool_use_id)).await
     }
 
-    /// Puts what one call of a tool has started into the background (`background_tasks` with a `tool_use_id`).
+    /// The end of the output of a background shell or monitor, while it runs or afterwards (`get_task_output`).
     ///
     /// # Errors
-    /// Those of [`control`](Session::control).
-    pub async fn background_task(&self, tool_use_id: &str) -> Result<Reply<Backgrounded>> {
-        self.request(Body::new("background_tasks").with("tool_use_id", tool_use_id)).await
-    }
-
-    /// The end of what a background shell or monitor has written, while it runs or afterwards (`get_task_output`).
-    ///
-    /// # Errors
-    /// Those of [`control`](Session::control); `Refused` for a task that is not there.
-    pub async fn task_output(&self, task_id: &str) -> Result<Reply<TaskOutput>> {
-        self.request(Body::new("get_task_output").with("task_id", task_id)).await
+    /// Besides those of [`control`](Requests::control): `Refused` for an unknown task.
+    pub async fn task_output(self, task_id: &str) -> Result<Reply<TaskOutput>> {
+        self.session.request(RequestBody::new("get_task_output").with("task_id", task_id)).await
     }
 }

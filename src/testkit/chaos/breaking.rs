@@ -1,10 +1,10 @@
-//! How each kind of fault is done.
+//! Injects each kind of fault.
 
 use serde_json::json;
 
 use super::driver::Driver;
-use crate::testkit::fault::Fault;
-use crate::testkit::plan::FaultKind;
+use crate::actor::messages::fault::Fault;
+use crate::testkit::chaos::plan::FaultKind;
 use crate::transport::Exit;
 
 impl Driver<'_> {
@@ -86,7 +86,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The CLI dies: with all that it has said said, or not.
+    /// The CLI dies, for even `n` after the host has read all of its lines.
     async fn exit(&mut self, exit: Exit, n: u32) {
         if let Some(mut end) = self.end.take() {
             if n.is_multiple_of(2) {
@@ -123,7 +123,7 @@ impl Driver<'_> {
         }
     }
 
-    /// One of the tool calls in flight.
+    /// A tool call in flight, chosen by `n`.
     fn some_call(&self, n: u32) -> Option<u64> {
         let calls: Vec<u64> =
             self.open.iter().filter(|(_, open)| open.call.is_some()).map(|(number, _)| *number).collect();

@@ -1,16 +1,17 @@
-//! Handlers that fail when they are told to.
+//! Makes handlers of tools fail as planned.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::testkit::plan::FaultKind;
-use crate::tool::context::Call;
-use crate::tool::def::{Definition, Lane, Ran};
-use crate::tool::server::ServerSpec;
+use crate::testkit::chaos::plan::FaultKind;
+use crate::tool::define::definition::ToolDefinition;
+use crate::tool::run::context::CallContext;
+use crate::tool::run::erased::{Ran, ToolRunner};
+use crate::tool::spec::ServerSpec;
 use crate::wire::CallToolResult;
 
-/// Which calls are to fail in which way, by their request.
+/// The planned faults of calls, by request id.
 #[derive(Clone, Default)]
 pub(super) struct HandlerFaults(Arc<Mutex<HashMap<String, (FaultKind, u32)>>>);
 
@@ -23,16 +24,16 @@ impl HandlerFaults {
         self.lock().insert(request_id.to_owned(), (fault, n));
     }
 
-    /// Those of calls that are over.
+    /// Forgets the faults of finished calls.
     pub(super) fn forget_all(&self) {
         self.lock().clear();
     }
 
-    fn of(&self, call: &Call) -> Option<(FaultKind, u32)> {
+    fn of(&self, call: &CallContext) -> Option<(FaultKind, u32)> {
         self.lock().remove(call.request_id())
     }
 
-    /// The same server with handlers that fail when they are told to.
+    /// Wraps the handlers of a server, so that planned calls fail.
     pub(super) fn in_server(&self, mut server: ServerSpec) -> ServerSpec {
         for entry in server.registry.get_mut().tools.iter_mut() {
             self.in_tool(Arc::make_mut(&mut entry.definition));
@@ -40,10 +41,10 @@ impl HandlerFaults {
         server
     }
 
-    fn in_tool(&self, tool: &mut Definition) {
+    fn in_tool(&self, tool: &mut ToolDefinition) {
         let faults = self.clone();
-        tool.lane = match tool.lane.clone() {
-            Lane::Async(run) => Lane::Async(Arc::new(move |state, call, arguments| {
+        tool.runner = match tool.runner.clone() {
+            ToolRunner::Async(run) => ToolRunner::Async(Arc::new(move |state, call, arguments| {
                 let fault = faults.of(&call);
                 let run = run.clone();
                 Box::pin(async move {
@@ -57,10 +58,10 @@ impl HandlerFaults {
                     run(state, call, arguments).await
                 })
             })),
-            Lane::Blocking(run) => Lane::Blocking(Arc::new(move |state, call, arguments| {
+            ToolRunner::Blocking(run) => ToolRunner::Blocking(Arc::new(move |state, call, arguments| {
                 match faults.of(&call) {
                     Some((FaultKind::HandlerHang, _)) => {
-                        // For ever would be longer than the runtime can wait for when it goes.
+                        // Not for ever: the runtime waits for its blocking threads when it ends.
                         tokio::runtime::Handle::current().block_on(call.cancel().token().cancelled());
                         return failed();
                     }

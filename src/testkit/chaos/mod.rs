@@ -1,8 +1,10 @@
-//! Plays a fault plan against a session, and looks whether the promises hold.
+//! Plays a fault plan against a session and checks that the promises hold.
 
+mod asking;
 mod breaking;
 mod driver;
 mod handlers;
+pub(super) mod plan;
 mod run;
 
 use std::fmt;
@@ -15,15 +17,14 @@ use serde_json::Value;
 pub use run::{Progress, Run};
 
 use self::driver::Driver;
-use super::plan::{FaultMix, FaultPlan};
+use super::chaos::plan::{FaultMix, FaultPlan};
 use crate::session::SessionBuilder;
 
-/// Plays a [`FaultPlan`] against sessions of your own making, with their tools, on an in-memory CLI; looks at every
-/// promise in [`invariants`](super::invariants), and that each prompt has one outcome and no task is left behind.
+/// Plays a [`FaultPlan`] against your sessions and their tools, on an in-memory CLI. Checks every promise in
+/// [`invariants`](super::invariants), that each prompt has one outcome, and that no task is left behind.
 ///
-/// The limits of restarts are lifted, so that the session outlives its faults, unless
-/// [`keep_limits`](Chaos::keep_limits) is set. Time is spent in waits, so play on tokio's paused clock:
-/// `#[tokio::test(start_paused = true)]`.
+/// Sessions get no restart limits, so that they survive the faults, unless [`keep_limits`](Chaos::keep_limits) is set. A run
+/// waits a lot, so use tokio's paused clock: `#[tokio::test(start_paused = true)]`.
 ///
 /// ```
 /// use greenroom::testkit::{Chaos, FaultMix};
@@ -39,13 +40,13 @@ use crate::session::SessionBuilder;
 ///     let calc = ToolServer::new("calc", "1.0.0").tool("add", "Add", async |args: Add| args.a + args.b);
 ///     Session::builder().mcp_server(calc)
 /// })
-/// // Call number `n`, and what its result has to be when nothing came in between.
+/// // The arguments of call number `n`, and a check of its result if no fault hit the call.
 /// .call("calc", "add", |n| json!({ "a": n, "b": 1 }))
 /// .expect(|args, result| {
 ///     let sum = args["a"].as_u64().unwrap_or_default() + 1;
 ///     (result["content"][0]["text"] == sum.to_string()).then_some(()).ok_or(format!("not {sum}"))
 /// });
-/// // A failing seed is shrunk, and told with its plan.
+/// // A failing seed is shrunk and printed with its plan.
 /// chaos.test(&FaultMix::all(), 0..4).await;
 /// # });
 /// # Ok::<(), std::io::Error>(())
@@ -64,7 +65,7 @@ pub struct Chaos {
 type Expect = Arc<dyn Fn(&Value, &Value) -> Result<(), String> + Send + Sync>;
 type Watch = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// A tool that is called, and with what.
+/// A tool to call, with a function that makes the arguments.
 #[derive(Clone)]
 struct PlannedCall {
     server: String,
@@ -72,11 +73,11 @@ struct PlannedCall {
     arguments: Arc<dyn Fn(u64) -> Value + Send + Sync>,
 }
 
-/// How many plans are tried to make a failing one smaller.
+/// Most plans that are tried to make a failing plan smaller.
 const SHRINKS: usize = 300;
 
 impl Chaos {
-    /// Plays against the sessions that this makes: their transport is replaced.
+    /// Plays against the sessions of this builder; their transport is replaced.
     pub fn new(builder: impl Fn() -> SessionBuilder + Send + Sync + 'static) -> Self {
         Self {
             builder: Arc::new(builder),
@@ -89,8 +90,7 @@ impl Chaos {
         }
     }
 
-    /// With calls of this tool. The arguments are made for each call, which are counted from 0 over all tools; tools
-    /// take turns.
+    /// Adds a tool to call. Tools take turns; `arguments` gets the number of the call, counted from 0 over all tools.
     #[must_use]
     pub fn call(
         mut self,
@@ -103,8 +103,8 @@ impl Chaos {
         self
     }
 
-    /// Looks at each result of a call into which no fault was put, by its arguments. Errors of JSON-RPC are not shown
-    /// to it: they come of the faults around the call.
+    /// Checks the result of each call without a fault of its own, given its arguments. JSON-RPC errors are skipped, because
+    /// faults around the call cause them.
     #[must_use]
     pub fn expect(
         mut self,
@@ -114,29 +114,28 @@ impl Chaos {
         self
     }
 
-    /// How long an answer or an outcome may take before it counts as missing. Default: 5 minutes.
+    /// Longest wait for an answer or an outcome, after which it counts as missing. Default: 5 minutes.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Keeps the limits of restarts as the session has them. A session that reaches them fails, and that is a failure
-    /// of the run.
+    /// Keeps the session's restart limits. A session that exceeds them fails, and so does the run.
     #[must_use]
     pub fn keep_limits(mut self) -> Self {
         self.keep_limits = true;
         self
     }
 
-    /// Keeps neither transcript nor outcomes, for plans that are too long for it.
+    /// Keeps no transcript and no outcomes, for very long plans.
     #[must_use]
     pub fn without_transcript(mut self) -> Self {
         self.keep_transcript = false;
         self
     }
 
-    /// Calls this each time that everything is answered.
+    /// Calls `watch` each time when all requests are answered.
     #[must_use]
     pub fn watch(mut self, watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.watch = Some(Arc::new(watch));
@@ -148,7 +147,7 @@ impl Chaos {
         Box::pin(Driver::play(self, plan)).await
     }
 
-    /// Looks for a smaller plan that fails too. Returns the run of the smallest one that was found.
+    /// Searches for a smaller plan that also fails. Returns the run of the smallest such plan.
     pub async fn shrink(&self, failed: Run) -> Run {
         let mut smallest = failed;
         let mut left = SHRINKS;
@@ -168,17 +167,17 @@ impl Chaos {
         }
     }
 
-    /// Plays one plan; if it fails, shrinks it and says so.
+    /// Plays one plan, and shrinks it if it fails.
     ///
     /// # Panics
-    /// With the seed, the smallest plan that fails, what failed, and its transcript.
+    /// If the plan fails, with the seed, the smallest plan that fails, the failure, and the transcript.
     pub async fn test_plan(&self, plan: &FaultPlan) -> Run {
         let run = self.run(plan).await;
         if !run.is_fine() {
             let whole = format!("{plan}");
             let smallest = self.shrink(run).await;
             panic!(
-                "{whole}\nfails. A smaller one that fails:\n{smallest}\nIts transcript:\n{}",
+                "{whole}\nfails. A smaller plan that fails:\n{smallest}\nThe transcript:\n{}",
                 smallest.transcript
             );
         }
@@ -188,7 +187,7 @@ impl Chaos {
     /// Plays the plans of these seeds, one after the other.
     ///
     /// # Panics
-    /// As [`test_plan`](Chaos::test_plan) does, for the first seed that fails.
+    /// As [`test_plan`](Chaos::test_plan), for the first seed that fails.
     pub async fn test(&self, mix: &FaultMix, seeds: Range<u64>) {
         for seed in seeds {
             self.test_plan(&mix.plan(seed)).await;

@@ -1,64 +1,48 @@
-//! What came of a plan.
+//! The result of a plan.
 
 use std::fmt;
 
 use crate::report::{Counters, Outcome};
+use crate::testkit::chaos::plan::FaultPlan;
 use crate::testkit::invariants::{Counts, Report};
-use crate::testkit::plan::FaultPlan;
-use crate::testkit::transcript::Transcript;
+use crate::testkit::wire::transcript::Transcript;
 
-/// What came of a [`FaultPlan`].
-///
-/// ```
-/// fn look(run: &greenroom::testkit::Run) {
-///     println!("{run}");
-///     assert!(run.is_fine());
-///     println!("{} calls, {} panics", run.calls, run.counters.panics);
-/// }
-/// # let _ = look;
-/// ```
+/// The result of playing a [`FaultPlan`]; print it with `{}`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Run {
-    /// What was played.
+    /// The plan that was played.
     pub plan: FaultPlan,
-    /// What failed, in words, besides the violations in the report. Empty when nothing did.
+    /// Failures in words, besides the violations in the report. Empty if there were none.
     pub problems: Vec<String>,
-    /// What came of checking the transcript.
+    /// The result of checking the transcript.
     pub report: Report,
-    /// What went over the wire; empty [when it was not kept](super::Chaos::without_transcript).
+    /// The lines on the wire; empty [if not kept](super::Chaos::without_transcript).
     pub transcript: Transcript,
-    /// Tool calls that were made.
+    /// Number of tool calls.
     pub calls: u64,
-    /// Prompts that ended, each with one outcome.
+    /// Number of prompts that ended with one outcome.
     pub prompts: u64,
-    /// How each prompt ended; empty when no transcript was kept.
+    /// The outcomes of the prompts; empty if no transcript was kept.
     pub outcomes: Vec<Outcome>,
-    /// What the session counted.
+    /// The session's counters.
     pub counters: Counters,
 }
 
-/// How far a plan has been played, at a moment at which everything is answered.
-///
-/// ```
-/// fn print(progress: &greenroom::testkit::Progress) {
-///     println!("{} calls so far", progress.calls);
-/// }
-/// # let _ = print;
-/// ```
+/// The progress of a run, at a moment when all requests are answered.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The step that settled, counted from 0.
+    /// The step that has settled, counted from 0.
     pub step: usize,
-    /// Tool calls so far.
+    /// Number of tool calls so far.
     pub calls: u64,
-    /// What was counted on the wire so far.
+    /// Counts of the wire so far.
     pub counts: Counts,
 }
 
 impl Run {
-    /// Whether every promise was kept.
+    /// Whether the run kept every promise.
     pub fn is_fine(&self) -> bool {
         self.problems.is_empty() && self.report.is_fine()
     }

@@ -1,20 +1,20 @@
-//! The checks, one entry after the other.
+//! Checks the entries of a transcript one after the other.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::frame::Frame;
+use super::frame::WireFrame;
 use super::{Counts, Report, Violation};
-use crate::testkit::transcript::{Entry, Line, Wire};
+use crate::testkit::wire::transcript::{Entry, Line, Wire};
 
-/// Requests that are meant for another machine: a host must not answer them.
+/// Requests for another machine, which a host must not answer.
 const SILENT: [&str; 4] =
     ["remote_tool_call", "remote_plumbing_call", "remote_tools_probe", "remote_tools_reannounce"];
 
-/// How many requests that were open at the end of their incarnation are remembered by name.
+/// Most requests, open at the end of their incarnation, whose ids are kept.
 const OPEN_KEPT: usize = 1000;
 
-/// The same as [`check`](super::check) for a transcript that is too long to be kept: it is fed what goes by, and
-/// forgets an incarnation when it ends.
+/// Checks a transcript that is too long to be kept: feed it entry by entry. It forgets an incarnation when that ends. For a
+/// whole transcript use [`check`](super::check).
 ///
 /// ```
 /// use greenroom::testkit::{Recorder, invariants::Checker};
@@ -29,38 +29,38 @@ const OPEN_KEPT: usize = 1000;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Checker {
-    living: BTreeMap<u64, Incarnation>,
-    prompts: HashMap<String, Prompt>,
-    /// Which incarnation asked what nobody had answered when it ended.
+    living: BTreeMap<u64, CheckedIncarnation>,
+    prompts: HashMap<String, CheckedPrompt>,
+    /// Requests without an answer at the end of their incarnation: its epoch, and the request id.
     open_at_end: Vec<(u64, String)>,
     violations: Vec<Violation>,
     counts: Counts,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Incarnation {
-    asked: HashMap<String, Asked>,
-    /// Lines of the host that were cut: none may come after them.
+struct CheckedIncarnation {
+    asked: HashMap<String, RequestState>,
+    /// A line of the host without an end; no line may follow it.
     cut: Option<String>,
-    /// The prompt that was written last, until there is a sign that the CLI works at it.
+    /// The last prompt, until the CLI shows that its turn has started.
     waiting: Option<String>,
 }
 
-/// What was asked under one id.
+/// The requests with one id.
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct RequestState {
     subtype: String,
     silent: bool,
-    /// How often it was asked, and how often it was answered.
+    /// Number of requests and of answers.
     asks: u32,
     answers: u32,
-    /// Asks that need no answer, because the id was in flight, or because they were withdrawn.
+    /// Requests that need no answer: the id was in flight, or the request was withdrawn.
     excused: u32,
-    /// The JSON-RPC ids that answers may name.
+    /// The JSON-RPC ids that answers may have.
     rpc_ids: Vec<Option<String>>,
 }
 
-impl Asked {
+impl RequestState {
     fn in_flight(&self) -> u32 {
         self.asks.saturating_sub(self.answers)
     }
@@ -71,18 +71,18 @@ impl Asked {
 }
 
 #[derive(Clone, Debug)]
-struct Prompt {
+struct CheckedPrompt {
     epoch: u64,
     begun: bool,
 }
 
 impl Checker {
-    /// One that has seen nothing.
+    /// A checker without any entries.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes note of what went by next.
+    /// Checks the next entry.
     pub fn observe(&mut self, entry: &Entry) {
         let epoch = entry.epoch;
         match &entry.wire {
@@ -94,8 +94,8 @@ impl Checker {
         }
     }
 
-    /// What came of it so far. What is open in an incarnation that has not ended counts as unanswered: ask when
-    /// nothing is on its way.
+    /// The result so far. Open requests of a running incarnation count as unanswered, so call this when no request is in
+    /// flight.
     pub fn report(&self) -> Report {
         let mut violations = self.violations.clone();
         for (epoch, incarnation) in &self.living {
@@ -118,7 +118,7 @@ impl Checker {
         for living in self.living.keys().copied() {
             self.violations.push(Violation::TwoAtOnce { epoch, living });
         }
-        self.living.insert(epoch, Incarnation::default());
+        self.living.insert(epoch, CheckedIncarnation::default());
     }
 
     fn ended(&mut self, epoch: u64) {
@@ -138,7 +138,7 @@ impl Checker {
 
     fn cli(&mut self, epoch: u64, line: &Line) {
         let Some(incarnation) = self.living.get_mut(&epoch) else { return };
-        let frame = line.is_whole().then(|| Frame::parse(line.bytes())).flatten();
+        let frame = line.is_whole().then(|| WireFrame::parse(line.bytes())).flatten();
         let Some(frame) = frame else {
             self.counts.noise += 1;
             return;
@@ -174,13 +174,13 @@ impl Checker {
     }
 
     fn host(&mut self, epoch: u64, line: &Line) {
-        // What is written to one that has ended reaches nobody.
+        // Lines to an ended incarnation reach nobody.
         let Some(incarnation) = self.living.get_mut(&epoch) else { return };
         let torn = incarnation.cut.take();
         if !line.is_whole() {
             incarnation.cut = Some(line.text());
         }
-        let frame = line.is_whole().then(|| Frame::parse(line.bytes())).flatten();
+        let frame = line.is_whole().then(|| WireFrame::parse(line.bytes())).flatten();
         if let Some(line) = torn {
             self.violations.push(Violation::TornLine { epoch, line });
         }
@@ -197,7 +197,7 @@ impl Checker {
         }
     }
 
-    fn answer(&mut self, epoch: u64, frame: &Frame<'_>) {
+    fn answer(&mut self, epoch: u64, frame: &WireFrame<'_>) {
         self.counts.answers += 1;
         let Some(answered) = frame.answered() else { return };
         let request_id = answered.request_id.clone().unwrap_or_default();
@@ -216,7 +216,7 @@ impl Checker {
             return self.violations.push(Violation::AnsweredTwice { epoch, request_id });
         }
         asked.answers += 1;
-        // Without a JSON-RPC request there is an acknowledgement, whose id means nothing.
+        // The answer to a message without an id is an acknowledgement, whose id has no meaning.
         let Some(answered) = answered.rpc_id() else { return };
         match asked.rpc_ids.iter().position(|id| id.is_none() || *id == answered) {
             Some(at) => drop(asked.rpc_ids.remove(at)),
@@ -227,7 +227,7 @@ impl Checker {
         }
     }
 
-    fn prompt(&mut self, epoch: u64, frame: &Frame<'_>) {
+    fn prompt(&mut self, epoch: u64, frame: &WireFrame<'_>) {
         self.counts.prompts += 1;
         let Some(uuid) = frame.uuid.clone() else { return };
         if let Some(before) = self.prompts.get(&uuid) {
@@ -239,7 +239,7 @@ impl Checker {
                 self.violations.push(Violation::PromptAgainAfterBegin { epoch, uuid: uuid.clone(), first });
             }
         }
-        self.prompts.insert(uuid.clone(), Prompt { epoch, begun: false });
+        self.prompts.insert(uuid.clone(), CheckedPrompt { epoch, begun: false });
         if let Some(incarnation) = self.living.get_mut(&epoch) {
             incarnation.waiting = Some(uuid);
         }

@@ -1,10 +1,10 @@
-//! As much of a line as the checks need, read independently of the library's own reader.
+//! The fields of a line that the checks need, read without the library's own reader.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 #[derive(Deserialize)]
-pub(super) struct Frame<'a> {
+pub(super) struct WireFrame<'a> {
     #[serde(rename = "type", default)]
     pub(super) kind: Option<String>,
     #[serde(default)]
@@ -20,7 +20,7 @@ pub(super) struct Frame<'a> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked<'a> {
+pub(super) struct RecordedRequest<'a> {
     #[serde(default)]
     pub(super) subtype: Option<String>,
     #[serde(borrow, default)]
@@ -28,7 +28,7 @@ pub(super) struct Asked<'a> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Answered<'a> {
+pub(super) struct ResponseBody<'a> {
     #[serde(default)]
     pub(super) request_id: Option<String>,
     #[serde(borrow, default)]
@@ -42,7 +42,7 @@ struct Mcp<'a> {
 }
 
 #[derive(Deserialize)]
-struct Rpc<'a> {
+struct JsonRpc<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -53,21 +53,21 @@ fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-impl<'a> Frame<'a> {
-    /// `None` for what is no JSON object, or has a field of a shape that no frame has.
+impl<'a> WireFrame<'a> {
+    /// `None` if the line is no JSON object, or a field has a wrong type.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    pub(super) fn asked(&self) -> Option<Asked<'a>> {
+    pub(super) fn asked(&self) -> Option<RecordedRequest<'a>> {
         read(self.request)
     }
 
-    pub(super) fn answered(&self) -> Option<Answered<'a>> {
+    pub(super) fn answered(&self) -> Option<ResponseBody<'a>> {
         read(self.response)
     }
 
-    /// A sign that the CLI works at a prompt.
+    /// Whether the frame shows that a turn has started.
     pub(super) fn begins_turn(&self) -> bool {
         match self.kind.as_deref() {
             Some("system") => self.subtype.as_deref() == Some("init"),
@@ -77,20 +77,20 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl Asked<'_> {
-    /// The id of a JSON-RPC request, as it is spelled; `None` for a notification, a response, or no JSON-RPC.
+impl RecordedRequest<'_> {
+    /// The exact id of a JSON-RPC request; `None` for a notification, a response, or another message.
     pub(super) fn rpc_id(&self) -> Option<String> {
-        let rpc: Rpc<'_> = read(self.message)?;
+        let rpc: JsonRpc<'_> = read(self.message)?;
         rpc.method?;
         rpc.id.map(|id| id.get().to_owned())
     }
 }
 
-impl Answered<'_> {
-    /// The id of the JSON-RPC answer inside, as it is spelled; `None` if there is no such answer.
+impl ResponseBody<'_> {
+    /// The exact id of the JSON-RPC answer inside; `None` without one.
     pub(super) fn rpc_id(&self) -> Option<Option<String>> {
         let mcp: Mcp<'_> = read(self.response)?;
-        let rpc: Rpc<'_> = read(Some(mcp.mcp_response?))?;
+        let rpc: JsonRpc<'_> = read(Some(mcp.mcp_response?))?;
         Some(rpc.id.map(|id| id.get().to_owned()))
     }
 }

@@ -1,15 +1,15 @@
-//! The promises of the library as checkers over a [`Transcript`].
+//! Checks the promises of the library in a [`Transcript`].
 //!
-//! | promise | what is checked |
+//! | promise | check |
 //! |---|---|
-//! | answered-once | each control request of the CLI has one answer: none has two, and none is without one while its incarnation lives, unless it was withdrawn, must not be answered, or had an id that was in flight already |
-//! | fenced | no answer goes to an incarnation that did not ask |
+//! | answered-once | each control request of the CLI has exactly one answer while its incarnation runs; no answer is needed for a request that was withdrawn, must not be answered, or reused an id in flight |
+//! | fenced | an answer goes only to the incarnation that sent the request |
 //! | whole-lines | each line of the host is one JSON object; only the end of an incarnation may cut one |
-//! | lossless | the JSON-RPC id of an answer is that of its request, as it was spelled |
-//! | ended-once | no prompt is written twice, but for one whose CLI ended before it began with it |
+//! | lossless | an answer has the exact JSON-RPC id of its request |
+//! | ended-once | a prompt is written twice only if its first CLI ended before it started the turn |
 //!
-//! Requests that were still open when their incarnation ended are no violation: nobody was left to answer. They are
-//! listed in [`Report::open_at_end`].
+//! Requests that are open when their incarnation ends are no violation, because no CLI is left to answer. They are listed in
+//! [`Report::open_at_end`].
 //!
 //! ```
 //! use greenroom::testkit::{Transcript, invariants};
@@ -32,9 +32,9 @@ use serde::Serialize;
 
 pub use checker::Checker;
 
-use super::transcript::Transcript;
+use super::wire::transcript::Transcript;
 
-/// Checks a whole transcript, taken when nothing was on its way any more.
+/// Checks a whole transcript that was taken when no request was in flight.
 pub fn check(transcript: &Transcript) -> Report {
     let mut checker = Checker::new();
     for entry in transcript.entries() {
@@ -43,33 +43,20 @@ pub fn check(transcript: &Transcript) -> Report {
     checker.report()
 }
 
-/// What came of a check.
-///
-/// ```
-/// use greenroom::testkit::{Transcript, invariants};
-///
-/// let report = invariants::check(&Transcript::default());
-/// assert!(report.is_fine());
-/// println!("{report}");
-/// ```
+/// The result of a check; print it with `{}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was broken, in the order in which it was seen.
+    /// Broken promises, in the order in which they were found.
     pub violations: Vec<Violation>,
-    /// What was counted.
+    /// Numbers of requests, answers, prompts and so on.
     pub counts: Counts,
-    /// Requests that nobody had answered when their incarnation ended: its epoch, and the id. The newest 1,000 of
-    /// them; [`Counts::open_at_end`] counts all.
+    /// Requests without an answer at the end of their incarnation: its epoch, and the request id. The newest 1,000;
+    /// [`Counts::open_at_end`] counts all.
     pub open_at_end: Vec<(u64, String)>,
 }
 
-/// What was counted in a transcript.
-///
-/// ```
-/// let counts = greenroom::testkit::invariants::check(&Default::default()).counts;
-/// assert_eq!((counts.requests, counts.answers), (0, 0));
-/// ```
+/// Counts of a transcript.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
@@ -79,17 +66,17 @@ pub struct Counts {
     pub requests: u64,
     /// Answers of the host.
     pub answers: u64,
-    /// Requests with an id that was in flight already.
+    /// Requests with an id that was in flight.
     pub duplicates: u64,
     /// Requests that the CLI withdrew while they were in flight.
     pub withdrawn: u64,
     /// Requests that must not be answered.
     pub silent: u64,
-    /// Requests that were open when their incarnation ended.
+    /// Requests without an answer at the end of their incarnation.
     pub open_at_end: u64,
-    /// Prompts that were written.
+    /// Prompts.
     pub prompts: u64,
-    /// Of these: written again, to a later incarnation.
+    /// Prompts that were written again, to a later incarnation.
     pub prompts_again: u64,
     /// Lines of the host that the end of an incarnation cut.
     pub cut: u64,
@@ -97,100 +84,36 @@ pub struct Counts {
     pub noise: u64,
 }
 
-/// A promise that was broken.
-///
-/// ```
-/// use greenroom::testkit::invariants::Violation;
-///
-/// let twice = Violation::AnsweredTwice { epoch: 2, request_id: "r7".into() };
-/// assert_eq!(twice.to_string(), "answered-once: request r7 of incarnation 2 was answered twice");
-/// assert_eq!(twice.promise(), "answered-once");
-/// ```
+/// A broken promise. `epoch` is the incarnation in which it was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "violation", rename_all = "snake_case")]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the variants say what the fields are")]
 pub enum Violation {
-    /// A request has no answer, and its incarnation lives.
-    Unanswered {
-        /// The incarnation.
-        epoch: u64,
-        /// The request.
-        request_id: String,
-        /// Its subtype.
-        subtype: String,
-    },
-    /// A request has more answers than it may have.
-    AnsweredTwice {
-        /// The incarnation.
-        epoch: u64,
-        /// The request.
-        request_id: String,
-    },
-    /// A request that a host must leave alone was answered.
-    AnsweredSilent {
-        /// The incarnation.
-        epoch: u64,
-        /// The request.
-        request_id: String,
-        /// Its subtype.
-        subtype: String,
-    },
-    /// An answer to something that this incarnation did not ask.
-    NotAsked {
-        /// The incarnation that got the answer.
-        epoch: u64,
-        /// The id that it names.
-        request_id: String,
-        /// The incarnation that did ask, if that is known.
-        asked_by: Option<u64>,
-    },
-    /// The answer to an MCP message names another JSON-RPC id.
-    OtherRpcId {
-        /// The incarnation.
-        epoch: u64,
-        /// The request.
-        request_id: String,
-        /// The id of the JSON-RPC request, as it was spelled; `None` if it has none.
-        asked: Option<String>,
-        /// The id of the answer, as it was spelled.
-        answered: Option<String>,
-    },
-    /// A line of the host that is not one JSON object, or one that was cut while its incarnation lived.
-    TornLine {
-        /// The incarnation.
-        epoch: u64,
-        /// The line, or its beginning.
-        line: String,
-    },
-    /// A prompt was written again to an incarnation that had it, or while the one that had it lived.
-    PromptTwice {
-        /// The incarnation that got it again.
-        epoch: u64,
-        /// The prompt.
-        uuid: String,
-        /// The incarnation that had it.
-        first: u64,
-    },
-    /// A prompt was written again although the CLI that had it had begun with it.
-    PromptAgainAfterBegin {
-        /// The incarnation that got it again.
-        epoch: u64,
-        /// The prompt.
-        uuid: String,
-        /// The incarnation that had begun with it.
-        first: u64,
-    },
-    /// An incarnation was started before the one before it was over.
-    TwoAtOnce {
-        /// The one that was started.
-        epoch: u64,
-        /// The one that lived.
-        living: u64,
-    },
+    /// A request of a running incarnation has no answer.
+    Unanswered { epoch: u64, request_id: String, subtype: String },
+    /// A request has too many answers.
+    AnsweredTwice { epoch: u64, request_id: String },
+    /// A request that a host must not answer was answered.
+    AnsweredSilent { epoch: u64, request_id: String, subtype: String },
+    /// An incarnation got an answer to a request that it had not sent. `asked_by` is the incarnation that had sent the request,
+    /// if that is known.
+    NotAsked { epoch: u64, request_id: String, asked_by: Option<u64> },
+    /// The answer to an MCP message has another JSON-RPC id than the request. Ids are compared as they are spelled; `asked` is
+    /// `None` if the request has no id.
+    OtherRpcId { epoch: u64, request_id: String, asked: Option<String>, answered: Option<String> },
+    /// A line of the host is not one JSON object, or was cut while its incarnation ran.
+    TornLine { epoch: u64, line: String },
+    /// A prompt was written again while the incarnation `first`, which had the prompt, still ran.
+    PromptTwice { epoch: u64, uuid: String, first: u64 },
+    /// A prompt was written again although the incarnation `first` had started its turn.
+    PromptAgainAfterBegin { epoch: u64, uuid: String, first: u64 },
+    /// An incarnation was started while the incarnation `living` still ran.
+    TwoAtOnce { epoch: u64, living: u64 },
 }
 
 impl Violation {
-    /// The promise that it breaks, as `architecture.md` calls it.
+    /// The broken promise, as `architecture.md` calls it.
     pub fn promise(&self) -> &'static str {
         match self {
             Violation::Unanswered { .. }
@@ -257,10 +180,8 @@ impl Report {
         self.violations.is_empty()
     }
 
-    /// Panics with what was broken, if anything was.
-    ///
     /// # Panics
-    /// When there is a violation.
+    /// If a promise was broken, with all violations.
     pub fn assert_fine(&self) {
         assert!(self.is_fine(), "{self}");
     }

@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tracing::debug;
 
-use super::super::script::ModelError;
 use super::request::ModelRequest;
-use super::stream::{Events, Message};
+use super::stream::{EventStream, ModelMessage, tokens};
 use super::{MAX_REQUEST_BYTES, Shared};
+use crate::testkit::cli::model_turn::ModelError;
 
-pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(super) type HttpAnswer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// The part of the API that is here.
-pub(super) async fn answer(request: Request<Incoming>, shared: &Shared) -> Answer {
+pub(super) async fn answer(request: Request<Incoming>, shared: &Shared) -> HttpAnswer {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     match (&head.method, path) {
@@ -51,7 +51,7 @@ pub(super) async fn answer(request: Request<Incoming>, shared: &Shared) -> Answe
 }
 
 /// Answers a request for a message with what the script says.
-async fn messages(request: ModelRequest, shared: &Shared) -> Answer {
+async fn messages(request: ModelRequest, shared: &Shared) -> HttpAnswer {
     let (turn, number) = shared.take_turn(&request);
     debug!(number, agent = request.agent_id(), "the scripted model answers");
     if !turn.pause().is_zero() {
@@ -60,9 +60,9 @@ async fn messages(request: ModelRequest, shared: &Shared) -> Answer {
     if let Some(error) = turn.failure() {
         return failure(error);
     }
-    let message = Message { turn: &turn, request: &request, id: format!("msg_script_{number}") };
+    let message = ModelMessage { turn: &turn, request: &request, id: format!("msg_script_{number}") };
     if request.is_streaming() {
-        let events = Events { waiting: message.events().into(), gap: turn.gap(), pause: None };
+        let events = EventStream { waiting: message.events().into(), gap: turn.gap(), pause: None };
         let mut answer = Response::new(events.boxed_unsync());
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -73,15 +73,15 @@ async fn messages(request: ModelRequest, shared: &Shared) -> Answer {
 }
 
 /// Reads a JSON body; an error is the answer to give instead. Also says how many bytes it had.
-async fn read(mut body: Incoming) -> Result<(Value, usize), Answer> {
+async fn read(mut body: Incoming) -> Result<(Value, usize), HttpAnswer> {
     let mut bytes = Vec::new();
     let mut total = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| invalid_request(&format!("the body ended early: {error}")))?;
         let Some(data) = frame.data_ref() else { continue };
         total += data.len();
-        // What is too much is read all the same and dropped: an answer in mid-request would be lost, because
-        // closing a connection that has unread bytes resets it.
+        // Read and drop the rest of a request that is too large: closing a connection with unread bytes resets it, and the
+        // answer would be lost.
         if total <= MAX_REQUEST_BYTES {
             bytes.extend_from_slice(data);
         } else {
@@ -103,12 +103,7 @@ fn model_info(id: &str) -> Value {
     json!({"type": "model", "id": id, "display_name": "Scripted model", "created_at": "2026-01-01T00:00:00Z"})
 }
 
-/// About as many tokens as `bytes` of JSON are, never none.
-pub(super) fn tokens(bytes: usize) -> usize {
-    bytes / 4 + 1
-}
-
-fn failure(error: &ModelError) -> Answer {
+fn failure(error: &ModelError) -> HttpAnswer {
     let status = match StatusCode::from_u16(error.status) {
         Ok(status) if status.is_client_error() || status.is_server_error() => status,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -121,15 +116,15 @@ fn failure(error: &ModelError) -> Answer {
     answer
 }
 
-fn invalid_request(message: &str) -> Answer {
+fn invalid_request(message: &str) -> HttpAnswer {
     error_answer(StatusCode::BAD_REQUEST, "invalid_request_error", message)
 }
 
-fn error_answer(status: StatusCode, kind: &str, message: &str) -> Answer {
+fn error_answer(status: StatusCode, kind: &str, message: &str) -> HttpAnswer {
     json_answer(status, &json!({"type": "error", "error": {"type": kind, "message": message}}))
 }
 
-fn json_answer(status: StatusCode, body: &Value) -> Answer {
+fn json_answer(status: StatusCode, body: &Value) -> HttpAnswer {
     let mut answer = Response::new(Full::new(Bytes::from(body.to_string())).boxed_unsync());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -24,14 +24,15 @@ use tracing::{debug, warn};
 
 use self::answer::answer;
 pub use self::request::{ModelRequest, ToolResultSeen};
-use super::script::{ModelTurn, Script};
+use super::cli::model_turn::ModelTurn;
+use super::cli::script::Script;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The largest request body that [`ScriptedModel`] takes: 64 MiB. A larger one is not kept in memory, and is
 /// answered with status 413.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long the acceptor waits after a failed `accept`, such as one for want of file descriptors.
+/// Pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// The header with which the CLI marks the requests of a subagent.
@@ -166,12 +167,12 @@ impl ScriptedModel {
         std::mem::take(&mut self.shared.played().requests)
     }
 
-    /// How many side calls there were.
+    /// Number of side calls so far.
     pub fn side_requests(&self) -> usize {
         self.shared.played().side_calls
     }
 
-    /// How many turns of the main conversation no request has taken yet.
+    /// Number of turns left in the main conversation.
     pub fn turns_left(&self) -> usize {
         self.shared.script.turns().len().saturating_sub(self.shared.played().main)
     }
@@ -179,7 +180,7 @@ impl ScriptedModel {
     /// Waits until `count` requests have taken a turn since the start, and returns those that
     /// [`take_requests`](ScriptedModel::take_requests) has not forgotten.
     ///
-    /// It waits for as long as it takes: put a time limit around it where they may not come.
+    /// Waits without a limit: wrap it in a timeout.
     pub async fn wait_for_requests(&self, count: usize) -> Vec<ModelRequest> {
         let mut arrived = self.shared.arrived.subscribe();
         if arrived.wait_for(|arrived| *arrived >= count).await.is_err() {
@@ -215,24 +216,24 @@ impl fmt::Debug for ScriptedModel {
     }
 }
 
-/// What the connections share.
+/// State shared by all connections.
 struct Shared {
     script: Script,
     played: Mutex<Played>,
-    /// How many requests have taken a turn.
+    /// Number of requests that have taken a turn.
     arrived: watch::Sender<usize>,
 }
 
-/// How far the script has been played.
+/// Progress of the script.
 #[derive(Default)]
 struct Played {
     requests: Vec<ModelRequest>,
-    /// How many of the requests came from the main conversation, and so the index of its next turn.
+    /// Requests of the main conversation so far: the index of its next turn.
     main: usize,
-    /// The same for subagents.
+    /// Requests of subagents so far: the index of their next turn.
     agents: usize,
     side_calls: usize,
-    /// How many answers there were, for the ids of messages.
+    /// Answers so far; numbers the next message id.
     answers: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the CLI has asked the model.
+//! Requests of the CLI to the model.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ impl ModelRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolResultSeen {
-    /// Which call it answers.
+    /// The id of the tool call.
     pub tool_use_id: String,
     /// Whether the tool failed.
     pub is_error: bool,

@@ -10,18 +10,17 @@ use hyper::body::{Body, Bytes, Frame};
 use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
 
-use super::super::script::{Item, ModelTurn};
-use super::answer::tokens;
 use super::request::ModelRequest;
+use crate::testkit::cli::model_turn::{Item, ModelTurn};
 
-/// One message of the model, on its way out.
-pub(super) struct Message<'a> {
+/// A message of the model that the server sends.
+pub(super) struct ModelMessage<'a> {
     pub(super) turn: &'a ModelTurn,
     pub(super) request: &'a ModelRequest,
     pub(super) id: String,
 }
 
-impl Message<'_> {
+impl ModelMessage<'_> {
     /// The message with all of its content, for an answer that is not streamed.
     pub(super) fn whole(&self) -> Value {
         let content: Vec<Value> = self.turn.items().iter().map(whole_block).collect();
@@ -78,7 +77,7 @@ impl Message<'_> {
     }
 }
 
-/// What a thinking block is signed with. Nobody checks it.
+/// Signature of thinking blocks. Nobody checks it.
 const SIGNATURE: &str = "c2NyaXB0ZWQ=";
 
 fn whole_block(item: &Item) -> Value {
@@ -130,14 +129,14 @@ fn server_sent_event(event: &Value) -> Bytes {
     Bytes::from(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
 }
 
-/// The body of a streamed answer: its events, with a pause between them where the script wants one.
-pub(super) struct Events {
+/// The body of a streamed answer: its events, with the pauses of the script between them.
+pub(super) struct EventStream {
     pub(super) waiting: VecDeque<Bytes>,
     pub(super) gap: Duration,
     pub(super) pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Body for Events {
+impl Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -159,4 +158,9 @@ impl Body for Events {
     fn is_end_stream(&self) -> bool {
         self.waiting.is_empty()
     }
+}
+
+/// An estimate of the tokens in `bytes` of JSON; at least 1.
+pub(super) fn tokens(bytes: usize) -> usize {
+    bytes / 4 + 1
 }

@@ -181,7 +181,7 @@ async fn each_main_request_takes_the_next_turn_and_is_recorded() {
     assert!(!requests[0].is_streaming());
     assert_eq!(requests[1].body()["messages"][0]["content"], "b");
 
-    // What is taken is forgotten, and counts all the same.
+    // Taken requests are forgotten, but still count.
     assert_eq!(model.take_requests().len(), 3);
     assert!(timeout(SOON, model.wait_for_requests(3)).await.unwrap().is_empty());
 }

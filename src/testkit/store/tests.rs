@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use super::*;
 use crate::store::{Durability, FileStore, MemoryStore, SessionSummary, StoredSession};
 
-/// What is wrong with a store.
+/// A defect of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flaw {
     None,

@@ -1,18 +1,19 @@
-//! The options as fields of `initialize`.
+//! The options as fields of the `initialize` request.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Way;
+use super::spec::Channel;
+use crate::Options;
 use crate::error::{Error, Result};
-use crate::options::{Merged, Options, Skills, SystemPrompt, merged};
+use crate::options::{Merged, Skills, SystemPrompt, merged};
 
-/// What `options` say in `initialize`.
+/// The fields of `initialize`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) for a value that cannot be written as JSON.
-pub(crate) fn fields(options: &Options, private: Way) -> Result<Map<String, Value>> {
-    let mut fields = Fields::default();
+pub(crate) fn fields(options: &Options, private: Channel) -> Result<Map<String, Value>> {
+    let mut fields = InitializeFields::default();
     match &options.system_prompt {
         SystemPrompt::Empty => fields.put("systemPrompt", json!([""])),
         SystemPrompt::Text(text) => fields.put("systemPrompt", json!([text])),
@@ -31,7 +32,7 @@ pub(crate) fn fields(options: &Options, private: Way) -> Result<Map<String, Valu
     if !options.tool_aliases.is_empty() {
         fields.put("toolAliases", json!(options.tool_aliases));
     }
-    // Without the field, all that are found are turned on.
+    // Without the field, the CLI enables every skill that it finds.
     if let Some(Skills::Only(names)) = &options.skills {
         fields.put("skills", json!(names));
     }
@@ -39,7 +40,7 @@ pub(crate) fn fields(options: &Options, private: Way) -> Result<Map<String, Valu
     fields.flag("promptSuggestions", options.prompt_suggestions);
     fields.flag("agentProgressSummaries", options.agent_progress_summaries);
     fields.flag("perTaskStopAffordance", options.per_task_stop_affordance);
-    if private == Way::Initialize {
+    if private == Channel::Initialize {
         if !options.mcp_servers.is_empty() {
             fields.put("mcpServers", Value::Object(mcp_servers(options)?));
         }
@@ -54,7 +55,7 @@ pub(crate) fn fields(options: &Options, private: Way) -> Result<Map<String, Valu
     Ok(fields.0)
 }
 
-/// Whether there is anything that a CLI takes from `initialize` only when it is told to wait for it.
+/// Whether the options have settings that a CLI takes in `initialize` only with `--await-initialize`.
 pub(crate) fn has_private(options: &Options) -> bool {
     let inline = match &options.settings {
         Some(Value::String(text)) => text.trim_start().starts_with('{'),
@@ -66,7 +67,7 @@ pub(crate) fn has_private(options: &Options) -> bool {
         || options.managed_settings.is_some()
 }
 
-/// The servers that the CLI dials itself, in its own form.
+/// The external MCP servers as the CLI's JSON.
 pub(super) fn mcp_servers(options: &Options) -> Result<Map<String, Value>> {
     options
         .mcp_servers
@@ -77,14 +78,16 @@ pub(super) fn mcp_servers(options: &Options) -> Result<Map<String, Value>> {
 
 fn value(option: &str, given: &impl Serialize) -> Result<Value> {
     serde_json::to_value(given).map_err(|error| {
-        Error::invalid_option(format!("option `{option}` cannot be written as JSON")).with_source(error)
+        Error::invalid_option(format!("option `{option}` cannot be written as JSON: {error}"))
+            .with_help("remove the value that has no JSON form")
+            .with_source(error)
     })
 }
 
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct InitializeFields(Map<String, Value>);
 
-impl Fields {
+impl InitializeFields {
     fn put(&mut self, name: &str, value: Value) {
         self.0.insert(name.into(), value);
     }
@@ -95,7 +98,7 @@ impl Fields {
         }
     }
 
-    /// The CLI takes one that is not there as false.
+    /// Left out if false, which is the CLI's default.
     fn flag(&mut self, name: &str, given: bool) {
         if given {
             self.put(name, json!(true));

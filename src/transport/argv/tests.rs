@@ -1,6 +1,10 @@
+use std::collections::BTreeMap;
+
+use super::env::READS_SESSION_STATE;
 use super::*;
 use crate::ErrorKind;
-use crate::options::{ExternalServer, PermissionMode};
+use crate::options::ExternalServer;
+use crate::transport::StderrSink;
 
 const BASE: [&str; 3] = ["--output-format=stream-json", "--verbose", "--input-format=stream-json"];
 
@@ -9,9 +13,8 @@ fn spec() -> LaunchSpec {
         epoch: 1,
         resume: Resume::AsOptions,
         sdk_servers_by_config: Vec::new(),
-        private: Way::Arguments,
+        private: Channel::Arguments,
         permission_prompt: false,
-        replay_user_messages: false,
         session_mirror: false,
         stderr: StderrSink::new(|_| {}),
     }
@@ -23,75 +26,17 @@ fn options(change: impl FnOnce(&mut Options)) -> Options {
     options
 }
 
-/// What is passed beyond the base arguments.
+/// The arguments after the base arguments.
 fn beyond_base(options: &Options, spec: &LaunchSpec) -> Vec<String> {
     let args = launch_for(options, spec).unwrap().args;
     assert_eq!(args[..3], BASE);
     args[3..].to_vec()
 }
 
-fn strings(values: &[&str]) -> Vec<String> {
-    values.iter().map(ToString::to_string).collect()
-}
-
 type Change = fn(&mut Options);
 
 #[test]
-fn each_option_becomes_its_flag() {
-    let table: &[(Change, &[&str])] = &[
-        (|_| {}, &[]),
-        (|o| o.model = Some("opus".into()), &["--model=opus"]),
-        (|o| o.fallback_model = Some("haiku,sonnet".into()), &["--fallback-model=haiku,sonnet"]),
-        (|o| o.permission_mode = Some(PermissionMode::AcceptEdits), &["--permission-mode=acceptEdits"]),
-        (|o| o.tools = Some(BuiltInTools::none()), &["--tools="]),
-        (|o| o.tools = Some(BuiltInTools::only(["Bash", "Read"])), &["--tools=Bash,Read"]),
-        (
-            |o| o.allowed_tools = strings(&["mcp__calc__*", "Bash(ls:*)"]),
-            &["--allowedTools=mcp__calc__*,Bash(ls:*)"],
-        ),
-        (|o| o.disallowed_tools = strings(&["Write"]), &["--disallowedTools=Write"]),
-        (
-            |o| o.additional_directories = vec!["/a b".into(), "-c".into()],
-            &["--add-dir=/a b", "--add-dir=-c"],
-        ),
-        (|o| o.max_turns = Some(3), &["--max-turns=3"]),
-        (|o| o.max_budget_usd = Some(0.000_000_5), &["--max-budget-usd=0.0000005"]),
-        (|o| o.effort = Some("high".into()), &["--effort=high"]),
-        (|o| o.betas = strings(&["a", "b"]), &["--betas=a", "--betas=b"]),
-        (|o| o.setting_sources = Some(vec![]), &["--setting-sources="]),
-        (
-            |o| o.setting_sources = Some(vec![SettingSource::User, SettingSource::Project]),
-            &["--setting-sources=user,project"],
-        ),
-        (|o| o.settings = Some("/etc/s.json".into()), &["--settings=/etc/s.json"]),
-        (|o| o.settings = Some(json!({ "env": {} })), &[r#"--settings={"env":{}}"#]),
-        (|o| o.include_partial_messages = true, &["--include-partial-messages"]),
-        (|o| o.resume = Some("id".into()), &["--resume=id"]),
-        (
-            |o| (o.resume, o.fork_session, o.session_id) = (Some("id".into()), true, Some("new".into())),
-            &["--resume=id", "--fork-session", "--session-id=new"],
-        ),
-        (|o| o.continue_conversation = true, &["--continue"]),
-        (|o| (o.continue_conversation, o.fork_session) = (true, true), &["--continue", "--fork-session"]),
-        (|o| o.session_id = Some("new".into()), &["--session-id=new"]),
-        (
-            |o| o.mcp_config_files = vec!["/a.json".into(), "/b c.json".into()],
-            &["--mcp-config=/a.json", "--mcp-config=/b c.json"],
-        ),
-        (|o| o.strict_mcp_config = true, &["--strict-mcp-config"]),
-        (
-            |o| o.extra_args = [("bare".into(), None), ("debug-file".into(), Some("-x".into()))].into(),
-            &["--bare", "--debug-file=-x"],
-        ),
-    ];
-    for (change, expected) in table {
-        let options = options(change);
-        assert_eq!(beyond_base(&options, &spec()), strings(expected), "{options:?}");
-    }
-}
-
-#[test]
-fn what_begins_with_a_dash_stays_a_value() {
+fn a_value_that_begins_with_a_dash_stays_a_value() {
     let options = options(|o| {
         o.model = Some("--dangerously-skip-permissions".into());
         o.effort = Some("-e".into());
@@ -106,10 +51,10 @@ fn what_begins_with_a_dash_stays_a_value() {
 
 #[test]
 fn the_spec_adds_its_flags() {
-    let spec = LaunchSpec { permission_prompt: true, replay_user_messages: true, ..spec() };
+    let spec = LaunchSpec { permission_prompt: true, session_mirror: true, ..spec() };
     assert_eq!(
         beyond_base(&Options::default(), &spec),
-        ["--permission-prompt-tool=stdio", "--replay-user-messages"]
+        ["--permission-prompt-tool=stdio", "--session-mirror"]
     );
 }
 
@@ -182,7 +127,10 @@ fn a_zero_byte_is_refused_without_repeating_the_value() {
     let options = options(|o| o.model = Some("se\0cret".into()));
     let error = launch_for(&options, &spec()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidOption);
-    assert_eq!(error.to_string(), "the value of --model has a zero byte in it");
+    assert_eq!(
+        error.to_string(),
+        "the value of --model has a zero byte in it; remove the zero byte: no argument of a process can hold one"
+    );
 }
 
 #[test]
@@ -215,7 +163,7 @@ fn the_environment_of_the_options_wins() {
 }
 
 #[test]
-fn a_say_on_session_state_in_any_letter_case_is_left_alone() {
+fn a_given_session_state_variable_is_kept_in_any_letter_case() {
     let lower = READS_SESSION_STATE.to_lowercase();
     let by_options = options(|o| o.env = [(lower.clone(), "0".to_owned())].into());
     assert!(!env(&by_options, &[]).contains_key(READS_SESSION_STATE));
@@ -223,16 +171,38 @@ fn a_say_on_session_state_in_any_letter_case_is_left_alone() {
 }
 
 #[test]
-fn what_is_inherited_loses_the_traces_of_another_cli() {
+fn variables_of_another_cli_are_not_inherited() {
     let launch = launch_for(&Options::default(), &spec()).unwrap();
     assert!(launch.inherit_env);
-    assert_eq!(launch.unset_env, NOT_INHERITED);
+    assert_eq!(launch.unset_env, ["CLAUDECODE", "NODE_OPTIONS", "BUN_OPTIONS"]);
 
     let kept = options(|o| o.env = [("NODE_OPTIONS".to_owned(), "--x".to_owned())].into());
-    assert_eq!(launch_for(&kept, &spec()).unwrap().unset_env, ["CLAUDECODE"]);
+    assert_eq!(launch_for(&kept, &spec()).unwrap().unset_env, ["CLAUDECODE", "BUN_OPTIONS"]);
 
     let clean = launch_for(&options(|o| o.env_policy = EnvPolicy::Clean), &spec()).unwrap();
     assert!(!clean.inherit_env && clean.unset_env.is_empty());
+}
+
+#[test]
+fn a_service_passes_on_only_the_listed_variables() {
+    // `cargo test` sets CARGO_MANIFEST_DIR, and every system sets PATH.
+    let path = std::env::var("PATH").unwrap();
+    let launch = launch_for(&options(|o| o.env_policy = EnvPolicy::Service), &spec()).unwrap();
+    assert!(!launch.inherit_env && launch.unset_env.is_empty());
+    assert_eq!(launch.env.get("PATH"), Some(&path));
+    assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok() && !launch.env.contains_key("CARGO_MANIFEST_DIR"));
+    assert_eq!(launch.env["CLAUDE_CODE_ENTRYPOINT"], "sdk-cli");
+
+    let own = launch_for(
+        &options(|o| {
+            o.env_policy = EnvPolicy::Only(vec!["PATH".into(), "CARGO_*".into()]);
+            o.env = [("PATH".to_owned(), "/own".to_owned())].into();
+        }),
+        &spec(),
+    )
+    .unwrap();
+    assert_eq!(own.env["PATH"], "/own", "the options override");
+    assert!(own.env.contains_key("CARGO_MANIFEST_DIR"));
 }
 
 #[test]
@@ -247,7 +217,7 @@ fn the_working_directory_goes_into_the_environment() {
 }
 
 #[test]
-fn the_rest_is_handed_through() {
+fn other_options_are_passed_through() {
     let options = options(|o| {
         o.cli_path = Some("/opt/claude".into());
         o.cwd = Some("/srv".into());
@@ -260,7 +230,7 @@ fn the_rest_is_handed_through() {
 }
 
 #[test]
-fn what_may_be_secret_is_not_in_the_debug_form() {
+fn debug_shows_no_secrets_of_a_launch() {
     let options = options(|o| {
         o.model = Some("opus".into());
         o.env = [("TOKEN".to_owned(), "hunter2".to_owned())].into();
@@ -280,7 +250,7 @@ fn what_may_be_secret_is_not_in_the_debug_form() {
 }
 
 #[test]
-fn only_what_names_a_conversation_that_is_there_continues_one() {
+fn only_flags_that_name_an_existing_conversation_continue_it() {
     let extra = |name: &str| options(|o| o.extra_args = [(name.to_owned(), Some("x".to_owned()))].into());
     for flag in ["resume", "continue", "from-pr"] {
         assert!(continues(&extra(flag)), "{flag}");

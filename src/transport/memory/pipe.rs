@@ -1,8 +1,8 @@
-//! An in-memory pipe: one direction, and each end can be closed over its holder's head.
+//! An in-memory pipe in one direction. Either end can be closed while somebody else holds it.
 //!
-//! It holds what was written and not read, up to its bound, and no room beside that: an idle one costs next to nothing
-//! whatever its bound is. As a pipe of the system: a reader gets what is left and then the end once the writer is closed; a
-//! writer waits while it is full, and is told that it is broken once the reader is closed.
+//! The pipe allocates only for unread bytes, up to its bound, so an idle pipe costs next to nothing. It behaves like a pipe of
+//! the system: after the writer is closed, a reader gets the remaining bytes and then the end; a writer waits while the pipe
+//! is full, and gets `BrokenPipe` after the reader is closed.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -19,34 +19,34 @@ pub(super) fn pipe(bound: usize) -> (WriteEnd, ReadEnd) {
     (WriteEnd(pipe.clone()), ReadEnd(pipe))
 }
 
-/// Where it is read. Dropping it closes it.
+/// The reading end. Dropping it closes it.
 pub(super) struct ReadEnd(Arc<Mutex<Pipe>>);
 
-/// Where it is written. Dropping it closes it.
+/// The writing end. Dropping it closes it.
 pub(super) struct WriteEnd(Arc<Mutex<Pipe>>);
 
-/// Closes an end that someone else holds, because the process that it belongs to has ended.
+/// Closes an end that somebody else holds, when the process that it belongs to ends.
 pub(super) enum Closer {
     Read(Arc<Mutex<Pipe>>),
     Write(Arc<Mutex<Pipe>>),
 }
 
-/// Room for more than this is given back once all was read.
+/// A larger buffer is freed when all bytes are read.
 const KEEP: usize = 512;
 
 #[derive(Default)]
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
     bound: usize,
-    /// Nothing more is read.
+    /// The reading end is closed.
     read_closed: bool,
-    /// Nothing more is written; what there is can be read.
+    /// The writing end is closed; remaining bytes can be read.
     write_closed: bool,
-    /// The process that wrote has ended.
+    /// The writing process has ended.
     ended: bool,
-    /// Who waits for bytes, or the end.
+    /// A reader that waits for bytes or the end.
     reading: Option<Waker>,
-    /// Who waits for room, or the end.
+    /// A writer that waits for room or the end.
     writing: Option<Waker>,
 }
 
@@ -109,12 +109,12 @@ fn close_read(pipe: &Mutex<Pipe>) {
     wake(pipe);
 }
 
-/// A panic under the lock leaves nothing half done.
+/// A panic under the lock leaves no invalid state.
 fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
     pipe.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes whoever waits, outside the lock: they may be polled at once.
+/// Wakes reader and writer after releasing the lock, because they may be polled at once.
 fn wake(mut pipe: MutexGuard<'_, Pipe>) {
     let waiting = [pipe.reading.take(), pipe.writing.take()];
     drop(pipe);
@@ -142,7 +142,7 @@ impl Pipe {
         }
     }
 
-    /// Takes as much as there is room for.
+    /// Copies as many bytes as the bound allows; returns their number.
     fn write(&mut self, buf: &[u8]) -> usize {
         let taken = buf.len().min(self.bound - self.bytes.len());
         let needed = self.bytes.len() + taken;
@@ -178,7 +178,7 @@ impl WriteEnd {
         let budget = ready!(coop::poll_proceed(cx));
         let mut pipe = lock(&self.0);
         let written = if pipe.ended {
-            Err(io::Error::new(io::ErrorKind::BrokenPipe, "the process has ended"))
+            Err(io::Error::new(io::ErrorKind::BrokenPipe, "the process that owns this pipe has ended"))
         } else if pipe.read_closed || pipe.write_closed {
             Err(io::ErrorKind::BrokenPipe.into())
         } else if pipe.bytes.len() == pipe.bound {
@@ -226,7 +226,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
-    async fn it_holds_what_is_in_it_and_no_more_than_its_bound() {
+    async fn its_memory_is_that_of_the_unread_bytes() {
         let (mut writer, mut reader) = pipe(1 << 16);
         let room = |writer: &WriteEnd| lock(&writer.0).bytes.capacity();
         assert_eq!(room(&writer), 0);
@@ -249,7 +249,7 @@ mod tests {
         );
         assert_eq!(sent.unwrap(), 1 << 16);
         assert_eq!(taken.unwrap(), vec![2; 1 << 20]);
-        assert_eq!(lock(&reader.0).bytes.capacity(), 0, "and gives it back");
+        assert_eq!(lock(&reader.0).bytes.capacity(), 0, "the buffer is freed");
     }
 
     #[tokio::test]
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_goes_wakes_a_writer_that_waits() {
+    async fn closing_the_reader_wakes_a_waiting_writer() {
         let (mut writer, reader) = pipe(1);
         writer.write_all(b"1").await.unwrap();
         let mut more = Box::pin(writer.write(b"2"));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_only_reads_and_writes_lets_others_run() {
+    async fn reading_and_writing_in_a_loop_yields_to_other_tasks() {
         let (mut writer, mut reader) = pipe(8);
         let mut busy = Box::pin(async {
             loop {

@@ -5,28 +5,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::transport::{Launch, StderrSink};
-
-fn launch(epoch: u64) -> Launch {
-    Launch {
-        epoch,
-        program: None,
-        args: Vec::new(),
-        env: Default::default(),
-        inherit_env: false,
-        unset_env: Vec::new(),
-        runtime: None,
-        runtime_args: Vec::new(),
-        user: None,
-        cwd: None,
-        stderr: StderrSink::new(|_| {}),
-        stderr_line_bytes: 1024,
-    }
-}
+use crate::transport::Launch;
 
 async fn connected() -> (Connection, MemoryCli) {
     let (transport, mut listener) = memory();
-    let connection = transport.open(launch(1)).await.unwrap();
+    let connection = transport.open(Launch::new(1)).await.unwrap();
     (connection, listener.accept().await.unwrap())
 }
 
@@ -61,20 +44,20 @@ async fn one_direction_closes_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_open_arrives_with_what_it_was_started_with() {
+async fn each_open_arrives_with_its_launch() {
     let (transport, mut listener) = memory();
     let clone = transport.clone();
-    let _first = transport.open(launch(1)).await.unwrap();
-    let _second = clone.open(launch(2)).await.unwrap();
+    let _first = transport.open(Launch::new(1)).await.unwrap();
+    let _second = clone.open(Launch::new(2)).await.unwrap();
     for epoch in [1, 2] {
         assert_eq!(listener.accept().await.unwrap().launch().epoch, epoch);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn exit_is_what_wait_says_however_often() {
+async fn wait_returns_the_first_exit_every_time() {
     let (mut host, cli) = connected().await;
-    // Given up once, and made anew.
+    // A first future is dropped, a second one waits.
     assert!(poll!(host.process.wait()).is_pending());
     cli.exit(Exit::Code(7));
     cli.exit(Exit::Code(8));
@@ -85,13 +68,13 @@ async fn exit_is_what_wait_says_however_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exit_closes_the_pipes_of_whoever_holds_them() {
+async fn exit_closes_the_pipes_whoever_holds_them() {
     let (mut host, mut cli) = connected().await;
     let (mut stdin, mut stdout) = cli.take_pipes();
     stdout.write_all(b"last words").await.unwrap();
     let mut reads = JoinSet::new();
     reads.spawn(async move { read_all(&mut stdin).await });
-    // Runs the task up to where it waits for input.
+    // Runs the task until it waits for input.
     tokio::task::yield_now().await;
     cli.exit(Exit::Code(1));
 
@@ -104,7 +87,7 @@ async fn exit_closes_the_pipes_of_whoever_holds_them() {
 #[tokio::test(start_paused = true)]
 async fn a_full_buffer_makes_its_writer_wait() {
     let (transport, mut listener) = memory();
-    let mut host = transport.with_buffer_bytes(4).open(launch(1)).await.unwrap();
+    let mut host = transport.with_buffer_bytes(4).open(Launch::new(1)).await.unwrap();
     let mut cli = listener.accept().await.unwrap();
     let (mut stdin, _stdout) = cli.take_pipes();
     host.writer.write_all(b"full").await.unwrap();
@@ -120,7 +103,7 @@ async fn a_full_buffer_makes_its_writer_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn terminate_is_told_and_ends_nothing() {
+async fn terminate_is_reported_and_ends_nothing() {
     let (mut host, cli) = connected().await;
     assert!(poll!(Box::pin(cli.terminated())).is_pending());
     host.process.terminate();
@@ -193,33 +176,33 @@ async fn pipes_taken_twice_are_closed() {
 #[tokio::test(start_paused = true)]
 async fn opening_without_a_listener_fails() {
     let (transport, listener) = memory();
-    let mut waiting = transport.open(launch(1)).await.unwrap();
+    let mut waiting = transport.open(Launch::new(1)).await.unwrap();
     drop(listener);
-    // The one that nobody accepted has ended.
+    // The connection that was not accepted has ended.
     assert_eq!(waiting.process.wait().await, Exit::Code(0));
-    let error = transport.open(launch(2)).await.unwrap_err();
+    let error = transport.open(Launch::new(2)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Spawn);
-    assert_eq!(error.to_string(), "the listener of the in-memory transport is gone");
+    assert!(error.to_string().contains("the listener of the in-memory transport was dropped"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn opening_waits_when_too_many_wait_to_be_accepted() {
+async fn opening_waits_while_too_many_connections_wait() {
     let (transport, mut listener) = memory();
     let mut open = Vec::new();
     for epoch in 0..UNACCEPTED as u64 {
-        open.push(transport.open(launch(epoch)).await.unwrap());
+        open.push(transport.open(Launch::new(epoch)).await.unwrap());
     }
-    let mut one_more = transport.open(launch(99));
+    let mut one_more = transport.open(Launch::new(99));
     assert!(poll!(&mut one_more).is_pending());
     let _accepted = listener.accept().await.unwrap();
     assert!(one_more.await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_without_transports_says_so() {
+async fn accept_returns_none_after_all_transports_are_dropped() {
     let (transport, mut listener) = memory();
     let clone = transport.clone();
-    let _connection = transport.open(launch(1)).await.unwrap();
+    let _connection = transport.open(Launch::new(1)).await.unwrap();
     drop((transport, clone));
     assert!(listener.accept().await.is_some());
     assert!(listener.accept().await.is_none());

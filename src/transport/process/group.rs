@@ -1,160 +1,221 @@
-//! A process group, and the one rule about it: a signal goes out only while the group's number is surely
-//! ours.
+//! The process group of a CLI, and the rule for its signals: a signal is sent only while the process id of the group
+//! surely belongs to this CLI.
 //!
-//! The number of a group is that of its leader, and it stays taken as long as the leader has not been reaped.
-//! So the leader is reaped last, after the group got its SIGKILL:
+//! The id of a group is the process id of its leader, and the system does not reuse it until the leader is reaped. So the
+//! leader is reaped last, after the group got its SIGKILL:
 //!
 //! ```text
-//! Running ──kill──► Killed ──leader exits, reaped──► Gone
-//!    └──leader exits──► Exited (a zombie) ──kill, reaped──► Gone
+//! Running ──kill──► Killed ──leader exits, reaped──► Reaped
+//!    └──leader exits──► Exited (a zombie) ──kill, reaped──► Reaped
 //! ```
 //!
-//! One SIGKILL is enough. The system gives it to all members in one step that no fork can slip through.
+//! A single SIGKILL is enough: the system gives it to all members of the group in one step that no fork can slip through. The
+//! leader gets a SIGKILL of its own as well, because it may have moved to another group. Descendants may have left the
+//! group too; the first kill submits them to `contain/sweep.rs`.
 //!
-//! The guardian follows the same rule: it knows the number from the first moment until just before `Gone`.
+//! The guardian follows the same rule: it knows the id from the start of the leader until just before the leader is reaped.
 
-#[cfg(target_os = "linux")]
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgid, kill_process, kill_process_group, waitid,
+};
 use tokio::sync::SetOnce;
 
+use super::contain::containment::{Contained, Descendants};
+use super::exits::{self, WatchedChild};
 use super::guardian;
 use crate::transport::Exit;
 
-/// Where the leader, the CLI itself, stands.
+/// State of the leader, which is the CLI process itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leader {
     Running,
-    /// It runs still, but its group has been sent SIGKILL.
+    /// Still running, but its group was sent SIGKILL.
     Killed,
-    /// It has exited and is not reaped. Other members may run.
+    /// Exited and not reaped. Other members of the group may run.
     Exited,
-    /// Reaped: the number may belong to someone else.
-    Gone,
+    /// The process id may belong to another process.
+    Reaped,
 }
 
 #[derive(Debug)]
 pub(super) struct Group {
     id: Pid,
+    pidfd: Option<OwnedFd>,
     leader: Mutex<Leader>,
-    /// Set once the leader has exited.
     exit: SetOnce<Exit>,
+    descendants: Arc<Descendants>,
 }
 
 impl Group {
-    /// The group whose leader is a running child of this process. Someone has to wait for the leader (`exits.rs`),
-    /// or it is not reaped.
-    pub(super) fn new(leader: Pid) -> Arc<Self> {
-        Arc::new(Self { id: leader, leader: Mutex::new(Leader::Running), exit: SetOnce::new() })
+    /// A group whose leader is a running child of this process. The caller has it watched (`exits.rs`), or the leader is
+    /// never reaped.
+    pub(super) fn new(leader: Pid, contained: Contained) -> Arc<Self> {
+        Arc::new(Self {
+            id: leader,
+            pidfd: exits::pidfd(leader),
+            leader: Mutex::new(Leader::Running),
+            exit: SetOnce::new(),
+            descendants: Arc::new(Descendants::new(leader, contained)),
+        })
     }
 
-    pub(super) fn id(&self) -> Pid {
-        self.id
+    pub(super) fn pid(&self) -> u32 {
+        self.id.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Waits until the leader has exited and someone has noticed.
+    pub(super) fn descendants(&self) -> &Descendants {
+        &self.descendants
+    }
+
+    /// Waits until the leader has exited.
     pub(super) async fn exited(&self) -> Exit {
         *self.exit.wait().await
     }
 
-    /// Blocks until the leader has exited.
-    pub(super) fn wait_for_leader(&self) -> Exit {
-        // NOWAIT: look at the exit without reaping.
-        let look = || waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        self.leader_ended(rustix::io::retry_on_intr(look))
-    }
-
-    /// Looks whether the leader has exited.
-    #[cfg(target_os = "linux")]
-    pub(super) fn look_at_leader(&self, pidfd: &OwnedFd) -> bool {
-        match look(pidfd) {
-            Ok(None) => false,
-            seen => {
-                self.leader_ended(seen);
-                true
-            }
+    /// Asks the whole group to end (SIGTERM).
+    pub(super) fn terminate(&self) {
+        let leader = self.leader();
+        if *leader == Leader::Reaped {
+            return;
+        }
+        self.signal_group(Signal::TERM);
+        // A leader in the group gets one SIGTERM only: some programs take the second as "exit without cleaning up".
+        if getpgid(Some(self.id)).is_ok_and(|group| group != self.id) {
+            self.signal_leader(Signal::TERM);
         }
     }
 
-    /// Whether one can look at the leader in that way.
-    #[cfg(target_os = "linux")]
-    pub(super) fn may_be_looked_at(&self, pidfd: &OwnedFd) -> rustix::io::Result<()> {
-        look(pidfd).map(drop)
+    /// Kills the group, reaps the leader if it has exited, and has what left the group swept.
+    pub(super) fn kill(&self) {
+        let mut leader = self.leader();
+        if *leader != Leader::Reaped {
+            self.signal_group(Signal::KILL);
+            self.signal_leader(Signal::KILL);
+        }
+        let first = matches!(*leader, Leader::Running | Leader::Exited);
+        *leader = match *leader {
+            Leader::Running | Leader::Killed => Leader::Killed,
+            Leader::Exited => self.reap(),
+            Leader::Reaped => Leader::Reaped,
+        };
+        drop(leader);
+        if first {
+            self.sweep();
+        }
     }
 
-    /// Nobody waits for the leader any more. Nothing happens if its exit has been noticed.
-    pub(super) fn lost(&self) {
-        self.exit.set(Exit::Unknown).ok();
-    }
-
-    fn leader_ended(&self, seen: rustix::io::Result<Option<WaitIdStatus>>) -> Exit {
-        let exit = match seen {
+    fn leader_ended(&self, status: rustix::io::Result<Option<WaitIdStatus>>) {
+        let exit = match status {
             Ok(status) => {
                 let mut leader = self.leader();
                 *leader = match *leader {
                     Leader::Running => Leader::Exited,
                     Leader::Killed => self.reap(),
-                    settled @ (Leader::Exited | Leader::Gone) => settled,
+                    settled @ (Leader::Exited | Leader::Reaped) => settled,
                 };
                 status.map_or(Exit::Unknown, exit_of)
             }
-            // Someone else in this process reaps children that are not theirs. What is left of the group is
-            // ended now or never.
+            // Someone else in this process has reaped the leader. Kill the group now: its id may be reused soon.
             Err(_) => {
                 let mut leader = self.leader();
-                self.signal(Signal::KILL);
+                let first = *leader == Leader::Running;
+                self.signal_group(Signal::KILL);
                 guardian::forget(self.id);
-                *leader = Leader::Gone;
+                *leader = Leader::Reaped;
+                drop(leader);
+                if first {
+                    self.sweep();
+                }
                 Exit::Unknown
             }
         };
         self.exit.set(exit).ok();
-        exit
     }
 
-    fn terminate(&self) {
-        let leader = self.leader();
-        if *leader != Leader::Gone {
-            self.signal(Signal::TERM);
+    fn sweep(&self) {
+        #[cfg(target_os = "linux")]
+        if self.descendants.contained().mark.is_some() {
+            return super::contain::sweep::submit(Arc::clone(&self.descendants));
         }
+        self.descendants.set_swept(Vec::new());
     }
 
-    fn kill(&self) {
-        let mut leader = self.leader();
-        if *leader != Leader::Gone {
-            self.signal(Signal::KILL);
-        }
-        *leader = match *leader {
-            Leader::Running | Leader::Killed => Leader::Killed,
-            Leader::Exited => self.reap(),
-            Leader::Gone => Leader::Gone,
-        };
-    }
-
-    fn signal(&self, signal: Signal) {
-        // It fails when nobody is left, or when all who are left run as another user; neither can be helped.
+    fn signal_group(&self, signal: Signal) {
+        // Fails if the group is empty, or if all members run as another user. Neither can be helped.
         kill_process_group(self.id, signal).ok();
     }
 
-    /// Only for a leader that has exited: then it does not block.
+    /// Only before the leader is reaped. By the pidfd where there is one, in case someone else has reaped the leader.
+    fn signal_leader(&self, signal: Signal) {
+        #[cfg(target_os = "linux")]
+        if let Some(pidfd) = &self.pidfd {
+            rustix::process::pidfd_send_signal(pidfd, signal).ok();
+            return;
+        }
+        kill_process(self.id, signal).ok();
+    }
+
+    /// Only after the leader has exited, so that this does not block.
     fn reap(&self) -> Leader {
         guardian::forget(self.id);
         waitid(WaitId::Pid(self.id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
-        Leader::Gone
+        Leader::Reaped
     }
 
     fn leader(&self) -> MutexGuard<'_, Leader> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The leader's exit status, without waiting and without reaping; `None` while it runs.
+    #[cfg(target_os = "linux")]
+    fn status(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
+        use std::os::fd::AsFd;
+        let pidfd = self.pidfd.as_ref().ok_or(rustix::io::Errno::NOSYS)?.as_fd();
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(pidfd), options))
+    }
 }
 
-/// NOWAIT: without reaping.
-#[cfg(target_os = "linux")]
-fn look(pidfd: &OwnedFd) -> rustix::io::Result<Option<WaitIdStatus>> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(pidfd.as_fd()), options))
+impl WatchedChild for Group {
+    fn pidfd(&self) -> Option<&OwnedFd> {
+        self.pidfd.as_ref()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn check_pidfd(&self) -> std::io::Result<()> {
+        Ok(self.status().map(drop)?)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn poll_exit(&self) -> bool {
+        match self.status() {
+            Ok(None) => false,
+            status => {
+                self.leader_ended(status);
+                true
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn poll_exit(&self) -> bool {
+        false
+    }
+
+    fn wait_exit(&self) {
+        self.leader_ended(exits::wait_without_reaping(self.id));
+    }
+
+    fn abandon(&self) {
+        self.exit.set(Exit::Unknown).ok();
+    }
+
+    fn thread_name(&self) -> &'static str {
+        "greenroom-wait"
+    }
 }
 
 fn exit_of(status: WaitIdStatus) -> Exit {
@@ -165,7 +226,7 @@ fn exit_of(status: WaitIdStatus) -> Exit {
     }
 }
 
-/// Kills the group when it is dropped.
+/// Owns a group; kills it when dropped.
 #[derive(Debug)]
 pub(super) struct GroupGuard(Arc<Group>);
 
@@ -173,21 +234,13 @@ impl GroupGuard {
     pub(super) fn new(group: Arc<Group>) -> Self {
         Self(group)
     }
+}
 
-    pub(super) fn group(&self) -> &Arc<Group> {
+impl std::ops::Deref for GroupGuard {
+    type Target = Arc<Group>;
+
+    fn deref(&self) -> &Arc<Group> {
         &self.0
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.0.id.as_raw_nonzero().get().unsigned_abs()
-    }
-
-    pub(super) fn terminate(&self) {
-        self.0.terminate();
-    }
-
-    pub(super) fn kill(&self) {
-        self.0.kill();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The child's stderr, read for as long as anyone holds it open, and handed on in lines.
+//! Reads the child's stderr until no process holds it open, and passes it to the sink line by line.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -16,10 +16,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::group::Group;
 use crate::transport::StderrSink;
 
-/// How much is read at once, into the stack: most sessions have nothing to read most of the time.
+/// Size of a read. The buffer is on the stack, because most sessions have nothing to read most of the time.
 const READ_BYTES: usize = 8 << 10;
 
-/// The task that reads stderr; aborted when this is dropped.
+/// The task that reads stderr. Dropping this aborts the task.
 pub(super) struct StderrTask {
     drained: Arc<SetOnce<()>>,
     _task: AbortOnDropHandle<()>,
@@ -30,18 +30,17 @@ impl StderrTask {
     pub(super) fn start(stderr: ChildStderr, sink: StderrSink, line_bytes: usize, group: Arc<Group>) -> Self {
         let drained = Arc::new(SetOnce::new());
         let tell = Drained(Arc::clone(&drained));
-        let task = tokio::spawn(read(stderr, Lines::new(sink, line_bytes), group, tell));
+        let task = tokio::spawn(read(stderr, StderrLines::new(sink, line_bytes), group, tell));
         Self { drained, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Resolves when everything that was in the pipe at the child's exit has gone to the sink. Waits for
-    /// nothing that is written later.
+    /// Resolves when everything that was in the pipe at the child's exit has gone to the sink.
     pub(super) async fn drained(&mut self) {
         self.drained.wait().await;
     }
 }
 
-/// Tells that the pipe was drained, or that the task is over, and with it the stream.
+/// Reports that the pipe was drained; on drop, that the task has ended.
 struct Drained(Arc<SetOnce<()>>);
 
 impl Drained {
@@ -56,7 +55,7 @@ impl Drop for Drained {
     }
 }
 
-async fn read(mut stderr: ChildStderr, mut lines: Lines, group: Arc<Group>, drained: Drained) {
+async fn read(mut stderr: ChildStderr, mut lines: StderrLines, group: Arc<Group>, drained: Drained) {
     loop {
         tokio::select! {
             biased;
@@ -72,8 +71,8 @@ async fn read(mut stderr: ChildStderr, mut lines: Lines, group: Arc<Group>, drai
     lines.finish();
 }
 
-/// Takes what comes next. False at the end.
-async fn read_some(stderr: &mut ChildStderr, lines: &mut Lines) -> bool {
+/// Reads once. Returns false at the end of the stream.
+async fn read_some(stderr: &mut ChildStderr, lines: &mut StderrLines) -> bool {
     poll_fn(|cx| {
         let mut bytes = [const { MaybeUninit::uninit() }; READ_BYTES];
         let mut buffer = ReadBuf::uninit(&mut bytes);
@@ -84,12 +83,12 @@ async fn read_some(stderr: &mut ChildStderr, lines: &mut Lines) -> bool {
     .await
 }
 
-/// Takes what is in the pipe now. Tokio would not do here: it may not have heard yet that there is something.
-fn drain(stderr: impl AsFd, lines: &mut Lines) {
+/// Reads what is in the pipe now. Not through tokio, which may not know yet that the pipe is readable.
+fn drain(stderr: impl AsFd, lines: &mut StderrLines) {
     let mut buffer = [0; READ_BYTES];
     let mut there = rustix::io::ioctl_fionread(&stderr).unwrap_or(0);
     while there > 0 {
-        // The descriptor is non-blocking; an error is "nothing there" or the end.
+        // The descriptor is non-blocking; an error means "empty" or "closed".
         match rustix::io::read(&stderr, &mut buffer) {
             Ok(0) | Err(_) => break,
             Ok(count) => {
@@ -101,17 +100,17 @@ fn drain(stderr: impl AsFd, lines: &mut Lines) {
     lines.finish();
 }
 
-/// Cuts bytes into lines, and lines to a length.
-struct Lines {
+/// Splits bytes into lines, and truncates long lines.
+struct StderrLines {
     sink: StderrSink,
     limit: usize,
-    /// The beginning of a line whose end has not come. Holds memory only then.
+    /// The start of an incomplete line. Without one it holds no memory.
     line: Vec<u8>,
-    /// The line went past the limit: what is left of it is dropped.
+    /// The line is longer than the limit; its rest is dropped.
     cut: bool,
 }
 
-impl Lines {
+impl StderrLines {
     fn new(sink: StderrSink, limit: usize) -> Self {
         Self { sink, limit, line: Vec::new(), cut: false }
     }
@@ -130,7 +129,7 @@ impl Lines {
         self.extend(bytes);
     }
 
-    /// Hands on a line that has no end.
+    /// Passes on an incomplete line.
     fn finish(&mut self) {
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
@@ -150,12 +149,12 @@ impl Lines {
             && let Err(error) = std::str::from_utf8(line)
             && error.error_len().is_none()
         {
-            // The limit fell into the middle of a character.
+            // The limit is in the middle of a character.
             line = &line[..error.valid_up_to()];
         }
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end_matches('\r');
-        // A sink that panics loses its line, not the stream: the CLI would otherwise stall on a full pipe.
+        // A sink that panics loses this line only. Without a reader the CLI would stall on a full pipe.
         drop(catch_unwind(AssertUnwindSafe(|| self.sink.line(text))));
     }
 }
@@ -172,7 +171,7 @@ mod tests {
             let seen = Arc::clone(&seen);
             move |line| seen.lock().unwrap().push(line.to_owned())
         });
-        let mut lines = Lines::new(sink, limit);
+        let mut lines = StderrLines::new(sink, limit);
         chunks.iter().for_each(|chunk| lines.push(chunk));
         lines.finish();
         drop(lines);
@@ -206,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_held_for_a_line_that_is_not_complete_only() {
-        let mut lines = Lines::new(StderrSink::new(|_| {}), 99);
+    fn only_an_incomplete_line_holds_memory() {
+        let mut lines = StderrLines::new(StderrSink::new(|_| {}), 99);
         lines.push(b"one\ntwo\n");
         assert_eq!(lines.line.capacity(), 0);
         lines.push(b"thr");

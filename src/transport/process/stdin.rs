@@ -1,4 +1,4 @@
-//! The child's stdin. Tokio's own does nothing when it is shut down; the child would never see the end.
+//! The child's stdin. Shutting down tokio's own type does nothing, so the child would never see the end of its input.
 
 use std::io;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use tokio::process::ChildStdin;
 
-/// Closes the pipe when it is shut down, as well as when it is dropped.
+/// A stdin that closes the pipe when it is shut down or dropped.
 pub(super) struct Stdin(Option<ChildStdin>);
 
 impl Stdin {

@@ -1,29 +1,48 @@
-//! How a message is read: leniently, so that a field that changed its shape costs that field and no more.
-//!
-//! `RawValue` works only in plain structs (not in tagged, untagged or flattened enums), so every optional
-//! field is taken raw first and then read as what it should be.
+//! Reads the head of a message: the fields that every message may have.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, DebugStruct};
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::wire::scan;
+use crate::wire::brief::show;
+use crate::wire::fast::scan;
+use crate::wire::lenient::{fits, fitting};
 
-/// What every message may carry, read in one pass that skips the rest.
+/// The known types of messages.
+pub(super) const TYPES: &[&str] = &[
+    "system",
+    "assistant",
+    "user",
+    "result",
+    "stream_event",
+    "tool_progress",
+    "tool_use_summary",
+    "auth_status",
+    "rate_limit_event",
+    "prompt_suggestion",
+    "conversation_reset",
+    "active_goal",
+    "command_lifecycle",
+    "autocompact_state",
+];
+
+/// The fields that every message may have, read in one pass that skips all others.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Head {
-    pub(super) kind: Cow<'static, str>,
-    pub(super) subtype: Option<String>,
+pub(crate) struct MessageHead {
+    pub(crate) kind: Cow<'static, str>,
+    pub(crate) subtype: Option<String>,
     session_id: Option<Text>,
     uuid: Option<Text>,
     parent_tool_use_id: Option<Text>,
-    pub(super) user_message_uuids: Vec<String>,
+    pub(crate) user_message_uuids: Vec<String>,
+    /// The typed view was made of less than the whole JSON.
+    pub(crate) abridged: bool,
 }
 
-/// A text of a message: where it stands in its JSON, or what it is, if it does not stand there as it is.
+/// A text of a message: a part of the message's JSON, or an owned string if the JSON has it escaped.
 #[derive(Clone, Debug)]
 enum Text {
     At(Span),
@@ -32,22 +51,22 @@ enum Text {
 
 /// A part of the JSON of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     start: u32,
     end: u32,
 }
 
 impl Span {
-    /// Where `part` stands, which is a part of `whole`.
-    pub(super) fn of(part: &str, whole: &str) -> Option<Self> {
+    /// The place of `part` inside of `whole`, of which it is a slice.
+    pub(crate) fn of(part: &str, whole: &str) -> Option<Self> {
         let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
         let end = start + part.len();
         let span = Self { start: start.try_into().ok()?, end: end.try_into().ok()? };
         (end <= whole.len()).then_some(span)
     }
 
-    /// What stands there.
-    pub(super) fn read(self, whole: &RawValue) -> &str {
+    /// The text at this place.
+    pub(crate) fn read(self, whole: &RawValue) -> &str {
         whole.get().get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
@@ -61,21 +80,21 @@ impl Text {
     }
 }
 
-/// What becomes of the fields that every message may carry not.
-pub(super) trait Rest<'de> {
+/// Takes the fields that are not part of the head.
+pub(crate) trait Rest<'de> {
     /// Takes the value of a field.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// They are skipped.
+/// Skips the fields.
 impl<'de> Rest<'de> for () {
     fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
         map.next_value::<de::IgnoredAny>().map(drop)
     }
 }
 
-/// A text, borrowed if it stands in the JSON as it is.
-pub(super) struct Word<'de>(pub(super) Cow<'de, str>);
+/// A text, borrowed unless the JSON has it escaped.
+pub(crate) struct Word<'de>(pub(super) Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Word<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -100,57 +119,66 @@ impl<'de> Deserialize<'de> for Word<'de> {
     }
 }
 
-/// The one of the known words that it is, or itself.
-pub(super) fn known(word: &str, known: &'static [&'static str]) -> Cow<'static, str> {
+/// A word, without an allocation if it is a known word.
+pub(crate) fn known(word: &str, known: &'static [&'static str]) -> Cow<'static, str> {
     known
         .iter()
         .find(|known| **known == word)
         .map_or_else(|| Cow::Owned(word.to_owned()), |known| Cow::Borrowed(*known))
 }
 
-impl Head {
-    /// Reads the head of a message of this JSON text, which is `kept` as it is, or is not. The other fields go to `rest`.
-    pub(super) fn read<'de>(
+impl MessageHead {
+    /// Reads the head of a message. `kept` says that the message keeps exactly this `text`, so that its parts need not
+    /// be copied. All other fields go to `rest`.
+    pub(crate) fn read<'de>(
         text: &'de str,
         kept: bool,
         rest: &mut impl Rest<'de>,
     ) -> serde_json::Result<Self> {
         let mut json = serde_json::Deserializer::from_str(text);
-        let head = json.deserialize_map(HeadVisitor { kept: kept.then_some(text), rest })?;
+        let head = json.deserialize_map(MessageHeadVisitor { kept: kept.then_some(text), rest })?;
         json.end()?;
         Ok(head)
     }
 
-    pub(super) fn session_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
+    pub(crate) fn session_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
         self.session_id.as_ref().map(|text| text.read(raw))
     }
 
-    pub(super) fn uuid<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
+    pub(crate) fn uuid<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
         self.uuid.as_ref().map(|text| text.read(raw))
     }
 
-    pub(super) fn parent_tool_use_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
+    pub(crate) fn parent_tool_use_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
         self.parent_tool_use_id.as_ref().map(|text| text.read(raw))
+    }
+
+    /// Writes the ids for the `Debug` of a message.
+    pub(crate) fn show(&self, raw: &RawValue, shown: &mut DebugStruct<'_, '_>) {
+        show(shown, "uuid", &self.uuid(raw));
+        show(shown, "session_id", &self.session_id(raw));
+        show(shown, "parent_tool_use_id", &self.parent_tool_use_id(raw));
+        show(shown, "user_message_uuids", &self.user_message_uuids);
+        show(shown, "abridged", &self.abridged);
     }
 }
 
-struct HeadVisitor<'de, 'r, R> {
-    /// The text that is read, if it is kept.
+struct MessageHeadVisitor<'de, 'r, R> {
+    /// The text, if the message keeps it.
     kept: Option<&'de str>,
     rest: &'r mut R,
 }
 
-impl<'de, R: Rest<'de>> Visitor<'de> for HeadVisitor<'de, '_, R> {
-    type Value = Head;
+impl<'de, R: Rest<'de>> Visitor<'de> for MessageHeadVisitor<'de, '_, R> {
+    type Value = MessageHead;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object with a string `type`")
     }
 
-    // Written by hand because a derived struct refuses a key that stands twice; here the last one counts, as
-    // in JavaScript.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
-        let mut head = Head::default();
+    // A derived struct refuses duplicate keys. Here the last duplicate wins, as in JavaScript.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MessageHead, A::Error> {
+        let mut head = MessageHead::default();
         let mut kind = None;
         let mut newest = None;
         while let Some(Word(name)) = map.next_key()? {
@@ -166,7 +194,7 @@ impl<'de, R: Rest<'de>> Visitor<'de> for HeadVisitor<'de, '_, R> {
             }
         }
         let Word(kind) = kind.ok_or_else(|| de::Error::missing_field("type"))?;
-        head.kind = known(&kind, super::Message::TYPES);
+        head.kind = known(&kind, TYPES);
         head.user_message_uuids.extend(newest);
         if let Some((last, others)) = head.user_message_uuids.split_last()
             && others.contains(last)
@@ -177,8 +205,8 @@ impl<'de, R: Rest<'de>> Visitor<'de> for HeadVisitor<'de, '_, R> {
     }
 }
 
-impl<'de, R> HeadVisitor<'de, '_, R> {
-    /// A text that most messages have: not copied if it can be found again.
+impl<'de, R> MessageHeadVisitor<'de, '_, R> {
+    /// A text of the head, without a copy if the message keeps its JSON.
     fn text(&self, raw: &'de RawValue) -> Option<Text> {
         let inside = raw.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))?;
         match self.kept {
@@ -188,64 +216,28 @@ impl<'de, R> HeadVisitor<'de, '_, R> {
     }
 }
 
-/// The value as a `T`; `None` if it is null or something else.
-pub(crate) fn fits<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Option<T> {
-    serde_json::from_str::<Option<T>>(raw.get()).ok().flatten()
+/// Parses one field of an object; all other fields are skipped.
+pub(crate) fn field(raw: &RawValue, name: &str) -> Option<serde_json::Value> {
+    serde_json::from_str(raw_field(raw, name)?.get()).ok()
 }
 
-/// Those elements of a list that are a `T`; none if it is no list.
-pub(crate) fn fitting<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Vec<T> {
-    fits::<Vec<&RawValue>>(raw).unwrap_or_default().into_iter().filter_map(fits).collect()
-}
-
-/// For `deserialize_with`: [`fits`].
-pub(crate) fn maybe<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    Ok(fits(<&'de RawValue>::deserialize(from)?))
-}
-
-/// For `deserialize_with`: [`fits`], or the default.
-pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(maybe(from)?.unwrap_or_default())
-}
-
-/// For `deserialize_with`: [`fitting`].
-pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    Ok(fitting(<&'de RawValue>::deserialize(from)?))
-}
-
-/// For `deserialize_with`: a count or a number of milliseconds. JavaScript has only floats, so a fraction is
-/// rounded; what is negative or no number is `None`.
-pub(super) fn maybe_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    Ok(count_of(<&'de RawValue>::deserialize(from)?))
-}
-
-/// A count, as [`maybe_count`] reads it.
-pub(super) fn count_of(raw: &RawValue) -> Option<u64> {
-    // Casting a float saturates, so a number out of range becomes the nearest that fits.
-    fits(raw).or_else(|| fits::<f64>(raw).filter(|number| *number >= 0.0).map(|number| number.round() as u64))
-}
-
-/// For `deserialize_with`: [`maybe_count`], or 0.
-pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Ok(maybe_count(from)?.unwrap_or(0))
-}
-
-/// One field of an object, parsed; what stands beside it is skipped.
-pub(super) fn field(raw: &RawValue, name: &str) -> Option<serde_json::Value> {
+/// The JSON of one field of an object.
+pub(crate) fn raw_field(raw: &RawValue, name: &str) -> Option<Box<RawValue>> {
     let text = mend(raw.get());
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
-    serde_json::from_str(fields.get(name)?.get()).ok()
+    fields.get(name).copied().map(ToOwned::to_owned)
 }
 
-/// The JSON text with every lone surrogate escape replaced by that of U+FFFD.
+/// The names of the fields of an object.
+pub(crate) fn field_names(raw: &RawValue) -> Vec<String> {
+    let fields = serde_json::from_str::<BTreeMap<String, de::IgnoredAny>>(&mend(raw.get()));
+    fields.unwrap_or_default().into_keys().collect()
+}
+
+/// Replaces every lone surrogate escape in a JSON text by the escape of U+FFFD.
 ///
-/// JavaScript writes a string that was cut inside a surrogate pair as `"\ud83d"`. That is valid JSON and no
-/// valid Unicode; serde_json refuses it, which would cost the whole typed view of a message. `text` may be no JSON
-/// at all: a line of a file that was cut off anywhere.
+/// JavaScript writes a string that was cut inside a surrogate pair as `"\ud83d"`: valid JSON, invalid Unicode. serde_json
+/// refuses it, which would cost the typed view of the whole message. `text` may also be a truncated line of a file.
 pub(crate) fn mend(text: &str) -> Cow<'_, str> {
     if !scan::surrogates(text.as_bytes()) {
         return Cow::Borrowed(text);
@@ -263,7 +255,7 @@ pub(crate) fn mend(text: &str) -> Cow<'_, str> {
                 6
             }
             (Some(_), _) => 6,
-            // A backslash and what it stands before: in JSON an ASCII character, in what was cut off any or none.
+            // A backslash and the next character: ASCII in JSON, any character or none in a truncated line.
             (None, _) => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         };
     }
@@ -274,7 +266,7 @@ pub(crate) fn mend(text: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// The UTF-16 unit of the escape `\uXXXX` at `at`, if there is one.
+/// The UTF-16 unit of the escape `\uXXXX` at `at`.
 fn unit(text: &str, at: usize) -> Option<u32> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
     u32::from_str_radix(digits, 16).ok()
@@ -306,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_was_cut_off_is_mended_as_far_as_it_goes() {
+    fn truncated_text_is_mended() {
         for (given, mended) in [
             (r#"{"a":"\ud83d\"#, r#"{"a":"\ufffd\"#),
             (r#"{"a":"\ud83d\é"#, r#"{"a":"\ufffd\é"#),
@@ -317,20 +309,20 @@ mod tests {
     }
 
     #[test]
-    fn the_head_is_found_wherever_it_stands_and_the_last_of_two_counts() {
+    fn the_head_is_read_in_any_order_and_the_last_duplicate_wins() {
         let text = r#"{"a":{"type":"no"},"uuid":7,"type":"x","subtype":"s\"1","type":"y","session_id":null}"#;
         let raw: &RawValue = serde_json::from_str(text).unwrap();
-        let head = Head::read(text, true, &mut ()).unwrap();
+        let head = MessageHead::read(text, true, &mut ()).unwrap();
         assert_eq!((&*head.kind, head.subtype.as_deref()), ("y", Some("s\"1")));
         assert_eq!((head.uuid(raw), head.session_id(raw)), (None, None));
     }
 
     #[test]
-    fn a_text_of_the_head_is_the_same_whether_it_stands_there_as_it_is_or_not() {
+    fn texts_of_the_head_are_equal_whether_the_json_is_kept_or_not() {
         let text = r#"{"type":"t","uuid":"u-é","session_id":"s\"\u00e9\\","parent_tool_use_id":""}"#;
         let raw: &RawValue = serde_json::from_str(text).unwrap();
         for kept in [true, false] {
-            let head = Head::read(text, kept, &mut ()).unwrap();
+            let head = MessageHead::read(text, kept, &mut ()).unwrap();
             assert_eq!(head.uuid(raw), Some("u-é"));
             assert_eq!(head.session_id(raw), Some("s\"é\\"));
             assert_eq!(head.parent_tool_use_id(raw), Some(""));
@@ -339,7 +331,7 @@ mod tests {
 
     #[test]
     fn prompt_ids_are_joined_without_repeats() {
-        let ids = |text: &str| Head::read(text, true, &mut ()).unwrap().user_message_uuids;
+        let ids = |text: &str| MessageHead::read(text, true, &mut ()).unwrap().user_message_uuids;
         assert_eq!(ids(r#"{"type":"t","user_message_uuid":"a"}"#), ["a"]);
         assert_eq!(ids(r#"{"user_message_uuid":"b","type":"t","user_message_uuids":["a","b"]}"#), ["a", "b"]);
         assert_eq!(
@@ -347,19 +339,6 @@ mod tests {
             ["a", "b", "c"]
         );
         assert_eq!(ids(r#"{"type":"t","user_message_uuids":"a"}"#), Vec::<String>::new());
-    }
-
-    #[test]
-    fn counts_are_read_from_any_number_that_makes_sense() {
-        #[derive(serde::Deserialize)]
-        struct Counts(
-            #[serde(deserialize_with = "maybe_count")] Option<u64>,
-            #[serde(deserialize_with = "maybe_count")] Option<u64>,
-            #[serde(deserialize_with = "maybe_count")] Option<u64>,
-            #[serde(deserialize_with = "count")] u64,
-        );
-        let counts: Counts = serde_json::from_str(r#"[3, 2.6, -1, "4"]"#).unwrap();
-        assert_eq!((counts.0, counts.1, counts.2, counts.3), (Some(3), Some(3), None, 0));
     }
 
     proptest! {
@@ -370,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_cut_anywhere_can_be_read_once_mended(
+        fn a_string_that_is_cut_anywhere_can_be_read_after_mending(
             units in proptest::collection::vec(prop_oneof![any::<u16>(), 0xD7F0u16..0xE010], 0..12),
             escape_all in any::<bool>(),
         ) {

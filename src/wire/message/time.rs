@@ -1,7 +1,7 @@
-//! Moments, as the CLI writes them.
+//! Parses the CLI's timestamps.
 
 /// Milliseconds since 1970 of an RFC 3339 time, such as `2026-01-02T03:04:05.678Z`. A crate for dates would be a
-/// dependency of every user for this one subtraction.
+/// dependency for one subtraction.
 pub(super) fn millis_of(text: &str) -> Option<u64> {
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         let digits = text.get(range)?;
@@ -34,7 +34,7 @@ pub(super) fn millis_of(text: &str) -> Option<u64> {
             if sign(at, "+-")? == "-" { -minutes } else { minutes }
         }
     };
-    // Days since 1970 in the proleptic Gregorian calendar; the year begins in March, so that leap days are at its end.
+    // Days since 1970 in the proleptic Gregorian calendar. The year starts in March, so that a leap day is its last day.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read() {
+    fn timestamps_are_parsed() {
         for (text, millis) in [
             ("1970-01-01T00:00:00Z", Some(0)),
             ("2026-11-20T08:42:13.680Z", Some(1_795_164_133_680)),

@@ -1,4 +1,4 @@
-//! What the stand-in is asked to do, and how often it has run.
+//! The behaviour that a test asks for, and the count of incarnations and prompts.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -34,9 +34,11 @@ pub(crate) struct Behaviour {
     pub(crate) ignore_term: bool,
     pub(crate) stop_reading: bool,
     pub(crate) fork: bool,
+    pub(crate) fork_away: bool,
+    pub(crate) move_away: bool,
     pub(crate) hold: Option<PathBuf>,
     pub(crate) mcp_server: bool,
-    /// What `fork` asks of its child: ignore SIGTERM and wait.
+    /// Set for the child of `fork`: ignore SIGTERM and wait.
     pub(crate) sleep: bool,
 }
 
@@ -72,6 +74,8 @@ impl Behaviour {
                 "ignore-term" => this.ignore_term = true,
                 "stop-reading" => this.stop_reading = true,
                 "fork" => this.fork = true,
+                "fork-away" => this.fork_away = true,
+                "move-away" => this.move_away = true,
                 "hold" => this.hold = Some(value.into()),
                 "mcp-server" => this.mcp_server = true,
                 "sleep" => this.sleep = true,
@@ -89,7 +93,7 @@ fn number<N: FromStr>(entry: &str, value: &str) -> Result<N, String> {
     value.parse().map_err(|_| format!("`{entry}` needs a number"))
 }
 
-/// How many incarnations have started and how many prompts they were given, this one included.
+/// Number of incarnations that have started and of prompts that they were given, this incarnation included.
 pub(crate) struct Count {
     file: Option<PathBuf>,
     incarnations: u64,

@@ -1,7 +1,7 @@
 //! A stand-in for the `claude` CLI: a real process that speaks its protocol on stdin and stdout, as well or
 //! as badly as a test asks for.
 //!
-//! It answers `initialize`, and each prompt with `system/init`, an assistant text and a `result`. It answers
+//! The stand-in answers `initialize`, and each prompt with `system/init`, an assistant text and a `result`. It answers
 //! every other control request with success, and exits with 0 at the end of stdin. A line that is not JSON
 //! makes it exit with 1, as the real CLI does. It never reads while it writes.
 //!
@@ -47,13 +47,15 @@
 //! - `stop-reading`: reads nothing after `initialize`.
 //! - `fork`: starts a process that inherits stdin, stdout and stderr and ignores SIGTERM, and writes
 //!   `grandchild PID` to stderr before anything else.
+//! - `fork-away`: the same in a process group of its own, as the commands of the CLI's Bash tool.
+//! - `move-away`: the same, and then moves to the process group of the process that it started.
 //! - `hold=PATH`: opens this named pipe, says `held` in it, and keeps it open for as long as this process, or the
-//!   one of `fork`, lives: the reader sees the end when both are gone.
+//!   ones that it started, live: the reader sees the end when all are gone.
 //!
 //! Instead of all that:
 //! - `mcp-server`: is no CLI but an MCP server on stdio, with a tool `shout`.
 //!
-//! What is said here to last for ever ends after ten minutes, so that a failed test leaves nothing behind for
+//! A behaviour that lasts for ever ends after ten minutes, so that a failed test leaves nothing behind for
 //! long.
 
 mod behaviour;
@@ -92,7 +94,13 @@ fn run(behaviour: Behaviour) -> io::Result<ExitCode> {
         process::hold(path)?;
     }
     if behaviour.fork {
-        process::fork()?;
+        process::fork(process::Group::Same)?;
+    }
+    if behaviour.fork_away {
+        process::fork(process::Group::New)?;
+    }
+    if behaviour.move_away {
+        process::join_group_of(process::fork(process::Group::New)?)?;
     }
     if behaviour.ignore_term || behaviour.sleep {
         process::ignore_sigterm(true);

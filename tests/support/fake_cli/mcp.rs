@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub(crate) fn serve() -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;
-        // What has no id is a notification, and is not answered.
+        // A message without an id is a notification, and is not answered.
         if let Some(id) = message.get("id") {
             let mut reply = answer(&message);
             reply["jsonrpc"] = json!("2.0");

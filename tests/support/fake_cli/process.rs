@@ -1,4 +1,4 @@
-//! What the stand-in does as a process.
+//! Signals, child processes and pipes of the stand-in.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -30,15 +30,38 @@ pub(crate) fn hold(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a process that outlives this one unless someone kills it.
-pub(crate) fn fork() -> io::Result<()> {
-    // What is ignored here is ignored by the child from its first moment on.
+/// Starts a process that outlives this one unless someone kills it; its id.
+pub(crate) fn fork(group: Group) -> io::Result<u32> {
+    // The child inherits the ignored signal, so it ignores it from its first moment.
     ignore_sigterm(true);
     #[expect(clippy::disallowed_methods, reason = "this program stands for one that greenroom did not write")]
-    let child = Command::new(std::env::current_exe()?).env("FAKE_CLI", "sleep").spawn()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    #[cfg(unix)]
+    if group == Group::New {
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    }
+    let child = command.env("FAKE_CLI", "sleep").spawn()?;
     ignore_sigterm(false);
     say(&format!("grandchild {}", child.id()));
-    Ok(())
+    Ok(child.id())
+}
+
+/// The process group of a process that is started.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Group {
+    Same,
+    New,
+}
+
+/// Leaves the process group for that of another process.
+#[cfg(unix)]
+pub(crate) fn join_group_of(pid: u32) -> io::Result<()> {
+    Ok(rustix::process::setpgid(None, rustix::process::Pid::from_raw(pid.cast_signed()))?)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn join_group_of(_: u32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! One prompt, and what came of it.
+//! A prompt, its calls, and the report about them.
 
 use std::time::Instant;
 

@@ -15,7 +15,7 @@ pub(crate) struct Wire {
     requests: Vec<Request>,
     /// The next JSON-RPC id of each server.
     next_rpc: HashMap<String, u64>,
-    /// How many turns have begun.
+    /// Number of turns that have begun.
     pub(crate) turns: u64,
     /// Requests of this turn, notices aside, that are not answered.
     pub(crate) open: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Wire {
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) what: What,
-    /// Its JSON-RPC id, for those that carry one.
+    /// The JSON-RPC id of a call.
     pub(crate) rpc: u64,
     /// The turn it was sent in.
     turn: u64,

@@ -1,4 +1,4 @@
-//! What becomes of groups whose host is gone. The host is played: to the guardian it is the end of a pipe.
+//! The guardian ends the groups of a host that has ended. Each test plays the host, which to the guardian is a pipe.
 
 #![allow(clippy::disallowed_methods, reason = "the groups are started without the code under test")]
 
@@ -10,10 +10,12 @@ use rustix::process::{
     Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, test_kill_process, waitid,
 };
 
+use uuid::Uuid;
+
 use super::super::tests::{blocking, in_time};
 use super::*;
 
-/// A group of two, of which one ignores SIGTERM.
+/// A group of two processes; one of them ignores SIGTERM.
 struct Members {
     leader: Child,
     stdout: Option<ChildStdout>,
@@ -27,18 +29,23 @@ impl Members {
             .process_group(0)
             .spawn()
             .unwrap();
+        let stdout = Self::ready(&mut leader);
+        Self { leader, stdout }
+    }
+
+    fn ready(leader: &mut Child) -> Option<ChildStdout> {
         let mut stdout = leader.stdout.take().unwrap();
         let mut line = [0; 6];
         stdout.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"ready\n");
-        Self { leader, stdout: Some(stdout) }
+        Some(stdout)
     }
 
     fn group(&self) -> Pid {
         Pid::from_child(&self.leader)
     }
 
-    /// Waits until all of them are gone.
+    /// Waits until all members have ended.
     async fn gone(&mut self) {
         let mut stdout = self.stdout.take().unwrap();
         assert_eq!(blocking(move || stdout.read_to_end(&mut Vec::new()).unwrap()).await, 0);
@@ -58,19 +65,21 @@ impl Drop for Members {
     }
 }
 
+/// The guardian of a host with a name of its own, so that it does not end processes of other tests.
 fn guardian() -> Guardian {
-    Guardian::new("/bin/sh")
+    let name = Host { process: 0, mark: Uuid::new_v4().simple().to_string(), base: None };
+    Guardian { name: Some(Arc::new(name)), ..Guardian::new("/bin/sh") }
 }
 
 fn watch(guardian: &mut Guardian, members: &Members) {
-    if let Some(warning) = guardian.watch(members.group()) {
+    if let Some(warning) = guardian.watch(members.group(), Duration::ZERO) {
         panic!("{warning:?}");
     }
 }
 
-/// Ends the host; how the guardian ended.
+/// Ends the host, and returns how the guardian ended.
 async fn end_of_host(mut guardian: Guardian) -> ExitStatus {
-    let Running { mut child, lines } = guardian.running.take().expect("there is one");
+    let GuardianProcess { mut child, lines, .. } = guardian.running.take().expect("there is one");
     drop(lines);
     blocking(move || child.wait().unwrap()).await
 }
@@ -79,7 +88,7 @@ fn pid(guardian: &Guardian) -> Pid {
     Pid::from_child(&guardian.running.as_ref().expect("there is one").child)
 }
 
-/// Kills the guardian, and waits until it has ended. It is not reaped.
+/// Kills the guardian and waits until it has ended, without reaping it.
 fn kill(guardian: &Guardian) -> Pid {
     let pid = pid(guardian);
     kill_process(pid, Signal::KILL).unwrap();
@@ -87,18 +96,21 @@ fn kill(guardian: &Guardian) -> Pid {
     pid
 }
 
-/// Kills the guardian of this very process, to show what goes without it.
+/// Kills the guardian of this process for good, to test the host without one.
 pub(in super::super) fn lose() {
-    kill(&lock());
+    let mut guardian = lock();
+    guardian.short_lived = SHORT_LIVED;
+    guardian.running.as_mut().expect("there is one").since = Instant::now();
+    kill(&guardian);
 }
 
 #[tokio::test]
-async fn when_the_host_ends_the_groups_that_are_left_are_killed_and_no_others() {
+async fn when_the_host_ends_exactly_its_remaining_groups_are_killed() {
     let mut guardian = guardian();
     let (mut first, mut second) = (Members::start(), Members::start());
     watch(&mut guardian, &first);
     watch(&mut guardian, &second);
-    // Started with the guardian there: did they inherit the pipe, it would not end before they do.
+    // Started while the guardian runs: if they inherited the pipe, it would not end before they do.
     let (mut between, mut last, mut stranger) = (Members::start(), Members::start(), Members::start());
     watch(&mut guardian, &between);
     watch(&mut guardian, &last);
@@ -115,7 +127,86 @@ async fn when_the_host_ends_the_groups_that_are_left_are_killed_and_no_others() 
 }
 
 #[tokio::test]
-async fn without_groups_the_guardian_just_ends() {
+async fn each_group_has_its_grace_time_and_empty_groups_are_not_awaited() {
+    let mut guardian = guardian();
+    let (mut patient, mut hasty, mut brief) = (Members::start(), Members::start(), Members::start());
+    guardian.watch(patient.group(), Duration::from_secs(60 * 60));
+    guardian.watch(hasty.group(), Duration::ZERO);
+    guardian.watch(brief.group(), Duration::from_millis(200));
+    let end = tokio::spawn(end_of_host(guardian));
+    hasty.gone().await;
+    brief.gone().await;
+    assert!(patient.runs());
+    kill_process_group(patient.group(), Signal::KILL).unwrap();
+    patient.leader.wait().unwrap();
+    assert!(in_time(end).await.unwrap().success());
+}
+
+/// Starts a process with the mark in a session of its own, as commands of the Bash tool run.
+fn marked(mark: &str) -> Members {
+    in_session(":", mark)
+}
+
+fn in_session(begin: &str, mark: &str) -> Members {
+    let script = format!("{begin}; trap '' TERM; echo ready; while :; do sleep 1000; done");
+    let mut leader = Command::new("/usr/bin/setsid")
+        .args(["/bin/sh", "-c", &script])
+        .env(crate::transport::process::contain::mark::VARIABLE, mark)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = Members::ready(&mut leader);
+    Members { leader, stdout }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn exactly_the_marked_processes_that_left_are_killed() {
+    // With and without `grep` and `sleep`, and in another shell.
+    for (shell, path) in
+        [("/bin/sh", PATH), ("/bin/sh", "/none"), ("/bin/bash", PATH), ("/bin/bash", "/none")]
+    {
+        let mut guardian = Guardian { shell, path, ..guardian() };
+        let mark = guardian.name.as_ref().unwrap().mark.clone();
+        let (mut one, mut nested) = (marked(&format!("{mark}.1")), marked(&format!("outer.7,{mark}.2")));
+        let mut stranger = marked("5f0c7d9e.1");
+        let mut members = Members::start();
+        watch(&mut guardian, &members);
+        assert!(end_of_host(guardian).await.success(), "{shell} {path}");
+        one.gone().await;
+        nested.gone().await;
+        members.gone().await;
+        assert!(stranger.runs(), "{shell} {path}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_control_groups_of_the_host_are_killed_and_removed() {
+    use crate::transport::process::contain::cgroup::Leaf;
+
+    let mark = Uuid::new_v4().simple().to_string();
+    let base = crate::transport::process::contain::cgroup::own_folder()
+        .map(|own| own.join(format!("greenroom-{mark}")));
+    let made = base.clone().map(|base| Leaf::make(&base, "cli-1"));
+    let Some((base, leaf)) = base.zip(made.and_then(Result::ok)) else {
+        return super::super::tests::say_no_cgroups();
+    };
+    let name = Arc::new(Host { process: 0, mark, base: Some(base.clone()) });
+    let mut guardian = Guardian { name: Some(name), ..guardian() };
+    // Like the groups of a host that ran under the CLI.
+    std::fs::create_dir_all(base.join("cli-1/greenroom-1-a/cli-2")).unwrap();
+    let enter = format!("echo $$ >'{}/cli-1/greenroom-1-a/cli-2/cgroup.procs'", base.display());
+    let mut members = in_session(&enter, "no mark of this host");
+    assert!(guardian.ready().is_none());
+    end_of_host(guardian).await;
+    members.gone().await;
+    assert!(!base.exists(), "removed");
+    drop(leaf);
+}
+
+#[tokio::test]
+async fn without_groups_the_guardian_ends_at_once() {
     let mut guardian = guardian();
     let mut members = Members::start();
     watch(&mut guardian, &members);
@@ -125,7 +216,7 @@ async fn without_groups_the_guardian_just_ends() {
 }
 
 #[tokio::test]
-async fn a_guardian_that_was_killed_is_reaped_and_replaced_by_one_that_knows_all() {
+async fn a_killed_guardian_is_reaped_and_replaced_by_one_that_knows_all_groups() {
     let mut guardian = guardian();
     let [mut first, mut second, mut third, mut fourth] = std::array::from_fn(|_| Members::start());
     for members in [&first, &second, &third] {
@@ -136,7 +227,7 @@ async fn a_guardian_that_was_killed_is_reaped_and_replaced_by_one_that_knows_all
     assert!(test_kill_process(killed).is_err(), "reaped");
 
     let killed = kill(&guardian);
-    assert!(matches!(guardian.watch(fourth.group()), Some(Warning::Replaced(_))));
+    assert!(matches!(guardian.watch(fourth.group(), Duration::ZERO), Some(Warning::Replaced(_))));
     assert!(test_kill_process(killed).is_err(), "reaped");
 
     end_of_host(guardian).await;
@@ -147,7 +238,19 @@ async fn a_guardian_that_was_killed_is_reaped_and_replaced_by_one_that_knows_all
 }
 
 #[tokio::test]
-async fn a_guardian_that_is_stopped_holds_up_nobody_and_is_replaced() {
+async fn a_guardian_that_someone_else_has_reaped_is_replaced() {
+    let mut guardian = guardian();
+    let mut members = Members::start();
+    watch(&mut guardian, &members);
+    let killed = kill(&guardian);
+    waitid(WaitId::Pid(killed), WaitIdOptions::EXITED).unwrap();
+    assert!(matches!(guardian.ended(), Some(Warning::Replaced(_))));
+    end_of_host(guardian).await;
+    members.gone().await;
+}
+
+#[tokio::test]
+async fn a_stopped_guardian_blocks_nothing_and_is_replaced() {
     let mut guardian = guardian();
     let (mut first, mut second) = (Members::start(), Members::start());
     watch(&mut guardian, &first);
@@ -156,14 +259,14 @@ async fn a_guardian_that_is_stopped_holds_up_nobody_and_is_replaced() {
     let group = second.group();
     let fill = move || {
         while pid(&guardian) == stopped {
-            guardian.watch(group);
+            guardian.watch(group, Duration::ZERO);
             guardian.forget(group);
         }
         guardian
     };
     let mut guardian = blocking(fill).await;
     assert!(test_kill_process(stopped).is_err(), "killed and reaped");
-    assert!(first.runs() && second.runs(), "the one that was given up has killed nobody");
+    assert!(first.runs() && second.runs(), "the stopped guardian has killed no group");
     watch(&mut guardian, &second);
     end_of_host(guardian).await;
     first.gone().await;
@@ -172,13 +275,13 @@ async fn a_guardian_that_is_stopped_holds_up_nobody_and_is_replaced() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_is_sent_to_all_does_not_end_the_guardian() {
+async fn signals_of_a_terminal_do_not_end_the_guardian() {
     let mut guardian = guardian();
     let mut members = Members::start();
     watch(&mut guardian, &members);
     guardian.forget(members.group());
     watch(&mut guardian, &members);
-    // Once it reads, it is past the line that has signals ignored.
+    // The script ignores signals before it reads.
     let pipe = &guardian.running.as_ref().unwrap().lines;
     let all_is_read = async {
         while rustix::io::ioctl_fionread(pipe).unwrap() > 0 {
@@ -196,24 +299,24 @@ async fn what_is_sent_to_all_does_not_end_the_guardian() {
 }
 
 #[tokio::test]
-async fn a_host_without_a_shell_is_warned_once_and_goes_on() {
+async fn a_host_without_a_shell_is_warned_once_and_works() {
     let mut guardian = Guardian::new("/no/such/shell");
     let members = Members::start();
-    match guardian.watch(members.group()) {
+    match guardian.watch(members.group(), Duration::ZERO) {
         Some(Warning::Missing(error)) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
         other => panic!("{other:?}"),
     }
     guardian.forget(members.group());
-    assert!(guardian.watch(members.group()).is_none());
+    assert!(guardian.watch(members.group(), Duration::ZERO).is_none());
     assert!(guardian.running.is_none());
 }
 
 #[tokio::test]
-async fn a_fork_of_the_host_leaves_the_groups_of_its_parent_to_its_parent() {
+async fn a_fork_of_the_host_leaves_its_parents_groups_alone() {
     let mut guardian = guardian();
     let (mut of_parent, mut of_fork) = (Members::start(), Members::start());
     watch(&mut guardian, &of_parent);
-    // What a fork finds in its memory. The parent goes on to hold the pipe.
+    // As in a fork: the memory has the guardian and the groups, and the parent still holds the pipe.
     let parent = guardian.running.as_ref().unwrap().lines.as_fd().try_clone_to_owned().unwrap();
     guardian.host = 0;
     watch(&mut guardian, &of_fork);

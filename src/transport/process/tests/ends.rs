@@ -1,9 +1,10 @@
-//! How a child ends, alone and with what it started.
+//! The end of a child, alone and together with its descendants.
 
 use super::*;
+use crate::transport::process::group;
 
 #[tokio::test]
-async fn code_and_signal_are_told() {
+async fn exit_codes_and_signals_are_reported() {
     for (script, exit) in [
         ("exit 0", Exit::Code(0)),
         ("exit 7", Exit::Code(7)),
@@ -16,7 +17,7 @@ async fn code_and_signal_are_told() {
 }
 
 #[tokio::test]
-async fn wait_may_be_given_up_and_called_again() {
+async fn the_future_of_wait_may_be_dropped_and_wait_called_again() {
     let mut connection = open(sh("read line; exit 3")).await;
     assert!(futures_util::poll!(connection.process.wait()).is_pending());
     connection.writer.write_all(b"\n").await.unwrap();
@@ -33,39 +34,48 @@ async fn many_at_once_keep_their_exits_apart() {
     futures_util::future::join_all(children).await;
 }
 
-/// Starts a grandchild that holds stdout open, and says so.
+/// Starts a grandchild that holds stdout open, and prints `ready`.
 const WITH_GRANDCHILD: &str = "sleep 1000 & echo ready; ";
 
+/// The containments in which the process group alone must end the grandchild, and in which others help.
+const CONTAINMENTS: [Containment; 2] = [Containment::Group, Containment::Auto];
+
 #[tokio::test]
-async fn kill_reaches_what_the_child_started() {
-    let Connection { reader, mut process, .. } = open(sh(&format!("{WITH_GRANDCHILD} wait"))).await;
-    let mut reader = BufReader::new(reader);
-    expect_line(&mut reader, "ready").await;
-    process.kill();
-    assert_eq!(to_the_end(reader).await, "");
-    assert_eq!(in_time(process.wait()).await, Exit::Signal(9));
-    assert!(!exists(process.pid().unwrap()), "reaped");
+async fn kill_reaches_the_grandchild() {
+    for containment in CONTAINMENTS {
+        let launch = Launch { containment, ..sh(&format!("{WITH_GRANDCHILD} wait")) };
+        let Connection { reader, mut process, .. } = open(launch).await;
+        let mut reader = BufReader::new(reader);
+        expect_line(&mut reader, "ready").await;
+        process.kill();
+        assert_eq!(to_the_end(reader).await, "");
+        assert_eq!(in_time(process.wait()).await, Exit::Signal(9));
+        assert!(!exists(process.pid().unwrap()), "reaped");
+    }
 }
 
 #[tokio::test]
-async fn kill_reaches_it_after_the_child_has_exited() {
-    let Connection { reader, mut process, .. } = open(sh(&format!("{WITH_GRANDCHILD} exit 3"))).await;
-    let mut reader = BufReader::new(reader);
-    expect_line(&mut reader, "ready").await;
-    assert_eq!(in_time(process.wait()).await, Exit::Code(3));
-    assert!(exists(process.pid().unwrap()), "its number is kept, as that of its group");
-    process.kill();
-    assert_eq!(to_the_end(reader).await, "");
-    assert!(!exists(process.pid().unwrap()), "reaped");
-    process.kill();
-    process.terminate();
-    assert_eq!(in_time(process.wait()).await, Exit::Code(3));
+async fn kill_reaches_the_grandchild_after_the_child_has_exited() {
+    for containment in CONTAINMENTS {
+        let launch = Launch { containment, ..sh(&format!("{WITH_GRANDCHILD} exit 3")) };
+        let Connection { reader, mut process, .. } = open(launch).await;
+        let mut reader = BufReader::new(reader);
+        expect_line(&mut reader, "ready").await;
+        assert_eq!(in_time(process.wait()).await, Exit::Code(3));
+        assert!(exists(process.pid().unwrap()), "a zombie keeps the id of the group");
+        process.kill();
+        assert_eq!(to_the_end(reader).await, "");
+        assert!(!exists(process.pid().unwrap()), "reaped");
+        process.kill();
+        process.terminate();
+        assert_eq!(in_time(process.wait()).await, Exit::Code(3));
+    }
 }
 
 #[tokio::test]
 async fn drop_kills_and_reaps() {
     let Started { stdout, group, .. } = in_time(start(sh(&format!("{WITH_GRANDCHILD} wait")))).await.unwrap();
-    let seen = Arc::clone(group.group());
+    let seen = Arc::clone(&group);
     let mut reader = BufReader::new(ChildStdout::from_std(stdout).unwrap());
     expect_line(&mut reader, "ready").await;
     let pid = group.pid();
@@ -96,13 +106,13 @@ async fn dropping_the_whole_connection_kills() {
 
 #[tokio::test]
 async fn terminate_asks_the_whole_group() {
-    // A fork of the script would not yet die of the signal: it is sent once a program of its own runs there.
+    // `sh -c`, because a mere fork of the script would keep the trap until its program runs.
     let script = "trap 'echo asked; exit 5' TERM; sh -c 'echo ready; exec sleep 1000' & wait";
     let Connection { reader, mut process, .. } = open(sh(script)).await;
     let mut reader = BufReader::new(reader);
     expect_line(&mut reader, "ready").await;
     process.terminate();
-    // The end comes only if the grandchild is gone as well.
+    // Stdout ends only after the grandchild has ended as well.
     assert_eq!(to_the_end(reader).await, "asked\n");
     assert_eq!(in_time(process.wait()).await, Exit::Code(5));
 }
@@ -119,9 +129,9 @@ async fn a_child_that_ignores_terminate_is_killed() {
 }
 
 #[tokio::test]
-async fn a_child_that_someone_else_reaped_takes_its_group_along() {
+async fn if_someone_else_reaps_the_child_its_group_is_killed() {
     use std::os::unix::process::CommandExt;
-    // The grandchild lives for as long as its stdin is open, which is until the end of this test at most.
+    // The grandchild lives until its stdin ends, which is at the end of this test at the latest.
     let mut child = Command::new("/bin/sh")
         .args(["-c", "exec 3<&0; cat <&3 & echo ready; exit 3"])
         .stdin(Stdio::piped())
@@ -129,10 +139,11 @@ async fn a_child_that_someone_else_reaped_takes_its_group_along() {
         .process_group(0)
         .spawn()
         .unwrap();
-    let group = group::Group::new(Pid::from_child(&child));
+    let group = group::Group::new(Pid::from_child(&child), Default::default());
     let _stdin = child.stdin.take();
     child.wait().unwrap();
-    assert_eq!(group.wait_for_leader(), Exit::Unknown);
+    exits::WatchedChild::wait_exit(&*group);
+    assert_eq!(in_time(group.exited()).await, Exit::Unknown);
     let stdout = ChildStdout::from_std(child.stdout.take().unwrap()).unwrap();
     assert_eq!(to_the_end(stdout).await, "ready\n");
 }

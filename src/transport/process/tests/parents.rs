@@ -1,14 +1,14 @@
-//! Who may go before the child, and who may not.
+//! The child outlives its runtime, but not its host.
 
 use super::*;
 
-/// Exits with code 5 when asked to.
+/// Exits with code 5 on SIGTERM.
 const POLITE: &str = "trap 'exit 5' TERM; echo ready; sleep 1000 & wait";
 
 fn on_a_runtime_of_its_own<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let run =
         move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
-    // The runtime and its thread are gone when this returns.
+    // The runtime and its thread have ended when this returns.
     std::thread::spawn(run).join().unwrap()
 }
 
@@ -40,7 +40,7 @@ fn a_child_that_is_dropped_without_any_runtime_is_reaped() {
         let started = on_a_runtime_of_its_own(async {
             in_time(start(sh("trap '' TERM; sleep 1000 & wait"))).await.unwrap()
         });
-        let (pid, group) = (started.group.pid(), Arc::clone(started.group.group()));
+        let (pid, group) = (started.group.pid(), Arc::clone(&started.group));
         assert!(exists(pid));
         drop(started);
         assert_eq!(on_a_runtime_of_its_own(async move { in_time(group.exited()).await }), Exit::Signal(9));
@@ -50,11 +50,13 @@ fn a_child_that_is_dropped_without_any_runtime_is_reaped() {
 
 const HOST_OF: &str = "GREENROOM_TEST_HOST_OF";
 
-/// Not a test by itself: the host that dies in the next one.
+/// Not a test: plays the host that dies in the next test.
 #[tokio::test]
 async fn host() {
     if let Ok(script) = std::env::var(HOST_OF) {
-        let mut connection = open(sh(&format!("read go; {script}"))).await;
+        // Without a control group, which would be left behind.
+        let launch = Launch { containment: Containment::Mark, ..sh(&format!("read go; {script}")) };
+        let mut connection = open(launch).await;
         guardian::tests::lose();
         connection.writer.write_all(b"go\n").await.unwrap();
         connection.process.wait().await;

@@ -1,6 +1,7 @@
-//! What a child starts with, and what keeps it from starting.
+//! Environment, directory and user of a child, and the errors of a start that fails.
 
 use super::*;
+use crate::transport::process::start::{spawn, spawner};
 
 async fn printed(launch: Launch) -> Vec<String> {
     let mut connection = open(launch).await;
@@ -8,14 +9,18 @@ async fn printed(launch: Launch) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn clean_is_what_was_given_and_no_more() {
+async fn a_clean_environment_has_only_the_given_variables() {
     let env = [("A".to_owned(), "b".to_owned())].into();
     let launch = Launch { inherit_env: false, env, ..program("/usr/bin/env", []) };
-    assert_eq!(printed(launch).await, ["A=b"]);
+    let without_mark = Launch { containment: Containment::Group, ..launch.clone() };
+    assert_eq!(printed(without_mark).await, ["A=b"]);
+    let with_mark = printed(launch).await;
+    assert_eq!(with_mark.len(), 2, "{with_mark:?}");
+    assert!(with_mark.iter().any(|line| line.starts_with("GREENROOM_INCARNATION=")), "{with_mark:?}");
 }
 
 #[tokio::test]
-async fn inherited_is_added_to_and_taken_from() {
+async fn variables_are_added_to_and_removed_from_the_inherited_ones() {
     let path = format!("PATH={}", std::env::var("PATH").unwrap());
     let env: std::collections::BTreeMap<_, _> = [("A".to_owned(), "b".to_owned())].into();
     let inherited = printed(Launch { env: env.clone(), ..program("/usr/bin/env", []) }).await;
@@ -36,7 +41,7 @@ async fn the_working_directory_is_the_one_given() {
 }
 
 #[tokio::test]
-async fn the_program_is_looked_for_on_the_path_of_the_child() {
+async fn the_program_is_searched_on_the_path_of_the_child() {
     let directory = tempfile::tempdir().unwrap();
     executable(&directory.path().join("claude"), "#!/bin/sh\\necho \"$@\"\\n");
     let env = [("PATH".to_owned(), directory.path().to_str().unwrap().to_owned())].into();
@@ -52,13 +57,13 @@ fn assert_refused(error: &Error, kind: ErrorKind, words: &str) {
 }
 
 #[tokio::test]
-async fn a_missing_program() {
+async fn a_missing_program_is_named() {
     let error = refused(program("/no/such/claude", [])).await;
     assert_refused(&error, ErrorKind::CliNotFound, "'/no/such/claude' (option `cli_path`) does not exist");
 }
 
 #[tokio::test]
-async fn a_missing_working_directory() {
+async fn a_missing_working_directory_is_named() {
     let error = refused(Launch { cwd: Some("/no/such/place".into()), ..sh("exit") }).await;
     assert_refused(&error, ErrorKind::Spawn, "working directory '/no/such/place' does not exist");
     let error = refused(Launch { cwd: Some("/bin/sh".into()), ..sh("exit") }).await;
@@ -66,7 +71,7 @@ async fn a_missing_working_directory() {
 }
 
 #[tokio::test]
-async fn a_program_that_this_system_cannot_run() {
+async fn a_program_that_the_system_cannot_run_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("claude");
 
@@ -79,22 +84,22 @@ async fn a_program_that_this_system_cannot_run() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_too_long() {
-    // Linux takes 128 KiB for one argument; other systems, this much for all.
+async fn arguments_that_are_too_long_are_refused() {
+    // More than 128 KiB for one argument (Linux), and than the limit for all arguments (other systems).
     let huge = "x".repeat(8 << 20);
     let error = refused(program("/bin/sh", ["-c", "exit", &huge])).await;
     assert_refused(&error, ErrorKind::Spawn, "longer than the system takes");
 }
 
-/// Writes an executable. A child does the writing: a descriptor that is open for writing in this process
-/// might be inherited by a child of another test, and the file could then not be executed ("text file busy").
+/// Writes an executable, in a child: a child of another test could inherit a descriptor that is open for writing here, and
+/// the file could not be executed then ("text file busy").
 fn executable(path: &Path, content: &str) {
     let script = format!("printf '{content}' > \"$0\" && chmod +x \"$0\"");
     assert!(Command::new("/bin/sh").args(["-c", &script]).arg(path).status().unwrap().success());
 }
 
 #[tokio::test]
-async fn the_user_is_the_one_given_or_there_is_no_child() {
+async fn the_child_runs_as_the_given_user_or_not_at_all() {
     let user = Some(crate::options::OsUser::new(65_534, 65_533));
     let launch = Launch { user, ..sh("id -u; id -g; id -G") };
     if rustix::process::getuid().is_root() {
@@ -105,7 +110,7 @@ async fn the_user_is_the_one_given_or_there_is_no_child() {
 }
 
 #[tokio::test]
-async fn a_script_runs_under_its_runtime_with_the_arguments_of_that_first() {
+async fn a_script_runs_under_its_runtime_with_the_runtimes_arguments_first() {
     let directory = tempfile::tempdir().unwrap();
     let (runtime, script) = (directory.path().join("bun"), directory.path().join("cli.js"));
     executable(&runtime, "#!/bin/sh\necho \"$@\"\n");
@@ -120,24 +125,31 @@ async fn a_script_runs_under_its_runtime_with_the_arguments_of_that_first() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_given_up_kills_what_it_has_started() {
-    /// Says that the future wants to be polled.
-    struct Wakes(tokio::sync::Notify);
-    impl std::task::Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.notify_one();
-        }
-    }
+async fn dropping_a_start_kills_the_child_that_it_has_started() {
+    // The only thread is busy until the start waits for it, so the start cannot finish before it is dropped.
+    let spawner: &'static spawner::Spawner = Box::leak(Box::new(spawner::Spawner::new()));
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let mut busy = Box::pin(spawner.run(move || {
+        begin.send(()).unwrap();
+        gone.recv().ok();
+    }));
+    assert!(futures_util::poll!(&mut busy).is_pending());
+    in_time(begun).await.unwrap();
+
     let fifo = Fifo::new();
-    let mut opening = ChildProcess::new().open(sh(&fifo.held_by("sleep 1000 & wait")));
-    let wakes = Arc::new(Wakes(tokio::sync::Notify::new()));
-    let waker = Arc::clone(&wakes).into();
-    let mut cx = std::task::Context::from_waker(&waker);
-    // The look, and then the start, of which it is never told.
-    assert!(opening.as_mut().poll(&mut cx).is_pending());
-    in_time(wakes.0.notified()).await;
-    assert!(opening.as_mut().poll(&mut cx).is_pending());
+    let mut starting = Box::pin(spawn::start_on(spawner, sh(&fifo.held_by("sleep 1000 & wait"))));
+    let waits = async {
+        while spawner.waiting() == 0 {
+            assert!(futures_util::poll!(&mut starting).is_pending());
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(waits).await;
+    // Not polled again, so the future never learns that the process was started.
+    go.send(()).unwrap();
     let held = fifo.opened().await;
-    drop(opening);
+    drop(starting);
     held.closed().await;
+    in_time(busy).await.unwrap();
 }

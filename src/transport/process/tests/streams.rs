@@ -1,9 +1,9 @@
-//! Stdin, stdout and stderr.
+//! Stdin, stdout and stderr of a child.
 
 use super::*;
 
 #[tokio::test]
-async fn bytes_go_through_and_the_end_of_input_is_seen() {
+async fn bytes_and_the_end_of_input_reach_the_child() {
     let mut connection = open(sh("cat")).await;
     connection.writer.write_all(b"one\ntwo").await.unwrap();
     connection.writer.shutdown().await.unwrap();
@@ -36,13 +36,13 @@ async fn dropping_the_writer_is_the_end_of_input() {
 }
 
 #[tokio::test]
-async fn stderr_is_read_while_nobody_listens_to_stdout() {
+async fn stderr_is_read_while_stdout_is_not() {
     let mut connection = open(sh("yes | head -c 1000000 >&2; echo done")).await;
     assert_eq!(to_the_end(&mut connection.reader).await, "done\n");
 }
 
 #[tokio::test]
-async fn lines_written_before_the_exit_are_there_when_wait_returns() {
+async fn lines_before_the_exit_have_arrived_when_wait_returns() {
     for _ in 0..20 {
         let seen = Seen::default();
         let script = "printf 'one\\r\\ntwo\\n123456789\\nno end' >&2; exit 1";
@@ -63,10 +63,10 @@ async fn a_grandchild_that_holds_stderr_open_delays_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_grandchild_writes_later_arrives_as_well() {
+async fn lines_of_a_grandchild_arrive_after_the_exit() {
     let (lines, mut seen) = mpsc::unbounded_channel();
     let sink = StderrSink::new(move |line| lines.send(line.to_owned()).unwrap());
-    // A background job's stdin is not the script's: it is handed over as descriptor 3.
+    // A background job does not get the script's stdin, so it is passed as descriptor 3.
     let script = "exec 3<&0; { read line <&3; echo \"late $line\" >&2; } & exit 0";
     let mut connection = open(Launch { stderr: sink, ..sh(script) }).await;
     assert_eq!(wait(&mut connection).await, Exit::Code(0));
@@ -88,13 +88,14 @@ async fn a_sink_that_panics_loses_only_its_line() {
 }
 
 #[tokio::test]
-async fn dropping_the_process_lets_go_of_the_sink() {
+async fn dropping_the_process_drops_the_sink() {
     let (sent, mut dropped) = mpsc::channel::<()>(1);
     let sink = StderrSink::new(move |_| {
         let _ = &sent;
     });
     // Leaves the group, so that it outlives the kill and holds stderr open until its stdin ends.
-    let launch = Launch { stderr: sink, ..sh("exec 3<&0; setsid cat <&3 & echo ready; wait") };
+    let containment = Containment::Group;
+    let launch = Launch { stderr: sink, containment, ..sh("exec 3<&0; setsid cat <&3 & echo ready; wait") };
     let Connection { reader, writer, process } = open(launch).await;
     let mut reader = BufReader::new(reader);
     expect_line(&mut reader, "ready").await;

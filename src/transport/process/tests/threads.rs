@@ -1,32 +1,33 @@
-//! How many threads the children take, and that all goes as well where there are no pidfds.
+//! The number of threads for many children, and all tests once more without pidfds.
 //!
 //! Threads are counted by name in a process of its own: this test binary, run once more for one of its tests.
 
+use super::super::exits::WITHOUT_PIDFDS;
 use super::*;
 
 const HOST_OF_MANY: &str = "GREENROOM_TEST_HOST_OF_MANY";
 
 const MANY: usize = 32;
 
-/// How many threads of this process have the name.
+/// Number of threads of this process with the name.
 fn threads(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
     names.filter(|found| found.trim_end() == name).count()
 }
 
-/// Not a test by itself: the host in the next two.
+/// Not a test: plays the host in the next two tests.
 #[tokio::test]
 async fn host_of_many() {
     let Ok(waiters) = std::env::var(HOST_OF_MANY) else { return };
     let start = |nth| async move {
-        // Among those that cannot be started.
+        // Between children that cannot be started.
         refused(Launch { cwd: Some("/no/such/place".into()), ..sh("exit") }).await;
         (nth, open(sh(&format!("read line; exit {nth}"))).await)
     };
     let children = futures_util::future::join_all((0..MANY).map(start)).await;
     let waiters: usize = waiters.parse().unwrap();
-    // Until a thread has its own name it goes by that of whoever started it.
+    // A new thread has the name of the thread that started it until it sets its own.
     let named = async {
         while threads("greenroom-wait") != waiters {
             tokio::task::yield_now().await;
@@ -53,7 +54,7 @@ async fn host_of_many() {
     assert_eq!(threads("greenroom-cli"), 1);
 }
 
-/// Runs tests of this binary whose names begin like this.
+/// Runs the tests of this binary whose names start with these.
 async fn run(names: &[&str], env: &[(&str, &str)]) -> String {
     let here = module_path!().split_once("::").unwrap().1.rsplit_once("::").unwrap().0;
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -70,16 +71,16 @@ async fn many_children_take_two_threads() {
 }
 
 #[tokio::test]
-async fn without_pidfds_each_takes_one_that_waits() {
+async fn without_pidfds_each_child_has_a_waiting_thread() {
     let waiters = MANY.to_string();
     run(&["threads::host_of_many"], &[(HOST_OF_MANY, &waiters), (WITHOUT_PIDFDS, "1")]).await;
 }
 
 #[tokio::test]
-async fn all_goes_as_well_without_pidfds() {
-    if without_pidfds() {
+async fn the_other_tests_pass_without_pidfds() {
+    if std::env::var_os(WITHOUT_PIDFDS).is_some() {
         return;
     }
     let text = run(&["ends::", "parents::", "starts::", "streams::"], &[(WITHOUT_PIDFDS, "1")]).await;
-    assert!(text.contains("ends::code_and_signal_are_told ... ok"), "{text}");
+    assert!(text.contains("ends::exit_codes_and_signals_are_reported ... ok"), "{text}");
 }

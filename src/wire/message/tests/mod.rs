@@ -1,22 +1,26 @@
-//! Every message of the protocol, by hand-made samples.
+//! Every message of the protocol, from hand-made samples.
 //!
-//! - [`typed`]: what the typed views say
-//! - [`odd`]: what does not fit, and what must hold for any JSON at all
+//! - [`typed`]: the typed views
+//! - [`odd`]: unexpected shapes, and properties of any JSON
+//! - [`stream`]: partial messages
+//! - [`debug`]: the printed text
 
 #![allow(clippy::unwrap_used)]
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
+mod debug;
 mod odd;
+mod stream;
 mod typed;
 
 fn parse(value: &Value) -> Message {
     Message::parse(&value.to_string()).unwrap()
 }
 
-/// The typed message that a frame must become.
+/// Parses a frame as a message of this type.
 macro_rules! view {
     ($variant:ident, $value:expr) => {
         match parse(&$value) {
@@ -27,7 +31,7 @@ macro_rules! view {
 }
 use view;
 
-/// A message of each type and subtype, with fields of its own; `uuid` and `session_id` are added to all.
+/// A message of each type and subtype, each with `uuid` and `session_id`.
 fn samples() -> Vec<Value> {
     let mut samples = vec![
         json!({"type": "assistant", "message": {"content": []}, "parent_tool_use_id": null}),
@@ -106,7 +110,7 @@ fn samples() -> Vec<Value> {
 }
 
 #[test]
-fn every_message_of_the_protocol_is_told_apart_and_comes_back_unchanged() {
+fn every_message_of_the_protocol_is_typed_and_round_trips() {
     for sample in samples() {
         let message = parse(&sample);
         let kind = sample["type"].as_str().unwrap();
@@ -134,7 +138,7 @@ fn every_message_of_the_protocol_is_told_apart_and_comes_back_unchanged() {
 }
 
 #[test]
-fn there_is_a_sample_of_every_type_and_subtype_that_is_known() {
+fn there_is_a_sample_of_every_known_type_and_subtype() {
     let samples = samples();
     let has = |kind: &str, subtype: Option<&str>| {
         samples.iter().any(|sample| {

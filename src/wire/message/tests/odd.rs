@@ -1,13 +1,13 @@
-//! What does not fit, and what must hold for any JSON at all.
+//! Unexpected shapes, and properties of any JSON.
 
 use proptest::prelude::*;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::super::*;
 use super::{parse, view};
 
 #[test]
-fn the_type_may_stand_anywhere_and_text_may_be_escaped() {
+fn keys_may_come_in_any_order_and_be_escaped() {
     let line = concat!(
         " {\"duration_ms\": 100, \"result\": \"line\\n\\\"two\\\" \\u00e9\\ud83d\\ude00\",",
         " \"usage\": {\"type\": 1},",
@@ -21,7 +21,7 @@ fn the_type_may_stand_anywhere_and_text_may_be_escaped() {
 }
 
 #[test]
-fn what_does_not_fit_is_kept_as_other_with_the_reason() {
+fn messages_without_a_required_field_are_other_with_a_problem() {
     for frame in [
         json!({"type": "assistant"}),
         json!({"type": "assistant", "message": "text"}),
@@ -44,7 +44,7 @@ fn what_does_not_fit_is_kept_as_other_with_the_reason() {
 }
 
 #[test]
-fn a_field_that_does_not_fit_costs_that_field_only() {
+fn a_field_that_does_not_fit_costs_only_itself() {
     let frame = json!({
         "type": "assistant", "uuid": 1, "session_id": [], "parent_tool_use_id": {}, "error": 3,
         "aborted": "no",
@@ -80,7 +80,7 @@ fn half_a_surrogate_pair_does_not_cost_the_message() {
 }
 
 #[test]
-fn json_without_a_value_is_kept_all_the_same() {
+fn json_that_serde_cannot_parse_as_a_value_is_kept() {
     let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     let in_other = Message::parse(&format!(r#"{{"type":"x","a":1,"deep":{deep},"big":1e999}}"#)).unwrap();
     assert_eq!((in_other.kind(), in_other.value()), ("x", Value::Null));
@@ -96,7 +96,7 @@ fn json_without_a_value_is_kept_all_the_same() {
 }
 
 #[test]
-fn only_what_is_no_object_with_a_type_is_an_error() {
+fn only_objects_with_a_type_are_messages() {
     for line in
         ["", "null", "[]", "\"type\"", "{}", r#"{"type":3}"#, r#"{"type":null}"#, r#"{"type":"x"} {}"#]
     {
@@ -116,7 +116,7 @@ fn clones_share_and_cross_threads() {
     assert!(std::ptr::eq(message.raw(), message.clone().raw()));
 }
 
-/// Any JSON, with the keys and words of the protocol strewn in so that the typed views are met.
+/// Any JSON, with keys and words of the protocol, so that the typed views are reached.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -156,7 +156,7 @@ fn any_object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<
 
 proptest! {
     #[test]
-    fn whatever_has_a_type_is_a_message_and_comes_back_unchanged(
+    fn any_object_with_a_type_round_trips(
         kind in prop_oneof![any_word(), ".{0,6}"],
         mut fields in any_object(any_json()),
         pretty in any::<bool>(),
@@ -178,87 +178,12 @@ proptest! {
     }
 }
 
-/// All that can be asked of a piece.
-fn told(piece: &StreamEvent) -> String {
-    let StreamEvent { index, api_message_id, ttft_ms, thinking_display, resume_reason, .. } = piece;
-    format!(
-        "{:?}",
-        (
-            (piece.event().get(), piece.event_value(), piece.event_type(), piece.api_event()),
-            (piece.text_delta(), piece.thinking_delta(), piece.input_json_delta()),
-            (piece.session_id(), piece.uuid(), piece.parent_tool_use_id(), piece.user_message_uuids()),
-            (index, api_message_id, ttft_ms, thinking_display, resume_reason),
-        )
-    )
-}
-
-/// Reads the rest of a piece behind its `type` in one pass, if it can be; and field by field, for which a blank is enough.
-fn both_ways(rest: &str) {
-    let (plain, odd) =
-        (format!(r#"{{"type":"stream_event",{rest}}}"#), format!(r#"{{ "type":"stream_event",{rest}}}"#));
-    match (Message::parse(&plain), Message::parse(&odd)) {
-        (Ok(Message::StreamEvent(plain)), Ok(Message::StreamEvent(odd))) => {
-            assert_eq!(told(&plain), told(&odd))
-        }
-        (Ok(Message::Other(plain)), Ok(Message::Other(odd))) => {
-            // They differ in the column.
-            assert_eq!((plain.problem().is_some(), plain.kind()), (odd.problem().is_some(), odd.kind()));
-        }
-        (Err(_), Err(_)) => {}
-        (Ok(plain), Ok(odd)) if plain.kind() != "stream_event" => assert_eq!(plain.kind(), odd.kind()),
-        (plain, odd) => panic!("{rest}: {plain:?} and {odd:?}"),
-    }
-}
-
 #[test]
-fn a_piece_that_is_read_in_one_pass_says_what_it_says_otherwise() {
-    let events = [
-        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\u00e9\"b"}}"#,
-        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\""}}"#,
-        r#"{"type":"content_block_delta","index":-1,"delta":{"type":"of_next_year","x":[1]}}"#,
-        r#"{"type":"content_block_delta","index":2.5,"delta":null}"#,
-        r#"{"type":"content_block_delta","delta":7}"#,
-        r#"{"delta":{"text":"t","type":"text_delta"},"type":"content_block_delt\u0061"}"#,
-        r#"{"type":"message_start","message":{"id":"m","content":[]}}"#,
-        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}"#,
-        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
-        r#"{"type":"error","error":{"type":"overloaded_error"}}"#,
-        r#"{"type":"ping"}"#,
-        r#"{"type":"new_one","delta":{"type":"text_delta","text":"t"}}"#,
-        r#"{"type":"ping","type":"ping"}"#,
-        r#"{"index":0}"#,
-        r#"{"type":3}"#,
-        r#""message_stop""#,
-        "null",
-        "[]",
-    ];
-    let rests = [
-        r#""session_id":"s","parent_tool_use_id":null,"uuid":"u","api_message_id":"m""#,
-        r#""session_id":"s\n","parent_tool_use_id":"t","uuid":7,"ttft_ms":9.4,"thinking_display":"updates","resume_reason":{}"#,
-        r#""user_message_uuid":"a","user_message_uuids":["a","b"],"subtype":"x","session_id":"\ud83d""#,
-        r#""type":"assistant","message":{"content":[]}"#,
-        r#""type":7"#,
-        r#""ttft_ms":1,"ttft_ms":2"#,
-        r#""uuid":"a","uuid":"b""#,
-        r#""event":{"type":"ping"}"#,
-        r#""a":[1,}"#,
-        r#""a":1}}"#,
-    ];
-    for (event, rest) in events.iter().flat_map(|event| rests.map(|rest| (event, rest))) {
-        both_ways(&format!(r#""event":{event},{rest}"#));
-        both_ways(&format!(r#"{rest},"event":{event}"#));
-    }
-    let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"t"}}}"#;
-    let Ok(Message::StreamEvent(piece)) = Message::parse(line) else { panic!() };
-    assert!(piece.is_read_in_one_pass(), "it is as the CLI writes it");
-}
-
-#[test]
-fn what_may_be_a_control_frame_is_not_plainly_a_message() {
+fn possible_control_frames_are_not_plainly_messages() {
     for (line, plainly) in [
         (r#"{"type":"stream_event","event":{}}"#, true),
         (r#"{"type":"assistant","message":{"content":"a control_request"}}"#, true),
-        // It is one, which takes a closer look.
+        // A message, but only a full parse can tell.
         (r#"{"type":"assistant","message":{"content":"\"type\":\"control_request\""}}"#, false),
         (r#"{"type":"transcript_mirror","entries":[]}"#, true),
         (r#"{"type":"of_next_year"}"#, false),
@@ -272,4 +197,31 @@ fn what_may_be_a_control_frame_is_not_plainly_a_message() {
     ] {
         assert_eq!(Message::is_plainly(line.as_bytes()), plainly, "{line}");
     }
+}
+
+#[test]
+fn huge_lists_are_left_out_of_the_view_but_not_of_the_json() {
+    let many = format!("[{}]", vec!["[]"; 20_000].join(","));
+    let line = format!(
+        r#"{{"type":"assistant","uuid":"u1","session_id":"s1","message":{{"id":"m","content":[{{"type":"text","text":"hi"}},{{"type":"tool_use","id":"t","name":"n","input":{{"a":{many},"b":2}}}}]}}}}"#
+    );
+    let message = Message::parse(&line).unwrap();
+    assert!(message.is_abridged() && message.raw().get() == line);
+    assert_eq!(
+        (message.uuid(), message.session_id(), message.text()),
+        (Some("u1"), Some("s1"), Some("hi".into()))
+    );
+    assert_eq!(message.tool_uses().next().unwrap().input, &serde_json::json!({ "a": null, "b": 2 }));
+    let whole = message.field("message").unwrap();
+    assert_eq!(whole["content"][1]["input"]["a"].as_array().unwrap().len(), 20_000);
+
+    let end = format!(r#"{{"type":"result","subtype":"success","result":"ok","of_tomorrow":{many}}}"#);
+    let end = Message::parse(&end).unwrap();
+    assert_eq!(end.result().unwrap().result.as_deref(), Some("ok"));
+    let piece = format!(r#"{{"type":"stream_event","event":{{"type":"ping","a":{many}}}}}"#);
+    let Message::Other(piece) = Message::parse(&piece).unwrap() else {
+        panic!("a piece that lacks something")
+    };
+    assert!(piece.problem().unwrap().contains("too many values"));
+    assert!(!Message::parse(r#"{"type":"result","subtype":"success"}"#).unwrap().is_abridged());
 }

@@ -1,12 +1,12 @@
-//! What the typed views say.
+//! The typed views.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::*;
 use super::{parse, view};
 
 #[test]
-fn an_assistant_message_says_something_and_calls_tools() {
+fn an_assistant_message_has_text_and_tool_calls() {
     let said = view!(
         Assistant,
         json!({
@@ -41,7 +41,7 @@ fn an_assistant_message_says_something_and_calls_tools() {
 }
 
 #[test]
-fn a_user_message_holds_results() {
+fn a_user_message_has_tool_results() {
     let told = view!(
         User,
         json!({
@@ -62,7 +62,7 @@ fn a_user_message_holds_results() {
 }
 
 #[test]
-fn a_result_has_what_the_turn_came_to() {
+fn a_result_has_answer_cost_and_usage() {
     let end = view!(
         Result,
         json!({
@@ -99,7 +99,7 @@ fn a_result_has_what_the_turn_came_to() {
 }
 
 #[test]
-fn a_failed_result_says_why() {
+fn a_failed_result_has_an_error_text() {
     let why = |fields: Value| {
         let mut frame = json!({"type": "result"});
         frame.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -122,7 +122,7 @@ fn a_failed_result_says_why() {
 }
 
 #[test]
-fn init_says_what_the_session_consists_of() {
+fn init_describes_the_session() {
     let notice = view!(
         System,
         json!({
@@ -154,7 +154,7 @@ fn init_says_what_the_session_consists_of() {
 }
 
 #[test]
-fn states_are_known_or_kept_in_the_words_of_the_cli() {
+fn unknown_states_are_kept() {
     let notice = |fields: Value| {
         let mut frame = json!({"type": "system", "subtype": "session_state_changed"});
         frame.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -169,7 +169,7 @@ fn states_are_known_or_kept_in_the_words_of_the_cli() {
 }
 
 #[test]
-fn tasks_begin_and_end() {
+fn tasks_start_and_end() {
     let task = |subtype: &str, fields: Value| {
         let mut frame = json!({"type": "system", "subtype": subtype, "task_id": "t1"});
         frame.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -201,29 +201,9 @@ fn tasks_begin_and_end() {
     assert_eq!(task("task_started", json!({"task_id": null})), None);
 }
 
+/// In the shapes of CLI 2.1.328: an interrupted tool call, a failed API call, a failed start, a turn without a prompt.
 #[test]
-fn a_stream_event_adds_a_piece() {
-    let piece =
-        |event: Value| view!(StreamEvent, json!({"type": "stream_event", "event": event, "ttft_ms": 9}));
-    let delta = |delta: Value| piece(json!({"type": "content_block_delta", "index": 1, "delta": delta}));
-    let text = delta(json!({"type": "text_delta", "text": "a\nb"}));
-    assert_eq!((text.text_delta(), text.index, text.ttft_ms), (Some("a\nb"), Some(1), Some(9)));
-    assert_eq!(text.event_value()["delta"]["type"], "text_delta");
-    assert_eq!(delta(json!({"type": "thinking_delta", "thinking": "hm"})).thinking_delta(), Some("hm"));
-    let input = delta(json!({"type": "input_json_delta", "partial_json": "{\"a\""}));
-    assert_eq!((input.input_json_delta(), input.text_delta()), (Some("{\"a\""), None));
-    for odd in [json!({"type": "signature_delta", "signature": "s"}), json!({"type": "text_delta"}), json!(3)]
-    {
-        let odd = delta(odd);
-        assert_eq!((odd.event_type(), odd.text_delta()), ("content_block_delta", None));
-    }
-    assert_eq!(piece(json!({"type": "ping"})).event_type(), "ping");
-}
-
-/// In the shapes that CLI 2.1.328 was seen to write: a call that was interrupted, a failed API call, a start
-/// that failed, a turn that no prompt began.
-#[test]
-fn turns_end_in_the_ways_that_were_seen() {
+fn turns_end_as_cli_2_1_328_ends_them() {
     let told = view!(
         User,
         json!({
@@ -295,7 +275,7 @@ fn turns_end_in_the_ways_that_were_seen() {
 }
 
 #[test]
-fn a_view_keeps_what_it_does_not_know_and_loses_no_more_than_the_field_that_does_not_fit() {
+fn a_view_keeps_unknown_fields_and_drops_only_misfits() {
     let frame = json!({
         "type": "system", "subtype": "task_updated", "uuid": "u1", "session_id": "s1", "task_id": "t1",
         "run_id": 7, "mood": {"good": [1]},
@@ -312,14 +292,14 @@ fn a_view_keeps_what_it_does_not_know_and_loses_no_more_than_the_field_that_does
 }
 
 #[test]
-fn a_key_that_stands_twice_counts_as_it_does_last() {
+fn the_last_duplicate_key_wins() {
     let line = r#"{"type":"tool_use_summary","summary":"a","x":1,"summary":"b","x":2}"#;
     let Message::ToolUseSummary(summary) = Message::parse(line).unwrap() else { panic!() };
     assert_eq!((summary.summary.as_str(), &summary.extra["x"]), ("b", &json!(2)));
 }
 
 #[test]
-fn each_kind_of_origin_is_told_apart_and_only_one_is_human() {
+fn every_kind_of_origin_is_typed_and_only_one_is_human() {
     for kind in [
         json!({"kind": "human"}),
         json!({"kind": "channel", "server": "chat"}),
@@ -348,7 +328,7 @@ fn each_kind_of_origin_is_told_apart_and_only_one_is_human() {
 }
 
 #[test]
-fn messages_that_take_others_back_name_them() {
+fn messages_name_the_messages_that_they_replace() {
     let said = json!({"type": "assistant", "supersedes": ["u1", "u2"], "message": {"content": []}});
     assert_eq!(parse(&said).supersedes(), ["u1", "u2"]);
     let refused =
@@ -359,41 +339,4 @@ fn messages_that_take_others_back_name_them() {
             .supersedes()
             .is_empty()
     );
-}
-
-#[test]
-fn the_events_of_a_stream_are_typed() {
-    let event = |event: Value| {
-        let line = json!({"type": "stream_event", "event": event}).to_string();
-        match Message::parse(&line).unwrap() {
-            Message::StreamEvent(piece) => piece.api_event().clone(),
-            other => panic!("{other:?}"),
-        }
-    };
-    let start = event(json!({"type": "message_start", "message": {"id": "m1", "model": "m", "content": []}}));
-    assert!(matches!(start, ApiEvent::MessageStart(message) if message.id.as_deref() == Some("m1")));
-    let block = json!({"type": "tool_use", "id": "t1", "name": "Bash", "input": {}});
-    let begun = event(json!({"type": "content_block_start", "index": 1, "content_block": block}));
-    assert!(
-        matches!(begun, ApiEvent::ContentBlockStart(block) if block.as_tool_use().unwrap().name == "Bash")
-    );
-    for (delta, wanted) in [
-        (json!({"type": "signature_delta", "signature": "s"}), BlockDelta::Signature("s".into())),
-        (json!({"type": "citations_delta", "citation": {"a": 1}}), BlockDelta::Citation(json!({"a": 1}))),
-        (json!({"type": "text_delta"}), BlockDelta::Unknown(json!({"type": "text_delta"}))),
-        (json!({"type": "new_delta", "x": 1}), BlockDelta::Unknown(json!({"type": "new_delta", "x": 1}))),
-    ] {
-        let read = event(json!({"type": "content_block_delta", "index": 0, "delta": delta}));
-        assert!(matches!(&read, ApiEvent::ContentBlockDelta(delta) if *delta == wanted), "{read:?}");
-    }
-    let failed = event(json!({"type": "error", "error": {"type": "overloaded_error"}}));
-    assert!(matches!(failed, ApiEvent::Error(error) if error["type"] == "overloaded_error"));
-    assert!(matches!(event(json!({"type": "ping"})), ApiEvent::Ping));
-    for odd in [
-        json!({"type": "message_start"}),
-        json!({"type": "message_start", "message": 3}),
-        json!({"type": "new"}),
-    ] {
-        assert!(matches!(event(odd), ApiEvent::Unknown));
-    }
 }

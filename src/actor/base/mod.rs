@@ -1,0 +1,8 @@
+//! Parts that several actors are made of.
+
+pub(crate) mod current_value;
+pub(crate) mod deadlines;
+pub(crate) mod gate;
+pub(crate) mod restart_window;
+pub(crate) mod roster;
+pub(crate) mod task;

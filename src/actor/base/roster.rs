@@ -1,0 +1,330 @@
+//! The MCP servers of a session that may come and go, and the plan of a change. Only the supervisor changes the roster.
+//!
+//! External servers that the CLI was started with are not listed: they stay as long as the CLI runs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::Options;
+use crate::actor::base::gate::Gate;
+use crate::error::{Error, Result};
+use crate::options::ExternalServer;
+use crate::tool::spec::ServerSpec;
+
+/// The MCP servers of a session that may come and go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roster {
+    /// Servers in this process, in the order in which they were added.
+    inside: Vec<Arc<ServerSpec>>,
+    /// Bounds the requests in flight to each of them.
+    gates: HashMap<String, Arc<Gate>>,
+    /// External servers added at run time, which the CLI connects to itself.
+    outside: BTreeMap<String, ExternalServer>,
+}
+
+/// A change that a caller asks for.
+#[derive(Debug)]
+pub(crate) enum ServerChange {
+    /// Adds a server, if the CLI accepts it.
+    Add(Addition),
+    Remove(String),
+    /// Replaces all servers.
+    Replace {
+        additions: Vec<Addition>,
+        kept: Vec<String>,
+    },
+}
+
+/// A server to add.
+#[derive(Clone, Debug)]
+pub(crate) enum Addition {
+    Inside(Arc<ServerSpec>),
+    Outside(String, ExternalServer),
+}
+
+impl Addition {
+    /// A copy for another session.
+    pub(crate) fn for_another_session(&self) -> Self {
+        match self {
+            Self::Inside(spec) => Self::Inside(Arc::new(ServerSpec::clone(spec))),
+            Self::Outside(..) => self.clone(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Inside(spec) => &spec.name,
+            Self::Outside(name, _) => name,
+        }
+    }
+}
+
+/// The plan of a change.
+#[derive(Debug)]
+pub(crate) struct ChangePlan {
+    /// The servers until the CLI has answered: old and new.
+    pub(crate) meanwhile: Arc<Roster>,
+    /// The servers after the change.
+    pub(crate) target: Arc<Roster>,
+    /// New servers in this process.
+    pub(crate) start: Vec<Arc<ServerSpec>>,
+    /// Servers in this process to stop.
+    pub(crate) stop: Vec<String>,
+    /// New servers that the CLI must accept, or the change fails: those in this process, and the server of a single-server
+    /// change.
+    pub(crate) needed: Vec<String>,
+    /// A single-server change: all or nothing.
+    pub(crate) alone: bool,
+}
+
+impl Roster {
+    pub(crate) fn new(servers: Vec<Arc<ServerSpec>>, options: &Options) -> Self {
+        let mut roster = Self::default();
+        for server in servers {
+            roster.put(Addition::Inside(server), options);
+        }
+        roster
+    }
+
+    /// Servers in this process.
+    pub(crate) fn inside(&self) -> &[Arc<ServerSpec>] {
+        &self.inside
+    }
+
+    pub(crate) fn gate(&self, server: &str) -> Option<&Arc<Gate>> {
+        self.gates.get(server)
+    }
+
+    /// Whether `initialize` announces all servers: external servers added at run time are told to the running CLI.
+    pub(crate) fn is_announced_at_start(&self) -> bool {
+        self.outside.is_empty()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.inside.iter().map(|spec| spec.name.as_str()).chain(self.outside.keys().map(String::as_str))
+    }
+
+    fn put(&mut self, addition: Addition, options: &Options) {
+        match addition {
+            Addition::Inside(spec) => {
+                let gate = Gate::new(Some(spec.name.clone()), options.limits.calls_per_server);
+                self.gates.insert(spec.name.clone(), Arc::new(gate));
+                self.inside.push(spec);
+            }
+            Addition::Outside(name, server) => drop(self.outside.insert(name, server)),
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.inside.retain(|spec| keep(&spec.name));
+        self.gates.retain(|name, _| keep(name));
+        self.outside.retain(|name, _| keep(name));
+    }
+
+    /// The roster without these servers.
+    pub(crate) fn without(&self, names: &[String]) -> Self {
+        let mut roster = self.clone();
+        roster.retain(|name| !names.iter().any(|gone| gone == name));
+        roster
+    }
+
+    /// The `mcp_set_servers` request. It replaces all servers set before and all in-process servers from the CLI's start, so it
+    /// names each server with its settings.
+    pub(crate) fn request(&self) -> Value {
+        let mut servers = Map::new();
+        for spec in &self.inside {
+            let mut config = spec.settings();
+            config.insert("type".into(), json!("sdk"));
+            config.insert("name".into(), json!(spec.name));
+            servers.insert(spec.name.clone(), Value::Object(config));
+        }
+        for (name, server) in &self.outside {
+            let mut config = json!(server);
+            if matches!(server, ExternalServer::Stdio { args, .. } if args.is_empty()) {
+                // Without `args` CLI 2.1.328 was seen not to connect, unlike with `--mcp-config`.
+                config["args"] = json!([]);
+            }
+            servers.insert(name.clone(), config);
+        }
+        json!({ "subtype": "mcp_set_servers", "servers": servers })
+    }
+
+    /// The plan of a change; an error if the change is invalid.
+    pub(crate) fn plan(&self, change: &ServerChange, options: &Options) -> Result<ChangePlan> {
+        let (additions, alone, kept) = match change {
+            ServerChange::Add(addition) => {
+                (vec![addition.clone()], true, self.names().map(str::to_owned).collect())
+            }
+            ServerChange::Remove(name) => {
+                self.must_have(name, options)?;
+                let kept = self.names().filter(|other| other != name).map(str::to_owned).collect();
+                (Vec::new(), true, kept)
+            }
+            ServerChange::Replace { additions, kept } => (additions.clone(), false, kept.clone()),
+        };
+        for name in &kept {
+            self.must_have(name, options)?;
+        }
+        self.must_be_distinct(&additions, &kept, options)?;
+
+        let mut target = self.clone();
+        target.retain(|name| kept.iter().any(|kept| kept == name));
+        let mut plan = ChangePlan {
+            meanwhile: Arc::default(),
+            target: Arc::default(),
+            start: Vec::new(),
+            stop: self
+                .inside
+                .iter()
+                .map(|spec| spec.name.clone())
+                .filter(|name| !kept.contains(name))
+                .collect(),
+            needed: Vec::new(),
+            alone,
+        };
+        for addition in additions {
+            if alone || matches!(addition, Addition::Inside(_)) {
+                plan.needed.push(addition.name().to_owned());
+            }
+            if let Addition::Inside(spec) = &addition {
+                plan.start.push(spec.clone());
+            }
+            target.put(addition, options);
+        }
+        let mut meanwhile = self.clone();
+        for spec in &plan.start {
+            // The gate of the target, so that requests that arrive meanwhile count there.
+            meanwhile.gates.extend(target.gate(&spec.name).map(|gate| (spec.name.clone(), gate.clone())));
+            meanwhile.inside.push(spec.clone());
+        }
+        plan.meanwhile = Arc::new(meanwhile);
+        plan.target = Arc::new(target);
+        Ok(plan)
+    }
+
+    fn must_have(&self, name: &str, options: &Options) -> Result<()> {
+        if self.names().any(|known| known == name) {
+            return Ok(());
+        }
+        let error =
+            Error::invalid_option(format!("the session has no MCP server '{name}' to keep or remove"));
+        Err(if options.mcp_servers.contains_key(name) {
+            error.with_help("the CLI was started with it and keeps it; `mcp_toggle` can switch it off")
+        } else {
+            error.with_help("the snapshot lists those in this process")
+        })
+    }
+
+    fn must_be_distinct(&self, additions: &[Addition], kept: &[String], options: &Options) -> Result<()> {
+        for (index, addition) in additions.iter().enumerate() {
+            if let Addition::Inside(spec) = addition {
+                spec.validate()?;
+            } else if addition.name().trim().is_empty() {
+                return Err(Error::invalid_option("an external MCP server has no name"));
+            }
+            // A server that is not kept still exists when the new ones are added.
+            let going = match addition {
+                Addition::Inside(_) => self.names().collect::<Vec<_>>(),
+                Addition::Outside(..) => self.inside.iter().map(|spec| spec.name.as_str()).collect(),
+            };
+            let others = going
+                .into_iter()
+                .chain(kept.iter().map(String::as_str))
+                .chain(options.mcp_servers.keys().map(String::as_str))
+                .chain(additions[..index].iter().map(Addition::name));
+            refuse_clash(addition.name(), others)?;
+        }
+        Ok(())
+    }
+}
+
+/// An error if the names of two servers' tools would have the same prefix.
+pub(crate) fn refuse_clash<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Result<()> {
+    let prefix = ServerSpec::prefix(name);
+    match others.find(|other| ServerSpec::prefix(other) == prefix) {
+        None => Ok(()),
+        Some(other) => {
+            let text = format!(
+                "two MCP servers have the names '{name}' and '{other}', which are '{prefix}' to the CLI"
+            );
+            Err(Error::invalid_option(text).with_help("give one of them another name"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::ToolServer;
+
+    fn inside(name: &str) -> Addition {
+        Addition::Inside(Arc::new(ToolServer::<()>::new(name, "1").spec().clone()))
+    }
+
+    fn outside(name: &str) -> Addition {
+        Addition::Outside(name.into(), ExternalServer::http("http://127.0.0.1:9/mcp"))
+    }
+
+    fn roster(additions: Vec<Addition>) -> Roster {
+        let mut roster = Roster::default();
+        additions.into_iter().for_each(|addition| roster.put(addition, &Options::default()));
+        roster
+    }
+
+    fn names(roster: &Roster) -> Vec<&str> {
+        roster.names().collect()
+    }
+
+    #[test]
+    fn unnamed_servers_go_after_the_new_ones_are_there() {
+        let before = roster(vec![inside("a"), inside("b"), outside("x"), outside("y")]);
+        let change = ServerChange::Replace {
+            additions: vec![inside("c"), outside("y"), outside("z")],
+            kept: vec!["b".into(), "x".into()],
+        };
+        let plan = before.plan(&change, &Options::default()).unwrap();
+        assert_eq!(names(&plan.target), ["b", "c", "x", "y", "z"]);
+        assert_eq!(names(&plan.meanwhile), ["a", "b", "c", "x", "y"]);
+        assert_eq!((plan.stop, plan.needed), (vec!["a".to_owned()], vec!["c".to_owned()]));
+        let same = |name| Arc::ptr_eq(plan.meanwhile.gate(name).unwrap(), plan.target.gate(name).unwrap());
+        assert!(same("b") && same("c"), "requests in flight keep their gate");
+        assert!(plan.target.gate("a").is_none());
+    }
+
+    #[test]
+    fn names_with_the_same_tool_prefix_are_refused() {
+        let before = roster(vec![inside("my calc"), outside("web")]);
+        let mut options = Options::default();
+        options.mcp_servers.insert("launched".into(), ExternalServer::http("http://127.0.0.1:9/mcp"));
+        let refused = |change| before.plan(&change, &options).unwrap_err().to_string();
+        for clash in [inside("my_calc"), outside("my.calc"), inside("web"), outside("launched")] {
+            assert!(refused(ServerChange::Add(clash)).contains("two MCP servers"));
+        }
+        let twins = ServerChange::Replace { additions: vec![inside("n"), inside("n")], kept: Vec::new() };
+        assert!(refused(twins).contains("two MCP servers"));
+        let again = ServerChange::Replace { additions: vec![inside("my calc")], kept: Vec::new() };
+        assert!(refused(again).contains("two MCP servers"), "it is gone only after the new one is there");
+        assert!(refused(ServerChange::Remove("nobody".into())).contains("'nobody'"));
+        assert!(refused(ServerChange::Remove("launched".into())).contains("'launched'"));
+        assert!(refused(ServerChange::Add(outside(" "))).contains("no name"));
+    }
+
+    #[test]
+    fn the_request_names_every_server_with_its_settings() {
+        let calc = ToolServer::<()>::new("calc", "1").cli_timeout(std::time::Duration::from_secs(5));
+        let program = Addition::Outside("program".into(), ExternalServer::stdio("it", Vec::<String>::new()));
+        let before = roster(vec![Addition::Inside(Arc::new(calc.spec().clone()))]);
+        let plan = before.plan(&ServerChange::Add(outside("web")), &Options::default()).unwrap();
+        let servers = json!({
+            "calc": { "type": "sdk", "name": "calc", "timeout": 5000 },
+            "web": { "type": "http", "url": "http://127.0.0.1:9/mcp" },
+        });
+        assert_eq!(plan.target.request(), json!({ "subtype": "mcp_set_servers", "servers": servers }));
+        assert_eq!(plan.needed, ["web"]);
+        let program = &roster(vec![program]).request()["servers"]["program"];
+        assert_eq!(*program, json!({ "type": "stdio", "command": "it", "args": [] }));
+        assert!(!plan.target.is_announced_at_start() && before.is_announced_at_start());
+    }
+}

@@ -1,0 +1,89 @@
+//! The kinds of callbacks, their failures, and the answers for failed handlers.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::control::hook::{HookEvent, OnFailure, blocking_answer};
+use crate::control::{DialogAnswer, ElicitationAnswer, PermissionDecision};
+
+/// The kind of a callback.
+#[derive(Clone, Debug)]
+pub(super) enum CallbackKind {
+    Permission,
+    Question,
+    Hook(HookEvent, OnFailure),
+    Elicitation,
+    Dialog,
+}
+
+impl CallbackKind {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            CallbackKind::Permission => "permission",
+            CallbackKind::Question => "question",
+            CallbackKind::Hook(..) => "hook",
+            CallbackKind::Elicitation => "elicitation",
+            CallbackKind::Dialog => "dialog",
+        }
+    }
+
+    pub(super) fn hook(&self) -> Option<String> {
+        match self {
+            CallbackKind::Hook(event, _) => Some(event.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The answer for a handler that gave none, with the reason; `Err` for an error answer.
+    pub(super) fn instead(&self, why: &str) -> Result<Value, String> {
+        match self {
+            CallbackKind::Permission | CallbackKind::Question => Ok(PermissionDecision::denied(why)),
+            CallbackKind::Hook(event, OnFailure::Block) => {
+                blocking_answer(event, why).ok_or_else(|| why.to_owned())
+            }
+            CallbackKind::Hook(_, OnFailure::Continue) => Err(why.to_owned()),
+            CallbackKind::Elicitation => Ok(ElicitationAnswer::cancel()),
+            CallbackKind::Dialog => Ok(DialogAnswer::Cancelled.to_wire()),
+        }
+    }
+}
+
+impl fmt::Display for CallbackKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallbackKind::Hook(event, _) => write!(f, "the {event} hook"),
+            kind => write!(f, "the {} handler", kind.name()),
+        }
+    }
+}
+
+/// The failure of a handler.
+pub(crate) enum HandlerFault {
+    /// The handler returned an error, or an answer that cannot be sent.
+    Failed(String),
+    Panicked(String),
+}
+
+impl fmt::Display for HandlerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HandlerFault::Failed(text) => write!(f, "failed: {text}"),
+            HandlerFault::Panicked(text) => write!(f, "panicked: {text}"),
+        }
+    }
+}
+
+impl HandlerFault {
+    /// Logs the failure in the current span, which is that of the request.
+    pub(super) fn log(&self, kind: &CallbackKind) {
+        match self {
+            HandlerFault::Failed(message) => log(kind, "failed", message),
+            HandlerFault::Panicked(message) => log(kind, "panicked", message),
+        }
+    }
+}
+
+pub(super) fn log(kind: &CallbackKind, how: &str, message: &str) {
+    tracing::warn!(callback = %kind, message, "a callback {how}");
+}

@@ -1,0 +1,331 @@
+//! The application's callbacks: permissions, hooks, elicitations, dialogs. Each request runs as a task, like a tool call.
+//!
+//! | request | no handler | the handler fails or panics | the handler times out |
+//! |---|---|---|---|
+//! | permission, question | an error | a denial with the text | a denial |
+//! | hook, [`OnFailure::Block`](crate::hook::OnFailure::Block) | an error (there is no such hook) | a forbidding answer | a forbidding answer |
+//! | hook, [`OnFailure::Continue`](crate::hook::OnFailure::Continue) | an error (there is no such hook) | an error | an error |
+//! | elicitation | `decline` | `cancel` | `cancel` |
+//! | dialog | no answer: the CLI settles it | `cancelled` | `cancelled` |
+//!
+//! At an event without a forbidding answer, `Block` answers with an error; the CLI then blocks.
+//!
+//! A handler fails when it returns an error, and when its answer cannot be sent. A request that cannot be read gets an error
+//! answer, and is reported like a failure.
+//!
+//! Restart policy: permanent. When the actor ends, its open requests get an error answer.
+
+pub(crate) mod kind;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use self::kind::{CallbackKind, HandlerFault, log};
+use super::context::Shared;
+use super::request::answer::Answer;
+use super::request::handlers::{HandlerEnd, HandlerTasks};
+use super::request::pending::PendingRequest;
+use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::control::{
+    CallbackContext, DialogRequest, ElicitationAnswer, ElicitationRequest, Hook, PermissionDecision,
+    PermissionRequest, Replied, Wired,
+};
+use crate::report::{CallbacksSnapshot, Event};
+use crate::tool::run::caught::panic_text;
+use crate::wire::envelope::CallbackRequest;
+use crate::wire::rpc::RpcError;
+
+pub(crate) struct Callbacks;
+
+pub(crate) struct CallbacksState {
+    shared: Arc<Shared>,
+    myself: ActorRef<CallbacksMessage>,
+    handlers: HandlerTasks<CallbackKind>,
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for Callbacks {
+    type Msg = CallbacksMessage;
+    type State = CallbacksState;
+    type Arguments = Arc<Shared>;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<CallbacksMessage>,
+        shared: Arc<Shared>,
+    ) -> Result<CallbacksState, ActorProcessingErr> {
+        let handlers = HandlerTasks::new(
+            shared.options().timeouts.cancel_grace,
+            "the host's callbacks have ended".into(),
+        );
+        Ok(CallbacksState { shared, myself, handlers })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<CallbacksMessage>,
+        message: CallbacksMessage,
+        state: &mut CallbacksState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            CallbacksMessage::Request { answer, body } => {
+                state.handlers.sweep(|_, _| {});
+                state.request(answer, body);
+            }
+            CallbacksMessage::HandlerEnded(end) => state.handler_ended(end),
+            CallbacksMessage::Tick => state.tick(),
+            CallbacksMessage::Stop => {
+                let limit = state.shared.options().timeouts.child_stop / 2;
+                Box::pin(state.handlers.stop(limit)).await;
+                myself.stop(None);
+            }
+            CallbacksMessage::Snapshot(reply) => {
+                // Fails if the receiver was dropped.
+                reply.send(CallbacksSnapshot { in_flight: state.handlers.running().count() }).ok();
+            }
+            #[cfg(feature = "testkit")]
+            CallbacksMessage::Panic => panic!("a fault was injected into the callbacks"),
+        }
+        Ok(())
+    }
+}
+
+impl CallbacksState {
+    fn request(&mut self, answer: Answer, body: CallbackRequest) {
+        let shared = self.shared.clone();
+        let handlers = &shared.spec.handlers;
+        let timeouts = &shared.options().timeouts;
+        let pending = answer.pending();
+        match body {
+            CallbackRequest::Permission(raw) => {
+                if !handlers.decide() {
+                    return pending.refuse(&RpcError::internal("the host has no permission handler"));
+                }
+                let Some(request) = self.read::<PermissionRequest>(&answer, CallbackKind::Permission, &raw)
+                else {
+                    return;
+                };
+                let (limit, asked) = (timeouts.permission, request.clone());
+                let understands = shared.understands();
+                let tool_use_id = request.tool_use_id.clone();
+                let questions =
+                    handlers.question.as_ref().and_then(|handler| Some((handler, request.read_questions()?)));
+                if let Some((handler, questions)) = questions {
+                    let questions = match questions {
+                        Ok(questions) => questions,
+                        // The permission handler is not asked: if it allowed the call, the questions had no answers.
+                        Err(message) => return self.failed(&answer, &CallbackKind::Question, message),
+                    };
+                    let handler = handler.clone();
+                    let run = move |cx| handler(questions, cx);
+                    self.start(answer, CallbackKind::Question, tool_use_id, limit, run, move |answers| {
+                        PermissionDecision::answer_questions(answers).to_wire(&asked, understands)
+                    });
+                } else if let Some(handler) = handlers.permission.clone() {
+                    let run = move |cx| handler(request, cx);
+                    self.start(answer, CallbackKind::Permission, tool_use_id, limit, run, move |decision| {
+                        decision.to_wire(&asked, understands)
+                    });
+                } else {
+                    // The only handler is for questions: deny, so that the CLI continues.
+                    pending.success(PermissionDecision::denied("the host decides on no permissions"));
+                }
+            }
+            CallbackRequest::Hook { callback_id, tool_use_id, input } => {
+                let Some(hook) = Hook::index(&callback_id).and_then(|index| handlers.hooks.get(index)) else {
+                    return pending
+                        .refuse(&RpcError::internal(format!("the host has no hook '{callback_id}'")));
+                };
+                let (event, run) = (hook.event.clone(), hook.run.clone());
+                let limit = Some(hook.limit(timeouts.hook));
+                let kind = CallbackKind::Hook(event.clone(), hook.on_failure);
+                let tool_use_id = tool_use_id.filter(|_| event.is_about_a_call());
+                self.start(
+                    answer,
+                    kind,
+                    tool_use_id,
+                    limit,
+                    move |cx| run(input, cx),
+                    move |output| output.to_wire(event.as_str()).map(Wired::from),
+                );
+            }
+            CallbackRequest::Elicitation(raw) => {
+                let Some(handler) = handlers.elicitation.clone() else {
+                    return pending.success(ElicitationAnswer::decline());
+                };
+                let Some(request) = self.read::<ElicitationRequest>(&answer, CallbackKind::Elicitation, &raw)
+                else {
+                    return;
+                };
+                let run = move |cx| handler(request, cx);
+                self.start(answer, CallbackKind::Elicitation, None, timeouts.permission, run, |said| {
+                    said.to_wire().map(Wired::from)
+                });
+            }
+            CallbackRequest::Dialog { kind, raw } => {
+                let handler = handlers.dialog.clone().filter(|_| handlers.declare(kind.as_deref()));
+                let Some(handler) = handler else {
+                    // Any answer would count as the user's; the CLI settles the dialog at its own deadline.
+                    return answer.without_answer();
+                };
+                let Some(request) = self.read::<DialogRequest>(&answer, CallbackKind::Dialog, &raw) else {
+                    return;
+                };
+                let tool_use_id = request.tool_use_id.clone();
+                let run = move |cx| handler(request, cx);
+                self.start(answer, CallbackKind::Dialog, tool_use_id, timeouts.permission, run, |said| {
+                    Ok(said.to_wire().into())
+                });
+            }
+        }
+    }
+
+    /// Answers a request whose handler cannot be called.
+    fn failed(&self, answer: &Answer, kind: &CallbackKind, message: String) {
+        answer.pending().span().in_scope(|| log(kind, "failed", &message));
+        settle(answer.pending(), kind.instead(&format!("{kind} failed: {message}")));
+        self.told(kind, answer.pending(), message);
+    }
+
+    /// Reads a request as its type. An unreadable request is answered with an error.
+    fn read<'de, T: Deserialize<'de>>(
+        &self,
+        answer: &Answer,
+        kind: CallbackKind,
+        raw: &'de RawValue,
+    ) -> Option<T> {
+        let error = match serde_json::from_str(raw.get()) {
+            Ok(request) => return Some(request),
+            Err(error) => error,
+        };
+        let pending = answer.pending();
+        let message = format!("the request cannot be read: {error}");
+        pending.span().in_scope(|| log(&kind, "failed", &message));
+        pending.refuse(&RpcError::internal(message.as_str()));
+        self.told(&kind, pending, message);
+        None
+    }
+
+    /// Runs a handler. `wire` turns its return value into the answer, or says why it cannot be sent.
+    fn start<O, Fut>(
+        &mut self,
+        answer: Answer,
+        kind: CallbackKind,
+        tool_use_id: Option<String>,
+        limit: Option<Duration>,
+        handler: impl FnOnce(CallbackContext) -> Fut,
+        wire: impl FnOnce(O) -> Result<Wired, String> + Send + Sync + 'static,
+    ) where
+        O: Send + 'static,
+        Fut: Future<Output = Replied<O>> + Send + 'static,
+    {
+        let pending = answer.pending().clone();
+        let cx = CallbackContext {
+            request_id: pending.request_id().to_owned(),
+            session_id: self.shared.facts.borrow().session_id.clone(),
+            tool_use_id,
+            cancel: pending.cancel.token().clone(),
+        };
+        let future = handler(cx);
+        let failing = kind.clone();
+        let run = async move {
+            let outcome = match AssertUnwindSafe(future).catch_unwind().await {
+                Ok(output) => output.and_then(wire).map_err(HandlerFault::Failed),
+                Err(panic) => Err(HandlerFault::Panicked(panic_text(&*panic))),
+            };
+            let (said, fault) = match outcome {
+                Ok(body) => (Ok(body), None),
+                Err(fault) => {
+                    fault.log(&failing);
+                    (failing.instead(&format!("{failing} {fault}")).map(Wired::from), Some(fault))
+                }
+            };
+            // `answer` stays whole until here, so that its drop answers if the task is aborted.
+            settle(&answer.hand_over(), said);
+            fault
+        };
+        let myself = self.myself.clone();
+        let run = run.instrument(pending.span());
+        self.handlers.start(pending, kind, limit, Box::pin(run), move |end| {
+            // Callbacks that have ended keep no list.
+            myself.cast(CallbacksMessage::HandlerEnded(end)).ok();
+        });
+        self.arm();
+    }
+
+    fn arm(&mut self) {
+        let myself = self.myself.clone();
+        self.handlers.arm(move || {
+            myself.cast(CallbacksMessage::Tick).ok();
+        });
+    }
+
+    fn handler_ended(&mut self, end: HandlerEnd<HandlerFault>) {
+        let (id, fault) = match end {
+            HandlerEnd::Reported(id, fault) => (id, Some(fault)),
+            HandlerEnd::Aborted(id) => (id, None),
+            HandlerEnd::SweepDue => return self.handlers.sweep(|_, _| {}),
+        };
+        let Some(handler) = self.handlers.remove(id) else { return };
+        match fault {
+            Some(HandlerFault::Failed(message)) => self.told(&handler.label, &handler.pending, message),
+            Some(HandlerFault::Panicked(message)) => {
+                self.shared.counting.panics.one();
+                self.shared.emit(Event::CallbackPanicked {
+                    callback: handler.label.name(),
+                    hook: handler.label.hook(),
+                    request_id: handler.pending.request_id().to_owned(),
+                    message,
+                });
+            }
+            None => self.shared.counting.aborted.one(),
+        }
+    }
+
+    /// Emits the event of a failure.
+    fn told(&self, kind: &CallbackKind, pending: &PendingRequest, message: String) {
+        self.shared.emit(Event::CallbackFailed {
+            callback: kind.name(),
+            hook: kind.hook(),
+            request_id: pending.request_id().to_owned(),
+            message,
+        });
+    }
+
+    fn tick(&mut self) {
+        for id in self.handlers.expired(Instant::now()) {
+            let Some(handler) = self.handlers.get(id).filter(|handler| handler.pending.is_open()) else {
+                continue;
+            };
+            let limit = handler.limit.unwrap_or_default();
+            match handler.label.instead(&format!("{} did not answer within {limit:?}", handler.label)) {
+                Ok(answer) => handler.pending.timed_out(answer),
+                Err(message) => handler.pending.timed_out_error(&RpcError::internal(message)),
+            }
+            handler.pending.cancel.cancel();
+            self.shared.counting.timeouts.one();
+            self.shared.emit(Event::CallbackTimedOut {
+                callback: handler.label.name(),
+                hook: handler.label.hook(),
+                request_id: handler.pending.request_id().to_owned(),
+                limit,
+            });
+        }
+        self.arm();
+    }
+}
+
+fn settle(pending: &PendingRequest, answer: Result<impl Serialize, String>) {
+    match answer {
+        Ok(body) => pending.success(body),
+        Err(message) => pending.refuse(&RpcError::internal(message)),
+    }
+}

@@ -1,0 +1,116 @@
+//! Messages before the first prompt, kept for the first subscriber to all messages.
+//!
+//! The CLI runs `SessionStart` hooks and warns of broken settings while it starts, before `start` has returned a session to
+//! subscribe to.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::report::feed::{Feed, Subscriber};
+use crate::wire::Message;
+
+/// Messages that came before the first subscription.
+#[derive(Debug, Default)]
+pub(crate) struct Early {
+    pub(crate) messages: Vec<Message>,
+    /// Number of messages behind those, for which there was no room.
+    pub(crate) missed: u64,
+    bytes: usize,
+}
+
+/// The feed of all messages. Keeps the messages before the first prompt.
+#[derive(Debug)]
+pub(crate) struct EarlyFeed {
+    feed: Feed<Message>,
+    /// Whether messages are kept: true until the first prompt.
+    open: AtomicBool,
+    /// `None` once the first subscriber has taken the messages.
+    kept: Mutex<Option<Early>>,
+    /// The most bytes of JSON to keep.
+    bound: usize,
+}
+
+impl EarlyFeed {
+    pub(crate) fn new(feed: Feed<Message>, bound: usize) -> Self {
+        Self { feed, open: AtomicBool::new(true), kept: Mutex::new(Some(Early::default())), bound }
+    }
+
+    /// Sends a message to the subscribers, and keeps it before the first prompt.
+    pub(crate) fn send(&self, message: &Message) {
+        if !self.open.load(Ordering::Acquire) {
+            return self.feed.send(message.clone());
+        }
+        // Under the lock, so that a subscriber that arrives now gets the message once.
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.feed.send(message.clone());
+        let Some(early) = kept.as_mut() else { return };
+        let bytes = message.raw().get().len();
+        // A message behind a gap is not kept: the gap would seem to be at the end.
+        if early.missed > 0 || early.bytes.saturating_add(bytes) > self.bound {
+            early.missed += 1;
+        } else {
+            early.bytes += bytes;
+            early.messages.push(message.clone());
+        }
+    }
+
+    /// Whether anyone gets the messages: a subscriber, or the first one to come.
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.open.load(Ordering::Acquire) || self.feed.has_subscribers()
+    }
+
+    /// Stops keeping messages: the first prompt is written.
+    pub(crate) fn close(&self) {
+        self.open.store(false, Ordering::Release);
+    }
+
+    /// Subscribes. The first subscriber gets the kept messages too.
+    pub(crate) fn subscribe(&self) -> (Early, Subscriber<Message>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = self.feed.subscribe();
+        (kept.take().unwrap_or_default(), listener)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use std::task::Poll;
+
+    use crate::report::feed::FeedItem;
+
+    fn message(uuid: usize) -> Message {
+        Message::parse(&format!(r#"{{"type":"system","subtype":"x","uuid":"{uuid:04}"}}"#)).unwrap()
+    }
+
+    fn uuids(messages: &[Message]) -> Vec<usize> {
+        messages.iter().map(|message| message.uuid().unwrap().parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_first_subscriber_alone_gets_the_early_messages() {
+        let feed = EarlyFeed::new(Feed::new(8), 1 << 10);
+        (0..3).for_each(|n| feed.send(&message(n)));
+        let (early, mut first) = feed.subscribe();
+        assert_eq!((uuids(&early.messages), early.missed), (vec![0, 1, 2], 0));
+        feed.send(&message(3));
+        let Poll::Ready(Some(FeedItem::Item(next))) = first.try_receive() else { panic!() };
+        assert_eq!(uuids(&[next]), [3]);
+        let (late, _) = feed.subscribe();
+        assert!(late.messages.is_empty() && late.missed == 0, "a second subscriber gets no early messages");
+    }
+
+    #[test]
+    fn early_messages_are_bounded_and_end_with_the_first_prompt() {
+        let bytes = message(0).raw().get().len();
+        let feed = EarlyFeed::new(Feed::new(8), 2 * bytes);
+        (0..5).for_each(|n| feed.send(&message(n)));
+        feed.close();
+        assert!(!feed.has_subscribers());
+        feed.send(&message(5));
+        let (early, _) = feed.subscribe();
+        assert_eq!((uuids(&early.messages), early.missed), (vec![0, 1], 3));
+    }
+}

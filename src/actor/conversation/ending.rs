@@ -1,0 +1,120 @@
+//! The end of a turn.
+
+use std::sync::Arc;
+
+use super::ConversationState;
+use super::limits::TurnLimits;
+use super::queue::Queued;
+use super::results::TurnEnd;
+use crate::actor::messages::session::Internal;
+use crate::error::{Error, ErrorKind};
+use crate::report::{InterruptedBy, Outcome};
+use crate::wire::ResultMessage;
+use crate::wire::message::TerminalReason;
+
+impl ConversationState {
+    pub(super) fn turn_ends(&mut self, end: TurnEnd) {
+        match end {
+            TurnEnd::Result(result) => self.result(result),
+            TurnEnd::Unreadable(text) => {
+                self.note_recorded();
+                let error = Error::new(ErrorKind::Malformed, text);
+                self.end_without_result(Outcome::Failed { error, result: None });
+            }
+        }
+    }
+
+    pub(super) fn result(&mut self, result: Arc<ResultMessage>) {
+        self.note_recorded();
+        let Some(running) = &self.running else { return };
+        if let Some(usage) = &result.usage {
+            running.span.record("gen_ai.usage.input_tokens", usage.input_tokens);
+            running.span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+        }
+        let aborted = result.terminal_reason.as_ref().is_some_and(TerminalReason::is_aborted);
+        // `aborted` counts even for a success: CLI 2.1.330 reports success for a turn that a message with the priority
+        // `now` has cut off.
+        let outcome = if result.is_success() && !aborted {
+            Outcome::Completed { result }
+        } else if let Some(by) = self.limits.passed() {
+            Outcome::Interrupted { by, result: Some(result) }
+        } else if aborted || running.interrupting {
+            Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) }
+        } else {
+            let text = result.error_text().unwrap_or_else(|| result.subtype.clone());
+            Outcome::Failed { error: Error::new(ErrorKind::TurnFailed, text), result: Some(result) }
+        };
+        self.end_turn(outcome);
+        self.next();
+    }
+
+    /// Notes that the conversation is on disk: the CLI writes the transcript before it sends a result.
+    fn note_recorded(&self) {
+        self.shared.facts.send_if_modified(|facts| !std::mem::replace(&mut facts.recorded, true));
+    }
+
+    /// Ends the running turn, if there is one.
+    pub(super) fn end_turn(&mut self, outcome: Outcome) {
+        self.steering_of_turn_ends(&outcome);
+        self.end_turn_for_reader(outcome);
+        self.running = None;
+        self.limits = TurnLimits::new();
+        self.shared.turn_span.set(self.shared.span.clone());
+        self.tell_drained();
+    }
+
+    /// Ends the running turn for the application. The CLI may still work at its prompt.
+    pub(super) fn end_turn_for_reader(&mut self, outcome: Outcome) {
+        let Some(running) = &mut self.running else { return };
+        if let Some(offer) = running.offer.take() {
+            offer.end(&outcome, &running.prompt);
+        }
+        if let Some(turn) = running.turn.take() {
+            let name = match &outcome {
+                Outcome::Completed { .. } => "completed",
+                Outcome::Appended => "appended",
+                Outcome::Interrupted { .. } => "interrupted",
+                Outcome::Failed { .. } => "failed",
+                Outcome::NotStarted { .. } => "not_started",
+            };
+            running.span.record("outcome", name);
+            turn.end(outcome);
+        }
+    }
+
+    /// Gives every prompt back that was not written.
+    pub(super) fn give_back_queue(&mut self) {
+        self.give_back_steering(|_| true);
+        self.queue.drain().for_each(Queued::give_back);
+        self.run_changed();
+    }
+
+    /// Takes a prompt back that was not written. Returns whether there was such a prompt.
+    pub(super) fn take_back(&mut self, uuid: &str) -> bool {
+        let steered = self.give_back_steering(|steering| steering == uuid);
+        let Some(queued) = self.queue.take(uuid) else { return steered };
+        queued.give_back();
+        self.run_changed();
+        true
+    }
+
+    /// Ends every turn and gives every prompt back: the session is over.
+    pub(super) fn give_up(&mut self, failed: Option<Error>) {
+        self.draining = true;
+        self.release_all();
+        self.steering_ends_with_cli(None);
+        let outcome = match failed {
+            Some(error) => Outcome::Failed { error, result: None },
+            None => Outcome::Interrupted { by: InterruptedBy::Stop, result: None },
+        };
+        self.end_turn(outcome);
+        self.give_back_queue();
+    }
+
+    /// Tells the supervisor that no turn runs and none will begin, if that is so.
+    pub(super) fn tell_drained(&self) {
+        if self.draining && self.running.is_none() && self.steering.is_empty() {
+            Internal::Drained.tell(&self.session);
+        }
+    }
+}

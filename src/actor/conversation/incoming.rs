@@ -1,0 +1,112 @@
+//! Messages of the CLI, on their way to the running turn and to the subscribers.
+
+use tokio::time::Instant;
+
+use super::ConversationState;
+use super::store_wait::CliEvent;
+use crate::actor::messages::session::Internal;
+use crate::error::{Error, ErrorKind};
+use crate::report::{Event, Outcome};
+use crate::sessions::is_session_id;
+use crate::wire::Message;
+
+impl ConversationState {
+    /// Takes messages that came together. Pieces of messages are many, and are handed over as one batch, which wakes the
+    /// turn's reader once.
+    pub(super) fn messages(&mut self, epoch: u64, messages: Vec<Message>) {
+        let mut pieces = Vec::new();
+        for message in messages {
+            let is_piece = matches!(message, Message::StreamEvent(_));
+            if is_piece && epoch > self.ended_epoch && !self.is_held() {
+                pieces.push(message);
+            } else {
+                self.pieces(std::mem::take(&mut pieces));
+                self.cli_event(CliEvent::Message { epoch, message });
+            }
+        }
+        self.pieces(pieces);
+    }
+
+    /// Like [`message`](Self::message), for pieces of messages that are still being written.
+    fn pieces(&mut self, pieces: Vec<Message>) {
+        if pieces.is_empty() {
+            return;
+        }
+        self.heard();
+        let now = Instant::now();
+        for piece in &pieces {
+            self.watch_piece(piece);
+            self.run.message(piece, now);
+        }
+        if self.shared.messages.has_subscribers() {
+            pieces.iter().for_each(|piece| self.shared.messages.send(piece));
+        }
+        self.send_to_turn(pieces.into_iter());
+        self.run_changed();
+    }
+
+    /// Takes a message: notes what it says, hands it over, and ends the turn if the message ends it.
+    pub(super) fn message(&mut self, message: Message) {
+        self.heard();
+        self.capture(&message);
+        self.shared.note_message(&message);
+        let end = self.watch(&message);
+        self.run.message(&message, Instant::now());
+        // Not for the application: messages for the host, and entries for the session's store.
+        let hidden = matches!(&message, Message::System(system) if system.sdk_host_only())
+            || message.kind() == "transcript_mirror";
+        if !hidden {
+            self.hand_over(&message);
+        }
+        match (end, &message) {
+            (Some(end), _) => self.turn_ends(end),
+            (None, Message::CommandLifecycle(lifecycle)) => {
+                let outcome = self.outcome_without_result(lifecycle);
+                outcome.into_iter().for_each(|outcome| self.end_without_result(outcome));
+            }
+            (None, _) => {}
+        }
+        self.run_changed();
+    }
+
+    /// Hands a message to the subscribers and to the running turn.
+    pub(super) fn hand_over(&mut self, message: &Message) {
+        self.shared.messages.send(message);
+        self.send_to_turn(std::iter::once(message).cloned());
+    }
+
+    /// Hands messages to the running turn, and counts the messages that no turn takes.
+    fn send_to_turn(&mut self, messages: impl ExactSizeIterator<Item = Message>) {
+        let unread = &self.shared.counting.unread_messages;
+        let turn = self.running.as_ref().and_then(|running| running.turn.as_ref());
+        let Some(turn) = turn else { return unread.add(messages.len() as u64) };
+        match turn.send(messages) {
+            Ok(dropped) => unread.add(dropped),
+            Err((error, behind)) => {
+                unread.add(behind);
+                self.end_turn_for_reader(Outcome::Failed { error, result: None });
+            }
+        }
+    }
+
+    /// Notes the id under which the conversation is resumed, and has the supervisor claim the conversation.
+    fn capture(&mut self, message: &Message) {
+        let Message::System(system) = message else { return };
+        let Some(init) = system.init() else { return };
+        let session_id = init.session_id.as_deref().or(message.session_id());
+        let Some(session_id) = session_id.filter(|id| !id.is_empty()) else { return };
+        if self.shared.facts.borrow().session_id.as_deref() == Some(session_id) {
+            return;
+        }
+        // Checked, because the id becomes an argument and a part of paths.
+        if !is_session_id(session_id) {
+            let text = format!("the CLI named the conversation {session_id:?}, which is not a UUID");
+            return Internal::Fatal(Error::new(ErrorKind::Malformed, text)).tell(&self.session);
+        }
+        self.shared.facts.send_modify(|facts| facts.session_id = Some(session_id.to_owned()));
+        self.shared.span.record("session_id", session_id);
+        self.shared.span.record("gen_ai.conversation.id", session_id);
+        self.shared.emit(Event::SessionCaptured { session_id: session_id.to_owned() });
+        Internal::Captured.tell(&self.session);
+    }
+}

@@ -1,0 +1,342 @@
+//! The conversation: it queues prompts, runs one turn at a time, and gives each message of the CLI to the running turn.
+//!
+//! Only one prompt runs at a time, so that every message and every result belongs to one turn. The other prompts wait here; only
+//! messages into the running turn ([`steering`]) are written before the turn ends.
+//!
+//! ```text
+//!            prompt            CLI ready, no turn          result of the CLI
+//!   caller ─────────► queued ────────────────────► running ─────────────────► Completed | Failed | Interrupted(User)
+//!     ▲                 │ ▲                          │  CLI ends: Interrupted(CliExit)
+//!     │                 │ └── CLI ended before it ───┤
+//!     │                 │     began; once            │
+//!     │ AtCapacity      │ session ends               │  session stops: Interrupted(Stop)
+//!     │ Stopped         ▼                            │  messages not read: Failed(Overflow), the CLI goes on
+//!                  NotStarted (returned)             ▼
+//!                                              next prompt of the queue
+//! ```
+//!
+//! - here: the actor, and prompts on their way to the CLI
+//! - [`queue`]: prompts that wait for their turn
+//! - [`incoming`]: messages of the CLI
+//! - [`results`]: which result ends a turn
+//! - [`store_wait`]: results that wait for the session's store
+//! - [`ending`]: the end of a turn
+//! - [`recovery`]: a turn whose CLI has ended
+//! - [`steering`]: messages into a running turn
+//! - [`interrupt`]: interrupts of the application
+//! - [`limits`]: the limits of a turn
+//! - [`run`]: when the run is over
+//!
+//! The conversation outlives every restart of the CLI: it sends a queued prompt to the next incarnation, once. Restart
+//! policy: temporary and significant. When the conversation ends, the session fails, because no other actor knows which
+//! prompts were accepted.
+
+pub(crate) mod early;
+mod ending;
+mod incoming;
+mod interrupt;
+mod limits;
+mod queue;
+mod recovery;
+mod results;
+mod run;
+mod steering;
+mod store_wait;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::time::Instant;
+
+use super::base::task::Task;
+use super::context::Shared;
+use super::messages::conversation::ConversationMessage;
+use super::messages::session::SessionMessage;
+use super::outbound::Outbound;
+use super::turn::{Turn, TurnSender, turn};
+use crate::error::{Error, ErrorKind, Result};
+use crate::prompt::Prompt;
+use crate::report::{ConversationSnapshot, Event};
+use limits::TurnLimits;
+use queue::{PromptQueue, Queued, TurnHistory};
+use results::ResultWatch;
+use run::RunTracker;
+use steering::{Offer, PendingMessage};
+use store_wait::{CliEvent, StoreBarrier};
+
+pub(crate) struct Conversation;
+
+pub(crate) struct ConversationArguments {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) session: ActorRef<SessionMessage>,
+}
+
+pub(crate) struct ConversationState {
+    shared: Arc<Shared>,
+    session: ActorRef<SessionMessage>,
+    myself: ActorRef<ConversationMessage>,
+    /// The epoch of the incarnation that takes prompts; `None` while there is none.
+    ready_epoch: Option<u64>,
+    queue: PromptQueue,
+    running: Option<RunningTurn>,
+    /// Messages into the running turn whose outcome is not known yet.
+    steering: VecDeque<PendingMessage>,
+    run: RunTracker,
+    /// Sends `RunTick` at the ceiling of the run.
+    ceiling: Option<Task>,
+    /// Tasks that ask the CLI to interrupt what it does.
+    interrupts: Vec<Task>,
+    draining: bool,
+    /// The newest incarnation that has ended. Messages of ended incarnations are dropped.
+    ended_epoch: u64,
+    /// Whether the current CLI tells the lifecycle of prompts (`command_lifecycle`).
+    tells_lifecycle: bool,
+    limits: TurnLimits,
+    store_barrier: StoreBarrier,
+}
+
+/// The turn whose prompt was written last.
+struct RunningTurn {
+    prompt: Prompt,
+    watch: ResultWatch,
+    /// `None` once the turn has ended for the application while the CLI still works at the prompt.
+    turn: Option<TurnSender>,
+    interrupting: bool,
+    /// The queue that the prompt was written to.
+    outbound: Outbound,
+    history: TurnHistory,
+    first_sent: Instant,
+    /// The handle of a steering message that may have become this turn, until that is known.
+    offer: Option<Offer>,
+    span: tracing::Span,
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for Conversation {
+    type Msg = ConversationMessage;
+    type State = ConversationState;
+    type Arguments = ConversationArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<ConversationMessage>,
+        arguments: ConversationArguments,
+    ) -> Result<ConversationState, ActorProcessingErr> {
+        let ConversationArguments { shared, session } = arguments;
+        Ok(ConversationState {
+            run: RunTracker::new(shared.options().timeouts.run_ceiling),
+            shared,
+            session,
+            myself,
+            ready_epoch: None,
+            queue: PromptQueue::default(),
+            running: None,
+            steering: VecDeque::new(),
+            ceiling: None,
+            interrupts: Vec::new(),
+            draining: false,
+            ended_epoch: 0,
+            tells_lifecycle: false,
+            limits: TurnLimits::new(),
+            store_barrier: StoreBarrier::default(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<ConversationMessage>,
+        message: ConversationMessage,
+        state: &mut ConversationState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ConversationMessage::Messages { epoch, messages, permit } => {
+                state.messages(epoch, messages);
+                drop(permit);
+            }
+            ConversationMessage::LineLost { epoch, reason } => {
+                state.cli_event(CliEvent::LineLost { epoch, reason });
+            }
+            ConversationMessage::Told(message) => state.hand_over(&message),
+            ConversationMessage::Mirrored { number } => state.mirrored(number),
+            ConversationMessage::Prompt { prompt, reply } => {
+                // An accepted prompt runs even if its caller has stopped waiting.
+                reply.send(state.prompt(prompt)).ok();
+            }
+            ConversationMessage::Steer { prompt, reply } => {
+                // An accepted message is sent even if its caller has stopped waiting.
+                reply.send(state.steer(prompt)).ok();
+            }
+            ConversationMessage::CliReady { epoch } => state.cli_event(CliEvent::Ready { epoch }),
+            ConversationMessage::CliEnded { epoch, cause } => {
+                state.cli_event(CliEvent::Ended { epoch, cause })
+            }
+            ConversationMessage::Interrupt { cancel_queued, limit, reply } => {
+                state.interrupt(cancel_queued, limit, reply);
+            }
+            ConversationMessage::NotInterrupted => {
+                if let Some(running) = &mut state.running {
+                    running.interrupting = false;
+                }
+            }
+            ConversationMessage::TakeBack { uuid, reply } => {
+                // The caller may have stopped waiting.
+                reply.send(state.take_back(&uuid)).ok();
+            }
+            ConversationMessage::Drain => {
+                state.draining = true;
+                state.give_back_queue();
+                state.tell_drained();
+            }
+            ConversationMessage::Stop { failed } => {
+                state.give_up(failed);
+                myself.stop(None);
+            }
+            ConversationMessage::LimitTick => state.limit_tick(),
+            ConversationMessage::RunTick => {
+                state.ceiling = None;
+                state.run.ceiling(Instant::now());
+                state.run_changed();
+            }
+            ConversationMessage::Snapshot(reply) => {
+                // The asker may have stopped waiting.
+                reply.send(state.snapshot()).ok();
+            }
+            #[cfg(feature = "testkit")]
+            ConversationMessage::Panic => panic!("a fault was injected into the conversation"),
+        }
+        Ok(())
+    }
+}
+
+impl ConversationState {
+    /// Checks that one more prompt may wait, and returns its length.
+    fn admit(&self, prompt: &Prompt) -> Result<usize> {
+        if self.draining || self.shared.refuses_prompts() {
+            return Err(Error::new(
+                ErrorKind::Stopped,
+                "the session is stopping and accepts no more prompts",
+            ));
+        }
+        let bytes = prompt.bytes();
+        self.queue.admits(bytes, self.steering_size(), &self.shared.options().limits)?;
+        Ok(bytes)
+    }
+
+    fn prompt(&mut self, prompt: Prompt) -> Result<Turn> {
+        let bytes = self.admit(&prompt)?;
+        let uuid = uuid::Uuid::new_v4().to_string();
+        let (sender, turn) = self.new_turn(&uuid);
+        let history = TurnHistory::Unsent;
+        self.queue.push(Queued { prompt, uuid, turn: sender, history, first_sent: None }, bytes);
+        self.next();
+        self.run_changed();
+        Ok(turn)
+    }
+
+    fn new_turn(&self, uuid: &str) -> (TurnSender, Turn) {
+        turn(uuid.to_owned(), self.shared.options(), self.shared.counting.clone())
+    }
+
+    /// The queue of the incarnation that takes prompts. `None` while there is none, or when the incarnation has ended and
+    /// its end is still to be told.
+    fn outbound(&mut self) -> Option<Outbound> {
+        let outbound = self.shared.outbound_of(self.ready_epoch?);
+        if outbound.is_none() {
+            self.ready_epoch = None;
+        }
+        outbound
+    }
+
+    /// Starts the next turn if a CLI takes prompts and no turn runs: from a message into the turn before, or from the next
+    /// prompt of the queue.
+    fn next(&mut self) {
+        if self.running.is_some() {
+            return;
+        }
+        self.write_steering();
+        if self.offer_next() {
+            return;
+        }
+        let Some(outbound) = self.outbound() else { return };
+        let Some(queued) = self.queue.pop() else { return };
+        let line = queued.prompt.line(&queued.uuid, self.shared.options().verbatim_prompts);
+        if outbound.send_prompt(line.to_string().into_bytes()).is_err() {
+            // The incarnation has just ended: the prompt was not written, and waits for the next one.
+            self.ready_epoch = None;
+            self.queue.push_front(queued);
+            return;
+        }
+        self.shared.messages.close();
+        if matches!(queued.history, TurnHistory::CutOff(_)) {
+            self.shared.emit(Event::TurnContinued { epoch: outbound.epoch() });
+        }
+        let watch = ResultWatch::new(queued.uuid.clone());
+        self.begin(queued, outbound, watch, None);
+    }
+
+    /// Begins the turn of a prompt that was written.
+    fn begin(&mut self, queued: Queued, outbound: Outbound, watch: ResultWatch, offer: Option<Offer>) {
+        let Queued { prompt, uuid, turn, history, first_sent } = queued;
+        let session_id = self.shared.facts.borrow().session_id.clone();
+        let span = tracing::info_span!(
+            parent: &self.shared.span,
+            "turn",
+            prompt_uuid = uuid,
+            epoch = outbound.epoch(),
+            outcome = tracing::field::Empty,
+            "gen_ai.operation.name" = "invoke_agent",
+            "gen_ai.conversation.id" = session_id,
+            "gen_ai.usage.input_tokens" = tracing::field::Empty,
+            "gen_ai.usage.output_tokens" = tracing::field::Empty,
+        );
+        self.shared.turn_span.set(span.clone());
+        self.running = Some(RunningTurn {
+            prompt,
+            watch,
+            turn: Some(turn),
+            interrupting: false,
+            outbound,
+            history,
+            first_sent: first_sent.unwrap_or_else(Instant::now),
+            offer,
+            span,
+        });
+        self.start_limits();
+        self.arm_limits();
+        self.run.prompted();
+        self.run_changed();
+    }
+
+    /// Publishes whether the run is over, and arms the timer of its ceiling.
+    fn run_changed(&mut self) {
+        let ended =
+            self.run.ended() && self.running.is_none() && self.steering.is_empty() && self.queue.is_empty();
+        self.shared.facts.send_if_modified(|facts| std::mem::replace(&mut facts.run_ended, ended) != ended);
+        match self.run.ceiling_at() {
+            None => self.ceiling = None,
+            Some(_) if self.ceiling.as_ref().is_some_and(|task| !task.is_finished()) => {}
+            Some(at) => {
+                let myself = self.myself.clone();
+                self.ceiling = Some(Task::spawn(async move {
+                    tokio::time::sleep_until(at).await;
+                    // A conversation that has ended has no run.
+                    myself.cast(ConversationMessage::RunTick).ok();
+                }));
+            }
+        }
+    }
+
+    fn snapshot(&self) -> ConversationSnapshot {
+        let turn = self.running.as_ref().and_then(|running| running.turn.as_ref());
+        ConversationSnapshot {
+            turn_running: self.running.is_some(),
+            queued: self.queue.len(),
+            steering: self.steering.len(),
+            unread_bytes: turn.map_or(0, TurnSender::unread),
+            spilled_bytes: turn.map_or(0, TurnSender::spilled),
+            idle: self.shared.facts.borrow().run_ended,
+            background_tasks: self.run.tasks(),
+        }
+    }
+}

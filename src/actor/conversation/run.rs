@@ -1,0 +1,279 @@
+//! Decide when a run is over: the CLI works at nothing any more, in the foreground or the background.
+//!
+//! A `result` ends a turn ([`results`](super::results)), not the run: a background agent that finishes may begin another
+//! turn, and closing stdin before would take the application's tools away from it. The signs are the CLI's session state, its
+//! results, and the background tasks that it has announced. A ceiling ends the run of a CLI that says too little.
+//!
+//! ```text
+//!                 prompt written
+//!   Ended ───────────────────────────► Open, no result
+//!     ▲                                     │ result
+//!     │  idle, or state unknown,            ▼
+//!     └─ and no background task ◄──── Open, result seen ──── ceiling passes ───► Ended
+//!     │                                     ▲
+//!     └──── running / requires_action / a message of the main thread: open again
+//! ```
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::actor::base::deadlines::after;
+use crate::wire::{Message, SessionState, TaskEvent};
+
+/// Kinds of background tasks that keep a run open. Shells and monitors do not: they may never end.
+const ENDING_TASKS: [&str; 2] = ["local_agent", "local_workflow"];
+
+/// Watches whether the run is over.
+#[derive(Debug)]
+pub(crate) struct RunTracker {
+    ended: bool,
+    result_seen: bool,
+    state: Option<SessionState>,
+    tasks: HashSet<String>,
+    ceiling: Option<Duration>,
+    ceiling_at: Option<Instant>,
+}
+
+impl RunTracker {
+    pub(crate) fn new(ceiling: Option<Duration>) -> Self {
+        Self {
+            ended: true,
+            result_seen: false,
+            state: None,
+            tasks: HashSet::new(),
+            ceiling,
+            ceiling_at: None,
+        }
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Number of background tasks that keep the run open.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The time to call [`ceiling`](RunTracker::ceiling), unless another event comes first.
+    pub(crate) fn ceiling_at(&self) -> Option<Instant> {
+        self.ceiling_at
+    }
+
+    /// A prompt is written.
+    pub(crate) fn prompted(&mut self) {
+        self.ended = false;
+        self.result_seen = false;
+        self.ceiling_at = None;
+    }
+
+    /// Forgets the state of the old CLI: a new one is ready.
+    pub(crate) fn restarted(&mut self) {
+        *self = Self::new(self.ceiling);
+    }
+
+    /// Ends a run at its ceiling if it has seen a result and no background task keeps it open.
+    pub(crate) fn ceiling(&mut self, now: Instant) {
+        if self.ceiling_at.is_some_and(|at| at <= now) {
+            self.ceiling_at = None;
+            if self.result_seen && self.tasks.is_empty() {
+                self.ended = true;
+            }
+        }
+    }
+
+    /// A message of the CLI.
+    pub(crate) fn message(&mut self, message: &Message, now: Instant) {
+        match message {
+            Message::Result(_) => self.result(now),
+            // A result that cannot be read counts too.
+            Message::Other(other) if other.kind() == "result" => self.result(now),
+            Message::System(system) => {
+                if let Some(state) = system.session_state() {
+                    self.state(state, now);
+                }
+                match system.task() {
+                    Some(TaskEvent::Started { task_id, task_type })
+                        if task_type.as_deref().is_some_and(|kind| ENDING_TASKS.contains(&kind)) =>
+                    {
+                        self.tasks.insert(task_id);
+                    }
+                    Some(TaskEvent::Ended { task_id, .. })
+                        if self.tasks.remove(&task_id) && self.result_seen =>
+                    {
+                        self.settle(now);
+                    }
+                    _ => {}
+                }
+            }
+            Message::Assistant(_) | Message::StreamEvent(_) if message.parent_tool_use_id().is_none() => {
+                self.reopen()
+            }
+            _ => {}
+        }
+    }
+
+    fn state(&mut self, state: SessionState, now: Instant) {
+        match &state {
+            SessionState::Idle => {
+                self.state = Some(state);
+                if self.result_seen {
+                    self.settle(now);
+                }
+            }
+            SessionState::Running => {
+                self.reopen();
+                if self.result_seen {
+                    self.arm(now);
+                }
+                self.state = Some(state);
+            }
+            SessionState::RequiresAction => {
+                self.reopen();
+                self.state = Some(state);
+            }
+            _ => {}
+        }
+    }
+
+    /// The turn's result has come, or is known to be lost.
+    pub(crate) fn result(&mut self, now: Instant) {
+        self.result_seen = true;
+        self.settle(now);
+    }
+
+    fn reopen(&mut self) {
+        self.ended = false;
+        self.ceiling_at = None;
+    }
+
+    fn arm(&mut self, now: Instant) {
+        self.ceiling_at = self.ceiling.map(|ceiling| after(now, ceiling));
+    }
+
+    /// Ends the run after a result, or waits for the CLI to become idle and for its tasks.
+    fn settle(&mut self, now: Instant) {
+        let idle = !matches!(self.state, Some(SessionState::Running | SessionState::RequiresAction));
+        if idle && self.tasks.is_empty() {
+            self.ended = true;
+            self.ceiling_at = None;
+        } else {
+            self.arm(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    struct Watched {
+        run: RunTracker,
+        now: Instant,
+    }
+
+    impl Watched {
+        fn prompted() -> Self {
+            let mut run = RunTracker::new(Some(Duration::from_secs(600)));
+            assert!(run.ended(), "nothing has begun");
+            run.prompted();
+            Self { run, now: Instant::now() }
+        }
+
+        /// Feeds a message and tells whether the run is over.
+        fn sees(&mut self, message: Value) -> bool {
+            self.run.message(&Message::parse(&message.to_string()).unwrap(), self.now);
+            self.run.ended()
+        }
+
+        fn after(&mut self, seconds: u64) -> bool {
+            self.now += Duration::from_secs(seconds);
+            self.run.ceiling(self.now);
+            self.run.ended()
+        }
+    }
+
+    fn result() -> Value {
+        json!({"type": "result", "subtype": "success", "is_error": false, "result": ""})
+    }
+
+    fn state(state: &str) -> Value {
+        json!({"type": "system", "subtype": "session_state_changed", "state": state, "sdk_host_only": true})
+    }
+
+    fn assistant(parent: Option<&str>) -> Value {
+        json!({"type": "assistant", "parent_tool_use_id": parent, "message": {"content": []}})
+    }
+
+    fn task(id: &str, kind: &str) -> Value {
+        json!({"type": "system", "subtype": "task_started", "task_id": id, "task_type": kind})
+    }
+
+    fn task_ended(id: &str) -> Value {
+        json!({"type": "system", "subtype": "task_notification", "task_id": id, "status": "completed"})
+    }
+
+    #[test]
+    fn without_a_session_state_the_result_ends_the_run() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(assistant(None)));
+        assert!(run.sees(result()));
+    }
+
+    #[test]
+    fn idle_and_a_result_end_the_run_in_either_order() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(state("running")));
+        assert!(!run.sees(result()));
+        assert!(run.sees(state("idle")));
+        let mut run = Watched::prompted();
+        assert!(!run.sees(state("running")));
+        assert!(!run.sees(state("idle")));
+        assert!(run.sees(result()));
+    }
+
+    #[test]
+    fn a_turn_of_the_clis_own_opens_the_run_again() {
+        let mut run = Watched::prompted();
+        assert!(run.sees(result()));
+        assert!(run.sees(assistant(Some("toolu_1"))), "a subagent's message is no turn");
+        assert!(!run.sees(assistant(None)));
+        assert!(run.sees(result()));
+        assert!(!run.sees(state("requires_action")));
+    }
+
+    #[test]
+    fn background_agents_keep_the_run_open_and_shells_do_not() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(task("a", "local_agent")));
+        assert!(!run.sees(task("b", "local_bash")));
+        assert!(!run.sees(result()));
+        assert!(!run.sees(state("idle")));
+        assert!(!run.after(10_000), "the ceiling does not end a run that has tasks");
+        assert!(run.sees(task_ended("a")));
+        assert!(run.sees(task_ended("a")), "it may be told twice");
+    }
+
+    #[test]
+    fn the_ceiling_ends_a_run_whose_cli_never_becomes_idle() {
+        let mut run = Watched::prompted();
+        assert!(!run.sees(state("running")));
+        assert!(!run.after(10_000), "without a result there is no ceiling");
+        assert!(!run.sees(result()));
+        assert!(!run.after(599));
+        assert!(run.after(1));
+    }
+
+    #[test]
+    fn a_new_cli_starts_without_the_tasks_of_the_old_one() {
+        let mut run = Watched::prompted();
+        run.sees(task("a", "local_agent"));
+        run.run.restarted();
+        assert!(run.run.ended());
+        run.run.prompted();
+        assert!(run.sees(result()), "tasks of the old CLI are gone");
+    }
+}

@@ -1,0 +1,152 @@
+//! Results that wait for the session's store.
+//!
+//! A result, or any other event that ends a turn, waits here until the store has taken what the CLI mirrored before it. Events
+//! of the CLI behind it wait too, in order, up to `StoreOptions::held_bytes`; past that bound nothing waits any longer. The
+//! conversation goes on meanwhile: it takes prompts, interrupts and questions, and the reader of the pipe is not held up.
+
+use std::collections::VecDeque;
+
+use super::ConversationState;
+use crate::actor::messages::conversation::ConversationMessage;
+use crate::report::ExitCause;
+use crate::wire::Message;
+
+/// An event of the CLI. Events are handled in order.
+pub(super) enum CliEvent {
+    Message { epoch: u64, message: Message },
+    LineLost { epoch: u64, reason: String },
+    Ready { epoch: u64 },
+    Ended { epoch: u64, cause: Option<ExitCause> },
+}
+
+impl CliEvent {
+    fn bytes(&self) -> usize {
+        match self {
+            CliEvent::Message { message, .. } => message.bytes(),
+            CliEvent::LineLost { .. } | CliEvent::Ready { .. } | CliEvent::Ended { .. } => {
+                size_of::<CliEvent>()
+            }
+        }
+    }
+}
+
+/// The events that wait for the store.
+#[derive(Default)]
+pub(super) struct StoreBarrier {
+    /// `None` while nothing waits. The first event waits for the store, the others for the first.
+    held: Option<VecDeque<CliEvent>>,
+    bytes: usize,
+    /// Number of waits so far; tells this wait from the next.
+    number: u64,
+    /// Set when a limit of the turn passes while its result waits. Checked again afterwards.
+    limit_tick: bool,
+}
+
+impl ConversationState {
+    /// Whether an event waits for the store.
+    pub(super) fn is_held(&self) -> bool {
+        self.store_barrier.held.is_some()
+    }
+
+    /// Handles an event, now or when the store has taken what came before it.
+    pub(super) fn cli_event(&mut self, event: CliEvent) {
+        if let Some(held) = &mut self.store_barrier.held {
+            self.store_barrier.bytes += event.bytes();
+            held.push_back(event);
+            if self.store_barrier.bytes > self.shared.options().store.held_bytes {
+                tracing::warn!(parent: &self.shared.span, "past `store.held_bytes`, an outcome does not wait for the store");
+                self.release_all();
+            }
+        } else if let Some(mirror) = self.shared.mirror().cloned()
+            && self.gives_outcome(&event)
+            && !mirror.is_settled()
+        {
+            self.store_barrier.number += 1;
+            self.store_barrier.bytes = event.bytes();
+            self.store_barrier.held = Some(VecDeque::from([event]));
+            let (myself, number) = (self.myself.clone(), self.store_barrier.number);
+            // A conversation that has ended waits for nothing.
+            mirror.flush(move || drop(myself.cast(ConversationMessage::Mirrored { number })));
+        } else {
+            self.take(event);
+        }
+    }
+
+    /// Whether the event ends the running turn. Every result counts: it may end a turn of the CLI's own.
+    fn gives_outcome(&self, event: &CliEvent) -> bool {
+        match event {
+            CliEvent::Message { epoch, .. } if *epoch <= self.ended_epoch => false,
+            CliEvent::Message { message, .. } if message.kind() == "result" => true,
+            CliEvent::Message { message: Message::CommandLifecycle(lifecycle), .. } => {
+                self.outcome_without_result(lifecycle).is_some()
+            }
+            CliEvent::Message { message, .. } => self
+                .running
+                .as_ref()
+                .is_some_and(|running| running.watch.ends_with(message, self.tells_lifecycle).is_some()),
+            CliEvent::LineLost { .. } | CliEvent::Ready { .. } => false,
+            CliEvent::Ended { cause, .. } => {
+                let waited_for = self.running.as_ref().is_some_and(|running| running.turn.is_some());
+                waited_for && !(cause.is_some() && self.next_attempt().is_some())
+            }
+        }
+    }
+
+    /// The store has taken everything before the first event that waits.
+    pub(super) fn mirrored(&mut self, number: u64) {
+        if number != self.store_barrier.number {
+            return;
+        }
+        let mut held = self.store_barrier.held.take().unwrap_or_default().into_iter();
+        if let Some(result) = held.next() {
+            self.take(result);
+        }
+        // Another result among the events waits again.
+        held.for_each(|event| self.cli_event(event));
+        self.held_no_more();
+    }
+
+    /// Handles all events that wait, without the store.
+    pub(super) fn release_all(&mut self) {
+        self.store_barrier.number += 1;
+        for event in self.store_barrier.held.take().into_iter().flatten() {
+            self.take(event);
+        }
+        self.held_no_more();
+    }
+
+    fn held_no_more(&mut self) {
+        if !self.is_held() && std::mem::take(&mut self.store_barrier.limit_tick) {
+            self.limit_tick();
+        }
+    }
+
+    /// Whether the limits of the turn wait until its result is handled.
+    pub(super) fn holds_limits(&mut self) -> bool {
+        self.store_barrier.limit_tick |= self.is_held();
+        self.is_held()
+    }
+
+    fn take(&mut self, event: CliEvent) {
+        match event {
+            CliEvent::Message { epoch, message } => {
+                if epoch > self.ended_epoch {
+                    self.message(message);
+                }
+            }
+            CliEvent::LineLost { epoch, reason } => {
+                if let Some(running) = self.running.as_mut().filter(|_| epoch > self.ended_epoch) {
+                    running.watch.line_lost(reason);
+                    self.maybe_taken();
+                }
+            }
+            CliEvent::Ready { epoch } => {
+                self.ready_epoch = Some(epoch);
+                self.tells_lifecycle = false;
+                self.run.restarted();
+                self.next();
+            }
+            CliEvent::Ended { epoch, cause } => self.cli_ended(epoch, cause),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Takes messages from the reader to the conversation.
+//!
+//! ```text
+//!   reader ── push, push_lost ──► batch ── hand_over ──► FeederTask ── messages ──► conversation
+//!                (one read)        ≤ Limits::message_lane_bytes, until the conversation has taken them
+//! ```
+//!
+//! The reader only collects the lines of one read, and hands them over after the control frames of that read were sent. A
+//! task beside the reader parses the lines, a few at a time while requests of the CLI are in flight: so a call does not wait
+//! for messages before or after it. One task keeps the order of messages, of lost lines, and of the mirror's entries. Whoever
+//! needs to know what was said earlier waits for the task with a [`FeederHandle`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ractor::ActorRef;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::evidence::ExitEvidence;
+use crate::actor::base::task::{Task, step_back};
+use crate::actor::context::Shared;
+use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::permits::MessagePermit;
+use crate::report::Event;
+use crate::wire::Message;
+use crate::wire::envelope::{Frame, Unreadable};
+
+/// Lines of one read, in order.
+#[derive(Default)]
+struct LineBatch {
+    bytes: Vec<u8>,
+    /// Bytes of all messages, parsed ones included.
+    weight: usize,
+    lines: Vec<FedLine>,
+}
+
+enum FedLine {
+    /// A message at this range of the batch.
+    Message(Range<usize>),
+    /// A message that was too long to be copied, and is parsed already.
+    Parsed(Message),
+    /// A line of `bytes` bytes that is not a frame.
+    Lost { reason: String, bytes: usize },
+}
+
+/// A message of more bytes is parsed by the reader: a copy of the line would be held in memory as well.
+const LONG: usize = 1 << 20;
+
+enum FeederItem {
+    /// Boxed: an empty queue has room for 32 items.
+    Batch(Box<(LineBatch, MessagePermit)>),
+    /// Send when all earlier items were told to the conversation.
+    Flush(oneshot::Sender<()>),
+}
+
+/// The feeder's task has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FeederEnded;
+
+/// The reader's end.
+pub(crate) struct MessageFeeder {
+    queue: mpsc::UnboundedSender<FeederItem>,
+    lane: Arc<Semaphore>,
+    /// Size of the lane, in bytes.
+    most: usize,
+    batches: Vec<LineBatch>,
+    /// Whether lines were handed over since the last `catch_up`.
+    behind: bool,
+    parser: MessageParser,
+}
+
+/// Waits for the feeder's task.
+#[derive(Clone, Debug)]
+pub(crate) struct FeederHandle(mpsc::UnboundedSender<FeederItem>);
+
+/// Most messages, and most bytes of them, that are parsed before other tasks may run: while requests are in flight, and while
+/// none are.
+const FEW: (usize, usize) = (8, 4 << 10);
+const MANY: (usize, usize) = (256, 64 << 10);
+
+impl MessageFeeder {
+    /// Starts the feeder's task, which ends with the last of this feeder and its handles, or when the [`Task`] is dropped.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        epoch: u64,
+        conversation: ActorRef<ConversationMessage>,
+        evidence: Arc<ExitEvidence>,
+    ) -> (Self, Task) {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let most = shared.options().limits.message_lane_bytes.clamp(1, MOST);
+        let parser = MessageParser { shared: shared.clone(), evidence };
+        let task = Task::spawn(FeederTask::new(parser.clone(), epoch, conversation).run(queue));
+        let lane = Arc::new(Semaphore::new(most));
+        (Self { queue: sender, lane, most, batches: Vec::new(), behind: false, parser }, task)
+    }
+
+    pub(crate) fn handle(&self) -> FeederHandle {
+        FeederHandle(self.queue.clone())
+    }
+
+    /// Collects a line that is a message, or looks like one.
+    pub(super) fn push(&mut self, line: &[u8]) {
+        let parsed = if line.len() > LONG {
+            match self.parser.parse(line) {
+                Ok(message) => Some(message),
+                Err(reason) => return self.push_lost(reason, line.len()),
+            }
+        } else {
+            None
+        };
+        // A message larger than the whole lane goes alone.
+        let batch = match self.batches.last_mut() {
+            Some(batch) if batch.weight + line.len() <= self.most => batch,
+            _ => self.new_batch(),
+        };
+        batch.weight += line.len();
+        batch.lines.push(match parsed {
+            Some(message) => FedLine::Parsed(message),
+            None => {
+                let start = batch.bytes.len();
+                batch.bytes.extend_from_slice(line);
+                FedLine::Message(start..batch.bytes.len())
+            }
+        });
+    }
+
+    /// Collects that a line is lost, which may have been a message that somebody waits for.
+    pub(super) fn push_lost(&mut self, reason: String, bytes: usize) {
+        let batch = match self.batches.last_mut() {
+            Some(batch) => batch,
+            None => self.new_batch(),
+        };
+        batch.lines.push(FedLine::Lost { reason, bytes });
+    }
+
+    fn new_batch(&mut self) -> &mut LineBatch {
+        self.batches.push(LineBatch::default());
+        let last = self.batches.len() - 1;
+        &mut self.batches[last]
+    }
+
+    /// Whether lines were collected and not handed over.
+    pub(super) fn has_lines(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    /// Sends the collected lines to the task. Waits while more than `Limits::message_lane_bytes` are on their way; a larger
+    /// message waits until the lane is empty.
+    pub(super) async fn hand_over(&mut self) -> Result<(), FeederEnded> {
+        for batch in self.batches.drain(..) {
+            let bytes = u32::try_from(batch.weight.min(self.most)).unwrap_or(u32::MAX);
+            let permit = MessagePermit::new(self.lane.clone().acquire_many_owned(bytes).await.ok());
+            self.queue.send(FeederItem::Batch(Box::new((batch, permit)))).map_err(|_| FeederEnded)?;
+            self.behind = true;
+        }
+        Ok(())
+    }
+
+    /// Hands over the collected lines, and waits until the conversation was told all of them.
+    pub(super) async fn catch_up(&mut self) -> Result<(), FeederEnded> {
+        self.hand_over().await?;
+        if std::mem::take(&mut self.behind) {
+            self.handle().told().await;
+        }
+        Ok(())
+    }
+}
+
+/// Most permits that a semaphore has, and that `acquire_many` takes.
+const MOST: usize =
+    if Semaphore::MAX_PERMITS < u32::MAX as usize { Semaphore::MAX_PERMITS } else { u32::MAX as usize };
+
+impl FeederHandle {
+    /// Resolves when the conversation was told everything that was handed over, or the task has ended.
+    pub(crate) async fn told(&self) {
+        let (done, flushed) = oneshot::channel();
+        if self.0.send(FeederItem::Flush(done)).is_ok() {
+            flushed.await.ok();
+        }
+    }
+}
+
+/// Parses lines as messages, and counts them.
+#[derive(Clone)]
+struct MessageParser {
+    shared: Arc<Shared>,
+    evidence: Arc<ExitEvidence>,
+}
+
+impl MessageParser {
+    /// `Err` says why the line is not a message.
+    fn parse(&self, line: &[u8]) -> Result<Message, String> {
+        let message = match std::str::from_utf8(line) {
+            Ok(text) => Message::parse(text),
+            // The reader took the line for a message by its first bytes; it may be no frame at all.
+            Err(_) => match Frame::parse(line) {
+                Ok(_) => Message::parse(&String::from_utf8_lossy(line)),
+                Err(unreadable) => return Err(self.unreadable(unreadable)),
+            },
+        };
+        match message {
+            Ok(message) => {
+                self.shared.counting.messages.one();
+                Ok(message)
+            }
+            Err(error) => match Frame::parse(line) {
+                Err(unreadable) => Err(self.unreadable(unreadable)),
+                Ok(_) => {
+                    self.shared.counting.malformed_lines.one();
+                    Err(error.to_string())
+                }
+            },
+        }
+    }
+
+    fn unreadable(&self, unreadable: Unreadable) -> String {
+        self.shared.counting.malformed_lines.one();
+        self.evidence.note_noise();
+        match unreadable {
+            Unreadable::Malformed(reason) => reason,
+            Unreadable::Blank | Unreadable::Noise => "it is no JSON".to_owned(),
+        }
+    }
+}
+
+/// The task: parses lines, and tells the conversation.
+struct FeederTask {
+    parser: MessageParser,
+    epoch: u64,
+    conversation: ActorRef<ConversationMessage>,
+    /// Messages that were parsed and not told yet, and their bytes.
+    messages: Vec<Message>,
+    bytes: usize,
+    /// Permits of the current batch.
+    permit: MessagePermit,
+}
+
+impl FeederTask {
+    fn new(parser: MessageParser, epoch: u64, conversation: ActorRef<ConversationMessage>) -> Self {
+        Self { parser, epoch, conversation, messages: Vec::new(), bytes: 0, permit: MessagePermit::default() }
+    }
+
+    async fn run(mut self, mut queue: mpsc::UnboundedReceiver<FeederItem>) {
+        while let Some(item) = queue.recv().await {
+            match item {
+                FeederItem::Batch(batch) => self.batch(batch.0, batch.1).await,
+                // The receiver may have been dropped.
+                FeederItem::Flush(done) => drop(done.send(())),
+            }
+        }
+    }
+
+    async fn batch(&mut self, batch: LineBatch, permit: MessagePermit) {
+        if self.is_called() {
+            // The handlers of the same read go first.
+            step_back().await;
+        }
+        self.permit = permit;
+        let mut left = batch.lines.len();
+        for line in batch.lines {
+            match line {
+                FedLine::Message(range) => {
+                    self.bytes += range.len();
+                    if self.messages.is_empty() {
+                        self.messages.reserve_exact(left.min(self.at_once().0));
+                    }
+                    let line = &batch.bytes[range];
+                    match self.parser.parse(line) {
+                        Ok(message) => self.message(message),
+                        Err(reason) => self.lost(reason, line.len()),
+                    }
+                }
+                FedLine::Parsed(message) => {
+                    self.bytes += message.bytes();
+                    self.message(message);
+                }
+                FedLine::Lost { reason, bytes } => self.lost(reason, bytes),
+            }
+            left -= 1;
+            let (messages, bytes) = self.at_once();
+            if left > 0 && (self.messages.len() >= messages || self.bytes >= bytes) {
+                self.tell();
+                step_back().await;
+            }
+        }
+        self.tell();
+        // Lines that were no messages leave permits behind.
+        self.permit = MessagePermit::default();
+    }
+
+    /// Whether requests of the CLI are in flight, which go first.
+    fn is_called(&self) -> bool {
+        self.parser.shared.gate.in_flight() > 0
+    }
+
+    fn at_once(&self) -> (usize, usize) {
+        if self.is_called() { FEW } else { MANY }
+    }
+
+    fn tell(&mut self) {
+        let permit = self.permit.split(std::mem::take(&mut self.bytes));
+        let messages = std::mem::take(&mut self.messages);
+        if messages.is_empty() {
+            return;
+        }
+        // A conversation that has ended takes the session with it.
+        self.conversation.cast(ConversationMessage::Messages { epoch: self.epoch, messages, permit }).ok();
+    }
+
+    /// Tells that a line is lost, behind the messages before it.
+    fn lost(&mut self, reason: String, bytes: usize) {
+        self.tell();
+        let epoch = self.epoch;
+        self.parser.shared.emit(Event::LineSkipped { epoch, reason: reason.clone(), bytes });
+        // A conversation that has ended takes the session with it.
+        self.conversation.cast(ConversationMessage::LineLost { epoch, reason }).ok();
+    }
+
+    fn message(&mut self, message: Message) {
+        if let Some(mirror) = self.parser.shared.mirror().cloned()
+            && message.kind() == "transcript_mirror"
+        {
+            // For the store only. It gets the entries in order with the results that the conversation is told.
+            self.tell();
+            return mirror.push(message.raw());
+        }
+        self.parser.evidence.note(&message);
+        self.messages.push(message);
+    }
+}

@@ -1,0 +1,223 @@
+//! The handshake of an incarnation: `initialize`, then everything that was set at run time.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::initialize::{self, Channels, InitializeAnswer};
+use super::run::{ExitSignal, IncarnationTask, OpenIncarnation};
+use crate::actor::messages::port::{PortEnd, PortMessage};
+use crate::actor::messages::session::Internal;
+use crate::actor::router::client::ask_in_handshake;
+use crate::actor::router::settings;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{Delivery, McpRegistration};
+use crate::report::{Event, ExitCause, McpSetServersResult};
+use crate::requests::Reply;
+use crate::transport::Channel;
+
+fn refused(message: String) -> PortEnd {
+    PortEnd::Died(ExitCause::InitializeRefused { message })
+}
+
+impl IncarnationTask {
+    /// Shakes hands with the CLI, and tells the session that the incarnation is ready. Requests of the CLI are served
+    /// meanwhile: it may ask for the servers' tools first.
+    pub(super) async fn initialize(
+        &mut self,
+        open: &mut OpenIncarnation,
+        deadline: Instant,
+    ) -> Result<(), PortEnd> {
+        let shared = self.arguments.shared.clone();
+        let (epoch, channels) = (self.arguments.epoch, self.arguments.channels);
+        let body = initialize::body(&shared.spec, &shared.roster(), channels, &self.arguments.resume)
+            .map_err(|error| PortEnd::Died(ExitCause::NotStarted { error }))?;
+        let by_arguments = PortEnd::Reregister(Channels { private: Channel::Arguments, ..channels });
+        let may_change =
+            channels.private == Channel::Initialize && shared.options().delivery == Delivery::Auto;
+        let reply = match self.ask(open, &body, deadline).await {
+            Err(PortEnd::Died(_))
+                if may_change && initialize::knows_no_private(shared.options(), &self.stderr.text()) =>
+            {
+                return Err(by_arguments);
+            }
+            reply => reply?,
+        };
+        let raw = reply.map_err(|error| self.no_answer(open, error))?;
+        let answer = InitializeAnswer::parse(&raw);
+        // An answer that `Reply` cannot read has nothing for `InitializeAnswer` either.
+        if let Ok(info) = Reply::read("initialize", raw) {
+            shared.note_server_info(info);
+        }
+        if let Some(message) = answer.unfit(&shared.spec) {
+            return Err(refused(message));
+        }
+        if answer.hooks_were_left_out(&shared.spec) {
+            shared.emit(Event::HooksNotApplied { epoch });
+        }
+        if let Some(field) = answer.overlooked(&body) {
+            if may_change {
+                return Err(by_arguments);
+            }
+            let text =
+                format!("it did not take `{field}` from `initialize`, and must not be told by arguments");
+            return Err(refused(text));
+        }
+        for field in answer.not_applied(&body) {
+            self.setting_lost("initialize".into(), format!("the CLI did not take `{field}`"));
+        }
+        if !self.registered(open, &answer, deadline).await? {
+            return Err(PortEnd::Reregister(Channels { servers: Channel::Arguments, ..channels }));
+        }
+        self.set_servers_again(open, deadline).await?;
+        self.set_again(open, deadline).await?;
+        // Before the event: its receiver may ask the CLI at once.
+        open.outbound.set_ready();
+        let version = answer.claude_code_version;
+        shared.emit(Event::CliReady { epoch, version: version.clone() });
+        // A port that has ended has aborted this task.
+        self.port.cast(PortMessage::Ready { version }).ok();
+        Internal::CliReady { epoch }.tell(&self.arguments.session);
+        Ok(())
+    }
+
+    /// Asks the CLI while it may die or be told to end. When the router ends before the CLI has answered, asks through the
+    /// next router.
+    async fn ask(
+        &mut self,
+        open: &mut OpenIncarnation,
+        body: &Value,
+        deadline: Instant,
+    ) -> Result<Result<Box<RawValue>>, PortEnd> {
+        let (shared, epoch) = (self.arguments.shared.clone(), self.arguments.epoch);
+        let mut routers = shared.router.subscribe();
+        loop {
+            routers.mark_unchanged();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let asking = async {
+                let reply = ask_in_handshake(&shared, epoch, body.clone(), left).await;
+                if matches!(&reply, Err(error) if error.kind() == ErrorKind::NotReady) {
+                    // Waits for the next router, or until the deadline.
+                    tokio::time::timeout_at(deadline, routers.changed()).await.ok();
+                }
+                reply
+            };
+            let reply = tokio::select! {
+                reply = asking => reply,
+                signal = open.ends(&mut self.commands) => return Err(match signal {
+                    ExitSignal::Asked => PortEnd::Asked,
+                    signal => PortEnd::Died(self.died_at_start(open, signal).await),
+                }),
+            };
+            match reply {
+                Err(error) if error.kind() == ErrorKind::NotReady && Instant::now() < deadline => {}
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    /// The end of an incarnation whose CLI has not answered, or has answered with an error.
+    fn no_answer(&self, open: &OpenIncarnation, error: Error) -> PortEnd {
+        if error.kind() == ErrorKind::Timeout {
+            return PortEnd::Died(self.start_timeout(open.evidence.noise()));
+        }
+        refused(error.to_string())
+    }
+
+    /// Whether the CLI has taken the in-process servers: by its answer to `initialize`, or by its answer to `mcp_status`.
+    async fn registered(
+        &mut self,
+        open: &mut OpenIncarnation,
+        answer: &InitializeAnswer,
+        deadline: Instant,
+    ) -> Result<bool, PortEnd> {
+        let shared = self.arguments.shared.clone();
+        let sure = shared.roster().inside().is_empty()
+            || self.arguments.channels.servers == Channel::Arguments
+            || shared.options().mcp_registration == McpRegistration::Initialize
+            || answer.shows_registration();
+        if sure {
+            return Ok(true);
+        }
+        match self.ask(open, &json!({ "subtype": "mcp_status" }), deadline).await? {
+            Ok(status) => Ok(initialize::lists_servers(&status, &shared.roster())),
+            // A CLI that does not know `mcp_status` does not know servers in `initialize` either.
+            Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) => Ok(false),
+            Err(error) => Err(self.no_answer(open, error)),
+        }
+    }
+
+    /// Sends again what was set at run time. Fails if a setting is lost without which the CLI would do what it was told not to
+    /// do, or do it elsewhere.
+    async fn set_again(&mut self, open: &mut OpenIncarnation, deadline: Instant) -> Result<(), PortEnd> {
+        for body in self.arguments.shared.settings() {
+            let subtype = body["subtype"].as_str().unwrap_or_default().to_owned();
+            let reason = match self.ask(open, &body, deadline).await? {
+                Ok(raw) => {
+                    let answer = serde_json::from_str(raw.get()).unwrap_or_default();
+                    let Err(reason) = settings::took_effect(&body, &answer) else { continue };
+                    reason
+                }
+                Err(error) => error.to_string(),
+            };
+            if settings::is_vital(&body) {
+                let what = match &*subtype {
+                    "set_permission_mode" => "the permission mode",
+                    "set_cwd" => "the working directory",
+                    "apply_flag_settings" => "the permission rules",
+                    _ => "the permission mode of an MCP server",
+                };
+                return Err(refused(format!("{what} could not be set again: {reason}")));
+            }
+            self.setting_lost(subtype, reason);
+        }
+        Ok(())
+    }
+
+    /// Names the MCP servers that were added since the CLI was first started.
+    async fn set_servers_again(
+        &mut self,
+        open: &mut OpenIncarnation,
+        deadline: Instant,
+    ) -> Result<(), PortEnd> {
+        let roster = self.arguments.shared.roster();
+        if roster.is_announced_at_start() {
+            return Ok(());
+        }
+        let answer = self.ask(open, &roster.request(), deadline).await?;
+        let reasons = match answer.and_then(|answer| McpSetServersResult::parse(&answer)) {
+            Ok(result) => {
+                let errors = result.errors.into_iter();
+                errors.map(|(name, error)| format!("MCP server '{name}': {error}")).collect()
+            }
+            Err(error) => vec![error.to_string()],
+        };
+        for reason in reasons {
+            self.setting_lost("mcp_set_servers".into(), reason);
+        }
+        Ok(())
+    }
+
+    fn setting_lost(&self, subtype: String, reason: String) {
+        self.arguments.shared.emit(Event::SettingLost { epoch: self.arguments.epoch, subtype, reason });
+    }
+
+    /// Says why an incarnation ended during the handshake. A CLI that refuses to resume says so in an error result and exits.
+    async fn died_at_start(&self, open: &mut OpenIncarnation, signal: ExitSignal) -> ExitCause {
+        let cause = self.died(open, signal).await;
+        match (cause, open.evidence.last_error(), self.arguments.resume.session_id()) {
+            (ExitCause::Exited { stderr, .. }, Some(said), Some(session_id)) if !said.of_start => {
+                ExitCause::ResumeRefused {
+                    session_id: session_id.to_owned(),
+                    transcript_missing: said.text.contains("No conversation found"),
+                    said: said.text,
+                    stderr,
+                }
+            }
+            (ExitCause::Exited { exit, stderr }, said, _) => {
+                ExitCause::ExitedAtStart { exit, said: said.map(|said| said.text), stderr }
+            }
+            (cause, ..) => cause,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The life of one incarnation: open, shake hands, run, end.
+//!
+//! ```text
+//!   open ──► initialize ──► ready ───────────────────────────────┐
+//!     │          │            │ stdout or stdin breaks,          │ asked to shut down
+//!     │          │            │ process exits                    ▼
+//!     │          │            │                 EOF ─wait─ SIGTERM ─wait─ SIGKILL
+//!     ▼          ▼            ▼                                  │
+//!   ended: NotStarted, StartTimeout, …, Exited, StdoutClosed     ▼
+//!          (always: every process is killed and reaped)       ended: Asked
+//! ```
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use ractor::ActorRef;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::evidence::ExitEvidence;
+use super::feeder::MessageFeeder;
+use super::initialize::{self, Channels};
+use super::reader::StdoutReader;
+use super::stderr::StderrTail;
+use crate::actor::base::deadlines::after;
+use crate::actor::base::task::Task;
+use crate::actor::context::Shared;
+use crate::actor::messages::port::{OpenCli, PortEnd, PortMessage};
+use crate::actor::messages::session::SessionMessage;
+use crate::actor::outbound::Outbound;
+use crate::actor::outbound::writer::{WriteError, write_lines};
+use crate::error::{Error, ErrorKind};
+use crate::report::{Event, ExitCause};
+use crate::tool::run::caught::panic_text;
+use crate::transport::{Exit, Process, Resume, StderrSink, launch_for, private};
+
+pub(crate) struct PortArguments {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) session: ActorRef<SessionMessage>,
+    pub(crate) epoch: u64,
+    pub(crate) resume: Resume,
+    pub(crate) channels: Channels,
+}
+
+/// The task of one incarnation.
+pub(super) struct IncarnationTask {
+    pub(super) arguments: PortArguments,
+    pub(super) port: ActorRef<PortMessage>,
+    pub(super) commands: watch::Receiver<Command>,
+    pub(super) stderr: StderrTail,
+}
+
+/// An incarnation whose process was started.
+pub(super) struct OpenIncarnation {
+    process: Box<dyn Process>,
+    pub(super) outbound: Outbound,
+    reader: Task<Result<(), String>>,
+    writer: Task<Result<(), WriteError>>,
+    pub(super) evidence: Arc<ExitEvidence>,
+    feeder: Task,
+}
+
+/// The port's command to its incarnation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Run,
+    ShutDown,
+    GiveUp(String),
+}
+
+/// A reason for a running incarnation to end.
+pub(super) enum ExitSignal {
+    /// The end was asked for.
+    Asked,
+    /// The CLI does not do what it was told, for this reason.
+    GivenUp(String),
+    Exited(Exit),
+    /// Stdout was closed, or could not be read for this reason.
+    StdoutEnded(Option<String>),
+    StdinBroke(String),
+    /// The CLI does not read its stdin.
+    StdinStalled(String),
+}
+
+impl IncarnationTask {
+    pub(super) fn new(
+        arguments: PortArguments,
+        port: ActorRef<PortMessage>,
+        commands: watch::Receiver<Command>,
+    ) -> Self {
+        Self { arguments, port, commands, stderr: StderrTail::default() }
+    }
+
+    /// Runs the incarnation, and tells the port how it ended.
+    pub(super) async fn live(mut self) {
+        // A transport is code of the application: its panic ends the incarnation, and must not leave the port waiting.
+        let end = AssertUnwindSafe(self.run()).catch_unwind().await.unwrap_or_else(|panic| {
+            let reason = format!("its transport, or the port itself, panicked: {}", panic_text(&*panic));
+            PortEnd::Died(ExitCause::Port { reason })
+        });
+        // A port that has ended was killed: the supervisor knows.
+        self.port.cast(PortMessage::Ended(end)).ok();
+    }
+
+    async fn run(&mut self) -> PortEnd {
+        let started = Instant::now();
+        let limit = self.arguments.shared.options().timeouts.start;
+        let mut commands = self.commands.clone();
+        let mut open = tokio::select! {
+            opened = tokio::time::timeout(limit, Box::pin(self.open())) => match opened {
+                Ok(Ok(open)) => open,
+                Ok(Err(error)) => return PortEnd::Died(ExitCause::NotStarted { error }),
+                Err(_) => return PortEnd::Died(self.start_timeout(0)),
+            },
+            // Dropping the attempt leaves nothing behind.
+            _ = commanded_to_end(&mut commands) => return PortEnd::Asked,
+        };
+        if let Err(end) = Box::pin(self.initialize(&mut open, after(started, limit))).await {
+            self.kill(&mut open).await;
+            return end;
+        }
+        match open.ends(&mut self.commands).await {
+            ExitSignal::Asked => Box::pin(self.shut_down(&mut open)).await,
+            signal => {
+                let cause = Box::pin(self.died(&mut open, signal)).await;
+                let failed = matches!(cause, ExitCause::Exited { exit: Exit::Code(1..), .. });
+                // Only after a prompt: a CLI that fails without a prompt would be restarted for ever.
+                if failed && open.outbound.was_prompted() && open.evidence.last_error().is_some() {
+                    PortEnd::AfterErrorResult(cause)
+                } else {
+                    PortEnd::Died(cause)
+                }
+            }
+        }
+    }
+
+    /// Starts the process, its reader and its writer, and publishes the queue to its stdin.
+    async fn open(&self) -> Result<OpenIncarnation, Error> {
+        let PortArguments { shared, epoch, resume, channels, .. } = &self.arguments;
+        let options = shared.options();
+        let conversation = shared.conversation().cloned();
+        let conversation = conversation
+            .ok_or_else(|| Error::new(ErrorKind::SessionFailed, "the session has no conversation"))?;
+        let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
+        let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
+        let sink = StderrSink::new(move |line| {
+            tracing::debug!(parent: &span, line, "stderr of the CLI");
+            tail.push(line, bound);
+            if let Some(user) = &user {
+                user.line(line);
+            }
+        });
+        let roster = shared.roster();
+        let spec = initialize::launch_spec(&shared.spec, &roster, *channels, *epoch, resume.clone(), sink);
+        let launch = launch_for(options, &spec)?;
+        let connection = private::open(&*shared.spec.transport, launch, channels.private).await?;
+        let (outbound, receiver) = Outbound::new(*epoch, &options.limits);
+        let receiver = receiver.answers_to(shared.gate.clone());
+        let (pid, contained_by) = (connection.process.pid(), connection.process.contained_by());
+        let resumes = resume.session_id().map(str::to_owned);
+        shared.emit(Event::CliStarted { epoch: *epoch, pid, resumes });
+        shared.outbound_opened(outbound.clone());
+        let evidence = Arc::new(ExitEvidence::default());
+        let (feeder, task) = MessageFeeder::new(shared, *epoch, conversation, evidence.clone());
+        let cli = OpenCli { outbound: outbound.clone(), pid, contained_by, messages: feeder.handle() };
+        // A port that has ended has aborted this task.
+        self.port.cast(PortMessage::Opened(cli)).ok();
+        let reader = StdoutReader::new(shared.clone(), outbound.clone(), feeder, evidence.clone());
+        Ok(OpenIncarnation {
+            process: connection.process,
+            reader: Task::spawn(reader.run(connection.reader)),
+            writer: Task::spawn(write_lines(receiver, connection.writer, options.timeouts.stdin_stall)),
+            outbound,
+            evidence,
+            feeder: task,
+        })
+    }
+
+    pub(super) fn start_timeout(&self, noise: u64) -> ExitCause {
+        let after = self.arguments.shared.options().timeouts.start;
+        ExitCause::StartTimeout { after, noise, stderr: self.stderr.text() }
+    }
+
+    /// Ends the CLI in order: end of input, then SIGTERM, then SIGKILL.
+    async fn shut_down(&self, open: &mut OpenIncarnation) -> PortEnd {
+        let timeouts = &self.arguments.shared.options().timeouts;
+        open.outbound.close();
+        if tokio::time::timeout(timeouts.exit_after_eof, open.process.wait()).await.is_err() {
+            open.process.terminate();
+            // Killed below in either case.
+            tokio::time::timeout(timeouts.exit_after_term, open.process.wait()).await.ok();
+        }
+        self.kill(open).await;
+        self.read_rest(open).await;
+        PortEnd::Asked
+    }
+
+    /// Ends every process of the incarnation, and says why the incarnation ended.
+    pub(super) async fn died(&self, open: &mut OpenIncarnation, signal: ExitSignal) -> ExitCause {
+        let timeouts = &self.arguments.shared.options().timeouts;
+        // Nobody would read what is written from now on: it waits for the next incarnation.
+        open.outbound.end();
+        let exit = match &signal {
+            ExitSignal::Exited(exit) => Some(*exit),
+            // A CLI that closed its pipes is most likely exiting.
+            ExitSignal::StdoutEnded(_) | ExitSignal::StdinBroke(_) => {
+                tokio::time::timeout(timeouts.exit_after_eof, open.process.wait()).await.ok()
+            }
+            ExitSignal::GivenUp(_) | ExitSignal::StdinStalled(_) | ExitSignal::Asked => None,
+        };
+        self.kill(open).await;
+        self.read_rest(open).await;
+        let stderr = self.stderr.text();
+        if let ExitSignal::StdoutEnded(Some(error)) = &signal {
+            // Logged, because the cause may be the exit, which explains more than the read that failed with it.
+            tracing::warn!(parent: &self.arguments.shared.span, error, "stdout of the CLI cannot be read");
+        }
+        match (exit, signal) {
+            (Some(exit), _) => ExitCause::Exited { exit, stderr },
+            (None, ExitSignal::GivenUp(reason)) => ExitCause::Unresponsive { reason, stderr },
+            (None, ExitSignal::StdinBroke(reason) | ExitSignal::StdinStalled(reason)) => {
+                ExitCause::StdinBroken { reason, stderr }
+            }
+            (None, ExitSignal::StdoutEnded(error)) => ExitCause::StdoutClosed { error, stderr },
+            (None, ExitSignal::Asked | ExitSignal::Exited(_)) => {
+                ExitCause::StdoutClosed { error: None, stderr }
+            }
+        }
+    }
+
+    /// Kills what is left of the incarnation's processes, waits until they are gone, and reports processes that outlived the
+    /// CLI.
+    async fn kill(&self, open: &mut OpenIncarnation) {
+        let shared = &self.arguments.shared;
+        open.process.kill();
+        let gone = async {
+            open.process.wait().await;
+            open.process.cleared().await
+        };
+        match tokio::time::timeout(shared.options().timeouts.reap, gone).await {
+            Ok(processes) if processes.is_empty() => {}
+            Ok(processes) => {
+                shared.emit(Event::LeftoversKilled { epoch: self.arguments.epoch, processes });
+            }
+            Err(_) => {
+                let pid = open.process.pid();
+                tracing::warn!(parent: &shared.span, pid, "a killed process was not reaped in time");
+            }
+        }
+    }
+
+    /// Reads what an ended process has left in the pipe. Limited, because a process that the system could not kill may hold
+    /// the pipe open.
+    async fn read_rest(&self, open: &mut OpenIncarnation) {
+        if !open.reader.is_joined() {
+            let limit = self.arguments.shared.options().timeouts.child_stop;
+            tokio::time::timeout(limit, open.reader.join()).await.ok();
+        }
+    }
+}
+
+impl OpenIncarnation {
+    /// Waits for a reason to end. Cancel-safe.
+    pub(super) async fn ends(&mut self, commands: &mut watch::Receiver<Command>) -> ExitSignal {
+        tokio::select! {
+            biased;
+            signal = commanded_to_end(commands) => signal,
+            exit = self.process.wait() => ExitSignal::Exited(exit),
+            () = self.outbound.overflowed() => {
+                ExitSignal::StdinStalled("more lines wait for it than `limits.lines_queued`".into())
+            }
+            read = self.reader.join() => ExitSignal::StdoutEnded(read.and_then(Result::err)),
+            _ = self.feeder.join() => ExitSignal::GivenUp("the task that reads its messages has ended".into()),
+            written = self.writer.join() => match written {
+                Some(Err(WriteError::Stalled(reason))) => ExitSignal::StdinStalled(reason),
+                Some(Err(WriteError::Broken(reason))) => ExitSignal::StdinBroke(reason),
+                _ => ExitSignal::StdinBroke("its writer ended".into()),
+            },
+        }
+    }
+}
+
+/// Waits for the command to end the incarnation.
+async fn commanded_to_end(commands: &mut watch::Receiver<Command>) -> ExitSignal {
+    match commands.wait_for(|command| *command != Command::Run).await.map(|command| command.clone()) {
+        Ok(Command::GiveUp(reason)) => ExitSignal::GivenUp(reason),
+        Ok(_) => ExitSignal::Asked,
+        // The sender is part of the actor's state: the end of the actor aborts this task.
+        Err(_) => std::future::pending().await,
+    }
+}

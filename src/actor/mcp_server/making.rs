@@ -1,0 +1,209 @@
+//! Making a server's state: the calls that wait for it, and its replacement after too many panics.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use ractor::ActorRef;
+use tokio::time::Instant;
+
+use super::{HandlerRequest, ServerState, Serving};
+use crate::actor::base::deadlines::after;
+use crate::actor::base::task::Task;
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::session::{Internal, SessionMessage};
+use crate::actor::request::answer::{Answer, drop_settled};
+use crate::report::{Event, ServerStatus};
+use crate::tool::run::caught::panic_text;
+use crate::tool::run::erased::AnyState;
+use crate::tool::run::instance::{Instance, Tools};
+use crate::tool::spec::ServerSpec;
+use crate::wire::rpc::RpcError;
+
+/// A server without a state, and the calls that wait for one.
+#[derive(Default)]
+pub(super) struct Making {
+    /// The task that makes the state; `None` until the supervisor asks for another attempt.
+    task: Option<Task>,
+    /// Oldest first.
+    waiting: VecDeque<WaitingCall>,
+    /// The reason why there is no state; `None` at first.
+    cause: Option<String>,
+    /// The supervisor has given the server up: calls are refused until there is a state.
+    given_up: bool,
+    tools: Tools,
+}
+
+/// A call that waits for the state.
+struct WaitingCall {
+    answer: Answer,
+    asked: HandlerRequest,
+    until: Instant,
+}
+
+impl Making {
+    pub(super) fn new(cause: Option<String>, given_up: bool) -> Self {
+        Self { cause, given_up, ..Self::default() }
+    }
+
+    fn cause(&self) -> &str {
+        self.cause.as_deref().unwrap_or("its state is being made")
+    }
+
+    /// The newest waiting call with this JSON-RPC id: older ones belong to older MCP sessions.
+    pub(super) fn find(&self, rpc_id: &str) -> Option<(&Answer, &HandlerRequest)> {
+        let of = |waiting: &&WaitingCall| waiting.answer.pending().ids().rpc_id() == Some(rpc_id);
+        self.waiting.iter().rev().find(of).map(|waiting| (&waiting.answer, &waiting.asked))
+    }
+}
+
+/// The generation of the next start.
+pub(super) fn next_generation(generations: &AtomicU32) -> u32 {
+    generations.fetch_add(1, Ordering::AcqRel) + 1
+}
+
+async fn make_state(spec: Arc<ServerSpec>, myself: ActorRef<ServerMessage>, limit: Duration) {
+    let making = async {
+        tokio::time::timeout(limit, spec.make_states())
+            .await
+            .unwrap_or_else(|_| Err(format!("its state was not made within {limit:?}")))
+    };
+    // A late or failed factory leaves values of the application to drop here, and their drop may panic.
+    let made = AssertUnwindSafe(making).catch_unwind().await.unwrap_or_else(|panic| {
+        Err(format!("what its factories left behind panicked when it was dropped: {}", panic_text(&*panic)))
+    });
+    // Fails only if the actor has ended.
+    myself.cast(ServerMessage::StateMade(made)).ok();
+}
+
+impl ServerState {
+    /// Starts making a state for this generation.
+    pub(super) fn make(&mut self) {
+        let limit = self.shared.options().timeouts.server_restart;
+        let Serving::Making(making) = &mut self.serving else { return };
+        making.task = Some(Task::spawn(make_state(self.spec.clone(), self.myself.clone(), limit)));
+        // A server that was given up counts as restarted only when it has a state.
+        if let Some(cause) = making.cause.clone().filter(|_| !making.given_up) {
+            self.restarted(cause);
+        }
+    }
+
+    /// Makes the state again, because the supervisor asks for another attempt.
+    pub(super) fn make_again(&mut self) {
+        if matches!(&self.serving, Serving::Making(Making { task: None, .. })) {
+            self.generation = next_generation(&self.generations);
+            self.make();
+        }
+    }
+
+    /// Replaces a state that too many panics may have corrupted. Calls in flight keep their state.
+    pub(super) fn renew(&mut self, cause: String) {
+        let Serving::Ready(instance) =
+            std::mem::replace(&mut self.serving, Serving::Making(Making::new(Some(cause), false)))
+        else {
+            return;
+        };
+        if let Serving::Making(making) = &mut self.serving {
+            making.tools = instance.retire();
+        }
+        // Panics of calls on the old state no longer count.
+        self.panics.clear();
+        self.generation = next_generation(&self.generations);
+        self.make();
+    }
+
+    fn restarted(&self, cause: String) {
+        self.shared.counting.server_restarts.one();
+        let (server, generation) = (self.spec.name.clone(), self.generation);
+        self.shared.emit(Event::ServerRestarted { server, cause, generation });
+    }
+
+    pub(super) fn state_made(&mut self, made: Result<Vec<AnyState>, String>) {
+        let Serving::Making(making) = &mut self.serving else { return };
+        let (server, generation) = (self.spec.name.clone(), self.generation);
+        let states = match made {
+            Ok(states) => states,
+            Err(cause) => {
+                making.task = None;
+                making.cause = Some(cause.clone());
+                return self.tell(Internal::StateFailed { server, generation, cause });
+            }
+        };
+        let Making { waiting, cause, given_up, tools, .. } = std::mem::take(making);
+        let instance = Instance::new(tools, self.session.lists(), states, self.blocking.clone());
+        self.serving = Serving::Ready(instance);
+        self.waits.clear();
+        self.tell(Internal::ServerServes { server, generation });
+        if let Some(cause) = cause.filter(|_| given_up) {
+            self.restarted(cause);
+        }
+        for WaitingCall { answer, asked, .. } in waiting {
+            match asked {
+                HandlerRequest::Call(named, arguments) => self.call(answer, named, arguments),
+                HandlerRequest::Run(run) => self.run(answer, run),
+            }
+        }
+        self.arm();
+    }
+
+    fn tell(&self, news: Internal) {
+        // Fails only if the supervisor has ended, and the server with it.
+        self.supervisor.cast(SessionMessage::Internal(news)).ok();
+    }
+
+    /// Refuses the waiting calls, because the supervisor has given the server up.
+    pub(super) fn give_up(&mut self, cause: String) {
+        let Serving::Making(making) = &mut self.serving else { return };
+        (making.given_up, making.cause) = (true, Some(cause));
+        for WaitingCall { answer, .. } in std::mem::take(&mut making.waiting) {
+            self.refuse_failed(&answer);
+        }
+        self.waits.clear();
+    }
+
+    fn refuse_failed(&self, answer: &Answer) {
+        let Serving::Making(making) = &self.serving else { return };
+        let text = format!("MCP server '{}' has failed: {}", self.spec.name, making.cause());
+        answer.pending().refuse(&RpcError::internal(text));
+    }
+
+    /// Queues a call until there is a state.
+    pub(super) fn not_ready(&mut self, answer: Answer, asked: HandlerRequest) {
+        // In an ended server the drop of the answer answers the call.
+        let Serving::Making(making) = &mut self.serving else { return };
+        if making.given_up {
+            return self.refuse_failed(&answer);
+        }
+        if !answer.pending().is_open() {
+            // Cancelled or withdrawn before it arrived here.
+            return;
+        }
+        let until = after(Instant::now(), self.shared.options().timeouts.server_restart);
+        drop_settled(&mut making.waiting, |waiting| waiting.answer.pending().is_open());
+        making.waiting.push_back(WaitingCall { answer, asked, until });
+        self.waits.insert(until, ());
+    }
+
+    /// Refuses the calls that have waited too long for the state.
+    pub(super) fn refuse_late(&mut self, now: Instant) {
+        self.waits.expired(now);
+        let Serving::Making(making) = &mut self.serving else { return };
+        let limit = self.shared.options().timeouts.server_restart;
+        while let Some(late) = making.waiting.pop_front_if(|waiting| waiting.until <= now) {
+            let (name, cause) = (&self.spec.name, making.cause());
+            let text = format!("MCP server '{name}' was not ready within {limit:?}: {cause}");
+            late.answer.pending().refuse(&RpcError::internal(text));
+        }
+    }
+
+    pub(super) fn status(&self) -> ServerStatus {
+        match &self.serving {
+            Serving::Making(making) if making.given_up => ServerStatus::Failed(making.cause().to_owned()),
+            Serving::Making(Making { cause: Some(_), .. }) | Serving::Ended => ServerStatus::Restarting,
+            Serving::Making(_) | Serving::Ready(_) => ServerStatus::Up,
+        }
+    }
+}

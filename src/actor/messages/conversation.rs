@@ -1,0 +1,84 @@
+//! The messages of the conversation.
+
+use std::time::Duration;
+
+use ractor::RpcReplyPort;
+use tokio::sync::oneshot;
+
+use crate::actor::actor_message;
+use crate::actor::messages::permits::MessagePermit;
+use crate::actor::turn::Turn;
+use crate::actor::turn::steering::Steering;
+use crate::error::{Error, Result};
+use crate::prompt::Prompt;
+use crate::report::{ConversationSnapshot, ExitCause};
+use crate::requests::{InterruptReceipt, Reply};
+use crate::wire::Message;
+
+/// The messages of the conversation.
+pub(crate) enum ConversationMessage {
+    /// Queues a prompt.
+    Prompt {
+        prompt: Prompt,
+        reply: RpcReplyPort<Result<Turn>>,
+    },
+    /// Sends a message into the running turn.
+    Steer {
+        prompt: Prompt,
+        reply: RpcReplyPort<Result<Steering>>,
+    },
+    /// Messages of the CLI, in order.
+    Messages {
+        epoch: u64,
+        messages: Vec<Message>,
+        permit: MessagePermit,
+    },
+    /// A line of the CLI could not be read. The line may have been a message.
+    LineLost {
+        epoch: u64,
+        reason: String,
+    },
+    /// A message of greenroom's own. Never waits for the store.
+    Told(Message),
+    /// The store has taken everything before the event that waits under this number.
+    Mirrored {
+        number: u64,
+    },
+    /// The incarnation takes prompts.
+    CliReady {
+        epoch: u64,
+    },
+    /// The incarnation has ended; with the cause if nobody asked for the end.
+    CliEnded {
+        epoch: u64,
+        cause: Option<ExitCause>,
+    },
+    /// Interrupts the CLI, and gives queued prompts back if `cancel_queued`.
+    Interrupt {
+        cancel_queued: bool,
+        limit: Duration,
+        reply: oneshot::Sender<Result<Reply<InterruptReceipt>>>,
+    },
+    /// The CLI did not acknowledge an interrupt.
+    NotInterrupted,
+    /// Takes a queued prompt back. Answers whether the prompt was in the queue.
+    TakeBack {
+        uuid: String,
+        reply: oneshot::Sender<bool>,
+    },
+    /// Accepts nothing new, and tells the session when no turn runs any more.
+    Drain,
+    /// Ends every turn and gives every prompt back, then ends the actor.
+    Stop {
+        failed: Option<Error>,
+    },
+    /// A limit of the turn may have passed.
+    LimitTick,
+    /// The ceiling of the run may have been reached.
+    RunTick,
+    Snapshot(oneshot::Sender<ConversationSnapshot>),
+    #[cfg(feature = "testkit")]
+    Panic,
+}
+
+actor_message!(ConversationMessage);

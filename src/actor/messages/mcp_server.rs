@@ -1,0 +1,43 @@
+//! The messages of a tool server's actor.
+
+use tokio::sync::oneshot;
+
+use crate::actor::actor_message;
+use crate::actor::messages::inbound::McpBatch;
+use crate::actor::messages::permits::MailboxPermit;
+use crate::actor::request::handlers::HandlerEnd;
+use crate::report::ServerSnapshot;
+use crate::tool::run::erased::AnyState;
+
+/// The messages of a server's actor.
+pub(crate) enum ServerMessage {
+    /// Messages of the CLI, in order.
+    Asked {
+        batch: McpBatch,
+        /// Released when the actor takes the batch.
+        permit: MailboxPermit,
+    },
+    /// Making the state has ended.
+    StateMade(Result<Vec<AnyState>, String>),
+    /// Makes the state again.
+    Make,
+    /// The supervisor gives the server up: calls are refused until there is a state.
+    GiveUp(String),
+    /// Another CLI is ready.
+    CliReady {
+        epoch: u64,
+    },
+    /// The registry has changed. At most one of these messages waits.
+    Changed,
+    /// The task of a handler panicked or was aborted, or a sweep is due.
+    HandlerEnded(HandlerEnd<String>),
+    /// A limit may have passed.
+    Tick,
+    /// Ends the handlers, and then the actor.
+    Stop,
+    Snapshot(oneshot::Sender<ServerSnapshot>),
+    #[cfg(feature = "testkit")]
+    Panic,
+}
+
+actor_message!(ServerMessage);

@@ -1,0 +1,12 @@
+//! Messages between the actors of a session, and the permits that travel with them.
+
+pub(crate) mod callbacks;
+pub(crate) mod conversation;
+#[cfg(feature = "testkit")]
+pub(crate) mod fault;
+pub(crate) mod inbound;
+pub(crate) mod mcp_server;
+pub(crate) mod permits;
+pub(crate) mod port;
+pub(crate) mod router;
+pub(crate) mod session;

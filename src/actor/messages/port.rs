@@ -1,0 +1,71 @@
+//! The messages of the port, the actor of one incarnation.
+
+use std::fmt;
+
+use tokio::sync::oneshot;
+
+use crate::actor::actor_message;
+use crate::actor::incarnation::feeder::FeederHandle;
+use crate::actor::incarnation::initialize::Channels;
+use crate::actor::outbound::Outbound;
+use crate::report::{CliSnapshot, ExitCause};
+use crate::transport::{Channel, ContainedBy};
+
+/// The messages of the port.
+pub(crate) enum PortMessage {
+    /// The CLI was started.
+    Opened(OpenCli),
+    /// The CLI has answered `initialize`.
+    Ready { version: Option<String> },
+    /// The incarnation has ended; nothing of it is left.
+    Ended(PortEnd),
+    /// End the CLI in order.
+    Shutdown,
+    /// End the CLI at once: it does not do what it was told.
+    GiveUp(String),
+    /// Report the incarnation's state. The asker waits for the messages of the flush before it asks the conversation.
+    Snapshot(oneshot::Sender<(CliSnapshot, Option<FeederHandle>)>),
+    #[cfg(feature = "testkit")]
+    Panic,
+}
+
+actor_message!(PortMessage);
+
+/// A CLI that was started.
+pub(crate) struct OpenCli {
+    pub(crate) outbound: Outbound,
+    pub(crate) pid: Option<u32>,
+    pub(crate) contained_by: Option<ContainedBy>,
+    pub(crate) messages: FeederHandle,
+}
+
+/// The end of an incarnation; the error with which the port's actor fails, unless the end was asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum PortEnd {
+    /// The end was asked for.
+    Asked,
+    /// The CLI ended by itself, or was ended because it did not do what it was told.
+    Died(ExitCause),
+    /// The CLI exited with a failure code right after the error result that announced it: on purpose, not a crash.
+    AfterErrorResult(ExitCause),
+    /// The CLI ignored a part of `initialize`. The next incarnation is told through these channels.
+    Reregister(Channels),
+}
+
+impl fmt::Display for PortEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortEnd::Asked => f.write_str("the CLI was asked to end"),
+            PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => cause.fmt(f),
+            PortEnd::Reregister(channels) => {
+                let what = match channels.private {
+                    Channel::Arguments => "settings, servers or plugins",
+                    Channel::Initialize => "servers",
+                };
+                write!(f, "the CLI takes no {what} from `initialize`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PortEnd {}

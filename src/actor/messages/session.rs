@@ -1,0 +1,130 @@
+//! The messages of a session's actor.
+
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+
+use crate::actor::actor_message;
+use crate::actor::base::roster::ServerChange;
+use crate::actor::turn::Turn;
+use crate::actor::turn::steering::Steering;
+use crate::error::{Error, Result};
+use crate::report::{McpSetServersResult, Snapshot};
+
+/// The messages of a session's actor, for programs that are made of `ractor` actors. Other programs call the methods of
+/// [`Session`](crate::Session), which do the same.
+///
+/// ```
+/// use greenroom::actor::SessionMessage;
+/// use ractor::{ActorRef, call_t};
+///
+/// async fn ask(session: ActorRef<SessionMessage>) -> Result<(), ractor::RactorErr<SessionMessage>> {
+///     let turn = call_t!(session, SessionMessage::Prompt, 1000, "What is 5 + 3?".into())?;
+///     let outcome = match turn {
+///         Ok(mut turn) => turn.outcome().await,
+///         Err(error) => Err(error),
+///     };
+///     tracing::info!(?outcome, "answered");
+///     Ok(())
+/// }
+/// # let _ = ask;
+/// ```
+#[non_exhaustive]
+pub enum SessionMessage {
+    /// Queues a prompt. Answers with its turn, or with the reason why the prompt was not accepted.
+    Prompt(crate::Prompt, RpcReplyPort<Result<Turn>>),
+    /// Sends a message into the running turn. Answers with its handle, or with the reason why the message was not accepted.
+    Steer(crate::Prompt, RpcReplyPort<Result<Steering>>),
+    /// Interrupts the running turn. Answers when the CLI has acknowledged.
+    Interrupt(RpcReplyPort<Result<()>>),
+    /// Reports the state of the session.
+    Snapshot(RpcReplyPort<Result<Snapshot>>),
+    /// Subscribes to the events.
+    Events(RpcReplyPort<crate::report::Events>),
+    /// Stops the session in order. Answers when nothing of it is left. Send this instead of stopping the actor: `stop` on the
+    /// actor ends the CLI at once.
+    Stop(RpcReplyPort<Result<()>>),
+    #[doc(hidden)]
+    Internal(Internal),
+}
+
+actor_message!(SessionMessage);
+
+/// Messages of the session's other actors, its timers and its handles to the supervisor.
+#[doc(hidden)]
+#[allow(private_interfaces)]
+pub enum Internal {
+    /// The incarnation has answered `initialize`.
+    CliReady { epoch: u64 },
+    /// Answers when the session has started.
+    AwaitStart(oneshot::Sender<Result<()>>),
+    /// A tool server has its state.
+    ServerServes { server: String, generation: u32 },
+    /// The state of a tool server could not be made.
+    StateFailed { server: String, generation: u32, cause: String },
+    /// Changes the MCP servers.
+    Change(Box<ChangeRequest>),
+    /// The CLI has answered the change.
+    Changed(ChangeOutcome),
+    /// The backoff of the CLI has passed.
+    RestartCli,
+    /// The backoff of the tool server has passed.
+    RestartServer(String),
+    /// The backoff of the router has passed.
+    RestartRouter,
+    /// The backoff of the callbacks has passed.
+    RestartCallbacks,
+    /// The CLI has named the conversation.
+    Captured,
+    /// The store has taken what was left for it.
+    MirrorEnded,
+    /// No turn runs, and none will begin.
+    Drained,
+    /// The CLI does not do what it was told: ends it, and starts the next.
+    GiveUpCli { epoch: u64, reason: String },
+    /// The limit of the stop step with this number has passed.
+    StopLimit(u32),
+    /// The last handle was dropped.
+    Abandoned,
+    /// Stops the session in order.
+    Stop(oneshot::Sender<Result<()>>),
+    #[cfg(feature = "testkit")]
+    Inject(crate::actor::messages::fault::Fault),
+    /// The session cannot go on.
+    Fatal(Error),
+}
+
+impl Internal {
+    /// Sends the message. A supervisor that has ended misses it, and has taken the rest of the session with it.
+    pub(crate) fn tell(self, session: &ActorRef<SessionMessage>) {
+        session.cast(SessionMessage::Internal(self)).ok();
+    }
+}
+
+/// Asks the supervisor for a change of the MCP servers.
+pub(crate) struct ChangeRequest {
+    pub(crate) change: ServerChange,
+    pub(crate) reply: oneshot::Sender<Result<McpSetServersResult>>,
+    /// Keeps other changes from beginning.
+    pub(crate) turn: OwnedMutexGuard<()>,
+}
+
+/// The CLI's answer to a change.
+pub(crate) struct ChangeOutcome {
+    pub(crate) number: u64,
+    /// With the names of new servers that the CLI could not take.
+    pub(crate) outcome: Result<(McpSetServersResult, Vec<String>)>,
+}
+
+impl std::fmt::Debug for SessionMessage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SessionMessage::Prompt(..) => "Prompt",
+            SessionMessage::Steer(..) => "Steer",
+            SessionMessage::Interrupt(_) => "Interrupt",
+            SessionMessage::Snapshot(_) => "Snapshot",
+            SessionMessage::Events(_) => "Events",
+            SessionMessage::Stop(_) => "Stop",
+            SessionMessage::Internal(_) => "Internal",
+        })
+    }
+}

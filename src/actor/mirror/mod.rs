@@ -1,0 +1,173 @@
+//! The mirror: copies what the CLI writes to its transcripts into the session's store.
+//!
+//! ```text
+//!   reader ── push ──► queue ≤ StoreOptions::queue_bytes ── batch ──► append, file by file, each try a task
+//!   conversation ── flush, before a result ──► │                        │ failed: reported, dropped
+//!                   ◄── when all is settled ───┴────────────────────────┘
+//! ```
+//!
+//! `push` and `flush` only take a lock, so the reader of the pipe never waits for the store. One worker empties the queue, so
+//! the entries of a file keep their order. The worker belongs to the supervisor and outlives every incarnation of the CLI.
+//!
+//! A killed CLI may have written entries that it did not report, and the next one links its entries to them. So after each
+//! unexpected exit the worker reads the transcripts from the last entry that the store took
+//! ([`catch_up`](Mirror::catch_up)). Entries lost before are read again too, because reading starts before the first loss.
+//!
+//! - here: what the reader, the conversation and the supervisor call
+//! - [`worker`]: empties the queue; [`queue`]: frames, waiters and losses; [`key`]: the key of a file
+
+mod key;
+mod loss;
+mod queue;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, OnceCell, oneshot};
+
+use self::queue::{Lost, MirrorQueue, QueuedFrame, SettledWaiter, report_later};
+use crate::Options;
+use crate::options::{StoreFlush, StoreOptions};
+use crate::sessions::TranscriptEntry;
+use crate::store::SessionStore;
+
+pub(crate) struct Mirror {
+    store: Arc<dyn SessionStore>,
+    options: StoreOptions,
+    /// The folder of all transcripts, as the CLI names it.
+    projects: PathBuf,
+    cwd: PathBuf,
+    /// `projects` with its symbolic links resolved.
+    resolved: OnceCell<PathBuf>,
+    queue: Mutex<MirrorQueue>,
+    work: Notify,
+}
+
+/// A `transcript_mirror` frame.
+#[derive(Deserialize)]
+struct MirrorFrame {
+    #[serde(rename = "filePath")]
+    path: String,
+    entries: Vec<Box<RawValue>>,
+}
+
+impl Mirror {
+    pub(crate) fn new(store: Arc<dyn SessionStore>, options: &Options, config_dir: &Path) -> Self {
+        Self {
+            store,
+            options: options.store.clone(),
+            cwd: options.cwd.clone().unwrap_or_else(|| PathBuf::from(".")),
+            projects: config_dir.join("projects"),
+            resolved: OnceCell::new(),
+            queue: Mutex::default(),
+            work: Notify::new(),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, MirrorQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a `transcript_mirror` frame.
+    pub(crate) fn push(&self, frame: &RawValue) {
+        let bytes = frame.get().len();
+        let read = serde_json::from_str::<MirrorFrame>(frame.get());
+        let queue = &mut *self.queue();
+        let lost = match read {
+            Ok(MirrorFrame { path, entries }) => {
+                let count = entries.len();
+                let entries: Vec<_> = entries.into_iter().flat_map(TranscriptEntry::from_raw).collect();
+                let unreadable = count - entries.len();
+                if unreadable > 0 {
+                    let reason = "they are no JSON objects".to_owned();
+                    let lost = Lost { path: Some(path.clone()), entries: unreadable, reason };
+                    report_later(&mut queue.lost, lost);
+                    self.work.notify_one();
+                }
+                // A frame that is larger than the bound is accepted alone.
+                if queue.bytes == 0 || queue.bytes + bytes <= self.options.queue_bytes {
+                    queue.entries += entries.len();
+                    queue.bytes += bytes;
+                    queue.accepted += 1;
+                    queue.frames.push_back(QueuedFrame { path, entries, bytes, catch_up: None });
+                    if self.is_full(queue) {
+                        queue.wanted = queue.accepted;
+                        self.work.notify_one();
+                    }
+                    return;
+                }
+                let reason = format!(
+                    "the store is slow, and more than `store.queue_bytes` ({}) of entries wait for it",
+                    self.options.queue_bytes
+                );
+                Lost { path: Some(path), entries: entries.len(), reason }
+            }
+            Err(error) => Lost { path: None, entries: 0, reason: format!("a frame cannot be read: {error}") },
+        };
+        report_later(&mut queue.lost, lost);
+        self.work.notify_one();
+    }
+
+    fn is_full(&self, queue: &MirrorQueue) -> bool {
+        self.options.flush == StoreFlush::Eager
+            || queue.entries > self.options.batch_entries
+            || queue.bytes > self.options.batch_bytes
+    }
+
+    /// The CLI exited unexpectedly: reads its files for entries that it did not report.
+    pub(crate) fn catch_up(&self, session_id: Option<String>) {
+        let mut queue = self.queue();
+        queue.accepted += 1;
+        queue.wanted = queue.accepted;
+        let catch_up = Some(session_id);
+        queue.frames.push_back(QueuedFrame { path: String::new(), entries: Vec::new(), bytes: 0, catch_up });
+        drop(queue);
+        self.work.notify_one();
+    }
+
+    /// Whether every entry is settled and every loss reported.
+    pub(crate) fn is_settled(&self) -> bool {
+        let queue = self.queue();
+        !queue.busy && queue.settled == queue.accepted && queue.lost.is_empty()
+    }
+
+    /// Gives all queued entries to the store, and calls `then` when the store has taken or refused them.
+    pub(crate) fn flush(&self, then: impl FnOnce() + Send + 'static) {
+        let waiter = SettledWaiter(Some(Box::new(then)));
+        let mut queue = self.queue();
+        queue.wanted = queue.accepted;
+        let at = queue.accepted;
+        queue.waiting.push((at, waiter));
+        drop(queue);
+        self.work.notify_one();
+    }
+
+    /// [`flush`](Mirror::flush) as a future.
+    pub(crate) async fn flushed(&self) {
+        let (tell, told) = oneshot::channel();
+        self.flush(move || {
+            // Fails if the future was dropped.
+            tell.send(()).ok();
+        });
+        told.await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_is_called_without_the_lock_of_the_queue() {
+        let store = Arc::new(crate::store::MemoryStore::default());
+        let mirror = Arc::new(Mirror::new(store, &Options::default(), Path::new("/c")));
+        let (tell, told) = std::sync::mpsc::channel();
+        let asked = mirror.clone();
+        mirror.flush(move || tell.send(asked.queue.try_lock().is_ok()).unwrap());
+        assert!(mirror.next().is_none(), "there is nothing to give");
+        assert!(told.try_recv().unwrap());
+    }
+}

@@ -1,0 +1,372 @@
+//! A request of the CLI and the ways to answer it. The answer goes to the outbound queue of the incarnation that asked, and
+//! can go to no other.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::life::{RequestLife, RequestStage, Settled};
+use super::sweep_mark::SweepBell;
+use crate::actor::base::gate::Gate;
+use crate::actor::outbound::{IncarnationEnded, Outbound};
+use crate::report::counters::Counting;
+use crate::tool::run::cancel::Cancel;
+use crate::wire::CallToolResult;
+use crate::wire::fast::answer;
+use crate::wire::fast::request_ids::RequestIds;
+use crate::wire::outgoing::{self, McpResponse};
+use crate::wire::rpc::{RpcError, RpcResponse};
+
+/// The parts that all requests of one incarnation share.
+#[derive(Debug)]
+pub(crate) struct RequestOrigin {
+    pub(crate) outbound: Outbound,
+    /// Counts settled requests for the sweep of their ledger.
+    pub(crate) ledger_bell: Arc<SweepBell>,
+    pub(crate) counting: Arc<Counting>,
+    /// Counts the requests in flight of the session.
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// The kind of a request, by who serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// A message to a tool server. Its errors are JSON-RPC errors inside a successful answer.
+    Mcp,
+    Permission,
+    Hook,
+    Elicitation,
+    Dialog,
+    /// Meant for another machine, and left without an answer.
+    Silent,
+    Unknown,
+}
+
+impl RequestKind {
+    /// The name in spans and snapshots.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            RequestKind::Mcp => "mcp_message",
+            RequestKind::Permission => "can_use_tool",
+            RequestKind::Hook => "hook_callback",
+            RequestKind::Elicitation => "elicitation",
+            RequestKind::Dialog => "request_user_dialog",
+            RequestKind::Silent => "silent",
+            RequestKind::Unknown => "unknown",
+        }
+    }
+
+    /// Whether the CLI lists such requests as pending in its answer to `initialize`.
+    pub(super) fn is_listed(self) -> bool {
+        matches!(self, RequestKind::Permission | RequestKind::Dialog | RequestKind::Elicitation)
+    }
+}
+
+/// A limit that a request met when it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// `limits.calls_in_flight`.
+    Session,
+    /// `limits.calls_per_server`.
+    Server,
+    /// `limits.outbound_bytes`.
+    Outbound,
+}
+
+/// A request of the CLI, and everything that is needed to answer it.
+pub(crate) struct PendingRequest {
+    ids: RequestIds,
+    pub(crate) kind: RequestKind,
+    pub(crate) received: Instant,
+    /// Cancelled when nobody waits for the answer any more.
+    pub(crate) cancel: Cancel,
+    /// Taken when the request is settled, so that the span closes then and not when the ledger is swept. A running handler
+    /// keeps the span open with a clone of its own.
+    span: Mutex<tracing::Span>,
+    /// Whether there is a span. Without a subscriber the mutex is never locked.
+    traced: bool,
+    life: RequestLife,
+    /// Whether the handler finished normally.
+    handled: AtomicBool,
+    full: Option<Full>,
+    origin: Arc<RequestOrigin>,
+    /// Counts the requests in flight of the tool server that is asked.
+    server_gate: Option<Arc<Gate>>,
+}
+
+impl PendingRequest {
+    pub(super) fn open(
+        origin: &Arc<RequestOrigin>,
+        ids: RequestIds,
+        kind: RequestKind,
+        received: Instant,
+        server_gate: Option<Arc<Gate>>,
+        span: tracing::Span,
+    ) -> Self {
+        origin.counting.requests.one();
+        let full = if origin.gate.is_full() {
+            Some(Full::Session)
+        } else if server_gate.as_ref().is_some_and(|gate| gate.is_full()) {
+            Some(Full::Server)
+        } else {
+            origin.outbound.bytes().is_full().then_some(Full::Outbound)
+        };
+        let pending = Self {
+            ids,
+            kind,
+            received,
+            cancel: Cancel::default(),
+            traced: !span.is_none(),
+            span: Mutex::new(span),
+            life: RequestLife::default(),
+            handled: AtomicBool::new(false),
+            full,
+            origin: origin.clone(),
+            server_gate,
+        };
+        pending.gates().for_each(Gate::enter);
+        pending
+    }
+
+    pub(crate) fn ids(&self) -> &RequestIds {
+        &self.ids
+    }
+
+    pub(crate) fn request_id(&self) -> &str {
+        self.ids.request_id()
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.outbound().epoch()
+    }
+
+    pub(crate) fn outbound(&self) -> &Outbound {
+        &self.origin.outbound
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.life.is_open()
+    }
+
+    /// The span of the request; none once the request is settled.
+    pub(crate) fn span(&self) -> tracing::Span {
+        if self.traced { self.lock_span().clone() } else { tracing::Span::none() }
+    }
+
+    fn lock_span(&self) -> MutexGuard<'_, tracing::Span> {
+        self.span.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the requests in flight of the session.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.origin.gate
+    }
+
+    fn gates(&self) -> impl Iterator<Item = &Gate> {
+        [Some(self.gate()), self.server_gate.as_deref()].into_iter().flatten()
+    }
+
+    /// The limit that was reached when the request came.
+    pub(crate) fn full(&self) -> Option<Full> {
+        self.full
+    }
+
+    /// The gate behind [`full`](PendingRequest::full); `None` for the outbound queue.
+    pub(crate) fn full_gate(&self, full: Full) -> Option<&Gate> {
+        match full {
+            Full::Session => Some(self.gate()),
+            Full::Server => self.server_gate.as_deref(),
+            Full::Outbound => None,
+        }
+    }
+
+    /// Waits until the answer may be queued for the CLI's stdin; `None` if it may be queued now.
+    pub(crate) fn room(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let outbound = self.outbound();
+        outbound.bytes().is_full().then(|| {
+            let outbound = outbound.clone();
+            async move { outbound.bytes().room().await }
+        })
+    }
+
+    /// Notes that the handler finished normally: its actor need not be told.
+    pub(super) fn set_handled(&self) {
+        self.handled.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_handled(&self) -> bool {
+        self.handled.load(Ordering::Acquire)
+    }
+
+    /// A handler starts to work at the request.
+    pub(super) fn dispatched(&self) {
+        self.life.dispatch();
+    }
+
+    pub(crate) fn is_dispatched(&self) -> bool {
+        self.life.stage() == RequestStage::Dispatched
+    }
+
+    /// Answers a tool call with the result of its handler.
+    pub(crate) fn mcp_result(&self, result: &CallToolResult) {
+        if self.settle(Settled::Answered) {
+            self.write_result(result);
+        }
+    }
+
+    /// Answers a JSON-RPC request with the result of its handler.
+    pub(crate) fn mcp_value(&self, result: impl Serialize) {
+        if self.settle(Settled::Answered) {
+            self.write_mcp(RpcResponse::result(self.ids.raw_rpc_id(), result));
+        }
+    }
+
+    /// Answers a JSON-RPC request with the error of its handler.
+    pub(crate) fn mcp_error(&self, error: &RpcError) {
+        if self.settle(Settled::Answered) {
+            self.write_error(error, None);
+        }
+    }
+
+    /// Answers a tool call whose handler took too long.
+    pub(crate) fn mcp_timed_out(&self, result: &CallToolResult) {
+        if self.settle(Settled::Cancelled) {
+            self.write_result(result);
+        }
+    }
+
+    /// Acknowledges a JSON-RPC notification or response.
+    pub(crate) fn mcp_ack(&self) {
+        if self.settle(Settled::Answered) {
+            // JSON-RPC has no answer to these; the official TypeScript SDK sends this one.
+            self.write_mcp(serde_json::json!({ "jsonrpc": "2.0", "result": {}, "id": 0 }));
+        }
+    }
+
+    /// Answers a control request with the result of its handler.
+    pub(crate) fn success(&self, body: impl Serialize) {
+        if self.settle(Settled::Answered) {
+            self.write(outgoing::success(self.request_id(), body));
+        }
+    }
+
+    /// Answers a control request whose handler took too long.
+    pub(crate) fn timed_out(&self, body: impl Serialize) {
+        if self.settle(Settled::Cancelled) {
+            self.write(outgoing::success(self.request_id(), body));
+        }
+    }
+
+    /// Answers with an error, because the handler took too long.
+    pub(crate) fn timed_out_error(&self, error: &RpcError) {
+        if self.settle(Settled::Cancelled) {
+            self.write_error(error, None);
+        }
+    }
+
+    /// Answers with an error, because no handler can or may answer.
+    pub(crate) fn refuse(&self, error: &RpcError) {
+        if self.settle(Settled::Refused) {
+            self.write_error(error, None);
+        }
+    }
+
+    /// Answers a request whose subtype is unknown.
+    pub(crate) fn refuse_unsupported(&self, message: &str) {
+        if self.settle(Settled::Refused) {
+            self.write_error(&RpcError::internal(message), Some("unsupported_request"));
+        }
+    }
+
+    /// Answers that the request is cancelled, and cancels its handler.
+    pub(crate) fn cancel(&self) -> bool {
+        let first = self.settle(Settled::Cancelled);
+        if first {
+            self.write_error(&RpcError::cancelled(), None);
+        }
+        self.cancel.cancel();
+        first
+    }
+
+    /// Settles the request without an answer, and cancels its handler.
+    pub(crate) fn orphan(&self) {
+        self.settle(Settled::Orphaned);
+        self.cancel.cancel();
+    }
+
+    fn settle(&self, how: Settled) -> bool {
+        let counting = &self.origin.counting;
+        if !self.life.settle(how) {
+            counting.late_answers.one();
+            return false;
+        }
+        self.gates().for_each(Gate::leave);
+        match how {
+            Settled::Answered => &counting.answered,
+            Settled::Cancelled => &counting.cancelled,
+            Settled::Refused => &counting.refused,
+            Settled::Orphaned => &counting.orphaned,
+        }
+        .one();
+        if self.traced {
+            // Dropped after the lock is released: closing a span runs the application's subscriber.
+            let span = std::mem::replace(&mut *self.lock_span(), tracing::Span::none());
+            span.record("outcome", how.as_str());
+        }
+        self.origin.ledger_bell.finish();
+        true
+    }
+
+    fn write_error(&self, error: &RpcError, code: Option<&str>) {
+        match self.kind {
+            RequestKind::Mcp => self.write_mcp(RpcResponse::<()>::error(self.ids.raw_rpc_id(), error)),
+            _ => {
+                self.queue(|outbound| outbound.send(outgoing::error(self.request_id(), &error.message, code)))
+            }
+        }
+    }
+
+    fn write_result(&self, result: &CallToolResult) {
+        match answer::result_line(self.request_id(), self.ids.rpc_id(), result) {
+            Ok(line) => self.queue(|outbound| outbound.send_line(line)),
+            Err(error) => self.write(Err(error)),
+        }
+    }
+
+    fn write_mcp(&self, message: impl Serialize) {
+        self.write(outgoing::success(self.request_id(), McpResponse { mcp_response: message }));
+    }
+
+    fn write(&self, json: serde_json::Result<Vec<u8>>) {
+        match json {
+            Ok(json) => self.queue(|outbound| outbound.send(json)),
+            // An error consists of texts, which always serialise.
+            Err(error) => {
+                let error = RpcError::internal(format!("the answer does not serialise: {error}"));
+                self.write_error(&error, None);
+            }
+        }
+    }
+
+    fn queue(&self, send: impl FnOnce(&Outbound) -> Result<(), IncarnationEnded>) {
+        if send(self.outbound()).is_err() {
+            tracing::debug!(
+                request_id = self.request_id(),
+                epoch = self.epoch(),
+                "answered an incarnation that has ended"
+            );
+        }
+    }
+}
+
+impl fmt::Debug for PendingRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingRequest")
+            .field("request_id", &self.request_id())
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}

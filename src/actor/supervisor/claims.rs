@@ -1,0 +1,94 @@
+//! The session's claim on its conversation: taken at the start if the id is known, and moved when the CLI names another
+//! conversation. Held across restarts of the CLI, and released when the session has ended.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::Options;
+use crate::error::Result;
+use crate::sessions::{Claim, ConversationPlace, config_dir, default_lock_dir, is_session_id, variable};
+use crate::transport::{Conversations, Transport, opens};
+
+#[derive(Debug)]
+pub(crate) struct Claims {
+    /// `None` if the session's conversation is not written to disk.
+    place: Option<ConversationPlace>,
+    /// Held while the claim is moved.
+    turn: tokio::sync::Mutex<()>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    Conversation(Claim),
+    /// The session has ended; a claim that comes late is not kept.
+    Ended,
+}
+
+impl Claims {
+    /// The claims of a session, which holds none yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) if there is no configuration folder.
+    pub(crate) fn new(options: &Options, transport: Option<&dyn Transport>) -> Result<Self> {
+        let conversations = transport.map_or(Conversations::OfUser, Transport::conversations);
+        let place = if options.persist_session == Some(false) {
+            None
+        } else {
+            Some(match conversations {
+                Conversations::Apart(number) => ConversationPlace::Transport(number),
+                Conversations::OfUser => {
+                    let config_dir = config_dir(|name| variable(options, name))?;
+                    // Relative to the CLI's working directory, as the CLI takes it.
+                    let base = options.cwd.as_deref().unwrap_or(Path::new("."));
+                    let config_dir = base.join(config_dir);
+                    ConversationPlace::Disk {
+                        config_dir: std::path::absolute(&config_dir).unwrap_or(config_dir),
+                        locks: options.lock_dir.clone().unwrap_or_else(default_lock_dir),
+                    }
+                }
+            })
+        };
+        Ok(Self { place, turn: tokio::sync::Mutex::default(), held: Mutex::default() })
+    }
+
+    /// Claims the conversation that the options open by its id, if they name one. Not for a fork, which does not write to its
+    /// origin.
+    pub(crate) async fn begin(&self, options: &Options) -> Result<()> {
+        match opens(options).filter(|id| is_session_id(id)) {
+            Some(id) => self.follow(|| Some(id.to_owned())).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Claims the conversation that `named` returns, and releases the claim held before. `named` is called when earlier calls
+    /// are done.
+    ///
+    /// # Errors
+    /// The errors of [`Claim::take`]; the old claim is still held then.
+    pub(crate) async fn follow(&self, named: impl FnOnce() -> Option<String>) -> Result<()> {
+        let Some(place) = &self.place else { return Ok(()) };
+        let _turn = self.turn.lock().await;
+        let Some(id) = named() else { return Ok(()) };
+        if matches!(&*self.lock(), Held::Conversation(claim) if claim.is_on(&id)) {
+            return Ok(());
+        }
+        let claim = Claim::take(place, &id).await?;
+        let mut held = self.lock();
+        if !matches!(*held, Held::Ended) {
+            *held = Held::Conversation(claim);
+        }
+        Ok(())
+    }
+
+    /// Releases the claim for good.
+    pub(crate) fn release(&self) {
+        *self.lock() = Held::Ended;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,224 @@
+//! Start tool servers, and restart the servers that end or have no state.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ractor::ActorRef;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use tokio::time::Instant;
+
+use super::child::ChildEnd;
+use super::{Handled, SessionStage, SupervisorState};
+use crate::actor::base::restart_window::{RestartWindow, Verdict};
+use crate::actor::base::task::Task;
+use crate::actor::context::Shared;
+use crate::actor::mcp_server::{McpServer, ServerArguments};
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::router::RouterMessage;
+use crate::actor::messages::session::Internal;
+use crate::actor::router::Known;
+use crate::actor::router::routes::Route;
+use crate::error::{Error, ErrorKind};
+use crate::report::{Event, ServerSnapshot, ServerStatus};
+use crate::tool::run::blocking::BlockingLane;
+use crate::tool::spec::ServerSpec;
+
+/// A tool server of the session.
+pub(super) struct ServerChild {
+    pub(super) spec: Arc<ServerSpec>,
+    pub(super) actor: Option<ActorRef<ServerMessage>>,
+    /// Number of states that the server was started with; counted by its actors.
+    generations: Arc<AtomicU32>,
+    window: RestartWindow,
+    status: ServerStatus,
+    /// Kept here because a handler that blocks its thread may outlive the actor.
+    blocking: Arc<BlockingLane>,
+    /// The cause of the last failure.
+    cause: Option<String>,
+    /// Whether the server ever had its state.
+    pub(super) served: bool,
+    /// Failures in a row before the server had its state. A server that never gets its state is given up, however slowly it
+    /// fails.
+    starts_without_state: u32,
+    /// The backoff timer.
+    timer: Option<Task>,
+}
+
+impl ServerChild {
+    pub(super) fn new(shared: &Shared, spec: Arc<ServerSpec>, random: &mut SmallRng) -> Self {
+        let options = shared.options();
+        Self {
+            spec,
+            actor: None,
+            generations: Arc::default(),
+            window: RestartWindow::new(options.restarts.server.clone(), SmallRng::from_rng(random)),
+            status: ServerStatus::Restarting,
+            blocking: BlockingLane::new(options.limits.blocking_calls),
+            cause: None,
+            served: false,
+            starts_without_state: 0,
+            timer: None,
+        }
+    }
+
+    fn given_up(&self) -> bool {
+        matches!(self.status, ServerStatus::Failed(_))
+    }
+
+    fn route(&self, actor: ActorRef<ServerMessage>, shared: &Shared) -> Arc<Route> {
+        Arc::new(Route {
+            server: self.spec.name.as_str().into(),
+            actor,
+            gate: shared.roster.borrow().gate(&self.spec.name).cloned(),
+            own_tools: !self.spec.is_mounted(),
+        })
+    }
+
+    pub(super) fn known(&self, shared: &Shared) -> Known {
+        match (&self.actor, &self.status) {
+            (Some(actor), _) => Known::Up(self.route(actor.clone(), shared)),
+            (None, ServerStatus::Failed(cause)) => Known::Failed(cause.clone()),
+            (None, _) => Known::Down,
+        }
+    }
+
+    /// The snapshot of a server whose actor does not answer.
+    pub(super) fn absent(&self) -> ServerSnapshot {
+        ServerSnapshot {
+            name: self.spec.name.clone(),
+            status: match &self.status {
+                ServerStatus::Up => ServerStatus::Restarting,
+                status => status.clone(),
+            },
+            generation: self.generations.load(Ordering::Acquire),
+            calls: Vec::new(),
+            blocking: self.blocking.running(),
+            abandoned: self.blocking.abandoned(),
+            requests: 0,
+            mcp_sessions: 0,
+        }
+    }
+}
+
+impl SupervisorState {
+    pub(super) async fn start_server(&mut self, index: usize) -> Handled {
+        let server = &self.servers[index];
+        let arguments = ServerArguments {
+            shared: self.shared.clone(),
+            spec: server.spec.clone(),
+            blocking: server.blocking.clone(),
+            ready_epoch: matches!(self.stage, SessionStage::Ready).then_some(self.epoch),
+            session: self.myself.clone(),
+            generations: server.generations.clone(),
+            cause: server.cause.clone(),
+            given_up: server.given_up(),
+        };
+        let actor = self.spawn(McpServer, arguments).await?;
+        let server = &mut self.servers[index];
+        server.actor = Some(actor.clone());
+        let route = server.route(actor, &self.shared);
+        self.router.tell(RouterMessage::ServerUp(route));
+        Ok(())
+    }
+
+    /// The backoff of a server has passed.
+    pub(super) async fn restart_named(&mut self, name: &str) -> Handled {
+        match self.servers.iter().position(|server| server.spec.name == name) {
+            Some(index) if !self.stopping() => self.restart_server(index).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts the server's actor, or has a running actor make the state again.
+    async fn restart_server(&mut self, index: usize) -> Handled {
+        match &self.servers[index].actor {
+            None => self.start_server(index).await,
+            Some(actor) => {
+                // The end of an actor that has just ended is still to come; one that has a state ignores the message.
+                actor.cast(ServerMessage::Make).ok();
+                Ok(())
+            }
+        }
+    }
+
+    /// The server in this generation; `None` if its actor has ended or its state was replaced since.
+    fn server_of(&mut self, name: &str, generation: u32) -> Option<usize> {
+        self.servers.iter().position(|server| {
+            server.spec.name == name
+                && server.actor.is_some()
+                && server.generations.load(Ordering::Acquire) == generation
+        })
+    }
+
+    pub(super) fn server_serves(&mut self, name: &str, generation: u32) {
+        let Some(index) = self.server_of(name, generation) else { return };
+        let server = &mut self.servers[index];
+        (server.starts_without_state, server.served, server.status) = (0, true, ServerStatus::Up);
+        self.check_start();
+    }
+
+    pub(super) async fn state_failed(&mut self, name: &str, generation: u32, cause: String) -> Handled {
+        let Some(index) = self.server_of(name, generation).filter(|_| !self.stopping()) else {
+            return Ok(());
+        };
+        let server = &self.servers[index];
+        if server.spec.significant && !server.served && !self.started {
+            let text = format!("the significant MCP server '{name}' did not start: {cause}");
+            return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
+        }
+        self.server_lost(index, cause).await
+    }
+
+    pub(super) async fn server_ended(&mut self, index: usize, end: &ChildEnd) -> Handled {
+        self.servers[index].actor = None;
+        if self.stopping() {
+            return self.check_step().await;
+        }
+        self.server_lost(index, end.to_string()).await
+    }
+
+    /// A server has no actor, or its actor has no state: restarts the server after its backoff, or gives it up.
+    async fn server_lost(&mut self, index: usize, cause: String) -> Handled {
+        let restarts = &self.shared.options().restarts;
+        let retry = restarts.server_retry;
+        let server = &mut self.servers[index];
+        let name = server.spec.name.clone();
+        server.cause = Some(cause.clone());
+        let was_given_up = server.given_up();
+        if !was_given_up {
+            server.starts_without_state += 1;
+            let never_serves = server.starts_without_state > restarts.server.intensity;
+            if let Verdict::After { delay, .. } = server.window.record(Instant::now())
+                && !never_serves
+            {
+                server.status = ServerStatus::Restarting;
+                if delay.is_zero() {
+                    return self.restart_server(index).await;
+                }
+                if server.actor.is_none() {
+                    self.router.tell(RouterMessage::ServerDown { server: name.clone() });
+                }
+                self.servers[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
+                return Ok(());
+            }
+        }
+        server.status = ServerStatus::Failed(cause.clone());
+        match &server.actor {
+            // The end of an actor that has just ended is still to come.
+            Some(actor) => drop(actor.cast(ServerMessage::GiveUp(cause.clone()))),
+            None => {
+                self.router.tell(RouterMessage::ServerFailed { server: name.clone(), cause: cause.clone() })
+            }
+        }
+        if !was_given_up {
+            self.shared.emit(Event::ServerFailed { server: name.clone(), cause: cause.clone() });
+            if self.servers[index].spec.significant {
+                let text = format!("the significant MCP server '{name}' was given up: {cause}");
+                return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
+            }
+        }
+        self.servers[index].timer = retry.map(|retry| self.later(retry, Internal::RestartServer(name)));
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Report the state of the tree.
+
+use futures_util::future::join_all;
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::stopping::StopStep;
+use super::{SessionStage, SupervisorState};
+use crate::actor::base::deadlines::{after, millis};
+use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::port::PortMessage;
+use crate::actor::messages::router::RouterMessage;
+use crate::error::Result;
+use crate::report::{CliSnapshot, ConversationSnapshot, Phase, Snapshot};
+
+impl SupervisorState {
+    /// Asks all children on a task of its own, at most for `Timeouts::child_stop`, and answers with what came in time.
+    pub(super) fn snapshot(&mut self, reply: RpcReplyPort<Result<Snapshot>>) {
+        let phase = match &self.stage {
+            SessionStage::Starting => Phase::Starting,
+            SessionStage::Ready => Phase::Ready,
+            SessionStage::Recovering => Phase::Recovering,
+            SessionStage::Stopping { step: StopStep::Drain, .. } => Phase::Draining,
+            SessionStage::Stopping { .. } => Phase::Stopping,
+        };
+        let shared = self.shared.clone();
+        let limit = shared.options().timeouts.child_stop;
+        // All children share one deadline, because the conversation is asked after the port.
+        let (flushed, deadline) = (after(Instant::now(), limit / 2), after(Instant::now(), limit));
+        let (port, conversation) = (self.port.actor().cloned(), self.conversation.actor().cloned());
+        let (router, callbacks) = (self.router.actor().cloned(), self.callbacks.actor().cloned());
+        let servers: Vec<_> =
+            self.servers.iter().map(|server| (server.actor.clone(), server.absent())).collect();
+        self.errand(async move {
+            let servers = servers.into_iter().map(|(actor, absent)| async move {
+                inspect(deadline, actor, ServerMessage::Snapshot).await.unwrap_or(absent)
+            });
+            let ((cli, conversation), router, callbacks, servers) = tokio::join!(
+                cli_and_conversation(port, conversation, flushed, deadline),
+                inspect(deadline, router, RouterMessage::Snapshot),
+                inspect(deadline, callbacks, CallbacksMessage::Snapshot),
+                join_all(servers),
+            );
+            let session_id = shared.facts.borrow().session_id.clone();
+            let snapshot = Snapshot {
+                phase,
+                age_ms: millis(shared.started.elapsed()),
+                session_id,
+                cli,
+                conversation,
+                router,
+                servers,
+                callbacks,
+                counters: shared.counting.read(),
+            };
+            // The caller may have stopped waiting.
+            reply.send(Ok(snapshot)).ok();
+        });
+    }
+}
+
+/// Asks the port, and then the conversation, which has by then been told all that was read before.
+async fn cli_and_conversation(
+    port: Option<ActorRef<PortMessage>>,
+    conversation: Option<ActorRef<ConversationMessage>>,
+    flushed: Instant,
+    deadline: Instant,
+) -> (Option<CliSnapshot>, Option<ConversationSnapshot>) {
+    let mut cli = None;
+    if let Some((snapshot, messages)) = inspect(deadline, port, PortMessage::Snapshot).await {
+        cli = Some(snapshot);
+        if let Some(messages) = messages {
+            // Messages that take longer are missing in the snapshot.
+            tokio::time::timeout_at(flushed, messages.told()).await.ok();
+        }
+    }
+    (cli, inspect(deadline, conversation, ConversationMessage::Snapshot).await)
+}
+
+/// Asks a child for its snapshot; `None` if the child is down or does not answer in time.
+async fn inspect<M: ractor::Message, S>(
+    deadline: Instant,
+    actor: Option<ActorRef<M>>,
+    message: impl FnOnce(oneshot::Sender<S>) -> M,
+) -> Option<S> {
+    let (reply, answer) = oneshot::channel();
+    actor?.cast(message(reply)).ok()?;
+    tokio::time::timeout_at(deadline, answer).await.ok()?.ok()
+}

@@ -1,0 +1,213 @@
+//! A turn, as the application sees it: a stream of messages with one outcome.
+
+mod buffer;
+mod mover;
+mod ring_file;
+pub(crate) mod steering;
+#[cfg(test)]
+mod tests;
+mod unread;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+
+use crate::Options;
+use crate::error::{Error, ErrorKind, Result};
+use crate::report::Outcome;
+use crate::report::counters::Counting;
+use crate::wire::Message;
+use buffer::{Bounds, NextItem, TurnBuffer};
+
+/// A turn: a [`Stream`] of the [`Message`]s that answer one prompt, and then the turn's [`outcome`](Turn::outcome).
+///
+/// You may read as slowly as you like. Unread messages wait in order, in memory up to
+/// [`Limits::unread_bytes`](crate::options::Limits::unread_bytes) and then in a temporary file up to
+/// [`Limits::spilled_bytes`](crate::options::Limits::spilled_bytes), and hold up nothing else. None is lost unless
+/// [`Options::unread_partials`](crate::Options::unread_partials) allows it. Past both bounds the turn ends with
+/// [`Overflow`](ErrorKind::Overflow), after the messages that were accepted.
+///
+/// Dropping a turn does not end it: its further messages are dropped, and the next prompt still waits for its result. To end
+/// a turn, call [`interrupt`](crate::Session::interrupt).
+///
+/// ```
+/// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {
+///     let mut turn = session.prompt("What is 5 + 3?").await?;
+///     while let Some(message) = turn.next().await {
+///         println!("{}: {}", message.kind(), message.raw());
+///     }
+///     println!("{:?}", turn.outcome().await?.text());
+///     Ok(())
+/// }
+/// # let _ = show;
+/// ```
+pub struct Turn {
+    uuid: String,
+    buffer: Arc<TurnBuffer>,
+    missed_partials: u64,
+    over: bool,
+    outcome: Option<Outcome>,
+    /// The session of a one-shot [`query`](crate::query), stopped when the turn is over.
+    owner: Option<Box<dyn TurnOwner>>,
+}
+
+/// Keeps a session for its only turn.
+pub(crate) trait TurnOwner: Send + Sync {
+    /// Waits for the end of the run, which may go on after the turn, then stops the session.
+    fn finish(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The conversation's end of a turn.
+pub(crate) struct TurnSender {
+    buffer: Arc<TurnBuffer>,
+}
+
+pub(crate) fn turn(uuid: String, options: &Options, counting: Arc<Counting>) -> (TurnSender, Turn) {
+    let buffer = Arc::new(TurnBuffer::new(Bounds::of(options), counting));
+    let turn =
+        Turn { uuid, buffer: buffer.clone(), missed_partials: 0, over: false, outcome: None, owner: None };
+    (TurnSender { buffer }, turn)
+}
+
+impl TurnSender {
+    /// Hands messages over in order. Returns the number of messages that were dropped because the reader is gone.
+    ///
+    /// # Errors
+    /// The error that the turn has to end with, and the number of messages behind the refused one.
+    pub(crate) fn send(&self, messages: impl ExactSizeIterator<Item = Message>) -> Result<u64, (Error, u64)> {
+        let dropped = self.buffer.push(messages);
+        self.buffer.start_mover();
+        dropped
+    }
+
+    pub(crate) fn end(self, outcome: Outcome) {
+        self.buffer.end(Some(outcome));
+    }
+
+    /// Unread bytes in memory.
+    pub(crate) fn unread(&self) -> usize {
+        self.buffer.in_memory()
+    }
+
+    /// Unread bytes in the file.
+    pub(crate) fn spilled(&self) -> u64 {
+        self.buffer.in_file()
+    }
+}
+
+impl Drop for TurnSender {
+    /// Ends the turn without an outcome if it has not ended yet.
+    fn drop(&mut self) {
+        self.buffer.end(None);
+    }
+}
+
+impl Turn {
+    /// The uuid of the prompt. The CLI names the uuid in its results.
+    pub fn prompt_uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// The next message; `None` when the turn is over.
+    ///
+    /// Safe to cancel: a message is taken only when it is returned.
+    pub async fn next(&mut self) -> Option<Message> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// Number of partial messages (`stream_event`) before the last message that [`next`](Turn::next) returned that were
+    /// dropped because they were not read in time. When the number grows, messages are missing before the last one.
+    ///
+    /// Always 0 unless [`Options::unread_partials`](crate::Options::unread_partials) allows it.
+    pub fn missed_partials(&self) -> u64 {
+        self.missed_partials
+    }
+
+    /// Waits for the end of the turn and returns its outcome. Drops messages that you have not read.
+    ///
+    /// # Errors
+    /// [`SessionFailed`](ErrorKind::SessionFailed), if the session was torn down (killed, or its runtime shut down) before the
+    /// turn had an outcome.
+    pub async fn outcome(&mut self) -> Result<Outcome> {
+        if !self.over {
+            self.missed_partials = self.buffer.discard();
+        }
+        while self.next().await.is_some() {}
+        if let Some(owner) = &self.owner {
+            owner.finish().await;
+            self.owner = None;
+        }
+        self.outcome.clone().ok_or_else(|| {
+            Error::new(ErrorKind::SessionFailed, "the session was torn down in the middle of the turn")
+        })
+    }
+
+    /// Waits for the end of the turn, like [`outcome`](Turn::outcome), and reads its result as the type that
+    /// [`SessionBuilder::output_format`](crate::SessionBuilder::output_format) asked for.
+    ///
+    /// ```
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sum { sum: f64 }
+    ///
+    /// async fn add(builder: greenroom::SessionBuilder) -> greenroom::Result<f64> {
+    ///     let session = builder.output_format::<Sum>().start().await?;
+    ///     let sum: Sum = session.prompt("What is 5 + 3?").await?.structured().await?;
+    ///     Ok(sum.sum)
+    /// }
+    /// # let _ = add;
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`outcome`](Turn::outcome) and of [`Outcome::structured`].
+    pub async fn structured<T: DeserializeOwned>(&mut self) -> Result<T> {
+        self.outcome().await?.structured()
+    }
+
+    pub(crate) fn owned_by(mut self, owner: impl TurnOwner + 'static) -> Self {
+        self.owner = Some(Box::new(owner));
+        self
+    }
+}
+
+impl Stream for Turn {
+    type Item = Message;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Message>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        match ready!(self.buffer.poll_take(cx)) {
+            NextItem::Message(message, missed) => {
+                self.missed_partials += missed;
+                Poll::Ready(Some(message))
+            }
+            NextItem::End(outcome, missed) => {
+                self.missed_partials += missed;
+                self.over = true;
+                self.outcome = outcome;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    /// Drops the unread messages and closes their file.
+    fn drop(&mut self) {
+        self.buffer.close();
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn")
+            .field("prompt_uuid", &self.uuid)
+            .field("outcome", &self.outcome)
+            .finish_non_exhaustive()
+    }
+}

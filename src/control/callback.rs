@@ -1,0 +1,110 @@
+//! Callbacks other than tools: what their handlers get and return, elicitations, and dialogs.
+//!
+//! [`hook`](crate::hook) and [`permission`](crate::permission) hold the types of hooks and permissions.
+
+use std::fmt;
+
+use tokio_util::sync::CancellationToken;
+
+pub use super::dialog::{DialogAnswer, DialogRequest};
+pub use super::elicitation::{ElicitationAnswer, ElicitationMode, ElicitationRequest};
+
+/// Context of a callback: which request it handles, and whether anybody still waits for the answer.
+///
+/// ```
+/// use greenroom::callback::CallbackContext;
+/// use greenroom::{PermissionDecision, PermissionRequest};
+///
+/// async fn ask(request: PermissionRequest, cx: CallbackContext) -> PermissionDecision {
+///     tokio::select! {
+///         () = cx.cancelled() => PermissionDecision::deny("withdrawn"),
+///         () = std::future::ready(()) => PermissionDecision::allow(),
+///     }
+/// }
+/// # let _ = ask;
+/// ```
+#[derive(Clone, Debug)]
+pub struct CallbackContext {
+    pub(crate) request_id: String,
+    pub(crate) session_id: Option<String>,
+    pub(crate) tool_use_id: Option<String>,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl CallbackContext {
+    /// A context without a session, to call a handler directly in a unit test.
+    pub fn detached() -> Self {
+        Self {
+            request_id: "detached".into(),
+            session_id: None,
+            tool_use_id: None,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// The id of the control request.
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// The id of the conversation; `None` until the CLI names it in its first turn.
+    pub fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
+    }
+
+    /// The id of the model's tool use, if the request is about a tool call.
+    pub fn tool_use_id(&self) -> Option<&str> {
+        self.tool_use_id.as_deref()
+    }
+
+    /// The token that is cancelled when the request was withdrawn, timed out, or lost its CLI.
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    /// Resolves when [`cancellation`](CallbackContext::cancellation) is cancelled.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
+}
+
+/// The return type of a callback: an answer, or a `Result` of an answer.
+///
+/// An error emits [`Event::CallbackFailed`](crate::Event::CallbackFailed), and the CLI gets the answer for a failed
+/// handler:
+///
+/// | handler | answer |
+/// |---|---|
+/// | permission, question | denied, with the text of the error |
+/// | hook | by its [`OnFailure`](crate::hook::OnFailure): by default a hook that can forbid something forbids it |
+/// | elicitation | `cancel` |
+/// | dialog | `cancelled` |
+///
+/// ```
+/// use greenroom::{PermissionDecision, Session};
+///
+/// let builder = Session::builder().can_use_tool(async |request, _cx| {
+///     let policy = std::fs::read_to_string("policy.txt")?;
+///     let known = policy.lines().any(|line| line == request.tool_name);
+///     Ok::<_, std::io::Error>(if known { PermissionDecision::allow() } else { PermissionDecision::deny("unknown") })
+/// });
+/// # let _ = builder;
+/// ```
+pub trait IntoReply<T> {
+    /// The answer, or the text of the error.
+    #[doc(hidden)]
+    fn into_reply(self) -> Result<T, String>;
+}
+
+impl<T> IntoReply<T> for T {
+    fn into_reply(self) -> Result<T, String> {
+        Ok(self)
+    }
+}
+
+impl<T, E: fmt::Display> IntoReply<T> for Result<T, E> {
+    fn into_reply(self) -> Result<T, String> {
+        // The alternate form prints the whole chain of causes of an `anyhow::Error`.
+        self.map_err(|error| format!("{error:#}"))
+    }
+}

@@ -1,0 +1,246 @@
+//! Requests to decide whether a tool may run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::input::Input;
+use super::{McpServerProvenance, PermissionUpdate, Question, plain_text, question};
+use crate::control::fields::RequestFields;
+use crate::wire::message::abridge::holds_much;
+use crate::wire::words::words;
+
+words! {
+    /// The cause of a permission request.
+    pub enum DecisionReasonType {
+        Rule = "rule",
+        Mode = "mode",
+        /// Parts of a compound shell command. A safety check may be among them: see
+        /// [`classifier_approvable`](PermissionRequest::classifier_approvable).
+        SubcommandResults = "subcommandResults",
+        PermissionPromptTool = "permissionPromptTool",
+        Hook = "hook",
+        /// An agent in the background.
+        AsyncAgent = "asyncAgent",
+        /// The call wants to leave the sandbox.
+        SandboxOverride = "sandboxOverride",
+        WorkingDir = "workingDir",
+        SafetyCheck = "safetyCheck",
+        /// The classifier of the mode `auto`.
+        Classifier = "classifier",
+        /// The CLI's word `other`.
+        SomethingElse = "other",
+    }
+}
+
+/// The user's `ask` rule that forced a request. Its texts may contain escape sequences of a terminal: show them through
+/// [`plain_text`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
+#[non_exhaustive]
+pub struct MatchedAskRule {
+    /// Where the rule is written, such as `userSettings`.
+    pub source: String,
+    pub tool_name: String,
+    /// The rule's condition on the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_content: Option<String>,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for MatchedAskRule {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = RequestFields::read(from)?;
+        Ok(Self {
+            source: fields.need("source")?,
+            tool_name: fields.need("tool_name")?,
+            rule_content: fields.may("rule_content"),
+            extra: fields.rest(),
+        })
+    }
+}
+
+/// The CLI asks whether a tool may run (`can_use_tool`): no rule, mode or hook decided.
+///
+/// ```
+/// let request: greenroom::PermissionRequest = serde_json::from_value(serde_json::json!({
+///     "tool_name": "Bash", "input": { "command": "ls" }, "tool_use_id": "toolu_1", "title": "List files?",
+///     "decision_reason": "\u{1b}[31mdangerous\u{1b}[0m",
+/// }))?;
+/// assert_eq!(request.title.as_deref(), Some("List files?"));
+/// assert_eq!(request.reason_text().as_deref(), Some("dangerous"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
+#[non_exhaustive]
+pub struct PermissionRequest {
+    pub tool_name: String,
+    #[serde(skip_serializing_if = "Input::is_null")]
+    pub(super) input: Input,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// Rule changes after which the CLI would not ask again. Return one with [`PermissionDecision::update`](crate::PermissionDecision::update), or all with
+    /// [`PermissionDecision::allow_always`](crate::PermissionDecision::allow_always).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub permission_suggestions: Vec<PermissionUpdate>,
+    /// The path that needs the permission.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_path: Option<String>,
+    /// The reason for the request. May contain escape sequences of a terminal: show [`reason_text`](Self::reason_text) instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason_type: Option<DecisionReasonType>,
+    /// Set if a safety check is involved; `false` if at least one check wants a person to decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classifier_approvable: Option<bool>,
+    /// Do not offer a lasting permission ("do not ask again").
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub suppress_always_allow_rule: bool,
+    /// A single key must not approve the call.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub default_to_no: bool,
+    /// A user's `ask` rule matched: always ask the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matched_ask_rule: Option<MatchedAskRule>,
+    /// A plain "yes" or "no" is not enough: the user has to see the details.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub requires_user_interaction: bool,
+    /// The question to the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// A short name of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// A line below the title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The subagent that makes the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// The server of an MCP tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_server: Option<McpServerProvenance>,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl PermissionRequest {
+    /// The arguments of the call: an object, or `Null` if the CLI sent none. Parsed on the first use, which takes many times
+    /// the memory of the JSON if it holds very many values.
+    pub fn input(&self) -> &Value {
+        self.input.value()
+    }
+
+    /// The arguments as the CLI wrote them, to be read as a type of yours.
+    pub fn raw_input(&self) -> &RawValue {
+        self.input.json()
+    }
+
+    /// [`decision_reason`](Self::decision_reason) without escape sequences of a terminal.
+    pub fn reason_text(&self) -> Option<String> {
+        self.decision_reason.as_deref().map(plain_text)
+    }
+
+    /// The model's questions to the user, if the request is a call of `AskUserQuestion` and its questions can be read.
+    /// Answer with [`PermissionDecision::answer_questions`](crate::PermissionDecision::answer_questions).
+    pub fn questions(&self) -> Option<Vec<Question>> {
+        self.read_questions()?.ok()
+    }
+
+    /// [`questions`](Self::questions), or why they cannot be read.
+    pub(crate) fn read_questions(&self) -> Option<Result<Vec<Question>, String>> {
+        if self.tool_name != question::TOOL {
+            return None;
+        }
+        let questions = self.input().get("questions").unwrap_or(&Value::Null);
+        Some(Vec::deserialize(questions).map_err(|error| format!("the questions cannot be read: {error}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for PermissionRequest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut raw = BTreeMap::<String, Box<RawValue>>::deserialize(from)?;
+        let input = match raw.get("input") {
+            Some(input) if input.get() != "null" => raw.remove("input"),
+            _ => None,
+        };
+        let mut fields = Map::new();
+        for (name, json) in raw {
+            if holds_much(json.get()) {
+                return Err(de::Error::custom(format_args!("field `{name}` holds too many values")));
+            }
+            fields.insert(name, serde_json::from_str(json.get()).map_err(de::Error::custom)?);
+        }
+        let mut fields = RequestFields::new(fields);
+        fields.may::<String>("subtype");
+        let input = input.map(Input::read).transpose();
+        Ok(Self {
+            tool_name: fields.need("tool_name")?,
+            input: input
+                .map_err(|error| de::Error::custom(format_args!("field `input`: {error}")))?
+                .unwrap_or_else(Input::null),
+            tool_use_id: fields.may("tool_use_id"),
+            permission_suggestions: fields.or_default("permission_suggestions"),
+            blocked_path: fields.may("blocked_path"),
+            decision_reason: fields.may("decision_reason"),
+            decision_reason_type: fields.may("decision_reason_type"),
+            classifier_approvable: fields.may("classifier_approvable"),
+            suppress_always_allow_rule: fields.or_default("suppress_always_allow_rule"),
+            default_to_no: fields.or_default("default_to_no"),
+            matched_ask_rule: fields.may("matched_ask_rule"),
+            requires_user_interaction: fields.or_default("requires_user_interaction"),
+            title: fields.may("title"),
+            display_name: fields.may("display_name"),
+            description: fields.may("description"),
+            agent_id: fields.may("agent_id"),
+            mcp_server: fields.may("mcp_server"),
+            extra: fields.rest(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_permission_request_is_written_as_it_came() {
+        let raw = json!({
+            "tool_name": "mcp__calc__wipe", "input": {"a": 1}, "tool_use_id": "t", "blocked_path": "/etc",
+            "permission_suggestions": [
+                {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "ls:*"}], "behavior": "allow", "destination": "localSettings"},
+                {"type": "of_tomorrow", "a": 1},
+            ],
+            "decision_reason": "\u{1b}[31mno\u{1b}[0m", "decision_reason_type": "safetyCheck",
+            "classifier_approvable": false, "suppress_always_allow_rule": true, "default_to_no": true,
+            "matched_ask_rule": {"source": "userSettings", "tool_name": "Bash", "rule_content": "ls", "x": 1},
+            "requires_user_interaction": true, "title": "T", "display_name": "D", "description": "S",
+            "agent_id": "a1", "mcp_server": {"name": "calc", "source": "sdk"}, "plugin": {"name": "p"},
+            "decision_reason_code": 7,
+        });
+        let request = PermissionRequest::deserialize(&raw).unwrap();
+        assert_eq!(request.decision_reason_type, Some(DecisionReasonType::SafetyCheck));
+        assert_eq!(request.reason_text().as_deref(), Some("no"));
+        assert!(matches!(request.permission_suggestions[0], PermissionUpdate::AddRules(_)));
+        assert!(request.mcp_server.as_ref().unwrap().is_in_process());
+        assert_eq!(request.extra.keys().collect::<Vec<_>>(), ["decision_reason_code", "plugin"]);
+        assert_eq!(serde_json::to_value(&request).unwrap(), raw);
+    }
+
+    #[test]
+    fn a_misfit_is_kept_and_harms_no_other_field() {
+        let raw =
+            json!({"tool_name": "Bash", "input": {}, "title": 7, "decision_reason_type": "of_tomorrow"});
+        let request = PermissionRequest::deserialize(&raw).unwrap();
+        assert_eq!((request.title.as_deref(), &request.extra["title"]), (None, &json!(7)));
+        assert_eq!(request.decision_reason_type, Some(DecisionReasonType::Other("of_tomorrow".into())));
+        let error = PermissionRequest::deserialize(json!({"input": {}})).unwrap_err();
+        assert_eq!(error.to_string(), "missing field `tool_name`");
+    }
+}

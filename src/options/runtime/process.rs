@@ -1,0 +1,248 @@
+//! The CLI's process: environment, user, containment, and how settings that may be secret reach it.
+
+use serde::{Deserialize, Serialize};
+
+/// Where the CLI's environment comes from.
+///
+/// The CLI passes its environment on to every command that the model runs, so the model can read each variable that the CLI
+/// inherits.
+///
+/// | | host's environment | [`Options::env`](crate::Options::env) |
+/// |---|---|---|
+/// | `Inherit` | inherited, without `CLAUDECODE`, `NODE_OPTIONS` and `BUN_OPTIONS` | added, and overrides |
+/// | `Service` | only [`SERVICE_VARIABLES`](EnvPolicy::SERVICE_VARIABLES) | added, and overrides |
+/// | `Only` | only the variables that you name | added, and overrides |
+/// | `Clean` | nothing | the whole environment |
+///
+/// Choose `Service` in a service: its keys, tokens and database addresses stay out of the CLI. Give the CLI its login in
+/// `env`, and a proxy as well, because the address of a proxy may contain a password.
+///
+/// Compared with the official SDKs: the TypeScript SDK inherits without `env` (`Inherit`) and *replaces* the environment with
+/// one (`Clean`); the Python SDK always merges (`Inherit`). All policies add the variables that name the host
+/// (`CLAUDE_CODE_ENTRYPOINT`, `CLAUDE_AGENT_SDK_VERSION`) unless `env` has them, the variables of other options (`client_app`,
+/// `trace_context` and others), which override `env`, and `GREENROOM_INCARNATION` unless [`Containment::Group`] is chosen.
+///
+/// ```
+/// use greenroom::options::EnvPolicy;
+///
+/// assert_eq!(EnvPolicy::default(), EnvPolicy::Inherit);
+/// let policy = EnvPolicy::service_and(["HTTPS_PROXY", "MY_APP_*"]);
+/// assert!(policy.inherits("PATH") && policy.inherits("HTTPS_PROXY") && policy.inherits("MY_APP_MODE"));
+/// assert!(!policy.inherits("DATABASE_URL") && !policy.inherits("MY_APP_TOKEN"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EnvPolicy {
+    /// The host's environment, without the variables that would make the CLI think it runs inside another CLI
+    /// (`CLAUDECODE`) or change its runtime (`NODE_OPTIONS`, `BUN_OPTIONS`).
+    #[default]
+    Inherit,
+    /// Only variables that a program needs to run and that hold no secret:
+    /// [`SERVICE_VARIABLES`](EnvPolicy::SERVICE_VARIABLES).
+    Service,
+    /// Only the variables of these names. A `*` at the end matches any ending, but never a name that looks like that of a
+    /// secret or of an address with a password: a name that contains `KEY`, `TOKEN`, `SECRET`, `PASS`, `PWD`, `CREDENTIAL`,
+    /// `AUTH`, `COOKIE`, `JWT`, `PRIVATE`, `CONNECTION`, `DSN`, `PROXY`, `URI`, `URL` or `WEBHOOK`. Name such a variable in
+    /// full.
+    Only(Vec<String>),
+    /// Only [`Options::env`](crate::Options::env). Without a `PATH` in it, the CLI has none.
+    Clean,
+}
+
+/// Never inherited: the first makes the CLI think that it runs inside another CLI, the others change its runtime.
+const NOT_INHERITED: [&str; 3] = ["CLAUDECODE", "NODE_OPTIONS", "BUN_OPTIONS"];
+
+/// Parts of names that a `*` does not match, because the variable may hold a secret.
+const SECRET: &str =
+    "KEY TOKEN SECRET PASS PWD CREDENTIAL AUTH COOKIE JWT PRIVATE CONNECTION DSN PROXY URI URL WEBHOOK";
+
+impl EnvPolicy {
+    /// The variables of [`Service`](EnvPolicy::Service): paths of programs, home and temporary files, language, time zone,
+    /// and certificates.
+    pub const SERVICE_VARIABLES: &[&str] = &[
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TMPDIR",
+        "TEMP",
+        "TMP",
+        "LANG",
+        "LANGUAGE",
+        "LC_*",
+        "TZ",
+        "TERM",
+        "XDG_CONFIG_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_RUNTIME_DIR",
+        "CLAUDE_CONFIG_DIR",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NODE_EXTRA_CA_CERTS",
+    ];
+
+    /// [`Only`](EnvPolicy::Only) with [`SERVICE_VARIABLES`](EnvPolicy::SERVICE_VARIABLES) and `names`.
+    pub fn service_and(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let service = Self::SERVICE_VARIABLES.iter().map(|name| (*name).to_owned());
+        Self::Only(service.chain(names.into_iter().map(Into::into)).collect())
+    }
+
+    /// Whether the CLI inherits this variable of the host. A value in [`Options::env`](crate::Options::env) overrides it.
+    pub fn inherits(&self, name: &str) -> bool {
+        match self {
+            Self::Inherit => !NOT_INHERITED.contains(&name),
+            Self::Service => listed(Self::SERVICE_VARIABLES, name),
+            Self::Only(names) => listed(names, name),
+            Self::Clean => false,
+        }
+    }
+
+    /// The variables to remove from an environment that is inherited as a whole.
+    pub(crate) fn taken_away() -> [&'static str; 3] {
+        NOT_INHERITED
+    }
+}
+
+fn looks_secret(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    SECRET.split(' ').any(|secret| upper.contains(secret))
+}
+
+fn listed(names: &[impl AsRef<str>], name: &str) -> bool {
+    names.iter().any(|listed| match listed.as_ref().strip_suffix('*') {
+        None => listed.as_ref() == name,
+        Some(start) => name.starts_with(start) && !NOT_INHERITED.contains(&name) && !looks_secret(name),
+    })
+}
+
+/// The operating-system user of the CLI, by ids.
+///
+/// The host needs the permission to become this user (root, or the capability), or the CLI does not start. Supplementary
+/// groups are dropped. The environment stays the same: set another `HOME` in [`Options::env`](crate::Options::env), or the
+/// CLI uses the host's home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the usual names of the ids")]
+pub struct OsUser {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl OsUser {
+    /// The user with this user id and group id.
+    pub const fn new(uid: u32, gid: u32) -> Self {
+        Self { uid, gid }
+    }
+}
+
+/// The way in which processes that the CLI starts are found, so that all of them end with it.
+///
+/// The CLI's Bash tool starts each command in a session of its own, which a signal to the CLI's process group does not reach.
+/// So there are three ways:
+///
+/// | | finds | misses | needs |
+/// |---|---|---|---|
+/// | control group | every descendant | a process that was moved to another control group: by root, or by itself where the user may | Linux 5.14, cgroup v2, and a host that may make a group below its own |
+/// | mark | every descendant that inherited the variable `GREENROOM_INCARNATION`, by `/proc` | a process whose environment was replaced (`env -i`), or that the host's user must not read | Linux |
+/// | process group | processes that did not leave the group | commands of the Bash tool | Unix |
+///
+/// Each way includes the ways below it. The mark is a random value for each incarnation, so no other process is ever killed.
+/// A process that another service starts for the CLI (`systemd-run`, `docker run`) is that service's descendant; no way finds
+/// it. [`CliSnapshot::contained_by`](crate::report::CliSnapshot::contained_by) says which way is in force, and
+/// [`Event::LeftoversKilled`](crate::Event::LeftoversKilled) which processes were left and killed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Containment {
+    /// A control group if one can be made, else the mark, else the process group. The mark needs `/proc` and a host that may
+    /// read the CLI's environment, which root without `CAP_SYS_PTRACE` may not with [`OsUser`].
+    #[default]
+    Auto,
+    /// A control group; if that is impossible, the session does not start.
+    Cgroup,
+    /// The mark without a control group; if that is impossible, the session does not start.
+    Mark,
+    /// The process group only. Choose it for commands that should outlive the session: processes that the CLI has not ended
+    /// itself live on, and you have to end them.
+    Group,
+}
+
+/// The way in which settings that may be secret reach the CLI: MCP servers with their headers and variables, plugins, and
+/// inline settings.
+///
+/// Every user of the machine can read arguments, but not the pipe of `initialize`. If a CLI needs arguments, MCP servers and
+/// settings go into files that only the CLI's user can read (`--mcp-config FILE`, `--settings FILE`), and that are removed
+/// when the incarnation has ended; a host that is killed leaves them in the system's folder for temporary files. Managed
+/// settings and the paths of plugins stay arguments, because the CLI takes no file for them. `initialize` needs the flag
+/// `--await-initialize`, which the CLI knows since 2.1.261.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Delivery {
+    /// In `initialize`. A CLI that does not support this is restarted once with arguments, which are then used for the rest
+    /// of the session; [`Event::CliReregistered`](crate::Event::CliReregistered) reports it.
+    #[default]
+    Auto,
+    /// In `initialize` only: with a CLI that does not support this, the session does not start. Choose it if the settings
+    /// must never be arguments.
+    Initialize,
+    /// As arguments and files, which every CLI supports.
+    Arguments,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_inherits_no_secret_of_the_host() {
+        for name in ["PATH", "HOME", "LC_ALL", "TZ"] {
+            assert!(EnvPolicy::Service.inherits(name), "{name}");
+        }
+        let secret = "AWS_SECRET_ACCESS_KEY DATABASE_URL GITHUB_TOKEN ANTHROPIC_API_KEY SENTRY_DSN PGPASSWORD HTTPS_PROXY \
+            SSH_AUTH_SOCK LC_TOKEN OF_TOMORROW NODE_OPTIONS BUN_OPTIONS CLAUDECODE";
+        for name in secret.split_whitespace() {
+            assert!(!EnvPolicy::Service.inherits(name), "{name}");
+        }
+        // No service variable looks like a secret.
+        assert!(EnvPolicy::SERVICE_VARIABLES.iter().all(|name| !looks_secret(name)));
+    }
+
+    #[test]
+    fn a_wildcard_never_inherits_a_secret() {
+        let policy = EnvPolicy::Only(vec!["APP_*".into(), "APP_TOKEN".into(), "*".into()]);
+        for (name, inherited) in [
+            ("APP_MODE", true),
+            ("APP_TOKEN", true),
+            ("APP_api_key", false),
+            ("MYSQL_PWD", false),
+            ("MONGODB_URI", false),
+            ("https_proxy", false),
+            ("AZURE_STORAGE_CONNECTION_STRING", false),
+            ("SLACK_WEBHOOK", false),
+            ("BUN_OPTIONS", false),
+            ("app", true),
+        ] {
+            assert_eq!(policy.inherits(name), inherited, "{name}");
+        }
+        assert!(!EnvPolicy::Clean.inherits("PATH") && !EnvPolicy::Inherit.inherits("BUN_OPTIONS"));
+    }
+
+    #[test]
+    fn policies_in_json() {
+        for (json, policy) in [
+            (r#""inherit""#, EnvPolicy::Inherit),
+            (r#""service""#, EnvPolicy::Service),
+            (r#"{"only":["PATH","LC_*"]}"#, EnvPolicy::Only(vec!["PATH".into(), "LC_*".into()])),
+            (r#""clean""#, EnvPolicy::Clean),
+        ] {
+            assert_eq!(serde_json::from_str::<EnvPolicy>(json).unwrap(), policy);
+            assert_eq!(serde_json::to_string(&policy).unwrap(), json);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The trace that a session belongs to (W3C Trace Context).
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The parent of the CLI's own spans, as a W3C Trace Context.
+///
+/// With the feature `otel` a session takes it from the OpenTelemetry span in which it starts, unless the options set it.
+/// ```
+/// use greenroom::options::TraceContext;
+///
+/// let context = TraceContext::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").with_state("vendor=1");
+/// assert_eq!(context.tracestate.as_deref(), Some("vendor=1"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TraceContext {
+    /// Version, trace id, span id and flags, in lower-case hexadecimal digits separated by dashes (`$TRACEPARENT`).
+    pub traceparent: String,
+    /// Vendor data: up to 32 members `key=value`, separated by commas (`$TRACESTATE`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
+}
+
+impl TraceContext {
+    /// The context of this `traceparent`, which is validated when the session starts.
+    pub fn new(traceparent: impl Into<String>) -> Self {
+        Self { traceparent: traceparent.into(), tracestate: None }
+    }
+
+    /// Adds a `tracestate`.
+    pub fn with_state(mut self, tracestate: impl Into<String>) -> Self {
+        self.tracestate = Some(tracestate.into());
+        self
+    }
+
+    /// # Errors
+    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) if a value is not in the form of W3C Trace Context.
+    pub(crate) fn validate(&self) -> Result<()> {
+        if !is_traceparent(&self.traceparent) {
+            return Err(Error::invalid_option("option `trace_context`: the `traceparent` is not valid")
+                .with_help("give it like `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`"));
+        }
+        if self.tracestate.as_deref().is_some_and(|state| !is_tracestate(state)) {
+            return Err(Error::invalid_option("option `trace_context`: the `tracestate` is not valid")
+                .with_help("give up to 32 different members like `vendor=value`, separated by commas"));
+        }
+        Ok(())
+    }
+}
+
+fn is_traceparent(text: &str) -> bool {
+    let hex = |part: &str, digits: usize| {
+        part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let id = |part: &str, digits| hex(part, digits) && part.bytes().any(|byte| byte != b'0');
+    let mut parts = text.split('-');
+    let (Some(version), Some(trace), Some(span), Some(flags)) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    // A later version may have more parts.
+    let rest =
+        text.bytes().all(|byte| byte.is_ascii_graphic()) && (version != "00" || parts.next().is_none());
+    hex(version, 2) && version != "ff" && id(trace, 32) && id(span, 16) && hex(flags, 2) && rest
+}
+
+fn is_tracestate(text: &str) -> bool {
+    let mut keys = Vec::new();
+    for member in text.split(',').map(|member| member.trim_matches([' ', '\t'])) {
+        // Empty members are allowed.
+        if member.is_empty() {
+            continue;
+        }
+        let Some((key, value)) = member.split_once('=') else { return false };
+        let sign = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'-' | b'*' | b'/' | b'@');
+        let is_key = key.len() <= 256
+            && key.bytes().all(sign)
+            && key.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit());
+        let is_value = (1..=256).contains(&value.len())
+            && value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=');
+        if !is_key || !is_value || keys.contains(&key) {
+            return false;
+        }
+        keys.push(key);
+    }
+    (1..=32).contains(&keys.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_traceparent_is_validated_as_w3c_trace_context() {
+        assert!(is_traceparent(PARENT));
+        assert!(is_traceparent("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-09-of-tomorrow"));
+        for bad in [
+            "",
+            "00",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01",
+            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-a\nb",
+        ] {
+            let error = TraceContext::new(bad).validate().unwrap_err().to_string();
+            assert!(error.contains("`trace_context`") && error.contains("`traceparent`"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_tracestate_has_at_most_32_different_members() {
+        for good in ["a=1", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "t1@sys=a b , ,9=!", &"x".repeat(256)]
+        {
+            let good = if good.contains('=') { good.to_owned() } else { format!("a={good}") };
+            assert!(TraceContext::new(PARENT).with_state(&good).validate().is_ok(), "{good}");
+        }
+        let many: Vec<String> = (0..33).map(|n| format!("k{n}=v")).collect();
+        for bad in [
+            "",
+            " ",
+            "a",
+            "=1",
+            "a=",
+            "A=1",
+            "@a=1",
+            "a=1,a=2",
+            "a=b=c",
+            "a=\u{e9}",
+            "a=1\n",
+            &many.join(","),
+        ] {
+            let error = TraceContext::new(PARENT).with_state(bad).validate().unwrap_err().to_string();
+            assert!(error.contains("`tracestate`"), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Start a session from its definition.
+
+use std::sync::{Arc, PoisonError};
+
+use ractor::{Actor, ActorCell};
+
+use super::builder::SessionBuilder;
+use super::handle::Session;
+use crate::Options;
+use crate::actor::base::roster::refuse_clash;
+use crate::actor::context::{Feeds, SessionSpec, Shared};
+use crate::actor::mirror::Mirror;
+use crate::actor::resume;
+use crate::actor::supervisor::SessionSupervisor;
+use crate::actor::supervisor::claims::Claims;
+use crate::control::Hook;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::read_settings_file;
+use crate::sessions::{config_dir, variable};
+use crate::tool::spec::ServerSpec;
+use crate::transport::ChildProcess;
+
+impl SessionBuilder {
+    /// Starts the session and waits until the CLI has answered `initialize`. Needs a tokio runtime with time and IO enabled.
+    /// Dropping the future ends the session.
+    ///
+    /// # Errors
+    /// Returns within [`Timeouts::start`](crate::options::Timeouts::start), plus the time to end the CLI:
+    ///
+    /// | kind | what happened |
+    /// |---|---|
+    /// | [`InvalidOption`](ErrorKind::InvalidOption) | options, servers or tools contradict; no process was started |
+    /// | [`CliNotFound`](ErrorKind::CliNotFound), [`Spawn`](ErrorKind::Spawn) | there is no CLI, or it does not run |
+    /// | [`CliExited`](ErrorKind::CliExited) | the CLI ended at once; its stderr is in the error |
+    /// | [`StartTimeout`](ErrorKind::StartTimeout) | the CLI did not answer |
+    /// | [`NotTheProtocol`](ErrorKind::NotTheProtocol) | the CLI wrote lines that are not the protocol |
+    /// | [`SessionNotFound`](ErrorKind::SessionNotFound) | the session to resume is neither on disk nor in the store |
+    /// | [`SessionInUse`](ErrorKind::SessionInUse) | another live session has the conversation |
+    /// | [`Io`](ErrorKind::Io) | the lock of the conversation cannot be taken; see [`Options::lock_dir`](crate::Options::lock_dir) |
+    /// | [`Store`](ErrorKind::Store) | the store failed, or took too long |
+    /// | [`InitializeRefused`](ErrorKind::InitializeRefused) | the CLI answered with an error, or cannot do what the options ask for |
+    pub async fn start(self) -> Result<Session> {
+        self.spawn(None).await
+    }
+
+    /// Starts the session as a child of your actor, which sees the session stop and fail: see
+    /// [`greenroom::actor`](crate::actor).
+    ///
+    /// # Errors
+    /// The errors of [`start`](SessionBuilder::start).
+    pub async fn spawn_linked(self, supervisor: ActorCell) -> Result<Session> {
+        self.spawn(Some(supervisor)).await
+    }
+
+    /// Replaces each tool server by the result of `map`, and returns the servers' names.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn map_servers(&mut self, map: impl Fn(ServerSpec) -> ServerSpec) -> Vec<String> {
+        for server in &mut self.servers {
+            *server = Arc::new(map(ServerSpec::clone(server)));
+        }
+        self.servers.iter().map(|server| server.name.clone()).collect()
+    }
+
+    async fn spawn(mut self, parent: Option<ActorCell>) -> Result<Session> {
+        self.options.validate()?;
+        self.options.store.clamp();
+        #[cfg(feature = "otel")]
+        super::otel::take_current(&mut self.options);
+        read_settings_file(&mut self.options).await?;
+        // Before the store changes the options: the claim is on the conversation in the folder that the user's options name.
+        let claims = Claims::new(&self.options, self.transport.as_deref())?;
+        let home = match &self.store {
+            Some(store) => {
+                fits_store(&self.options)?;
+                Box::pin(resume::from_store(store, &mut self.options)).await?
+            }
+            None => None,
+        };
+        Box::pin(claims.begin(&self.options)).await?;
+        let shared = self.into_shared(claims)?;
+        *shared.home.lock().unwrap_or_else(PoisonError::into_inner) = home;
+        let (supervisor, arguments) = (SessionSupervisor, shared.clone());
+        let spawned = match parent {
+            Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,
+            None => Box::pin(Actor::spawn(None, supervisor, arguments)).await,
+        };
+        let (actor, _) = spawned.map_err(|error| {
+            Error::new(ErrorKind::SessionFailed, "the session's actor did not start").with_source(error)
+        })?;
+        let session = Session::new(shared, actor);
+        session.started().await?;
+        Ok(session)
+    }
+
+    fn into_shared(mut self, claims: Claims) -> Result<Arc<Shared>> {
+        let feeds = self.feeds.0.take();
+        let (spec, servers) = self.into_spec()?;
+        let feeds = feeds.unwrap_or_else(|| Feeds::new(&spec.options.limits));
+        Ok(Shared::new(spec, servers, feeds, claims))
+    }
+
+    pub(crate) fn into_spec(mut self) -> Result<(SessionSpec, Vec<Arc<ServerSpec>>)> {
+        self.options.validate()?;
+        if self.handlers.decide() && self.options.permission_prompt_tool_name.is_some() {
+            let text = "option `permission_prompt_tool_name` and a handler given to `can_use_tool` exclude each other";
+            return Err(Error::invalid_option(text).with_help("let one of them decide on permissions"));
+        }
+        self.options.timeouts.clamp();
+        self.options.restarts.clamp();
+        for (index, server) in self.servers.iter().enumerate() {
+            server.validate()?;
+            let earlier = self.servers[..index].iter().map(|server| &server.name);
+            refuse_clash(&server.name, earlier.chain(self.options.mcp_servers.keys()).map(String::as_str))?;
+        }
+        self.handlers.hooks.iter().try_for_each(Hook::validate)?;
+        for server in &self.allowed_servers {
+            let known = self.servers.iter().any(|known| known.name == *server)
+                || self.options.mcp_servers.contains_key(server);
+            // The CLI may know more servers from `.mcp.json`, settings and plugins.
+            let here_only = self.options.strict_mcp_config
+                && self.options.mcp_config_files.is_empty()
+                && !self.options.extra_args.contains_key("mcp-config");
+            if !known && here_only {
+                let text = format!(
+                    "`allow_server_tools` names the server '{server}', which this session does not have"
+                );
+                return Err(Error::invalid_option(text)
+                    .with_help("give it to the session, or leave out `strict_mcp_config`"));
+            }
+            self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
+        }
+        let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
+        let mirror = match self.store {
+            Some(store) => {
+                let config_dir = config_dir(|name| variable(&self.options, name))?;
+                Some(Arc::new(Mirror::new(store, &self.options, &config_dir)))
+            }
+            None => None,
+        };
+        let spec = SessionSpec {
+            options: *self.options,
+            handlers: self.handlers,
+            transport,
+            stderr: self.stderr,
+            mirror,
+        };
+        // Cloned, because a clone of the builder starts another session, whose servers change independently.
+        let servers = self.servers.iter().map(|server| Arc::new(ServerSpec::clone(server))).collect();
+        Ok((spec, servers))
+    }
+}
+
+/// Refuses options that exclude a session store.
+fn fits_store(options: &Options) -> Result<()> {
+    if options.persist_session == Some(false) {
+        let text = "a session store needs the CLI's own transcript, and option `persist_session` is false";
+        return Err(Error::invalid_option(text).with_help("leave one of the two out"));
+    }
+    if options.enable_file_checkpointing {
+        let text =
+            "a session store has no copies of files, and option `enable_file_checkpointing` needs them";
+        return Err(Error::invalid_option(text).with_help("leave one of the two out"));
+    }
+    Ok(())
+}

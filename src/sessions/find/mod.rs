@@ -1,0 +1,5 @@
+//! Finds transcripts on disk: folders, project keys, worktrees.
+
+pub(super) mod disk;
+pub(super) mod key;
+pub(super) mod worktree;

@@ -1,0 +1,122 @@
+//! A CLI that plays a script in memory.
+
+pub(super) mod delivered;
+pub(super) mod hand;
+pub(crate) mod model_turn;
+pub(super) mod play;
+pub(super) mod script;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use super::cli::hand::ScriptedListener;
+use super::cli::play::{Player, Position};
+use super::cli::script::Script;
+use crate::actor::base::task::Task;
+use crate::transport::{Exit, MemoryTransport, memory};
+
+/// A CLI together with its model, played from a [`Script`] over an in-memory transport: no process, no network, and
+/// no time of its own, so that it works with tokio's paused clock.
+///
+/// Behaves to a host as the real CLI does: the handshake; permissions by rules, modes and
+/// `can_use_tool`; the hooks `SessionStart`, `UserPromptSubmit`, `PreToolUse`, `PostToolUse`, `PostToolUseFailure` and
+/// `Stop`; calls one after another unless their tools are read-only; servers and tools that come and go; the tools
+/// `ListMcpResourcesTool`, `ReadMcpResourceTool`, `AskUserQuestion` and `StructuredOutput`, and prompts of servers as
+/// `/mcp__server__prompt`; partial messages; `interrupt`; `--resume`; what
+/// becomes of each prompt (`command_lifecycle`), and prompts that join the running turn ([`Session::steer`](crate::Session::steer)). It has no other tools of its own. The script goes on
+/// where it was when a CLI is restarted. It plays for one session at a time: another one that is started meanwhile waits
+/// for its turn, up to [`Timeouts::start`](crate::options::Timeouts::start).
+///
+/// ```
+/// use greenroom::{NoArgs, Session, ToolServer};
+/// use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let clock = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
+/// let cli = ScriptedCli::play(
+///     Script::new()
+///         .turn(ModelTurn::new().call("mcp__clock__now", serde_json::json!({})))
+///         .turn(ModelTurn::new().text("It is noon.")),
+/// );
+/// let session = Session::builder()
+///     .mcp_server(clock)
+///     .allow_server_tools("clock")
+///     .transport(cli.transport())
+///     .start()
+///     .await?;
+/// let mut turn = session.prompt("What time is it?").await?;
+/// assert_eq!(turn.outcome().await?.text(), Some("It is noon."));
+/// assert_eq!(cli.tool_results(), ["noon"]);
+/// session.stop().await?;
+/// # greenroom::Result::<()>::Ok(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ScriptedCli {
+    transport: MemoryTransport,
+    position: Arc<Mutex<Position>>,
+    crash: watch::Sender<(u64, Exit)>,
+    _accepting: Task,
+}
+
+impl ScriptedCli {
+    /// Plays a script. Must be called on a tokio runtime.
+    pub fn play(script: Script) -> Self {
+        Self::start(script, true)
+    }
+
+    /// [`play`](ScriptedCli::play) as an older CLI, which knows in-process servers only by `--mcp-config`.
+    pub fn play_old(script: Script) -> Self {
+        Self::start(script, false)
+    }
+
+    fn start(script: Script, knows_sdk_servers: bool) -> Self {
+        let (transport, mut listener) = Self::by_hand();
+        let position = Arc::new(Mutex::new(Position::default()));
+        let (crash, crashes) = watch::channel((0, Exit::Unknown));
+        let shared = position.clone();
+        let script = Arc::new(script);
+        let accepting = Task::spawn(async move {
+            while let Some(end) = listener.try_accept().await {
+                // Incarnations do not overlap: the host starts the next after this one has ended.
+                Player::new(end, script.clone(), shared.clone(), knows_sdk_servers)
+                    .run(crashes.clone())
+                    .await;
+            }
+        });
+        Self { transport, position, crash, _accepting: accepting }
+    }
+
+    /// A transport, and the CLI's end of it for the test itself to play.
+    pub fn by_hand() -> (MemoryTransport, ScriptedListener) {
+        let (transport, listener) = memory();
+        (transport, ScriptedListener::new(listener))
+    }
+
+    /// The transport to give to a session.
+    pub fn transport(&self) -> MemoryTransport {
+        self.transport.clone()
+    }
+
+    /// Ends the CLI that is running, as a crash does.
+    pub fn crash(&self, exit: Exit) {
+        self.crash.send_modify(|crash| *crash = (crash.0 + 1, exit));
+    }
+
+    /// The texts of all tool results that the model has seen, in order; errors with `error: ` before them.
+    pub fn tool_results(&self) -> Vec<String> {
+        self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).results.clone()
+    }
+
+    /// Number of the script's turns that were played.
+    pub fn turns_played(&self) -> usize {
+        self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next
+    }
+}
+
+impl fmt::Debug for ScriptedCli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedCli").field("turns_played", &self.turns_played()).finish_non_exhaustive()
+    }
+}

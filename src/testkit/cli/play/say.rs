@@ -1,0 +1,89 @@
+//! Messages of the model: partial messages first if the host wants them, then the whole message.
+
+use serde_json::{Value, json};
+
+use super::Player;
+use crate::testkit::cli::model_turn::{Item, ModelTurn};
+
+impl Player {
+    /// Says a model turn: a message for each block, as the CLI does.
+    pub(super) fn say(&mut self, turn: &ModelTurn) {
+        let partial = self.end.launch().args.iter().any(|arg| arg == "--include-partial-messages");
+        let id = format!("msg_scripted_{}", self.turns);
+        let message = |content: Vec<Value>| {
+            json!({
+                "id": id, "type": "message", "role": "assistant", "model": "scripted", "content": content,
+                "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 },
+            })
+        };
+        if partial {
+            self.piece(json!({ "type": "message_start", "message": message(Vec::new()) }));
+        }
+        for (index, item) in turn.items().iter().enumerate() {
+            let (empty, deltas, whole) = block(item);
+            if partial {
+                self.piece(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
+                for delta in deltas {
+                    self.piece(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+                }
+            }
+            let message = message(vec![whole]);
+            self.end.message(json!({ "type": "assistant", "parent_tool_use_id": null, "message": message }));
+            if partial {
+                self.piece(json!({ "type": "content_block_stop", "index": index }));
+            }
+        }
+        if partial {
+            let delta = json!({ "stop_reason": turn.stop_reason(), "stop_sequence": null });
+            self.piece(json!({ "type": "message_delta", "delta": delta, "usage": { "output_tokens": 1 } }));
+            self.piece(json!({ "type": "message_stop" }));
+        }
+    }
+
+    fn piece(&mut self, event: Value) {
+        self.end.message(json!({ "type": "stream_event", "parent_tool_use_id": null, "event": event }));
+    }
+
+    /// Tells the result of a call, and returns it as a test reads it.
+    pub(super) fn result(&mut self, id: &str, text: &str, is_error: bool) -> String {
+        let content = json!([{ "type": "text", "text": text }]);
+        self.end.message(json!({
+            "type": "user", "parent_tool_use_id": null,
+            "message": { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error },
+            ] },
+        }));
+        if is_error { format!("error: {text}") } else { text.to_owned() }
+    }
+}
+
+/// A block: empty, the pieces that fill it, and whole.
+fn block(item: &Item) -> (Value, Vec<Value>, Value) {
+    let halves = |text: &str| {
+        let (head, tail) = text.split_at(text.ceil_char_boundary(text.len() / 2));
+        [head, tail].into_iter().filter(|piece| !piece.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    match item {
+        Item::Text(text) => (
+            json!({ "type": "text", "text": "" }),
+            halves(text).into_iter().map(|piece| json!({ "type": "text_delta", "text": piece })).collect(),
+            json!({ "type": "text", "text": text }),
+        ),
+        Item::Thinking(text) => (
+            json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            halves(text)
+                .into_iter()
+                .map(|piece| json!({ "type": "thinking_delta", "thinking": piece }))
+                .collect(),
+            json!({ "type": "thinking", "thinking": text, "signature": "" }),
+        ),
+        Item::Call { name, input, id } => (
+            json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
+            halves(&input.to_string())
+                .into_iter()
+                .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }))
+                .collect(),
+            json!({ "type": "tool_use", "id": id, "name": name, "input": input }),
+        ),
+    }
+}

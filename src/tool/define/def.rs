@@ -1,0 +1,320 @@
+//! The definition of a tool: what the model reads about the tool, and the handler that runs.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::about::{About, builder_methods};
+use super::definition::{ToolAnnotations, ToolDefinition, hint_methods};
+use super::handler::{IntoToolResult, ToolHandler};
+use super::validate::{OutputCheck, Validator, invalid, parse_arguments};
+use crate::options::schema;
+use crate::tool::run::context::ToolContext;
+use crate::tool::run::erased::{Arguments, AsyncRun, Ran, ToolRunner, typed_state};
+use crate::wire::{CallToolResult, RpcError};
+
+/// A tool whose definition is a type: an alternative to a closure for tools with data of their own.
+///
+/// ```
+/// use greenroom::tool::Tool;
+/// use greenroom::{ToolContext, ToolDef, ToolServer};
+///
+/// struct Dice { sides: u32 }
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Roll { /// How many dice
+///     count: u32 }
+///
+/// impl Tool for Dice {
+///     type Args = Roll;
+///     type Output = u32;
+///
+///     fn name(&self) -> String { "roll".into() }
+///     fn description(&self) -> String { format!("Roll dice with {} sides", self.sides) }
+///     async fn call(&self, args: Roll, _cx: ToolContext) -> u32 { args.count * self.sides }
+/// }
+///
+/// let server: ToolServer = ToolServer::new("game", "1.0.0").add_tool(ToolDef::from_type(Dice { sides: 6 }));
+/// # let _ = server;
+/// ```
+pub trait Tool<S = ()>: Send + Sync + 'static {
+    /// The arguments: their fields, types and doc comments become the schema that the model reads.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The result.
+    type Output: IntoToolResult;
+
+    /// The tool's name: 1 to 128 characters of `A-Z a-z 0-9 _ . -`, unique in its server.
+    fn name(&self) -> String;
+
+    /// The description that the model reads.
+    fn description(&self) -> String;
+
+    /// Sets annotations, limits and `_meta`. The default sets nothing.
+    fn define(&self, def: ToolDef<S>) -> ToolDef<S> {
+        def
+    }
+
+    /// Runs a call.
+    fn call(&self, args: Self::Args, cx: ToolContext<S>) -> impl Future<Output = Self::Output> + Send;
+}
+
+/// The definition of a tool, for [`ToolServer::add_tool`](crate::ToolServer::add_tool).
+///
+/// ```
+/// use std::time::Duration;
+/// use greenroom::{NoArgs, ToolDef, ToolServer};
+///
+/// let list = ToolDef::new("list", "List the orders", async |_: NoArgs| "none")
+///     .read_only_hint(true)
+///     .always_load(true)
+///     .timeout(Duration::from_secs(10))
+///     .max_concurrency(4);
+/// let server: ToolServer = ToolServer::new("orders", "1.0.0").add_tool(list);
+/// # let _ = server;
+/// ```
+pub struct ToolDef<S = ()> {
+    pub(crate) inner: ToolDefinition,
+    state: PhantomData<fn(S)>,
+}
+
+impl<S: Send + Sync + 'static> ToolDef<S> {
+    /// A tool that runs `handler` as a task.
+    pub fn new<M, H: ToolHandler<S, M>>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        handler: H,
+    ) -> Self {
+        let handler = Arc::new(handler);
+        let run: AsyncRun = Arc::new(move |state, call, arguments| {
+            let handler = handler.clone();
+            Box::pin(async move {
+                match (typed_state::<S>(state), parse_arguments::<H::Args>(arguments)) {
+                    (Ok(state), Ok(args)) => Ran::Returned(
+                        handler.call(args, ToolContext::new(state, call)).await.into_tool_result(),
+                    ),
+                    (Err(error), _) => wrong_state(error),
+                    (_, Err(error)) => Ran::BadArguments(error),
+                }
+            })
+        });
+        let (input, output) = (schema::of::<H::Args>(), H::Output::output_schema());
+        Self::build(name.into(), description.into(), input, output, ToolRunner::Async(run))
+    }
+
+    /// A tool that blocks its thread: `handler` runs on the runtime's blocking pool, at most
+    /// [`Limits::blocking_calls`](crate::options::Limits::blocking_calls) of a server at once. Nothing can stop a blocking handler:
+    /// it should check [`ToolContext::is_cancelled`] now and then. If it continues after a cancellation or a timeout, the
+    /// call is answered, and the handler counts as abandoned.
+    pub fn blocking<A, R>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        handler: impl Fn(A, ToolContext<S>) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: IntoToolResult,
+    {
+        let run =
+            move |state, call, arguments| match (typed_state::<S>(state), parse_arguments::<A>(arguments)) {
+                (Ok(state), Ok(args)) => {
+                    Ran::Returned(handler(args, ToolContext::new(state, call)).into_tool_result())
+                }
+                (Err(error), _) => wrong_state(error),
+                (_, Err(error)) => Ran::BadArguments(error),
+            };
+        let runner = ToolRunner::Blocking(Arc::new(run));
+        Self::build(name.into(), description.into(), schema::of::<A>(), R::output_schema(), runner)
+    }
+
+    /// A tool with a hand-written schema, which must describe an object. With the feature `schema` arguments are checked
+    /// before the handler runs: arguments that do not fit give a result with `isError` that names each path, and an invalid
+    /// schema fails `start()`. Without the feature the handler gets the arguments unchecked.
+    ///
+    /// ```
+    /// use greenroom::{ToolContext, ToolDef, ToolServer};
+    /// use serde_json::{Value, json};
+    ///
+    /// let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]});
+    /// let roll = ToolDef::raw("roll", "Roll dice", schema, async |args: Value, _: ToolContext| args["n"].to_string());
+    /// let server: ToolServer = ToolServer::new("game", "1.0.0").add_tool(roll);
+    /// # let _ = server;
+    /// ```
+    pub fn raw<R, Fut>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: impl Into<Value>,
+        handler: impl Fn(Value, ToolContext<S>) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: IntoToolResult,
+        Fut: Future<Output = R> + Send + 'static,
+    {
+        let input_schema = object_or_empty(input_schema.into());
+        let validator = Validator::new(&input_schema);
+        let check = validator.clone();
+        let parse = move |arguments: Arguments| {
+            let args = parse_arguments::<Value>(arguments)?;
+            check.check(&args).map_err(|what| invalid(&what))?;
+            Ok(args)
+        };
+        let run: AsyncRun = Arc::new(move |state, call, arguments| {
+            let started = match (typed_state::<S>(state), parse(arguments)) {
+                (Ok(state), Ok(args)) => Ok(handler(args, ToolContext::new(state, call))),
+                (Err(error), _) => Err(wrong_state(error)),
+                (_, Err(error)) => Err(Ran::BadArguments(error)),
+            };
+            Box::pin(async move {
+                match started {
+                    Ok(future) => Ran::Returned(future.await.into_tool_result()),
+                    Err(ran) => ran,
+                }
+            })
+        });
+        let runner = ToolRunner::Async(run);
+        let mut def = Self::build(name.into(), description.into(), input_schema, R::output_schema(), runner);
+        def.inner.input_check = Some(validator);
+        def
+    }
+
+    /// A tool whose definition is a type.
+    pub fn from_type<T: Tool<S>>(tool: T) -> Self {
+        let (name, description) = (tool.name(), tool.description());
+        let tool = Arc::new(tool);
+        let shared = tool.clone();
+        let handler = move |args: T::Args, cx: ToolContext<S>| {
+            let tool = shared.clone();
+            async move { tool.call(args, cx).await }
+        };
+        tool.define(Self::new(name, description, handler))
+    }
+
+    fn build(
+        name: String,
+        description: String,
+        input_schema: Map<String, Value>,
+        output_schema: Option<Map<String, Value>>,
+        runner: ToolRunner,
+    ) -> Self {
+        let inner = ToolDefinition {
+            name,
+            about: About { description: Some(description), ..About::default() },
+            annotations: ToolAnnotations::default(),
+            input_schema: input_schema.into(),
+            output_schema: output_schema.map(Into::into),
+            input_check: None,
+            output_check: None,
+            max_concurrency: None,
+            runner,
+        };
+        Self { inner, state: PhantomData }
+    }
+}
+
+impl<S> ToolDef<S> {
+    builder_methods!(inner: icon, meta, timeout);
+
+    /// Sets all annotations at once.
+    pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
+        self.inner.annotations = annotations;
+        self
+    }
+
+    /// Sets a name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.inner.annotations.title = Some(title.into());
+        self
+    }
+
+    hint_methods! {
+        /// Declares that the tool changes nothing. The CLI runs the calls of read-only tools at the same time, and all others
+        /// one after another.
+        read_only_hint,
+        /// Declares that the tool may destroy something.
+        destructive_hint,
+        /// Declares that a repeated call with the same arguments has no further effect.
+        idempotent_hint,
+        /// Declares that the tool reaches systems outside, such as the web.
+        open_world_hint
+    }
+
+    /// Whether the model sees the tool from the start (`anthropic/alwaysLoad`). Otherwise the CLI may put the tool behind its
+    /// tool search.
+    pub fn always_load(self, always: bool) -> Self {
+        self.meta("anthropic/alwaysLoad", always)
+    }
+
+    /// Words for the tool search (`anthropic/searchHint`).
+    pub fn search_hint(self, hint: impl Into<String>) -> Self {
+        self.meta("anthropic/searchHint", hint.into())
+    }
+
+    /// Longest result that the model reads in full, in characters (`anthropic/maxResultSizeChars`). The CLI saves a longer
+    /// result to a file and shows its beginning.
+    pub fn max_result_size_chars(self, chars: u64) -> Self {
+        self.meta("anthropic/maxResultSizeChars", chars)
+    }
+
+    /// Sets the schema of the structured content from a type, where it does not follow from the handler's return type. A
+    /// result whose structured content is missing or does not fit becomes a result with `isError` that says so.
+    ///
+    /// ```
+    /// use greenroom::tool::{CallToolResult, Content};
+    /// use greenroom::{NoArgs, ToolDef, ToolServer};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Weather { celsius: f64 }
+    ///
+    /// let weather = ToolDef::new("weather", "The weather", async |_: NoArgs| {
+    ///     CallToolResult::new([Content::text("It is mild.")]).structured(serde_json::json!({"celsius": 17.5}))
+    /// })
+    /// .output::<Weather>();
+    /// let server: ToolServer = ToolServer::new("sky", "1.0.0").add_tool(weather);
+    /// # let _ = server;
+    /// ```
+    pub fn output<T: DeserializeOwned + JsonSchema>(self) -> Self {
+        self.checked_output(schema::of::<T>(), OutputCheck::of_type::<T>())
+    }
+
+    /// Sets a hand-written schema of the structured content, which must describe an object. Results are checked against it
+    /// with the feature `schema` only.
+    pub fn output_schema(self, schema: impl Into<Value>) -> Self {
+        let schema = object_or_empty(schema.into());
+        let check = OutputCheck::Schema(Validator::new(&schema));
+        self.checked_output(schema, check)
+    }
+
+    fn checked_output(mut self, schema: Map<String, Value>, check: OutputCheck) -> Self {
+        self.inner.output_schema = Some(schema.into());
+        self.inner.output_check = Some(check);
+        self
+    }
+
+    /// Limits how many calls run at once, at least 1; further calls wait, and their time limit runs. Default: no limit.
+    pub fn max_concurrency(mut self, calls: usize) -> Self {
+        self.inner.max_concurrency = Some(calls);
+        self
+    }
+}
+
+impl<S> fmt::Debug for ToolDef<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolDef").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+/// A schema that is no object describes no object either: `validate` refuses the empty one.
+fn object_or_empty(schema: Value) -> Map<String, Value> {
+    match schema {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    }
+}
+
+fn wrong_state(error: RpcError) -> Ran {
+    Ran::Returned(CallToolResult::error(error.message))
+}

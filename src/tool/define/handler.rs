@@ -1,0 +1,281 @@
+//! The handler of a tool, and what it may return.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::future::Future;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::options::schema;
+use crate::tool::run::context::ToolContext;
+use crate::wire::{CallToolResult, Content};
+
+/// The handler of a tool: an async closure or function of the arguments, or of the arguments and the [`ToolContext`]. You
+/// need not implement the trait; `M` only tells the two forms apart.
+///
+/// Rust rejects an `async move |…|` closure here that uses a captured value, because its future borrows from the closure.
+/// Keep shared values in the server's state, or write a plain closure that returns an `async move` block with clones.
+///
+/// ```
+/// use greenroom::{ToolContext, ToolServer};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: f64, b: f64 }
+///
+/// async fn subtract(args: Add, _cx: ToolContext) -> f64 {
+///     args.a - args.b
+/// }
+///
+/// let server = ToolServer::new("calc", "1.0.0")
+///     .tool("add", "Add two numbers", async |args: Add| args.a + args.b)
+///     .tool("subtract", "Subtract two numbers", subtract);
+/// # let _: ToolServer = server;
+/// ```
+pub trait ToolHandler<S, M>: Send + Sync + 'static {
+    /// The arguments: their fields, types and doc comments become the schema that the model reads.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The result.
+    type Output: IntoToolResult;
+
+    /// Runs the handler.
+    fn call(&self, args: Self::Args, cx: ToolContext<S>) -> impl Future<Output = Self::Output> + Send;
+}
+
+impl<F, A, Fut, S> ToolHandler<S, fn(A)> for F
+where
+    F: Fn(A) -> Fut + Send + Sync + 'static,
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    Fut: Future<Output: IntoToolResult> + Send,
+{
+    type Args = A;
+    type Output = Fut::Output;
+
+    fn call(&self, args: A, _: ToolContext<S>) -> impl Future<Output = Fut::Output> + Send {
+        self(args)
+    }
+}
+
+impl<F, A, Fut, S> ToolHandler<S, fn(A, ToolContext<S>)> for F
+where
+    F: Fn(A, ToolContext<S>) -> Fut + Send + Sync + 'static,
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    Fut: Future<Output: IntoToolResult> + Send,
+{
+    type Args = A;
+    type Output = Fut::Output;
+
+    fn call(&self, args: A, cx: ToolContext<S>) -> impl Future<Output = Fut::Output> + Send {
+        self(args, cx)
+    }
+}
+
+/// The arguments of a tool without arguments. Arguments that the model sends are ignored.
+///
+/// ```
+/// use greenroom::{NoArgs, ToolServer};
+///
+/// let server = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
+/// # let _: ToolServer = server;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(description = "")]
+pub struct NoArgs {}
+
+/// The return type of a tool handler.
+///
+/// | a handler returns | the model reads |
+/// |---|---|
+/// | text (`String`, `&'static str`, `Cow`), a number, a `bool` | that text |
+/// | `()` | `done` |
+/// | [`Json<T>`] | the value as JSON text, and as structured content with an output schema if it is an object |
+/// | `serde_json::Value` | the value as JSON text |
+/// | [`Content`], `Vec<Content>` | those blocks |
+/// | [`CallToolResult`] | exactly that |
+/// | `Result<T, E>` | `T`, or a result with `isError` and the text of `E` |
+///
+/// ```
+/// use greenroom::tool::CallToolResult;
+/// use greenroom::IntoToolResult;
+///
+/// assert_eq!(8.5.into_tool_result().text(), "8.5");
+/// let failed: Result<String, std::num::ParseIntError> = "x".parse::<i32>().map(|n| n.to_string());
+/// assert!(failed.into_tool_result().is_error);
+/// ```
+pub trait IntoToolResult {
+    /// Converts to a result.
+    fn into_tool_result(self) -> CallToolResult;
+
+    /// The schema of the structured content, if every result has one.
+    #[doc(hidden)]
+    fn output_schema() -> Option<Map<String, Value>> {
+        None
+    }
+}
+
+impl IntoToolResult for CallToolResult {
+    fn into_tool_result(self) -> CallToolResult {
+        self
+    }
+}
+
+impl IntoToolResult for Content {
+    fn into_tool_result(self) -> CallToolResult {
+        CallToolResult::new([self])
+    }
+}
+
+impl IntoToolResult for Vec<Content> {
+    fn into_tool_result(self) -> CallToolResult {
+        CallToolResult::new(self)
+    }
+}
+
+impl IntoToolResult for () {
+    fn into_tool_result(self) -> CallToolResult {
+        // After an empty result models call the tool again to be sure.
+        CallToolResult::new([Content::text("done")])
+    }
+}
+
+macro_rules! as_text {
+    ($($type:ty),*) => {$(
+        impl IntoToolResult for $type {
+            fn into_tool_result(self) -> CallToolResult {
+                CallToolResult::new([Content::text(self.to_string())])
+            }
+        }
+    )*};
+}
+
+as_text!(
+    &'static str,
+    Cow<'static, str>,
+    bool,
+    char,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    f32,
+    f64
+);
+
+impl IntoToolResult for String {
+    fn into_tool_result(self) -> CallToolResult {
+        CallToolResult::new([Content::text(self)])
+    }
+}
+
+impl IntoToolResult for Value {
+    fn into_tool_result(self) -> CallToolResult {
+        CallToolResult::new([Content::text(self.to_string())])
+    }
+}
+
+impl<T: IntoToolResult, E: Display> IntoToolResult for Result<T, E> {
+    fn into_tool_result(self) -> CallToolResult {
+        match self {
+            Ok(value) => value.into_tool_result(),
+            // The alternate form prints the whole chain of causes of an `anyhow::Error`.
+            Err(error) => CallToolResult::error(format!("{error:#}")),
+        }
+    }
+
+    fn output_schema() -> Option<Map<String, Value>> {
+        T::output_schema()
+    }
+}
+
+/// A value to return as JSON: as text for the model, and as structured content with an output schema if it is an object.
+///
+/// ```
+/// use greenroom::{IntoToolResult, Json};
+///
+/// #[derive(serde::Serialize, schemars::JsonSchema)]
+/// struct Sum { value: f64 }
+///
+/// let result = Json(Sum { value: 8.0 }).into_tool_result();
+/// assert_eq!(result.text(), r#"{"value":8.0}"#);
+/// assert_eq!(result.structured_content, Some(serde_json::json!({"value": 8.0})));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize + JsonSchema> IntoToolResult for Json<T> {
+    fn into_tool_result(self) -> CallToolResult {
+        match serde_json::to_value(&self.0) {
+            Ok(value) => {
+                // Serialised directly, because a `Value` loses the order of the fields.
+                let text = serde_json::to_string(&self.0).unwrap_or_else(|_| value.to_string());
+                let result = CallToolResult::new([Content::text(text)]);
+                if value.is_object() { result.structured(value) } else { result }
+            }
+            Err(error) => CallToolResult::error(format!("the result does not serialise: {error}")),
+        }
+    }
+
+    fn output_schema() -> Option<Map<String, Value>> {
+        Some(schema::of::<T>()).filter(schema::is_object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn plain_values_become_text() {
+        assert_eq!("a".into_tool_result().text(), "a");
+        assert_eq!(String::from("b").into_tool_result().text(), "b");
+        assert_eq!(7_u64.into_tool_result().text(), "7");
+        assert_eq!(().into_tool_result().text(), "done");
+        assert_eq!(json!({"a": [1]}).into_tool_result().text(), r#"{"a":[1]}"#);
+        assert_eq!(vec![Content::text("x"), Content::text("y")].into_tool_result().text(), "x\ny");
+    }
+
+    #[test]
+    fn an_error_becomes_a_result_that_the_model_reads() {
+        let result = Err::<String, _>("disk full").into_tool_result();
+        assert!(result.is_error);
+        assert_eq!(result.text(), "disk full");
+    }
+
+    #[test]
+    fn json_that_is_no_object_becomes_text_only() {
+        let result = Json(vec![1, 2]).into_tool_result();
+        assert_eq!((result.text().as_str(), result.structured_content), ("[1,2]", None));
+        assert!(Json::<Vec<i32>>::output_schema().is_none());
+        assert!(Result::<Json<std::collections::BTreeMap<String, i32>>, String>::output_schema().is_some());
+    }
+
+    #[test]
+    fn a_value_that_does_not_serialise_is_an_error_result() {
+        struct Broken;
+        impl Serialize for Broken {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("broken"))
+            }
+        }
+        impl JsonSchema for Broken {
+            fn schema_name() -> Cow<'static, str> {
+                "Broken".into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::Schema::default()
+            }
+        }
+        assert!(Json(Broken).into_tool_result().is_error);
+    }
+}

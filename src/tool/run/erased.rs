@@ -1,0 +1,62 @@
+//! Handlers without their types: what a server stores and runs.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::context::CallContext;
+use crate::wire::{CallToolResult, RpcError};
+
+/// A server's state.
+pub(crate) type AnyState = Arc<dyn Any + Send + Sync>;
+
+/// The arguments of a tool call, unparsed.
+pub(crate) type Arguments = Option<Box<RawValue>>;
+
+pub(crate) type AsyncRun =
+    Arc<dyn Fn(AnyState, Arc<CallContext>, Arguments) -> BoxFuture<'static, Ran> + Send + Sync>;
+type BlockingRun = Arc<dyn Fn(AnyState, Arc<CallContext>, Arguments) -> Ran + Send + Sync>;
+
+/// A tool's handler, and where it runs.
+#[derive(Clone)]
+pub(crate) enum ToolRunner {
+    /// On a task of the runtime.
+    Async(AsyncRun),
+    /// On a thread of the runtime's blocking pool.
+    Blocking(BlockingRun),
+}
+
+/// The end of a tool's handler that did not panic.
+pub(crate) enum Ran {
+    Returned(CallToolResult),
+    /// The arguments did not fit, so the handler was not called.
+    BadArguments(String),
+}
+
+/// The result of a handler that is not a tool's.
+pub(crate) type HandlerResult = Result<Value, RpcError>;
+
+/// Starts a handler that is not a tool's. Starting may panic, and so may the future.
+pub(crate) type StartHandler =
+    Box<dyn FnOnce(AnyState, Arc<CallContext>) -> BoxFuture<'static, HandlerResult> + Send>;
+
+/// The state as the type that a handler wants. `ToolServer` binds each handler to a state of its type, so the error is not
+/// reachable through it.
+pub(crate) fn typed_state<S: Send + Sync + 'static>(state: AnyState) -> Result<Arc<S>, RpcError> {
+    state
+        .downcast::<S>()
+        .map_err(|_| RpcError::internal("the server's state has another type than this handler's context"))
+}
+
+/// The error of a handler as JSON-RPC: an [`RpcError`] unchanged, any other as an internal error with its text.
+pub(crate) fn rpc_error<E: Display + 'static>(error: E) -> RpcError {
+    match (&error as &dyn Any).downcast_ref::<RpcError>() {
+        Some(error) => error.clone(),
+        // The alternate form prints the whole chain of causes of an `anyhow::Error`.
+        None => RpcError::internal(format!("{error:#}")),
+    }
+}

@@ -1,0 +1,54 @@
+//! Decisions of the session about one incarnation, besides the options.
+
+use serde_json::{Map, Value};
+
+use crate::transport::StderrSink;
+
+/// The conversation that an incarnation opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// The conversation that the options name.
+    AsOptions,
+    /// The captured conversation.
+    Same(String),
+    /// A new conversation under the captured id, because nothing of the captured one was written.
+    Recreate(String),
+    /// A fork of the captured conversation.
+    Fork(String),
+    /// A new conversation, whatever the options name.
+    Fresh,
+}
+
+impl Resume {
+    /// The captured conversation to resume.
+    pub(crate) fn session_id(&self) -> Option<&str> {
+        match self {
+            Resume::Same(id) | Resume::Fork(id) => Some(id),
+            Resume::AsOptions | Resume::Recreate(_) | Resume::Fresh => None,
+        }
+    }
+}
+
+/// The channel for settings that can go in `initialize` or as arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Initialize,
+    Arguments,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LaunchSpec {
+    /// Number of the incarnation, counted from 1.
+    pub(crate) epoch: u64,
+    /// Overrides everything that the options say about the conversation, except for [`Resume::AsOptions`].
+    pub(crate) resume: Resume,
+    /// In-process servers to announce by `--mcp-config`, with their settings. Empty if `initialize` announces them.
+    pub(crate) sdk_servers_by_config: Vec<(String, Map<String, Value>)>,
+    /// The channel for settings that may be secret.
+    pub(crate) private: Channel,
+    /// Whether the CLI asks this host for permissions.
+    pub(crate) permission_prompt: bool,
+    /// Whether the CLI sends a copy of what it writes to its transcripts.
+    pub(crate) session_mirror: bool,
+    pub(crate) stderr: StderrSink,
+}

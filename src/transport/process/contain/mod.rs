@@ -1,0 +1,7 @@
+//! Finds and ends everything that a CLI has started, by a control group and a mark.
+
+pub(super) mod cgroup;
+pub(super) mod containment;
+pub(super) mod mark;
+#[cfg(target_os = "linux")]
+pub(super) mod sweep;

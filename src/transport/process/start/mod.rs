@@ -1,0 +1,4 @@
+//! From a launch to a running child.
+
+pub(super) mod spawn;
+pub(super) mod spawner;

@@ -1,0 +1,225 @@
+//! From a [`Launch`] to a running child, and the cause of a failed start.
+//!
+//! ```text
+//! locate the executable ─────────► fork and execute ──┬─► Started
+//! (a short-lived thread)     (the thread of `spawner.rs`) └─► find the cause (a short-lived thread)
+//! ```
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::spawner::{Spawner, aside};
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::Launch;
+use crate::transport::locate::{Located, ThisMachine, locate};
+use crate::transport::process::contain::containment::Contained;
+use crate::transport::process::exits::{self, WatchedChild};
+use crate::transport::process::group::{Group, GroupGuard};
+use crate::transport::process::guardian;
+
+/// The spawner of the whole process: a thousand sessions should not cost a thousand threads.
+static SPAWNER: Spawner = Spawner::new();
+
+/// A running child that leads its own process group. Dropping it kills the group.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
+    pub(crate) group: GroupGuard,
+}
+
+/// Starts a child. Dropping the future kills the child if it has started.
+pub(crate) async fn start(launch: Launch) -> Result<Started> {
+    start_on(&SPAWNER, launch).await
+}
+
+pub(crate) async fn start_on(spawner: &'static Spawner, launch: Launch) -> Result<Started> {
+    let look = move || -> Result<_> {
+        let located = look_for(&launch)?;
+        let mut contained = Contained::prepare(launch.containment)?;
+        let mut command = command(&launch, &located);
+        contained.apply(&mut command);
+        Ok((command, contained, launch, located))
+    };
+    let (command, contained, launch, located) = aside(look).await??;
+    let grace = launch.exit_after_host;
+    match spawner.run(move || fork(command, contained, grace)).await? {
+        Ok(started) => Ok(started),
+        Err(error) => Err(aside(move || explain(error, &launch, &located)).await?),
+    }
+}
+
+/// Finds the executable, and opens everything that the start will open, so that a file system that hangs does so here,
+/// where no other start waits.
+fn look_for(launch: &Launch) -> Result<Located> {
+    let path = launch.env.get("PATH").map(AsRef::as_ref);
+    let located = locate(launch.program.as_deref(), launch.runtime.as_deref(), path, &ThisMachine)?;
+    // The system reads this much to find out the kind of program. Errors are left to the start itself.
+    if let Ok(program) = File::open(&located.program) {
+        io::copy(&mut program.take(256), &mut io::sink()).ok();
+    }
+    if let Some(cwd) = &launch.cwd {
+        std::fs::metadata(cwd).ok();
+    }
+    Ok(located)
+}
+
+/// Blocks until the child executes its program. The calling thread must outlive the child.
+fn fork(mut command: Command, mut contained: Contained, grace: Duration) -> io::Result<Started> {
+    die_with_parent(&mut command, guardian::ready());
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let confirmed = contained.confirm(pid);
+    let group = GroupGuard::new(Group::new(pid, contained));
+    // Before `exits::watch`: noticing the end makes the guardian forget the group, and a group that is added after that
+    // would stay for ever.
+    guardian::watch(pid, grace);
+    if let Err(error) = exits::watch::<Group>(&group) {
+        // Nobody else would reap the child.
+        group.kill();
+        group.wait_exit();
+        return Err(error);
+    }
+    // From here on, dropping the group kills and reaps it.
+    confirmed?;
+    match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+        (Some(stdin), Some(stdout), Some(stderr)) => Ok(Started { stdin, stdout, stderr, group }),
+        // Impossible, because all three are piped. Returning kills the child.
+        _ => Err(io::Error::other("the CLI was started without pipes")),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the place where processes are started")]
+fn command(launch: &Launch, located: &Located) -> Command {
+    let mut command = Command::new(&located.program);
+    if let Some(script) = &located.script {
+        command.args(&launch.runtime_args).arg(script);
+    }
+    command.args(&launch.args);
+    if !launch.inherit_env {
+        command.env_clear();
+    }
+    for name in &launch.unset_env {
+        command.env_remove(name);
+    }
+    command.envs(&launch.env);
+    if let Some(cwd) = &launch.cwd {
+        command.current_dir(cwd);
+    }
+    if let Some(user) = launch.user {
+        // Runs before `die_with_parent` in the child: changing the user clears the parent-death signal.
+        command.uid(user.uid).gid(user.gid);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+}
+
+/// Sets the parent-death signal of the child, which fires when the thread that spawns the child ends: SIGTERM if a guardian
+/// runs that kills the child later, so that the CLI can end its commands first; else SIGKILL.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn die_with_parent(command: &mut Command, guarded: bool) {
+    use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+
+    let parent = getpid();
+    let signal = if guarded { Signal::TERM } else { Signal::KILL };
+    let ask = move || {
+        set_parent_process_death_signal(Some(signal))?;
+        // The signal does not fire for a parent that died before this call.
+        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+    };
+    // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes two plain system calls and builds
+    // an error from a number; it allocates nothing and takes no lock. Only the child itself can set the signal.
+    unsafe {
+        command.pre_exec(ask);
+    }
+}
+
+/// Other systems have no parent-death signal.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn die_with_parent(_: &mut Command, _: bool) {}
+
+/// Finds the cause of a failed start: the system has one error code for many (a missing directory, program or interpreter).
+fn explain(error: io::Error, launch: &Launch, located: &Located) -> Error {
+    let spawn = |message: String, help: &str| Error::new(ErrorKind::Spawn, message).with_help(help);
+    if let Some(cwd) = launch.cwd.as_deref()
+        && let Some(trouble) = trouble_with_directory(cwd)
+    {
+        let message = format!("the CLI's working directory '{}' {trouble}", cwd.display());
+        return spawn(message, "create the directory, or correct the option `cwd`").with_source(error);
+    }
+    if let Some(user) = launch.user
+        && error.raw_os_error() == Some(Errno::PERM.raw_os_error())
+    {
+        let message = format!(
+            "this process may not start the CLI as the user {} of the group {} (option `user`)",
+            user.uid, user.gid
+        );
+        return spawn(message, "run the host as root, or leave the option `user` out").with_source(error);
+    }
+    let program = located.program.display();
+    let error_text = error.to_string();
+    let explained = match error.kind() {
+        io::ErrorKind::NotFound if !located.program.exists() => {
+            Error::new(ErrorKind::CliNotFound, format!("'{program}' was removed while the CLI was starting"))
+                .with_help("it may be being updated: try again")
+        }
+        io::ErrorKind::NotFound => spawn(
+            format!("'{program}' exists, but the interpreter or loader that it needs does not"),
+            "install the build for this system (glibc or musl), or the interpreter in its first line",
+        ),
+        io::ErrorKind::PermissionDenied => spawn(
+            format!("the system does not let this process execute '{program}'"),
+            "check the permissions of the file and its directories, and the options of its mount (`noexec`)",
+        ),
+        io::ErrorKind::ArgumentListTooLong => spawn(
+            "the CLI's arguments and environment are longer than the system takes".to_owned(),
+            "give large settings and MCP configs as files",
+        ),
+        _ if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => spawn(
+            format!("'{program}' is not a program of this system"),
+            "install the build for this system, or name another executable in the option `cli_path`",
+        ),
+        _ => Error::new(ErrorKind::Spawn, format!("'{program}' could not be started: {error_text}")),
+    };
+    explained.with_source(error)
+}
+
+fn trouble_with_directory(path: &Path) -> Option<String> {
+    match std::fs::metadata(path) {
+        Ok(data) if data.is_dir() => None,
+        Ok(_) => Some("is not a directory".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Some("does not exist".to_owned()),
+        Err(error) => Some(format!("cannot be used: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not tested with a real file: some C libraries hand such a file to a shell.
+    #[test]
+    fn a_file_in_another_format_is_named() {
+        let located = Located { program: "/bin/sh".into(), script: None };
+        let error = explain(Errno::NOEXEC.into(), &Launch::new(1), &located);
+        assert_eq!(error.kind(), ErrorKind::Spawn);
+        assert!(error.to_string().starts_with("'/bin/sh' is not a program of this system"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_vanished_is_named() {
+        let located = Located { program: "/no/such/claude".into(), script: None };
+        let error = explain(Errno::NOENT.into(), &Launch::new(1), &located);
+        assert_eq!(error.kind(), ErrorKind::CliNotFound);
+        let error = explain(Errno::NFILE.into(), &Launch::new(1), &located);
+        assert!(error.to_string().contains("'/no/such/claude' could not be started"), "{error}");
+    }
+}

@@ -1,0 +1,222 @@
+//! The lenient reader: a field of an unexpected shape costs that field and nothing else.
+//!
+//! The CLI may be newer or older than this library, so its JSON is never refused for what is inside of it. [`Lenient`]
+//! says how a type is read, and [`JsonSource`] from what. Structs are declared with [`objects!`](super::objects), enums of words
+//! with [`words!`](super::words).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// JSON that a value can be read from: the raw text of a message, or a parsed [`Value`].
+pub(crate) trait JsonSource<'a>: Copy {
+    /// The value as a `T`; `None` if it is null or of another shape.
+    fn parse<T: Deserialize<'a>>(self) -> Option<T>;
+
+    /// The JSON text.
+    fn json(self) -> Cow<'a, str>;
+
+    /// The elements of a list; `None` if the value is no list.
+    fn elements(self) -> Option<Vec<Self>>;
+
+    /// Calls `take` with each field of an object; `None` if the value is no object.
+    fn each_field(self, take: impl FnMut(&str, Self)) -> Option<()>;
+
+    fn is_null(self) -> bool;
+}
+
+impl<'a> JsonSource<'a> for &'a RawValue {
+    fn parse<T: Deserialize<'a>>(self) -> Option<T> {
+        fits(self)
+    }
+
+    fn json(self) -> Cow<'a, str> {
+        Cow::Borrowed(self.get())
+    }
+
+    fn elements(self) -> Option<Vec<Self>> {
+        fits(self)
+    }
+
+    fn each_field(self, take: impl FnMut(&str, Self)) -> Option<()> {
+        each_field(&mut serde_json::Deserializer::from_str(self.get()), take).ok()
+    }
+
+    fn is_null(self) -> bool {
+        self.get() == "null"
+    }
+}
+
+impl<'a> JsonSource<'a> for &'a Value {
+    fn parse<T: Deserialize<'a>>(self) -> Option<T> {
+        Option::deserialize(self).ok().flatten()
+    }
+
+    fn json(self) -> Cow<'a, str> {
+        Cow::Owned(self.to_string())
+    }
+
+    fn elements(self) -> Option<Vec<Self>> {
+        Some(self.as_array()?.iter().collect())
+    }
+
+    fn each_field(self, mut take: impl FnMut(&str, Self)) -> Option<()> {
+        self.as_object()?.iter().for_each(|(key, value)| take(key, value));
+        Some(())
+    }
+
+    fn is_null(self) -> bool {
+        Value::is_null(self)
+    }
+}
+
+/// Calls `take` with each field of a JSON object, in one pass and without a list of the fields.
+pub(crate) fn each_field<'de, D, F>(from: D, take: F) -> Result<(), D::Error>
+where
+    D: Deserializer<'de>,
+    F: FnMut(&str, &'de RawValue),
+{
+    struct EachField<F>(F);
+
+    impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for EachField<F> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                (self.0)(&key, map.next_value()?);
+            }
+            Ok(())
+        }
+    }
+    from.deserialize_map(EachField(take))
+}
+
+/// Treatment of lists and maps with an element that does not fit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ListRule {
+    /// The elements that fit are kept.
+    Fitting,
+    /// The whole list does not fit: half a list would look like a complete one.
+    Whole,
+}
+
+/// A type that can be read from any JSON without an error.
+pub(crate) trait Lenient: Sized {
+    /// The value; `None` if `source` is null or of another shape.
+    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self>;
+}
+
+/// Reads types as serde does: for scalars, and for types that implement `Deserialize` by hand.
+macro_rules! by_serde {
+    ($($type:ty),* $(,)?) => {$(
+        impl $crate::wire::lenient::Lenient for $type {
+            fn read<'a>(
+                source: impl $crate::wire::lenient::JsonSource<'a>,
+                _: $crate::wire::lenient::ListRule,
+            ) -> Option<Self> {
+                source.parse()
+            }
+        }
+    )*};
+}
+pub(crate) use by_serde;
+
+/// As [`by_serde!`], for types that borrow raw JSON while they are read: a parsed [`Value`] is written as text first.
+macro_rules! by_json {
+    ($($type:ty),* $(,)?) => {$(
+        impl $crate::wire::lenient::Lenient for $type {
+            fn read<'a>(
+                source: impl $crate::wire::lenient::JsonSource<'a>,
+                _: $crate::wire::lenient::ListRule,
+            ) -> Option<Self> {
+                serde_json::from_str::<Option<Self>>(&source.json()).ok().flatten()
+            }
+        }
+    )*};
+}
+pub(crate) use by_json;
+
+by_serde!(String, bool, f64, u16, i64, Value, Map<String, Value>);
+
+impl Lenient for u64 {
+    /// JavaScript has only floats, so a fraction is rounded. A negative number does not fit.
+    fn read<'a>(source: impl JsonSource<'a>, _: ListRule) -> Option<Self> {
+        // Casting a float saturates, so a number out of range becomes the nearest that fits.
+        let rounded =
+            || source.parse::<f64>().filter(|number| *number >= 0.0).map(|number| number.round() as u64);
+        source.parse().or_else(rounded)
+    }
+}
+
+impl<T: Lenient> Lenient for Option<T> {
+    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self> {
+        T::read(source, lists).map(Some)
+    }
+}
+
+impl<T: Lenient> Lenient for Vec<T> {
+    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self> {
+        let read = source.elements()?.into_iter().map(|element| T::read(element, lists));
+        match lists {
+            ListRule::Fitting => Some(read.flatten().collect()),
+            ListRule::Whole => read.collect(),
+        }
+    }
+}
+
+impl<T: Lenient> Lenient for BTreeMap<String, T> {
+    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self> {
+        let (mut read, mut fit) = (BTreeMap::new(), true);
+        source.each_field(|key, value| match T::read(value, lists) {
+            Some(value) => drop(read.insert(key.to_owned(), value)),
+            None => fit = false,
+        })?;
+        (fit || matches!(lists, ListRule::Fitting)).then_some(read)
+    }
+}
+
+/// The value as a `T`; `None` if it is null or of another shape.
+pub(crate) fn fits<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Option<T> {
+    serde_json::from_str::<Option<T>>(raw.get()).ok().flatten()
+}
+
+/// The elements of a list that fit; empty if the value is no list.
+pub(crate) fn fitting<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Vec<T> {
+    fits::<Vec<&RawValue>>(raw).unwrap_or_default().into_iter().filter_map(fits).collect()
+}
+
+/// For `deserialize_with`: the value, or its default if it does not fit.
+pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Lenient + Default,
+{
+    Ok(T::read(<&'de RawValue>::deserialize(from)?, ListRule::Fitting).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_any_number_that_is_not_negative() {
+        for (json, count) in
+            [("3", Some(3)), ("2.6", Some(3)), ("1e30", Some(u64::MAX)), ("-1", None), (r#""4""#, None)]
+        {
+            let (raw, value): (&RawValue, Value) =
+                (serde_json::from_str(json).unwrap(), serde_json::from_str(json).unwrap());
+            assert_eq!(u64::read(raw, ListRule::Whole), count, "{json}");
+            assert_eq!(u64::read(&value, ListRule::Whole), count, "{json}");
+        }
+    }
+}

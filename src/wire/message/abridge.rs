@@ -1,0 +1,180 @@
+//! Bounds the memory of a typed view.
+//!
+//! In JSON a value may take three bytes (`[],`); as a [`Value`](serde_json::Value) or a content block it takes about fifty
+//! times as much. So a typed view has a limited number of values: a list or an object with too many is read as `null`. The
+//! JSON of the message stays complete.
+//!
+//! One pass over the text, without recursion: values deeper than [`DEPTH`] count for the container at that depth.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::wire::fast::scan;
+
+/// Number of values that any view may have.
+const ALWAYS: usize = 8 << 10;
+
+/// A long message may have one value per this many bytes.
+const BYTES: usize = 128;
+
+/// Depth up to which containers are counted separately.
+const DEPTH: usize = 16;
+
+/// A container whose end was not reached yet.
+#[derive(Clone, Copy, Default)]
+struct OpenContainer {
+    start: usize,
+    values: usize,
+}
+
+/// Whether a text is too short to hold too many values: each value but the first takes at least two bytes.
+pub(super) fn is_short(text: &str) -> bool {
+    text.len() <= 2 * ALWAYS
+}
+
+/// Replaces containers with too many values by `null`; `Err` with the rest if that still has too many. `text` is valid
+/// JSON.
+pub(super) fn abridge(text: &str) -> Result<Cow<'_, str>, String> {
+    if is_short(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let (left_out, fits) = too_many(text.as_bytes(), ALWAYS.max(text.len() / BYTES));
+    match left_out.is_empty() {
+        true if fits => Ok(Cow::Borrowed(text)),
+        _ if fits => Ok(Cow::Owned(without(text, &left_out))),
+        _ => Err(without(text, &left_out)),
+    }
+}
+
+/// Whether a typed view of this JSON text would be incomplete.
+pub(crate) fn holds_much(text: &str) -> bool {
+    !is_short(text) && {
+        let (left_out, fits) = too_many(text.as_bytes(), ALWAYS.max(text.len() / BYTES));
+        !fits || !left_out.is_empty()
+    }
+}
+
+/// Replaces these ranges by `null`.
+fn without(text: &str, left_out: &[Range<usize>]) -> String {
+    let length = text.len() + 4 * left_out.len() - left_out.iter().map(ExactSizeIterator::len).sum::<usize>();
+    let (mut rest, mut at) = (String::with_capacity(length), 0);
+    for range in left_out {
+        rest.push_str(text.get(at..range.start).unwrap_or_default());
+        rest.push_str("null");
+        at = range.end;
+    }
+    rest.push_str(text.get(at..).unwrap_or_default());
+    rest
+}
+
+/// The ranges of the containers with more than `most` values, not counting values of inner ranges; and whether the
+/// outermost container has at most `most` values.
+fn too_many(json: &[u8], most: usize) -> (Vec<Range<usize>>, bool) {
+    let mut left_out: Vec<Range<usize>> = Vec::new();
+    let mut open = [OpenContainer::default(); DEPTH];
+    // `depth` is the number of open containers; `told` of them are counted separately.
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(byte) = json.get(at) {
+        let told = depth.min(DEPTH);
+        match byte {
+            b'"' => at = string_end(json, at),
+            b',' if told > 0 => open[told - 1].values += 1,
+            b'{' | b'[' => {
+                if depth < DEPTH {
+                    open[depth] = OpenContainer { start: at, values: 1 };
+                } else {
+                    open[DEPTH - 1].values += 1;
+                }
+                depth += 1;
+            }
+            b'}' | b']' if depth > DEPTH => depth -= 1,
+            b'}' | b']' if depth > 0 => {
+                depth -= 1;
+                let OpenContainer { start, values } = open[depth];
+                if depth == 0 {
+                    return (left_out, values <= most);
+                }
+                if values > most {
+                    // Inner ranges are part of this range.
+                    while left_out.last().is_some_and(|inner| inner.start > start) {
+                        left_out.pop();
+                    }
+                    left_out.push(start..at + 1);
+                    open[depth - 1].values += 1;
+                } else {
+                    open[depth - 1].values += values;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    (left_out, true)
+}
+
+/// The position of the closing quote of the string that starts at `at`.
+fn string_end(json: &[u8], mut at: usize) -> usize {
+    loop {
+        at = scan::json(json, at + 1);
+        match json.get(at) {
+            Some(b'\\') => at += 1,
+            Some(b'"') | None => return at,
+            // A control character: invalid JSON, and not the end.
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(text: &str) -> Option<Value> {
+        abridge(text).ok().map(|text| serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn only_containers_with_too_many_values_are_left_out() {
+        let many = |value: &str| vec![value; ALWAYS + 1].join(",");
+        for value in ["[]", "1", r#""a]\"\\""#, "{}", r#"{"a":1}"#] {
+            let text = format!(
+                r#"{{"type":"x","a":{{"b":[{}],"c":[1,2]}},"d":"{}","e":[[{}],3]}}"#,
+                many(value),
+                "[,".repeat(20_000),
+                many(value)
+            );
+            let wanted = json!({ "type": "x", "a": { "b": null, "c": [1, 2] }, "d": "[,".repeat(20_000), "e": [null, 3] });
+            assert_eq!(read(&text), Some(wanted), "{value}");
+        }
+    }
+
+    #[test]
+    fn many_small_containers_count_for_the_outer_container() {
+        let part = format!("[{}]", vec!["1"; 100].join(","));
+        let text = format!(r#"{{"type":"x","a":[{}],"b":1}}"#, vec![part; 100].join(","));
+        assert_eq!(read(&text), Some(json!({ "type": "x", "a": null, "b": 1 })));
+        let text = format!(
+            "{{\"type\":\"x\",{}}}",
+            (0..9000).map(|n| format!("\"{n}\":1")).collect::<Vec<_>>().join(",")
+        );
+        assert_eq!(read(&text), None);
+    }
+
+    #[test]
+    fn endless_nesting_is_cut_at_some_depth() {
+        let deep = 100_000;
+        let text = format!(r#"{{"type":"x","a":{}1{},"b":[2]}}"#, r#"{"a":"#.repeat(deep), "}".repeat(deep));
+        let read = read(&text).unwrap();
+        assert_eq!((&read["type"], &read["b"]), (&json!("x"), &json!([2])));
+        assert!(read["a"]["a"].is_object());
+    }
+
+    #[test]
+    fn large_texts_with_few_values_are_read_whole() {
+        let texts = vec![format!("\"{}\"", "x".repeat(300)); 8000].join(",");
+        let text = format!(r#"{{"type":"x","a":[{texts}]}}"#);
+        assert!(matches!(abridge(&text), Ok(Cow::Borrowed(_))));
+    }
+}

@@ -1,0 +1,273 @@
+//! [`Message`]: one message of any type.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::read::{TYPES, mend};
+use super::{
+    ActiveGoal, AssistantMessage, AuthStatus, AutocompactState, CommandLifecycle, ContentBlock,
+    ConversationReset, OtherMessage, PromptSuggestion, RateLimitEvent, ResultMessage, StreamEvent,
+    SystemDetail, SystemMessage, ToolProgress, ToolResultRef, ToolUseRef, ToolUseSummary, Typed, UserMessage,
+    read,
+};
+
+/// A message of the conversation, as the CLI wrote it.
+///
+/// [`raw`](Message::raw) is the exact JSON that arrived, and serialising a message writes that JSON again. A message of an
+/// unknown `type` is [`Other`](Message::Other). A field of an unexpected shape counts as missing; only if the typed view
+/// makes no sense without the field (each type says which) the whole message is `Other`.
+///
+/// Clones are cheap and share their content. `Debug` writes the fields that are set, and cuts long texts.
+///
+/// ```
+/// use greenroom::Message;
+///
+/// let line = r#"{"type": "assistant", "session_id": "s1", "parent_tool_use_id": null, "new_field": 1,
+///     "message": {"model": "m", "content": [{"type": "text", "text": "Hello."}]}}"#;
+/// let message = Message::parse(line)?;
+///
+/// if let Message::Assistant(said) = &message {
+///     assert_eq!(said.text(), "Hello.");
+///     assert_eq!(said.message.model.as_deref(), Some("m"));
+/// }
+/// assert_eq!(message.field("new_field"), Some(1.into()));
+/// assert_eq!(message.raw().get(), line);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Message {
+    /// A message about the session (`type` `system`), told apart by its subtype.
+    System(Arc<SystemMessage>),
+    /// Text and tool calls of the model.
+    Assistant(Arc<AssistantMessage>),
+    /// A message to the model: tool results, and prompts that the CLI repeats or makes itself.
+    User(Arc<UserMessage>),
+    /// The end of a turn.
+    Result(Arc<ResultMessage>),
+    /// A partial message, while the model is writing.
+    StreamEvent(Arc<StreamEvent>),
+    /// A tool is still running.
+    ToolProgress(Arc<Typed<ToolProgress>>),
+    /// A summary of several tool calls.
+    ToolUseSummary(Arc<Typed<ToolUseSummary>>),
+    /// Progress of a login.
+    AuthStatus(Arc<Typed<AuthStatus>>),
+    /// The state of a quota has changed.
+    RateLimitEvent(Arc<Typed<RateLimitEvent>>),
+    /// A prompt that the user may want to send next.
+    PromptSuggestion(Arc<Typed<PromptSuggestion>>),
+    /// The conversation was cleared and starts over.
+    ConversationReset(Arc<Typed<ConversationReset>>),
+    /// The goal of the session has changed.
+    ActiveGoal(Arc<Typed<ActiveGoal>>),
+    /// The state of a prompt in the CLI's queue.
+    CommandLifecycle(Arc<Typed<CommandLifecycle>>),
+    /// When the CLI will compact the conversation.
+    AutocompactState(Arc<Typed<AutocompactState>>),
+    /// A message of an unknown type, or of a known type but an unexpected shape.
+    Other(Arc<OtherMessage>),
+}
+
+macro_rules! each {
+    ($self:expr, $message:ident => $value:expr) => {
+        match $self {
+            Message::System($message) => $value,
+            Message::Assistant($message) => $value,
+            Message::User($message) => $value,
+            Message::Result($message) => $value,
+            Message::StreamEvent($message) => $value,
+            Message::ToolProgress($message) => $value,
+            Message::ToolUseSummary($message) => $value,
+            Message::AuthStatus($message) => $value,
+            Message::RateLimitEvent($message) => $value,
+            Message::PromptSuggestion($message) => $value,
+            Message::ConversationReset($message) => $value,
+            Message::ActiveGoal($message) => $value,
+            Message::CommandLifecycle($message) => $value,
+            Message::AutocompactState($message) => $value,
+            Message::Other($message) => $value,
+        }
+    };
+}
+
+impl Message {
+    /// The known types. A message of another type is [`Message::Other`].
+    pub const TYPES: &'static [&'static str] = TYPES;
+
+    /// Reads one line of the CLI's output. A control frame is no message, but has a `type` too and becomes
+    /// [`Message::Other`].
+    ///
+    /// # Errors
+    /// The line is no JSON object with a string `type`.
+    pub fn parse(line: &str) -> Result<Message, serde_json::Error> {
+        Self::from_raw(serde_json::from_str::<&RawValue>(line)?.to_owned())
+    }
+
+    /// Length of the JSON in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.raw().get().len()
+    }
+
+    /// The exact JSON of the message as it was received.
+    pub fn raw(&self) -> &RawValue {
+        each!(self, message => message.raw())
+    }
+
+    /// Whether the typed view is incomplete, to limit its memory: a list or an object with more than 8,192 values, and more
+    /// than one value per 128 bytes of the message, is read as `null`. [`raw`](Message::raw) is complete, and
+    /// [`field`](Message::field) reads from it.
+    pub fn is_abridged(&self) -> bool {
+        each!(self, message => message.head.abridged)
+    }
+
+    /// The raw JSON, parsed.
+    ///
+    /// `null` if the JSON is nested deeper than 127 levels or has a number out of range; otherwise an object. Half of a
+    /// surrogate pair is read as U+FFFD.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&mend(self.raw().get())).unwrap_or(Value::Null)
+    }
+
+    /// Parses one field of the raw JSON, for fields without a typed view. `None` if there is no such field.
+    pub fn field(&self, name: &str) -> Option<Value> {
+        read::field(self.raw(), name)
+    }
+
+    /// The `type`: one of [`TYPES`](Message::TYPES), or an unknown type.
+    pub fn kind(&self) -> &str {
+        each!(self, message => &message.head.kind)
+    }
+
+    /// The `subtype`, in messages of the types `system` and `result`.
+    pub fn subtype(&self) -> Option<&str> {
+        each!(self, message => message.head.subtype.as_deref())
+    }
+
+    /// The conversation's id. It changes when a session is forked or reset.
+    pub fn session_id(&self) -> Option<&str> {
+        each!(self, message => message.session_id())
+    }
+
+    /// The id of this message.
+    pub fn uuid(&self) -> Option<&str> {
+        each!(self, message => message.uuid())
+    }
+
+    /// The tool call that started the subagent which sent this message; `None` on the main thread.
+    pub fn parent_tool_use_id(&self) -> Option<&str> {
+        each!(self, message => message.parent_tool_use_id())
+    }
+
+    /// Whether the main thread sent the message, not a subagent.
+    pub fn is_main_thread(&self) -> bool {
+        self.parent_tool_use_id().is_none()
+    }
+
+    /// Whether a subagent sent the message.
+    pub fn is_from_subagent(&self) -> bool {
+        !self.is_main_thread()
+    }
+
+    /// When the CLI made the message (RFC 3339). Only on assistant and user messages, and on `conversation_reset`.
+    pub fn timestamp(&self) -> Option<&str> {
+        match self {
+            Message::Assistant(message) => message.timestamp.as_deref(),
+            Message::User(message) => message.timestamp.as_deref(),
+            Message::ConversationReset(message) => message.timestamp.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The body of a system message.
+    pub fn system(&self) -> Option<&SystemDetail> {
+        match self {
+            Message::System(message) => Some(message.detail()),
+            _ => None,
+        }
+    }
+
+    /// The result, if the message is one.
+    pub fn result(&self) -> Option<&ResultMessage> {
+        match self {
+            Message::Result(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Uuids of earlier messages that should no longer be shown: an assistant message replaces them, or they were
+    /// retracted because the model refused and another model goes on.
+    pub fn supersedes(&self) -> &[String] {
+        match self {
+            Message::Assistant(message) => &message.supersedes,
+            Message::System(message) => match message.detail() {
+                SystemDetail::ModelRefusalFallback(fallback) => &fallback.retracted_message_uuids,
+                _ => &[],
+            },
+            _ => &[],
+        }
+    }
+
+    /// The ids of the prompts that this message belongs to, without repeats: `user_message_uuids` and
+    /// `user_message_uuid` together. Empty if the CLI names none. The CLI names at most 64 prompts, so a prompt that was
+    /// merged with many others may be missing.
+    pub fn user_message_uuids(&self) -> &[String] {
+        each!(self, message => message.user_message_uuids())
+    }
+
+    /// The content blocks of an assistant or user message; empty for all others.
+    pub fn content(&self) -> &[ContentBlock] {
+        match self {
+            Message::Assistant(message) => &message.message.content,
+            Message::User(message) => &message.content,
+            _ => &[],
+        }
+    }
+
+    /// The text blocks of an assistant message, joined. `None` without a text block, and for every other message.
+    ///
+    /// Subagents send assistant messages too: see [`parent_tool_use_id`](Message::parent_tool_use_id).
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Message::Assistant(message) if self.content().iter().any(|block| block.as_text().is_some()) => {
+                Some(message.text())
+            }
+            _ => None,
+        }
+    }
+
+    /// The tool calls of an assistant message.
+    pub fn tool_uses(&self) -> impl Iterator<Item = ToolUseRef<'_>> {
+        self.content().iter().filter_map(ContentBlock::as_tool_use)
+    }
+
+    /// The results of tool calls in a user message.
+    pub fn tool_results(&self) -> impl Iterator<Item = ToolResultRef<'_>> {
+        self.content().iter().filter_map(ContentBlock::as_tool_result)
+    }
+}
+
+/// Writes the JSON exactly as it was received (with `serde_json`; another format may refuse it).
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.raw().serialize(serializer)
+    }
+}
+
+/// Reads the JSON of a message (with `serde_json`; another format may refuse it).
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Message::from_raw(Box::<RawValue>::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// Writes the JSON as it was received.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw().get())
+    }
+}

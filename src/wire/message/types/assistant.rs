@@ -1,0 +1,147 @@
+//! Messages of the model.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::content::parse::Blocks;
+use super::content::{ContentBlock, ToolUseRef, join};
+use super::context::{ContextSummary, UsageSummary};
+use super::reason::ApiErrorKind;
+use super::usage::Usage;
+use crate::wire::lenient::or_default;
+use crate::wire::message::read::MessageHead;
+use crate::wire::message::view::message;
+use crate::wire::objects::objects;
+
+message! {
+    /// Text and tool calls of the model (`type` `assistant`).
+    ///
+    /// The CLI sends a frame as soon as one content block is complete, so consecutive frames may belong to the same
+    /// API message; they share [`ApiMessage::id`]. A failed API call also arrives here, with [`error`](Self::error) set
+    /// and the reason as text, right before the turn's result.
+    ///
+    /// Without an object `message` that has a `content`, the message is [`Message::Other`](crate::Message::Other).
+    ///
+    /// ```
+    /// use greenroom::Message;
+    /// use greenroom::message::ApiErrorKind;
+    ///
+    /// let line = r#"{"type": "assistant", "uuid": "u1", "error": "rate_limit", "api_error_status": 429,
+    ///     "message": {"model": "<synthetic>", "content": [{"type": "text", "text": "API Error"}]}}"#;
+    /// let Message::Assistant(said) = Message::parse(line)? else { unreachable!() };
+    /// assert_eq!(said.text(), "API Error");
+    /// assert_eq!((said.error.clone(), said.api_error_status), (Some(ApiErrorKind::RateLimit), Some(429)));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    AssistantMessage from AssistantFields {
+        read {
+            message: ApiMessage,
+        }
+        made |fields, _head| {
+            /// The message of the Messages API, or its complete part.
+            message: ApiMessage = fields.message,
+        }
+        /// Set if the API call failed.
+        error: Option<ApiErrorKind>,
+        /// The HTTP status of the failed API call.
+        api_error_status: Option<u16>,
+        /// The API's name for the error, such as `overloaded_error`.
+        api_error_type: Option<String>,
+        /// The CLI made this message to report a failed API call.
+        is_api_error_message: bool,
+        /// The API request.
+        request_id: Option<String>,
+        /// The subagent that wrote the message; `None` on the main thread.
+        agent_id: Option<String>,
+        subagent_type: Option<String>,
+        /// The subagent's task, in a few words.
+        task_description: Option<String>,
+        /// Earlier messages that this message replaces and that should no longer be shown: see
+        /// [`remove_superseded`](crate::message::remove_superseded).
+        supersedes: Vec<String>,
+        /// An interrupt cut the message off.
+        aborted: bool,
+        /// Reason for asking the model again.
+        resume_reason: Option<String>,
+        /// The model continues thinking that was cut off.
+        resumed_from_incomplete_thinking: bool,
+        /// Titles of the tools, for people.
+        tool_use_meta: Vec<ToolUseMeta>,
+        thinking_duration_ms: Option<u64>,
+        /// Display mode of the thinking.
+        thinking_display: Option<String>,
+        context_usage: Option<ContextSummary>,
+        usage_report: Option<UsageSummary>,
+        /// RFC 3339.
+        timestamp: Option<String>,
+    }
+}
+
+objects! {
+    /// Titles of a tool and its server, in an [`AssistantMessage`].
+    part ToolUseMeta {
+        /// The tool call.
+        id: String,
+        /// The tool's title.
+        display_name: Option<String>,
+        /// The server's title.
+        server_display_name: Option<String>,
+        /// The tool's name at its server.
+        tool_name: Option<String>,
+    }
+}
+
+/// The message of the Messages API inside an [`AssistantMessage`].
+///
+/// ```
+/// use greenroom::Message;
+///
+/// let line = r#"{"type": "assistant", "message": {"id": "msg_1", "role": "assistant", "stop_reason": null,
+///     "usage": {"input_tokens": 10, "output_tokens": 1}, "content": "Hi."}}"#;
+/// let Message::Assistant(said) = Message::parse(line)? else { unreachable!() };
+/// assert_eq!(said.message.id.as_deref(), Some("msg_1"));
+/// assert_eq!(said.message.usage.as_ref().map(|usage| usage.input_tokens), Some(10));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct ApiMessage {
+    /// The API's id, shared by all frames of one message.
+    #[serde(default, deserialize_with = "or_default")]
+    pub id: Option<String>,
+    /// The model that answered; `<synthetic>` if the CLI made the message itself.
+    #[serde(default, deserialize_with = "or_default")]
+    pub model: Option<String>,
+    /// `assistant`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub role: Option<String>,
+    /// The blocks of this frame, usually one.
+    #[serde(deserialize_with = "content_blocks")]
+    pub content: Vec<ContentBlock>,
+    /// Stop reason: `end_turn`, `tool_use`, `max_tokens`, and others. Usually `None`, because the CLI sends a
+    /// frame before the API message ends.
+    #[serde(default, deserialize_with = "or_default")]
+    pub stop_reason: Option<String>,
+    /// The text at which the model stopped.
+    #[serde(default, deserialize_with = "or_default")]
+    pub stop_sequence: Option<String>,
+    /// Tokens so far; not final. The turn's result has the totals.
+    #[serde(default, deserialize_with = "or_default")]
+    pub usage: Option<Usage>,
+}
+
+fn content_blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ContentBlock>, D::Error> {
+    Blocks::deserialize(from).map(|Blocks(content)| content)
+}
+
+impl AssistantMessage {
+    /// The text blocks, joined without a separator. Empty if there are none.
+    pub fn text(&self) -> String {
+        join(&self.message.content, "")
+    }
+
+    /// The tool calls.
+    pub fn tool_uses(&self) -> impl Iterator<Item = ToolUseRef<'_>> {
+        self.message.content.iter().filter_map(ContentBlock::as_tool_use)
+    }
+}

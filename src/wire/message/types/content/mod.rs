@@ -1,0 +1,296 @@
+//! Content blocks of assistant and user messages.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+pub(crate) mod parse;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use source::{MediaSource, WebSearchContent, WebSearchResult};
+
+/// A content block of a message: text, thinking, a tool call, a tool's result, an image, or a newer type.
+///
+/// The names are those of the Messages API. A block of an unknown type or of an unexpected shape is
+/// [`Unknown`](ContentBlock::Unknown). Fields that are not declared here, such as `cache_control`, are in the
+/// [`raw`](crate::Message::raw) JSON of the message.
+///
+/// ```
+/// use greenroom::message::ContentBlock;
+/// use greenroom::Message;
+///
+/// let line = r#"{"type": "assistant", "message": {"content": [
+///     {"type": "text", "text": "I will add them."},
+///     {"type": "tool_use", "id": "toolu_1", "name": "mcp__calc__add", "input": {"a": 5, "b": 3}}
+/// ]}}"#;
+/// for block in Message::parse(line)?.content() {
+///     match block {
+///         ContentBlock::Text { text, .. } => assert_eq!(text, "I will add them."),
+///         ContentBlock::ToolUse { name, input, .. } => {
+///             assert_eq!(name, "mcp__calc__add");
+///             assert_eq!(input["a"], 5);
+///         }
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are named as on the wire")]
+#[non_exhaustive]
+pub enum ContentBlock {
+    /// Text (`text`).
+    #[non_exhaustive]
+    Text {
+        text: String,
+        /// Sources of the text, in the API's shape.
+        citations: Vec<Value>,
+    },
+    /// The model's reasoning (`thinking`).
+    #[non_exhaustive]
+    Thinking {
+        /// The reasoning, or a summary of it; may be empty.
+        thinking: String,
+        /// Proves to the API that the text is unchanged; may be empty.
+        signature: String,
+    },
+    /// Reasoning that the API hides (`redacted_thinking`).
+    #[non_exhaustive]
+    RedactedThinking {
+        /// The reasoning, encrypted.
+        data: String,
+    },
+    /// The model calls a tool (`tool_use`).
+    #[non_exhaustive]
+    ToolUse {
+        /// `toolu_…`; the result names this id.
+        id: String,
+        /// The tool. Tools of MCP servers are named `mcp__SERVER__TOOL`.
+        name: String,
+        /// The arguments, an object.
+        input: Value,
+    },
+    /// The result of a tool call (`tool_result`), in a user message.
+    #[non_exhaustive]
+    ToolResult {
+        tool_use_id: String,
+        content: ToolResultContent,
+        /// The call failed or was denied.
+        is_error: bool,
+    },
+    /// The model calls a tool of the API, such as `web_search` (`server_tool_use`).
+    #[non_exhaustive]
+    ServerToolUse {
+        /// `srvtoolu_…`; the result names this id.
+        id: String,
+        name: String,
+        input: Value,
+    },
+    /// The result of a web search by the API (`web_search_tool_result`).
+    #[non_exhaustive]
+    WebSearchToolResult { tool_use_id: String, content: WebSearchContent },
+    /// The result of another tool of the API: `web_fetch_tool_result`, `code_execution_tool_result`,
+    /// `bash_code_execution_tool_result`, `text_editor_code_execution_tool_result`, `tool_search_tool_result`,
+    /// `advisor_tool_result`, and any other type that ends with `_tool_result`.
+    #[non_exhaustive]
+    ServerToolResult {
+        /// The type of the block.
+        kind: String,
+        tool_use_id: String,
+        /// The result in the tool's own shape.
+        content: Value,
+    },
+    /// The model calls a tool of an MCP server that the API is connected to (`mcp_tool_use`).
+    #[non_exhaustive]
+    McpToolUse { id: String, name: String, server_name: String, input: Value },
+    /// The result of an [`McpToolUse`](Self::McpToolUse) (`mcp_tool_result`).
+    #[non_exhaustive]
+    McpToolResult { tool_use_id: String, content: ToolResultContent, is_error: bool },
+    /// An image (`image`).
+    #[non_exhaustive]
+    Image { source: MediaSource },
+    /// A document, such as a PDF (`document`).
+    #[non_exhaustive]
+    Document {
+        source: MediaSource,
+        title: Option<String>,
+        /// Text about the document for the model.
+        context: Option<String>,
+    },
+    /// A search result that the model may cite (`search_result`).
+    #[non_exhaustive]
+    SearchResult {
+        /// Where the text was found.
+        source: String,
+        title: String,
+        /// Text blocks.
+        content: Vec<ContentBlock>,
+    },
+    /// A file for the container in which code runs (`container_upload`).
+    #[non_exhaustive]
+    ContainerUpload { file_id: String },
+    /// A tool that a search found, available from now on (`tool_reference`).
+    #[non_exhaustive]
+    ToolReference { tool_name: String },
+    /// A summary in place of the earlier conversation (`compaction`).
+    #[non_exhaustive]
+    Compaction {
+        /// The summary, if there is one.
+        content: Option<String>,
+    },
+    /// Any other block, unchanged.
+    Unknown(Value),
+}
+
+/// The content of a tool result: text, or blocks.
+///
+/// ```
+/// use greenroom::message::ToolResultContent;
+/// use greenroom::Message;
+///
+/// let line = r#"{"type": "user", "message": {"content": [
+///     {"type": "tool_result", "tool_use_id": "toolu_1", "content": "8"}
+/// ]}}"#;
+/// let message = Message::parse(line)?;
+/// let result = message.tool_results().next().unwrap();
+/// assert_eq!(*result.content, ToolResultContent::Text("8".into()));
+/// assert_eq!(result.content.text(), "8");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ToolResultContent {
+    /// Plain text, as built-in tools return.
+    Text(String),
+    /// A list of blocks, as MCP tools return. Empty if the result had no content.
+    Blocks(Vec<ContentBlock>),
+}
+
+impl ToolResultContent {
+    /// The text. Several text blocks are joined by newlines; other blocks are left out.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            ToolResultContent::Text(text) => Cow::Borrowed(text),
+            ToolResultContent::Blocks(blocks) => Cow::Owned(join(blocks, "\n")),
+        }
+    }
+}
+
+/// A tool call in a message, borrowed from [`ContentBlock::ToolUse`]: see [`Message::tool_uses`](crate::Message::tool_uses).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are those of the block")]
+#[non_exhaustive]
+pub struct ToolUseRef<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub input: &'a Value,
+}
+
+/// A tool's result in a message, borrowed from [`ContentBlock::ToolResult`]: see
+/// [`Message::tool_results`](crate::Message::tool_results).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are those of the block")]
+#[non_exhaustive]
+pub struct ToolResultRef<'a> {
+    pub tool_use_id: &'a str,
+    pub content: &'a ToolResultContent,
+    pub is_error: bool,
+}
+
+impl ContentBlock {
+    /// The known types, including those that share [`ServerToolResult`](Self::ServerToolResult).
+    pub const KINDS: &'static [&'static str] = &[
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "advisor_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "image",
+        "document",
+        "search_result",
+        "container_upload",
+        "tool_reference",
+        "compaction",
+    ];
+
+    /// The block's `type`; empty if it has none.
+    pub fn kind(&self) -> &str {
+        match self {
+            ContentBlock::Text { .. } => "text",
+            ContentBlock::Thinking { .. } => "thinking",
+            ContentBlock::ToolUse { .. } => "tool_use",
+            ContentBlock::ToolResult { .. } => "tool_result",
+            ContentBlock::RedactedThinking { .. } => "redacted_thinking",
+            ContentBlock::ServerToolUse { .. } => "server_tool_use",
+            ContentBlock::WebSearchToolResult { .. } => "web_search_tool_result",
+            ContentBlock::ServerToolResult { kind, .. } => kind,
+            ContentBlock::McpToolUse { .. } => "mcp_tool_use",
+            ContentBlock::McpToolResult { .. } => "mcp_tool_result",
+            ContentBlock::Image { .. } => "image",
+            ContentBlock::Document { .. } => "document",
+            ContentBlock::SearchResult { .. } => "search_result",
+            ContentBlock::ContainerUpload { .. } => "container_upload",
+            ContentBlock::ToolReference { .. } => "tool_reference",
+            ContentBlock::Compaction { .. } => "compaction",
+            ContentBlock::Unknown(value) => value.get("type").and_then(Value::as_str).unwrap_or_default(),
+        }
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            ContentBlock::Text { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The reasoning of a thinking block.
+    pub fn as_thinking(&self) -> Option<&str> {
+        match self {
+            ContentBlock::Thinking { thinking, .. } => Some(thinking),
+            _ => None,
+        }
+    }
+
+    /// The tool call of a `tool_use` block.
+    pub fn as_tool_use(&self) -> Option<ToolUseRef<'_>> {
+        match self {
+            ContentBlock::ToolUse { id, name, input } => Some(ToolUseRef { id, name, input }),
+            _ => None,
+        }
+    }
+
+    /// The result of a `tool_result` block.
+    pub fn as_tool_result(&self) -> Option<ToolResultRef<'_>> {
+        match self {
+            ContentBlock::ToolResult { tool_use_id, content, is_error } => {
+                Some(ToolResultRef { tool_use_id, content, is_error: *is_error })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The text of the text blocks, joined.
+pub(crate) fn join(blocks: &[ContentBlock], separator: &str) -> String {
+    let mut joined = String::new();
+    for (index, text) in blocks.iter().filter_map(ContentBlock::as_text).enumerate() {
+        if index > 0 {
+            joined.push_str(separator);
+        }
+        joined.push_str(text);
+    }
+    joined
+}

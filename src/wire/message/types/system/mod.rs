@@ -1,0 +1,206 @@
+//! Messages about the session.
+//!
+//! - [`init`]: the description of the session at the start of a turn
+//! - [`state`]: its state, and changes to the conversation
+//! - [`task`]: background tasks
+//! - [`hook`]: progress of hooks
+//! - [`notice`]: notices for the user
+
+use std::fmt;
+
+use serde::de;
+use serde_json::value::RawValue;
+
+use crate::wire::brief::show;
+use crate::wire::message::read::{self, MessageHead};
+
+mod hook;
+mod init;
+mod notice;
+mod state;
+mod task;
+
+pub use hook::*;
+pub use init::*;
+pub use notice::*;
+pub use state::*;
+pub use task::*;
+
+/// A message about the session (`type` `system`), told apart by its `subtype`.
+///
+/// [`detail`](Self::detail) is the typed body. For an unknown subtype it is [`SystemDetail::Unknown`];
+/// [`Message::field`](crate::Message::field) reads the fields.
+///
+/// Without a string `subtype` this is [`Message::Other`](crate::Message::Other).
+///
+/// ```
+/// use greenroom::message::{SessionState, SystemDetail};
+/// use greenroom::Message;
+///
+/// let line =
+///     r#"{"type": "system", "subtype": "session_state_changed", "state": "idle", "sdk_host_only": true}"#;
+/// let Message::System(notice) = Message::parse(line)? else { unreachable!() };
+/// assert_eq!(notice.session_state(), Some(SessionState::Idle));
+/// assert!(matches!(notice.detail(), SystemDetail::SessionStateChanged(_)) && notice.init().is_none());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct SystemMessage {
+    pub(crate) head: MessageHead,
+    raw: Box<RawValue>,
+    /// `init`, `status`, `session_state_changed`, `task_started`, `hook_response`, and many others; an open set.
+    pub subtype: String,
+    detail: SystemDetail,
+}
+
+/// Declares the subtypes: the word on the wire, and the type of the body.
+macro_rules! subtypes {
+    ($( $(#[$about:meta])* $word:literal => $variant:ident($type:ty), )*) => {
+        /// The body of a [`SystemMessage`]: a variant for each known subtype.
+        ///
+        /// ```
+        /// use greenroom::Message;
+        /// use greenroom::message::SystemDetail;
+        ///
+        /// let line = r#"{"type": "system", "subtype": "api_retry", "attempt": 2, "error_status": 529}"#;
+        /// let Message::System(notice) = Message::parse(line)? else { unreachable!() };
+        /// let SystemDetail::ApiRetry(retry) = notice.detail() else { unreachable!() };
+        /// assert_eq!((retry.attempt, retry.error_status), (2, Some(529)));
+        /// # Ok::<(), serde_json::Error>(())
+        /// ```
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum SystemDetail {
+            $(
+                #[doc = concat!("`", $word, "`")]
+                $variant(Box<$type>),
+            )*
+            /// A subtype that this library does not know.
+            Unknown,
+        }
+
+        impl SystemMessage {
+            /// The subtypes that this library knows.
+            pub const SUBTYPES: &'static [&'static str] = &[$($word),*];
+        }
+
+        /// Reads the body. The fields of an unknown subtype are not read.
+        pub(crate) fn read_detail(subtype: Option<&str>, text: &str) -> serde_json::Result<SystemDetail> {
+            let Some(subtype) = subtype else { return Err(de::Error::missing_field("subtype")) };
+            Ok(match subtype {
+                $( $word => SystemDetail::$variant(serde_json::from_str(text)?), )*
+                _ => SystemDetail::Unknown,
+            })
+        }
+    };
+}
+
+subtypes! {
+    "init" => Init(InitMessage),
+    "session_state_changed" => SessionStateChanged(SessionStateChanged),
+    "status" => Status(SessionStatus),
+    "compact_boundary" => CompactBoundary(CompactBoundary),
+    "api_retry" => ApiRetry(ApiRetry),
+    "control_request_progress" => ControlRequestProgress(ControlRequestProgress),
+    "model_refusal_fallback" => ModelRefusalFallback(ModelRefusalFallback),
+    "model_refusal_no_fallback" => ModelRefusalNoFallback(ModelRefusalNoFallback),
+    "local_command_output" => LocalCommandOutput(LocalCommandOutput),
+    "informational" => Informational(Informational),
+    "notification" => Notification(Notification),
+    "hook_started" => HookStarted(HookStarted),
+    "hook_progress" => HookProgress(HookProgress),
+    "hook_response" => HookResponse(HookResponse),
+    "plugin_install" => PluginInstall(PluginInstall),
+    "task_started" => TaskStarted(TaskStarted),
+    "task_progress" => TaskProgress(TaskProgress),
+    "task_updated" => TaskUpdated(TaskUpdated),
+    "task_notification" => TaskNotification(TaskNotification),
+    "background_tasks_changed" => BackgroundTasksChanged(BackgroundTasksChanged),
+    "thinking_tokens" => ThinkingTokens(ThinkingTokens),
+    "commands_changed" => CommandsChanged(CommandsChanged),
+    "files_persisted" => FilesPersisted(FilesPersisted),
+    "memory_recall" => MemoryRecall(MemoryRecall),
+    "elicitation_complete" => ElicitationComplete(ElicitationComplete),
+    "permission_denied" => PermissionDenied(PermissionDenied),
+    "worker_shutting_down" => WorkerShuttingDown(WorkerShuttingDown),
+    "session_writes_lost" => SessionWritesLost(SessionWritesLost),
+    "mirror_error" => MirrorError(MirrorError),
+    "post_turn_summary" => PostTurnSummary(PostTurnSummary),
+    "task_summary" => TaskSummary(TaskSummary),
+    "session_metadata" => SessionMetadata(SessionMetadata),
+    "session_title_changed" => SessionTitleChanged(SessionTitleChanged),
+    "vcs_state_changed" => VcsStateChanged(VcsStateChanged),
+    "per_turn_effort_changed" => PerTurnEffortChanged(PerTurnEffortChanged),
+    "late_allow_not_run" => LateAllowNotRun(LateAllowNotRun),
+}
+
+crate::wire::message::view::common!(SystemMessage);
+
+impl SystemMessage {
+    pub(crate) fn new(head: MessageHead, raw: Box<RawValue>, detail: SystemDetail) -> Self {
+        let subtype = head.subtype.clone().unwrap_or_default();
+        Self { head, raw, subtype, detail }
+    }
+
+    /// The typed body.
+    pub fn detail(&self) -> &SystemDetail {
+        &self.detail
+    }
+
+    /// The description of the session, in the message that each turn starts with (`init`).
+    pub fn init(&self) -> Option<&InitMessage> {
+        match &self.detail {
+            SystemDetail::Init(init) => Some(init),
+            _ => None,
+        }
+    }
+
+    /// The new state of the session (`session_state_changed`).
+    pub fn session_state(&self) -> Option<SessionState> {
+        match &self.detail {
+            SystemDetail::SessionStateChanged(changed) if !changed.state.as_str().is_empty() => {
+                Some(changed.state.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the message is meant for this library: a state message that the application did not ask for.
+    pub fn sdk_host_only(&self) -> bool {
+        matches!(&self.detail, SystemDetail::SessionStateChanged(changed) if changed.sdk_host_only)
+    }
+
+    /// The start or the end of a background task. A task may end with `task_notification`, with `task_updated`, or with
+    /// both, so handle a second end of the same task.
+    pub fn task(&self) -> Option<TaskEvent> {
+        let event = match &self.detail {
+            SystemDetail::TaskStarted(task) => {
+                TaskEvent::Started { task_id: task.task_id.clone(), task_type: task.task_type.clone() }
+            }
+            SystemDetail::TaskNotification(task) => {
+                TaskEvent::Ended { task_id: task.task_id.clone(), status: task.status.clone() }
+            }
+            SystemDetail::TaskUpdated(task) => {
+                let status = task.patch.status.clone().filter(TaskStatus::is_end)?;
+                TaskEvent::Ended { task_id: task.task_id.clone(), status }
+            }
+            _ => return None,
+        };
+        let (TaskEvent::Started { task_id, .. } | TaskEvent::Ended { task_id, .. }) = &event;
+        (!task_id.is_empty()).then_some(event)
+    }
+}
+
+impl fmt::Debug for SystemMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("SystemMessage");
+        show(&mut shown, "subtype", &self.subtype);
+        match &self.detail {
+            SystemDetail::Unknown => show(&mut shown, "fields", &read::field_names(&self.raw)),
+            detail => show(&mut shown, "detail", detail),
+        }
+        self.head.show(&self.raw, &mut shown);
+        shown.finish()
+    }
+}

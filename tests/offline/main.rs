@@ -1,0 +1,42 @@
+//! Tests of sessions whose CLI is played in memory: no process, no network, no account.
+//!
+//! A test belongs here if it needs nothing of the machine but its clock and a folder for temporary files. Where
+//! time matters the clock is tokio's paused one (`start_paused = true`), so that no test sleeps.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+
+#[path = "../support/bare.rs"]
+mod bare;
+#[path = "../support/common.rs"]
+mod common;
+#[path = "../support/requests.rs"]
+mod samples;
+
+mod answers;
+mod backpressure;
+mod bursts;
+mod callbacks;
+mod cancellation;
+mod delivery;
+mod hook_failures;
+mod in_use;
+mod isolation;
+mod lifecycle;
+mod mcp;
+mod messages;
+mod mirror;
+mod options;
+mod outbound;
+mod panics;
+mod plain;
+mod recovery;
+mod requests;
+mod requests_limits;
+mod results;
+mod rmcp;
+mod scripted_cli;
+mod server_states;
+mod servers;
+mod steering;
+mod testkit;
+mod tools;

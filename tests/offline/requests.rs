@@ -1,0 +1,308 @@
+//! Requests to the CLI: what is sent, how the answer is read, limits, withdrawals, capabilities, and what is set again.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::common::{SOON, start_by_hand, stop, within};
+use greenroom::options::ThinkingDisplay;
+use greenroom::requests::{
+    ContextDetail, FileEncoding, McpCall, McpPermissionMode, ReadFile, RegisterRepoRoot, ReloadPlugins,
+    RenameSession, Reply, SetCwd, SettingsFile, SideQuestion,
+};
+use greenroom::testkit::{CliEnd, ScriptedListener};
+use greenroom::{PermissionMode, Result, Session};
+use serde_json::{Value, json};
+
+/// Plays a CLI that answers one request, which must be this.
+async fn exchange<T>(end: &mut CliEnd, asking: impl Future<Output = T>, expected: Value, answer: Value) -> T {
+    let answering = async {
+        let request = end.expect("control_request").await;
+        assert_eq!(request["request"], expected);
+        end.answer(&request, answer);
+    };
+    within(SOON, async { tokio::join!(asking, answering).0 }).await
+}
+
+/// The answer is read whole: as raw JSON, and every field of it has a place in the typed view.
+fn whole<T: Debug>(reply: Result<Reply<T>>, sample: &Value) -> T {
+    let reply = reply.unwrap();
+    assert_eq!(serde_json::from_str::<Value>(reply.raw().get()).unwrap(), *sample);
+    let view = reply.into_inner();
+    let shown = format!("{view:?}");
+    if let Some(at) = shown.find("extra: {\"") {
+        panic!("a field has no place, or does not fit: {}", &shown[at..shown.len().min(at + 200)]);
+    }
+    view
+}
+
+/// A row: the method, the request, the answer. Returns the typed answer, which must have every field.
+macro_rules! row {
+    ($end:ident, $asking:expr, $expected:tt, $sample:expr) => {{
+        let sample: Value = $sample;
+        let reply = exchange(&mut $end, $asking, json!($expected), sample.clone()).await;
+        whole(reply, &sample)
+    }};
+    // An acknowledgement.
+    ($end:ident, $asking:expr, $expected:tt) => {
+        exchange(&mut $end, $asking, json!($expected), Value::Null).await.unwrap()
+    };
+}
+
+async fn begun() -> (Session, CliEnd, ScriptedListener) {
+    start_by_hand(Session::builder()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_are_interrupted_taken_back_and_asked_about_aside() {
+    let (s, mut end, _listener) = begun().await;
+    let receipt = row!(end, s.interrupt(), {"subtype": "interrupt"}, json!({"still_queued": ["u"]}));
+    assert_eq!(receipt.still_queued, ["u"]);
+    let receipt = row!(
+        end, s.interrupt_cancel_queued(), {"subtype": "interrupt", "cancel_queued": true},
+        json!({"still_queued": [], "cancelled": ["u"]})
+    );
+    assert_eq!((receipt.still_queued.len(), receipt.cancelled.as_slice()), (0, ["u".to_owned()].as_slice()));
+    let back = row!(
+        end, s.cancel_async_message("u"), {"subtype": "cancel_async_message", "message_uuid": "u"},
+        json!({"cancelled": true})
+    );
+    assert!(back.cancelled);
+    let aside = row!(
+        end, s.requests().side_question(SideQuestion::new("Why?").history([("What?", "That.")])),
+        {"subtype": "side_question", "question": "Why?", "history": [{"question": "What?", "response": "That."}]},
+        json!({"response": "Because.", "synthetic": false})
+    );
+    assert_eq!((aside.response.as_deref(), aside.synthetic), (Some("Because."), Some(false)));
+    row!(end, s.requests().side_question("Why?"), {"subtype": "side_question", "question": "Why?"}, json!({"response": null}));
+    stop(s, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_are_set_and_read() {
+    let (s, mut end, _listener) = begun().await;
+    let set = row!(
+        end, s.set_model(Some("haiku")), {"subtype": "set_model", "model": "haiku"}, json!({"model": "claude-haiku-4-5"})
+    );
+    assert_eq!(set.model.as_deref(), Some("claude-haiku-4-5"));
+    row!(end, s.set_model(None), {"subtype": "set_model", "model": null}, json!({}));
+    let set = row!(
+        end, s.set_permission_mode(PermissionMode::AcceptEdits),
+        {"subtype": "set_permission_mode", "mode": "acceptEdits"}, json!({"mode": "acceptEdits"})
+    );
+    assert_eq!(set.mode.as_deref(), Some("acceptEdits"));
+    row!(
+        end, s.requests().set_mcp_permission_mode_override("x", Some(McpPermissionMode::Auto)),
+        {"subtype": "set_mcp_permission_mode_override", "serverName": "x", "mode": "auto"}, json!({})
+    );
+    let set = row!(
+        end, s.requests().set_mcp_permission_mode_override("x", None),
+        {"subtype": "set_mcp_permission_mode_override", "serverName": "x", "mode": null}, json!({"warning": "odd"})
+    );
+    assert_eq!(set.warning.as_deref(), Some("odd"));
+    row!(
+        end, s.set_max_thinking_tokens(Some(2000)),
+        {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": 2000}
+    );
+    row!(end, s.set_max_thinking_tokens(None), {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": null});
+    row!(
+        end, s.requests().set_thinking_display(Some(ThinkingDisplay::Omitted)),
+        {"subtype": "set_max_thinking_tokens", "thinking_display": "omitted"}
+    );
+    row!(end, s.requests().set_thinking_display(None), {"subtype": "set_max_thinking_tokens", "thinking_display": null});
+    row!(
+        end, s.requests().apply_flag_settings(json!({"effortLevel": "low", "model": null})),
+        {"subtype": "apply_flag_settings", "settings": {"effortLevel": "low", "model": null}}
+    );
+    row!(
+        end, s.requests().update_settings(SettingsFile::Local, json!({"outputStyle": "Concise"})),
+        {"subtype": "update_settings", "source": "localSettings", "settings": {"outputStyle": "Concise"}}
+    );
+    let settings =
+        row!(end, s.requests().settings(), {"subtype": "get_settings"}, crate::samples::settings());
+    assert_eq!((settings.applied.effort.as_deref(), settings.sources.len()), (Some("low"), 2));
+    let moved = row!(
+        end, s.requests().set_cwd(SetCwd::new("/new").trust("/root")),
+        {"subtype": "set_cwd", "path": "/new", "trust_accepted": true, "trusted_directory": "/root"},
+        json!({"status": "ok", "cwd": "/new", "changed": true, "transcript_relocated": true})
+    );
+    assert_eq!((moved.status.as_str(), moved.cwd.as_deref()), ("ok", Some("/new")));
+    row!(
+        end, s.requests().set_cwd("/other"), {"subtype": "set_cwd", "path": "/other"},
+        json!({"status": "rejected", "reason": "busy", "message": "later"})
+    );
+    row!(
+        end, s.requests().register_repo_root(RegisterRepoRoot::new("/new/a").reload_claude_md(true).reload_skills(false)),
+        {"subtype": "register_repo_root", "directory": "/new/a", "reload_claude_md": true, "reload_skills": false},
+        json!({"directory": "/new/a"})
+    );
+    row!(end, s.requests().set_has_subscribers(Some(false)), {"subtype": "set_has_subscribers", "has_subscribers": false});
+    row!(end, s.requests().set_has_subscribers(None), {"subtype": "set_has_subscribers", "has_subscribers": null});
+    row!(end, s.requests().rename_session("T"), {"subtype": "rename_session", "title": "T", "source": "host"});
+    row!(
+        end, s.requests().rename_session(RenameSession::new("T").session_id("i")),
+        {"subtype": "rename_session", "title": "T", "source": "host", "session_id": "i"}
+    );
+    row!(end, s.requests().set_color("red"), {"subtype": "set_color", "color": "red"});
+    let title = row!(
+        end, s.requests().generate_session_title("Adding", false),
+        {"subtype": "generate_session_title", "description": "Adding", "persist": false}, json!({"title": "Sums"})
+    );
+    assert_eq!(title.title.as_deref(), Some("Sums"));
+    stop(s, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn information_comes_typed_and_whole() {
+    let (s, mut end, _listener) = begun().await;
+    let usage = row!(
+        end, s.context_usage(ContextDetail::Full), {"subtype": "get_context_usage", "detail": "full"},
+        crate::samples::context_usage()
+    );
+    assert_eq!((usage.total_tokens, usage.categories[0].id.as_deref()), (13_324, Some("system_prompt")));
+    assert_eq!(usage.message_breakdown.unwrap().tool_calls_by_type[0].result_tokens, 48);
+    row!(
+        end, s.context_usage(ContextDetail::Summary), {"subtype": "get_context_usage", "detail": "summary"},
+        crate::samples::context_usage()
+    );
+    let usage = row!(end, s.requests().usage(true), {"subtype": "get_usage"}, crate::samples::usage());
+    assert_eq!(usage.session.model_usage["claude-opus-5-5"].output_tokens, 9);
+    assert_eq!(usage.rate_limits.unwrap().five_hour.unwrap().utilization, Some(12.5));
+    row!(end, s.requests().usage(false), {"subtype": "get_usage", "skip_behaviors": true}, crate::samples::usage());
+    let cost =
+        row!(end, s.requests().session_cost(), {"subtype": "get_session_cost"}, json!({"text": "$0.00"}));
+    assert_eq!(cost.text, "$0.00");
+    let models = row!(end, s.requests().list_models(), {"subtype": "list_models"}, crate::samples::models());
+    assert_eq!(models.models[0].supported_effort_levels, ["low", "max"]);
+    let version = row!(
+        end, s.requests().binary_version(), {"subtype": "get_binary_version"},
+        json!({"version": "2.1.328", "buildTime": "2026-11-18T21:07:35Z", "oldestDesktopSdk": "0.3.280"})
+    );
+    assert_eq!(version.version, "2.1.328");
+    let hooks =
+        row!(end, s.requests().hooks_listing(), {"subtype": "get_hooks_listing"}, crate::samples::hooks());
+    assert_eq!((hooks.hooks[0].kind.as_str(), hooks.policy.policy_hook_count), ("command", 1));
+    let rules = row!(end, s.requests().permission_rules(), {"subtype": "list_permission_rules"}, crate::samples::rules());
+    assert_eq!(
+        (rules.state.rules[0].behavior.as_ref().unwrap().as_str(), rules.state.workspace_directories.len()),
+        ("allow", 1)
+    );
+    let plugins = row!(
+        end, s.requests().reload_plugins(ReloadPlugins::new()), {"subtype": "reload_plugins"}, crate::samples::plugins()
+    );
+    assert_eq!((plugins.plugins[0].name.as_str(), plugins.held), ("notes", Some(true)));
+    let reload = ReloadPlugins::new().hold_on_cache_impact(true).refuse_if_busy(true);
+    row!(
+        end, s.requests().reload_plugins(reload.add_plugin("/p").add_plugin_without_mcp("/q")),
+        {"subtype": "reload_plugins", "hold_on_cache_impact": true, "refuse_if_busy": true, "add_plugins": [
+            {"type": "local", "path": "/p"}, {"type": "local", "path": "/q", "skipMcpDiscovery": true},
+        ]},
+        crate::samples::plugins()
+    );
+    let skills = row!(
+        end, s.requests().reload_skills(), {"subtype": "reload_skills"},
+        json!({"skills": [{"name": "a", "description": "b", "argumentHint": "", "builtin": true, "aliases": ["c"]}]})
+    );
+    assert_eq!(skills.skills[0].aliases, ["c"]);
+    let styles = row!(
+        end, s.requests().reload_output_styles(), {"subtype": "reload_output_styles"},
+        json!({"available_output_styles": ["default", "Concise"]})
+    );
+    assert_eq!(styles.available_output_styles.len(), 2);
+    stop(s, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn mcp_servers_are_asked_about_and_called() {
+    let (s, mut end, _listener) = begun().await;
+    let status = row!(end, s.mcp_status(), {"subtype": "mcp_status"}, crate::samples::mcp_status());
+    assert_eq!(status.servers[0].tools[0].annotations.read_only, Some(true));
+    assert_eq!(
+        (status.servers[1].status.as_str(), status.servers[1].error.as_deref()),
+        ("failed", Some("gone"))
+    );
+    row!(end, s.mcp_reconnect("x"), {"subtype": "mcp_reconnect", "serverName": "x"});
+    row!(end, s.mcp_toggle("x", false), {"subtype": "mcp_toggle", "serverName": "x", "enabled": false});
+    let resource = row!(
+        end, s.requests().mcp_read_resource("x", "ui://a"),
+        {"subtype": "mcp_read_resource", "serverName": "x", "uri": "ui://a"},
+        json!({"contents": [{"uri": "ui://a", "mimeType": "text/html", "text": "<p>", "_meta": {"ui": {}}}, {"uri": "ui://b", "blob": "AA=="}]})
+    );
+    assert_eq!(resource.contents[1].blob.as_deref(), Some("AA=="));
+    let result = row!(
+        end, s.requests().mcp_call("mcp__x__echo"), {"subtype": "mcp_call", "tool": "mcp__x__echo"},
+        json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "structuredContent": {"a": 1}, "_meta": {"k": "v"}})
+    );
+    assert_eq!((result.text().as_deref(), result.structured_content), (Some("ab"), Some(json!({"a": 1}))));
+    let call = McpCall::new("mcp__x__echo")
+        .arguments(json!({"t": "{{in:a}}"}))
+        .timeout(Duration::from_secs(1))
+        .expires_at("2026-11-20T12:00:00Z")
+        .result_not_for_model(true)
+        .check_permissions(true)
+        .input_file("a", "/l/a")
+        .output_file("b", "/l/b", Some("e".into()));
+    let result = row!(
+        end, s.requests().mcp_call(call),
+        {"subtype": "mcp_call", "tool": "mcp__x__echo", "arguments": {"t": "{{in:a}}"}, "timeout_ms": 1000,
+         "expires_at": "2026-11-20T12:00:00Z", "result_not_for_model": true, "check_permissions": true,
+         "input_files": [{"name": "a", "lane_path": "/l/a"}],
+         "output_files": [{"name": "b", "lane_path": "/l/b", "if_match": "e"}]},
+        json!({"staging": {"ok": false, "error_code": "timeout", "detail": "late", "outputs": [], "inputs_used": [{"name": "a"}]}})
+    );
+    let staging = result.staging.unwrap();
+    assert_eq!(
+        (staging.ok, staging.error_code.as_deref(), staging.inputs_used.len()),
+        (false, Some("timeout"), 1)
+    );
+    stop(s, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_and_files_are_looked_at_and_changed() {
+    let (s, mut end, _listener) = begun().await;
+    row!(end, s.stop_task("t"), {"subtype": "stop_task", "task_id": "t"});
+    assert!(
+        row!(end, s.requests().background_tasks(), {"subtype": "background_tasks"}, json!({}))
+            .is_backgrounded()
+    );
+    let task = row!(
+        end, s.requests().background_task("toolu"), {"subtype": "background_tasks", "tool_use_id": "toolu"},
+        json!({"backgrounded": false})
+    );
+    assert!(!task.is_backgrounded());
+    let output = row!(
+        end, s.requests().task_output("t"), {"subtype": "get_task_output", "task_id": "t"},
+        json!({"output": "out\n", "total_bytes": 4, "truncated": false})
+    );
+    assert_eq!((output.output.as_str(), output.total_bytes, output.truncated), ("out\n", 4, false));
+    let rewound = row!(
+        end, s.rewind_files("u"), {"subtype": "rewind_files", "user_message_id": "u"},
+        json!({"canRewind": true, "skippedLinks": 0})
+    );
+    assert_eq!((rewound.can_rewind, rewound.skipped_links), (true, Some(0)));
+    let preview = row!(
+        end, s.rewind_files_dry_run("u"), {"subtype": "rewind_files", "user_message_id": "u", "dry_run": true},
+        json!({"canRewind": false, "error": "no", "filesChanged": ["/a"], "insertions": 1, "deletions": 2})
+    );
+    assert_eq!(
+        (preview.files_changed.as_slice(), preview.deletions),
+        (["/a".to_owned()].as_slice(), Some(2))
+    );
+    row!(end, s.requests().seed_read_state("/a", 12), {"subtype": "seed_read_state", "path": "/a", "mtime": 12});
+    let found = row!(
+        end, s.requests().file_suggestions("a"), {"subtype": "file_suggestions", "query": "a"},
+        json!({"suggestions": [{"path": "a/"}], "cwd": "/"})
+    );
+    assert_eq!(found.suggestions[0].path, "a/");
+    row!(
+        end, s.requests().read_file("a"), {"subtype": "read_file", "path": "a"},
+        json!({"contents": "x", "absPath": "/a", "truncated": true, "lossy": false, "requested_path": "a"})
+    );
+    let file = row!(
+        end, s.requests().read_file(ReadFile::new("a").max_bytes(3).encoding(FileEncoding::Base64)),
+        {"subtype": "read_file", "path": "a", "max_bytes": 3, "encoding": "base64"},
+        json!({"contents": "eA==", "absPath": "/a", "encoding": "base64"})
+    );
+    assert_eq!((file.contents.as_str(), file.encoding.as_deref()), ("eA==", Some("base64")));
+    stop(s, end).await;
+}

@@ -1,0 +1,24 @@
+//! Tests with real child processes, in real time: pipes, signals, exit codes, process groups, umask, locked files.
+//!
+//! The CLI is a stand-in: `greenroom-fake-cli` (`tests/support/fake_cli`), or the testkit's `FakeCli`, which is this
+//! test binary once more. A test waits for events; where it needs a limit, the limit is far more than a busy machine takes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in the helpers of tests, too"
+)]
+
+#[path = "../support/common.rs"]
+mod common;
+#[path = "../support/host.rs"]
+mod host;
+
+mod hostile;
+mod in_use;
+mod orphans;
+mod private_files;
+mod sessions;
+
+greenroom::fake_cli!();

@@ -1,0 +1,289 @@
+//! A host that ends without stopping its sessions leaves nothing behind.
+//!
+//! The host is this test binary, run once more for one of its tests. Its CLIs are stand-ins
+//! (`tests/support/fake_cli`) that ignore SIGTERM, and so do two processes that each of them has started, one of them in
+//! a process group of its own. They hold a named pipe, which ends when the last of them has ended.
+
+#![cfg(unix)]
+#![allow(clippy::disallowed_methods, reason = "the host is started without the library, as a user would")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use crate::host::{Host, test_alone};
+use greenroom::options::{Containment, EnvPolicy};
+use greenroom::transport::ContainedBy;
+use greenroom::{NoArgs, Session, ToolContext, ToolServer};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Far more than a start takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Time that the CLIs have to end by themselves after their host has ended.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Limit for all processes to be gone: far more than [`GRACE`] and the search for processes take.
+const BOUND: Duration = Duration::from_secs(20);
+
+// ---- the host ----------------------------------------------------------------------------------------------------
+
+/// The pipes that the CLIs of the host hold, one for each session, separated by `:`.
+const PIPES: &str = "GREENROOM_TEST_PIPES";
+
+/// Line of the host when all calls of all sessions are in flight.
+const READY: &str = "all calls are in flight";
+
+/// Next step of the host: `exit` ends it; otherwise it stays.
+const THEN: &str = "GREENROOM_TEST_THEN";
+
+/// Set for a host that is to do without control groups.
+const BY_MARK: &str = "GREENROOM_TEST_BY_MARK";
+
+/// Beginning of the host's line about how a session is contained.
+const CONTAINED: &str = "contained by ";
+
+const CALLS: usize = 8;
+
+/// Not a test by itself, but the host of the others.
+#[test]
+fn host() {
+    if let Ok(pipes) = std::env::var(PIPES) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.unwrap().block_on(host_of(pipes.split(':')));
+    }
+}
+
+async fn host_of(pipes: impl Iterator<Item = &str>) {
+    let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let mut running = Vec::new();
+    for pipe in pipes {
+        let begin = begin.clone();
+        let hang = move |_: NoArgs, cx: ToolContext| {
+            begin.send(()).unwrap();
+            async move { cx.cancelled().await }
+        };
+        let session = Session::builder()
+            .cli_path(env!("CARGO_BIN_EXE_greenroom-fake-cli"))
+            .mcp_server(ToolServer::new("bench", "1.0.0").tool("hang", "Wait for ever", hang))
+            .env(
+                "FAKE_CLI",
+                format!("ignore-term;fork;fork-away;hold={pipe};calls={CALLS};window={CALLS};tool=hang"),
+            )
+            .configure(|options| {
+                options.env_policy = EnvPolicy::Clean;
+                options.timeouts.exit_after_host = GRACE;
+                if std::env::var_os(BY_MARK).is_some() {
+                    options.containment = Containment::Mark;
+                }
+            })
+            .start()
+            .await
+            .unwrap();
+        let by = session.snapshot().await.unwrap().cli.unwrap().contained_by.unwrap();
+        println!("{CONTAINED}{by:?}");
+        let turn = session.prompt("go").await.unwrap();
+        running.push((session, turn));
+    }
+    for _ in 0..CALLS * running.len() {
+        begun.recv().await.unwrap();
+    }
+    println!("{READY}");
+    if std::env::var(THEN).is_ok_and(|then| then == "exit") {
+        std::process::exit(0);
+    }
+    std::future::pending().await
+}
+
+// ---- the tests ---------------------------------------------------------------------------------------------------
+
+/// A host with sessions, in a process group of its own as if a shell had started it.
+struct HostOfSessions {
+    process: Host,
+    sessions: Vec<Receiver<Held>>,
+    contained: Vec<String>,
+    _pipes: tempfile::TempDir,
+}
+
+/// Containment of a host's sessions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    /// By the best that goes on this machine.
+    Default,
+    Mark,
+}
+
+#[derive(Debug, PartialEq)]
+enum Held {
+    Opened,
+    Closed,
+}
+
+impl HostOfSessions {
+    /// Returns when all calls are in flight.
+    fn start(sessions: usize, then: &str) -> Self {
+        Self::contained(By::Default, sessions, then)
+    }
+
+    fn contained(by: By, sessions: usize, then: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let pipes: Vec<_> = (0..sessions).map(|nth| folder.path().join(nth.to_string())).collect();
+        assert!(Command::new("mkfifo").args(&pipes).status().unwrap().success());
+        let mut process = Host::start(
+            test_alone("orphans::host")
+                .env(PIPES, std::env::join_paths(&pipes).unwrap())
+                .env(THEN, then)
+                .envs((by == By::Mark).then_some((BY_MARK, "1")))
+                .stdout(Stdio::piped())
+                .process_group(0),
+        );
+        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+        let watch = |path: std::path::PathBuf| {
+            let (tell, told) = channel();
+            std::thread::spawn(move || {
+                let mut pipe = File::open(path).unwrap();
+                let mut line = [0; 5];
+                pipe.read_exact(&mut line).unwrap();
+                assert_eq!(&line, b"held\n");
+                tell.send(Held::Opened).ok();
+                pipe.read_to_end(&mut Vec::new()).unwrap();
+                tell.send(Held::Closed).ok();
+            });
+            told
+        };
+        let sessions = pipes.into_iter().map(watch).collect();
+        let mut host = Self { process, sessions, contained: Vec::new(), _pipes: folder };
+        let (tell, ready) = channel();
+        std::thread::spawn(move || {
+            // The first line that the host writes may stand behind what the test harness has written.
+            let lines = lines.map_while(Result::ok).take_while(|line| !line.contains(READY));
+            let contained = lines.filter_map(|line| Some(line.split_once(CONTAINED)?.1.to_owned()));
+            tell.send(contained.collect::<Vec<_>>())
+        });
+        host.contained = ready.recv_timeout(LIMIT).unwrap();
+        assert_eq!(host.contained.len(), host.sessions.len(), "the host has all its sessions");
+        for session in &host.sessions {
+            assert_eq!(session.recv_timeout(LIMIT), Ok(Held::Opened));
+        }
+        host
+    }
+
+    /// Sends this to the host and to all others in its group, as a terminal does.
+    fn signal_group(&self, signal: Signal) {
+        kill_process_group(self.process.pid(), signal).unwrap();
+    }
+
+    /// Expects that it ends, and that nothing is left of its CLIs and of what they have started.
+    fn leaves_nothing(mut self) {
+        self.process.0.wait().unwrap();
+        for session in &self.sessions {
+            assert_eq!(session.recv_timeout(BOUND), Ok(Held::Closed), "a process is left");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_is_killed_leaves_nothing_of_any_session() {
+    for by in [By::Default, By::Mark] {
+        let mut host = HostOfSessions::contained(by, 3, "stay");
+        for session in &host.sessions {
+            assert!(session.try_recv().is_err(), "the processes are gone too early");
+        }
+        host.process.0.kill().unwrap();
+        host.leaves_nothing();
+    }
+}
+
+#[test]
+fn a_host_that_is_killed_with_its_whole_group_leaves_nothing() {
+    let host = HostOfSessions::start(1, "stay");
+    host.signal_group(Signal::KILL);
+    host.leaves_nothing();
+}
+
+#[test]
+fn what_a_terminal_sends_to_all_leaves_nothing() {
+    for signal in [Signal::INT, Signal::HUP, Signal::TERM] {
+        for by in [By::Default, By::Mark] {
+            let host = HostOfSessions::contained(by, 1, "stay");
+            host.signal_group(signal);
+            host.leaves_nothing();
+        }
+    }
+}
+
+#[test]
+fn a_host_that_exits_without_stopping_leaves_nothing() {
+    HostOfSessions::start(1, "exit").leaves_nothing();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_session_has_a_control_group_where_one_can_be_made_and_else_a_mark() {
+    let host = HostOfSessions::start(1, "stay");
+    let expected = if crate::host::can_make_cgroups() { ContainedBy::Cgroup } else { ContainedBy::Mark };
+    assert_eq!(host.contained, [format!("{expected:?}")]);
+    let by_mark = HostOfSessions::contained(By::Mark, 1, "stay");
+    assert_eq!(by_mark.contained, [format!("{:?}", ContainedBy::Mark)]);
+    for host in [host, by_mark] {
+        host.signal_group(Signal::KILL);
+        host.leaves_nothing();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_guardian_that_is_killed_is_replaced_at_once() {
+    let mut host = HostOfSessions::start(1, "stay");
+    for _ in 0..2 {
+        let killed = until("a guardian", || guardian_of(&host));
+        rustix::process::kill_process(killed, Signal::KILL).unwrap();
+        until("another guardian", || guardian_of(&host).filter(|guardian| *guardian != killed));
+    }
+    host.process.0.kill().unwrap();
+    host.leaves_nothing();
+}
+
+/// The process that guards the host.
+#[cfg(target_os = "linux")]
+fn guardian_of(host: &HostOfSessions) -> Option<Pid> {
+    let guards = |pid: &Pid| {
+        std::fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_pid()))
+            .is_ok_and(|line| line.contains("\0greenroom-guardian\0"))
+    };
+    host.process.children().into_iter().find(guards)
+}
+
+/// Polls `look` until it finds something.
+#[cfg(target_os = "linux")]
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = std::time::Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(std::time::Instant::now() < end, "no {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_host_of_many_sessions_has_one_spawner_and_one_exits_thread() {
+    let host = HostOfSessions::start(16, "stay");
+    let ours = || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", host.process.0.id())).unwrap();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+        let mut ours: Vec<_> = names.map(|name| name.trim_end().to_owned()).collect();
+        ours.retain(|name| name.starts_with("greenroom-"));
+        ours.sort();
+        ours
+    };
+    // The threads that have looked for the CLI may take a moment to end.
+    until("two threads", || (ours() == ["greenroom-cli", "greenroom-exits"]).then_some(()));
+    host.signal_group(Signal::KILL);
+    host.leaves_nothing();
+}

@@ -1,0 +1,26 @@
+//! Tests with the real `claude` CLI, which talks to a scripted model on loopback: no network, no account.
+//!
+//! A CLI sees nothing of the machine but `PATH`: each test gives it an empty home and an empty working directory.
+//!
+//! `GREENROOM_CLI` names the executable. Without it each test says on stderr that it was not run, and passes; with
+//! `GREENROOM_REQUIRE_CLI=1` a missing CLI is a failure. `.ci/run` sets both.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in the helpers of tests, too"
+)]
+
+#[path = "../support/host.rs"]
+mod host;
+#[path = "../support/real_cli.rs"]
+mod real;
+#[path = "../support/stage.rs"]
+mod stage;
+
+mod basics;
+mod kills;
+mod orphans;
+mod steering;
+mod surface;

@@ -1,0 +1,458 @@
+//! Requests to the real CLI, each by its typed method.
+
+use std::path::Path;
+use std::time::Duration;
+
+use greenroom::message::ContextKind;
+use greenroom::options::ExternalServer;
+use greenroom::permission::PermissionBehavior;
+use greenroom::requests::{
+    ContextDetail, FileEncoding, McpCall, McpConnection, ReadFile, ReloadPlugins, RenameSession, Reply,
+    SetCwd, SetCwdStatus, SettingsFile,
+};
+use greenroom::session::{MessageOrGap, Messages};
+use greenroom::testkit::{Fault, ModelTurn, Script};
+use greenroom::{ErrorKind, Event, Message, Outcome, PermissionMode, Result, Session};
+use serde_json::json;
+
+use crate::stage::{
+    Stage, answers, calc, call, event, hang, hears, in_time, loaded, outcome, start, stop, text,
+};
+
+/// The answer to a request, in time.
+async fn asked<T>(asking: impl Future<Output = Result<T>>) -> T {
+    in_time("a request", asking).await.unwrap()
+}
+
+/// The error text of a refused request.
+async fn refused<T>(asking: impl Future<Output = Result<T>>) -> String {
+    let Err(error) = in_time("a request", asking).await else { panic!("it was not refused") };
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    error.to_string()
+}
+
+/// The next message that fits.
+async fn message<T>(messages: &mut Messages, fits: impl Fn(&Message) -> Option<T>) -> T {
+    in_time("a message", async {
+        loop {
+            match messages.next().await {
+                Some(MessageOrGap::Message(message)) => {
+                    if let Some(found) = fits(&message) {
+                        return found;
+                    }
+                }
+                Some(_) => {}
+                None => panic!("the session ended"),
+            }
+        }
+    })
+    .await
+}
+
+/// The first `system/init` from here on.
+async fn init(messages: &mut Messages) -> (String, String, String) {
+    message(messages, |message| {
+        let Message::System(system) = message else { return None };
+        let init = system.init()?;
+        Some((init.model.clone()?, message.field("permissionMode")?.as_str()?.to_owned(), init.cwd.clone()?))
+    })
+    .await
+}
+
+/// A tool of the CLI's own that the model calls.
+fn builtin(name: &str, input: serde_json::Value) -> ModelTurn {
+    ModelTurn::new().call(name, input)
+}
+
+/// Asserts that the typed view has every field of the answer and the raw JSON is complete.
+fn known<T>(reply: &Reply<T>, extra: &serde_json::Map<String, serde_json::Value>) {
+    assert!(serde_json::from_str::<serde_json::Value>(reply.raw().get()).unwrap().is_object());
+    assert!(extra.is_empty(), "the CLI says more than is typed: {extra:?}");
+}
+
+#[tokio::test]
+async fn what_is_set_in_mid_session_is_in_force_and_again_after_a_kill() {
+    let script = Script::new().otherwise(text("Fine."));
+    let Some(stage) = Stage::new(script).await else { return };
+    std::fs::create_dir(stage.cwd.path().join("sub")).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = elsewhere.path().canonicalize().unwrap();
+    let session = start(stage.builder()).await;
+    let mut messages = session.messages();
+    answers(&session, "One.", "Fine.").await;
+    let first = init(&mut messages).await;
+    assert_eq!(first.1, "default");
+
+    let set = asked(session.set_model(Some("claude-haiku-4-5"))).await;
+    assert_eq!(set.model.as_deref(), Some("claude-haiku-4-5"));
+    let set = asked(session.set_permission_mode(PermissionMode::AcceptEdits)).await;
+    assert_eq!(set.mode.as_deref(), Some("acceptEdits"));
+    let error = session.set_permission_mode(PermissionMode::BypassPermissions).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Refused, Some("bypass_not_launched")));
+    let root = asked(session.requests().register_repo_root(stage.cwd.path().join("sub").as_path())).await;
+    assert!(root.directory.as_deref().is_some_and(|path| path.ends_with("sub")));
+    refused(session.requests().register_repo_root("/")).await;
+    asked(session.set_max_thinking_tokens(Some(2000))).await;
+    asked(session.requests().apply_flag_settings(json!({"effortLevel": "low"}))).await;
+    asked(session.requests().set_has_subscribers(Some(true))).await;
+    let settings = asked(session.requests().settings()).await;
+    known(&settings, &settings.extra);
+    assert_eq!(settings.effective["effortLevel"], "low");
+    assert_eq!(settings.applied.model.as_deref(), Some("claude-haiku-4-5"));
+
+    // A folder that nobody trusts yet is not entered.
+    let wish = asked(session.requests().set_cwd(elsewhere.as_path())).await;
+    known(&wish, &wish.extra);
+    assert_eq!(wish.status, SetCwdStatus::NeedsTrust);
+    let directory = wish.directory.clone().unwrap();
+    let moved = asked(session.requests().set_cwd(SetCwd::new(elsewhere.as_path()).trust(directory))).await;
+    known(&moved, &moved.extra);
+    assert_eq!((moved.status.clone(), moved.changed), (SetCwdStatus::Ok, Some(true)));
+    let gone = asked(session.requests().set_cwd("/not/there")).await;
+    assert_eq!((gone.status.clone(), gone.reason.as_deref()), (SetCwdStatus::Rejected, Some("not_found")));
+
+    answers(&session, "Two.", "Fine.").await;
+    let (model, mode, cwd) = init(&mut messages).await;
+    assert_eq!((model.as_str(), mode.as_str()), ("claude-haiku-4-5", "acceptEdits"));
+    assert_eq!(Path::new(&cwd), elsewhere);
+    assert_eq!(stage.last_request().model(), Some("claude-haiku-4-5"));
+
+    let mut events = session.events();
+    session.inject(Fault::PanicPort);
+    event(&mut events, "the next CLI", |event| {
+        matches!(event, Event::CliReady { epoch: 2, .. }).then_some(())
+    })
+    .await;
+    let rules = asked(session.requests().permission_rules()).await;
+    assert!(rules.state.workspace_directories.iter().any(|folder| folder.path.ends_with("sub")), "{rules:?}");
+    answers(&session, "Three.", "Fine.").await;
+    let (model, mode, cwd) = init(&mut messages).await;
+    assert_eq!((model.as_str(), mode.as_str()), ("claude-haiku-4-5", "acceptEdits"));
+    assert_eq!(Path::new(&cwd), elsewhere);
+    let request = stage.last_request();
+    assert_eq!(request.model(), Some("claude-haiku-4-5"));
+    assert!(request.body().to_string().contains("Two."), "the conversation went along");
+
+    let set = asked(session.set_model(None)).await;
+    assert_eq!(set.model.as_deref(), Some(first.0.as_str()), "the session's default");
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn the_cli_says_what_it_is_and_what_the_session_came_to() {
+    let script = Script::new().otherwise(text("Fine."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let session = start(stage.builder().mcp_server(calc()).allow_server_tools("calc")).await;
+    let info = session.server_info();
+    assert!(!info.commands.is_empty() && !info.models.is_empty() && !info.agents.is_empty(), "{info:?}");
+    assert_eq!(info.account.api_key_source.as_deref(), Some("ANTHROPIC_API_KEY"));
+    assert_eq!(info.current_permission_mode.as_deref(), Some("default"));
+    assert_eq!(info.pid, asked(session.snapshot()).await.cli.and_then(|cli| cli.pid).map(u64::from));
+    assert!(info.commands.iter().all(|command| command.extra.is_empty()));
+    assert!(info.models.iter().all(|model| model.extra.is_empty() && !model.value.is_empty()));
+    // The CLI tells some capabilities at once, and the rest with the first turn.
+    assert_eq!(session.has_capability("mcp_call_check_permissions_v1"), Some(true));
+    assert_eq!(session.has_capability("interrupt_cancel_queued_v1"), None);
+    answers(&session, "Hello.", "Fine.").await;
+    assert_eq!(session.has_capability("interrupt_cancel_queued_v1"), Some(true));
+    assert_eq!(session.has_capability("of_tomorrow_v1"), Some(false));
+
+    let version = asked(session.requests().binary_version()).await;
+    known(&version, &version.extra);
+    assert_eq!(Some(&version.version), info.claude_code_version.as_ref());
+    let models = asked(session.requests().list_models()).await;
+    known(&models, &models.extra);
+    assert_eq!(models.models, info.models);
+
+    for detail in [ContextDetail::Summary, ContextDetail::Full] {
+        let usage = asked(session.context_usage(detail)).await;
+        known(&usage, &usage.extra);
+        let row =
+            |kind| usage.categories.iter().filter(|row| row.kind == kind).map(|row| row.tokens).sum::<u64>();
+        assert!(row(ContextKind::Used) > 0 && row(ContextKind::Free) > row(ContextKind::Used), "{usage:?}");
+        assert_eq!(
+            usage.mcp_tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
+            ["mcp__calc__add"]
+        );
+        assert!(
+            usage.api_usage.as_ref().is_some_and(|usage| usage.extra.is_empty() && usage.output_tokens > 0)
+        );
+        assert!(usage.categories.iter().all(|row| row.extra.is_empty()));
+        assert!(usage.grid_rows.iter().flatten().all(|square| square.extra.is_empty()));
+        assert!(usage.message_breakdown.as_ref().is_some_and(|parts| parts.extra.is_empty()));
+    }
+    let usage = asked(session.requests().usage(false)).await;
+    known(&usage, &usage.extra);
+    assert!(
+        usage.session.extra.is_empty()
+            && usage.session.model_usage.values().any(|model| model.output_tokens > 0)
+    );
+    assert_eq!((usage.rate_limits_available, usage.subscription_type.as_deref()), (false, None));
+    asked(session.requests().usage(true)).await;
+    let cost = asked(session.requests().session_cost()).await;
+    known(&cost, &cost.extra);
+    assert!(cost.text.contains("Usage by model"), "{}", cost.text);
+    let hooks = asked(session.requests().hooks_listing()).await;
+    known(&hooks, &hooks.extra);
+    assert!(hooks.event_catalog.iter().any(|event| event.name == "PreToolUse" && event.supports_matcher));
+    assert!(hooks.policy.extra.is_empty());
+    let rules = asked(session.requests().permission_rules()).await;
+    known(&rules, &rules.state.extra);
+    let rule = rules.state.rules.iter().find(|rule| rule.rule == "mcp__calc__*").unwrap();
+    assert_eq!((&rule.behavior, rule.source.as_str()), (&Some(PermissionBehavior::Allow), "cliArg"));
+    assert!(rule.extra.is_empty() && rule.description.as_ref().is_some_and(|text| text.extra.is_empty()));
+
+    let plugins = asked(
+        session
+            .requests()
+            .reload_plugins(ReloadPlugins::new().hold_on_cache_impact(true).refuse_if_busy(true)),
+    )
+    .await;
+    known(&plugins, &plugins.extra);
+    assert_eq!((plugins.error_count, plugins.held), (0, Some(false)));
+    assert!(plugins.mcp_servers.iter().any(|server| server.name == "calc"));
+    let skills = asked(session.requests().reload_skills()).await;
+    known(&skills, &skills.extra);
+    assert!(!skills.skills.is_empty());
+    let styles = asked(session.requests().reload_output_styles()).await;
+    assert_eq!(styles.available_output_styles, info.available_output_styles);
+    asked(session.requests().update_settings(SettingsFile::Local, json!({"outputStyle": "Concise"}))).await;
+    let file = std::fs::read_to_string(stage.cwd.path().join(".claude/settings.local.json")).unwrap();
+    assert!(file.contains("Concise"), "{file}");
+    assert!(
+        refused(session.requests().update_settings(SettingsFile::User, json!({"x": "y"})))
+            .await
+            .contains("not allowed: x")
+    );
+
+    let id = session.session_id().unwrap();
+    asked(session.requests().rename_session(RenameSession::new("A title").session_id(&id))).await;
+    refused(session.requests().rename_session(RenameSession::new("A title").session_id("another"))).await;
+    assert_eq!(session.requests().set_color("red").await.unwrap_err().kind(), ErrorKind::Unsupported);
+    // The scripted model's side answer is no title.
+    asked(session.requests().generate_session_title("Adding numbers", false)).await;
+    // A request without a typed method.
+    assert_eq!(asked(session.requests().control(json!({"subtype": "get_plan"}))).await["exists"], false);
+    stop(&session).await;
+}
+
+/// An MCP server that echoes, fails, takes its time, and has a resource.
+const SERVER: &str = r#"
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  [ -n "$id" ] || continue
+  case "$line" in
+    *'"method":"initialize"'*) r='{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"ext","version":"2.0"}}' ;;
+    *'"method":"tools/list"'*) r='{"tools":[{"name":"echo","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"fail","inputSchema":{"type":"object"}},{"name":"slow","inputSchema":{"type":"object"}}]}' ;;
+    *'"name":"echo"'*) r='{"content":[{"type":"text","text":"echoed"}],"structuredContent":{"a":1},"_meta":{"k":"v"}}' ;;
+    *'"name":"fail"'*) r='{"content":[{"type":"text","text":"it is broken"}],"isError":true}' ;;
+    *'"name":"slow"'*) continue ;;
+    *'"method":"resources/read"'*) r='{"contents":[{"uri":"ui://x","mimeType":"text/html","text":"<p>"}]}' ;;
+    *) r='{}' ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$r"
+done
+"#;
+
+#[tokio::test]
+async fn mcp_servers_are_listed_toggled_reconnected_and_called() {
+    let Some(stage) = Stage::new(Script::new().otherwise(text("Fine."))).await else { return };
+    let ext = ExternalServer::stdio("/bin/sh", ["-c", SERVER]);
+    let session = start(stage.builder().mcp_server(calc()).external_mcp_server("ext", ext)).await;
+    // Brings the server up, if it is not yet.
+    let echoed = asked(session.requests().mcp_call("mcp__ext__echo")).await;
+    known(&echoed, &echoed.extra);
+    assert_eq!(echoed.structured_content, Some(json!({"a": 1})));
+    let status = asked(session.mcp_status()).await;
+    known(&status, &status.extra);
+    let row = |name: &str| status.servers.iter().find(|server| server.name == name).unwrap();
+    assert_eq!(
+        (&row("ext").status, row("ext").transport.as_deref()),
+        (&McpConnection::Connected, Some("stdio"))
+    );
+    assert_eq!(row("ext").tools[0].annotations.read_only, Some(true));
+    assert_eq!((row("calc").source.as_deref(), row("calc").tools.len()), (Some("sdk"), 1));
+    assert!(status.servers.iter().all(|server| server.extra.is_empty()), "{status:?}");
+
+    let raw =
+        asked(session.requests().mcp_call(McpCall::new("mcp__ext__echo").result_not_for_model(true))).await;
+    assert_eq!(
+        (raw.text().as_deref(), raw.meta.as_ref().unwrap()["k"].as_str()),
+        (Some("echoed"), Some("v"))
+    );
+    assert!(refused(session.requests().mcp_call("mcp__ext__fail")).await.contains("it is broken"));
+    let late =
+        asked(session.requests().mcp_call(McpCall::new("mcp__ext__slow").timeout(Duration::from_secs(1))))
+            .await;
+    let staging = late.staging.as_ref().unwrap();
+    assert_eq!((staging.ok, staging.error_code.as_deref()), (false, Some("timeout")));
+    let checked = McpCall::new("mcp__ext__fail").check_permissions(true);
+    assert!(refused(session.requests().mcp_call(checked)).await.contains("The tool did not run"));
+    assert!(refused(session.requests().mcp_call("mcp__calc__add")).await.contains("SDK"));
+    // Given up: the CLI ends the call, and says so to nobody.
+    let quick = session.with_request_timeout(Duration::from_millis(300));
+    let error = in_time("the call", quick.requests().mcp_call("mcp__ext__slow")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+
+    let resource = asked(session.requests().mcp_read_resource("ext", "ui://x")).await;
+    assert_eq!(resource.contents[0].text.as_deref(), Some("<p>"));
+    refused(session.requests().mcp_read_resource("ext", "file:///etc/passwd")).await;
+    refused(session.requests().mcp_read_resource("calc", "ui://x")).await;
+
+    asked(session.mcp_toggle("ext", false)).await;
+    let status = asked(session.mcp_status()).await;
+    let ext = |status: &greenroom::requests::McpStatus| {
+        status.servers.iter().find(|server| server.name == "ext").unwrap().status.clone()
+    };
+    assert_eq!(ext(&status), McpConnection::Disabled);
+    asked(session.mcp_toggle("ext", true)).await;
+    asked(session.mcp_reconnect("ext")).await;
+    assert_eq!(ext(&*asked(session.mcp_status()).await), McpConnection::Connected);
+    refused(session.mcp_toggle("nobody", true)).await;
+    assert!(refused(session.mcp_reconnect("calc")).await.contains("SDK servers"));
+    let odd = asked(session.requests().set_mcp_permission_mode_override("nobody", None)).await;
+    assert!(odd.warning.is_some());
+    // The answer to the call that was given up has come by now, and counted as nobody's.
+    assert_eq!(asked(session.snapshot()).await.counters.unmatched_responses, 1);
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn a_turn_is_interrupted_asked_about_aside_and_what_waits_with_it_ended() {
+    let (hang, mut hear) = hang();
+    let script = Script::new().turn(call("hang", json!({}))).otherwise(text("Fine."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let session = stage.start(calc().add_tool(loaded(hang))).await;
+    assert!(asked(session.interrupt()).await.still_queued.is_empty(), "there is nothing to interrupt");
+    let mut first = asked(session.prompt("Wait.")).await;
+    hears(&mut hear, "called").await;
+    let mut second = asked(session.prompt("And then?")).await;
+    let mut third = asked(session.prompt("And then?")).await;
+
+    let aside = asked(session.requests().side_question("What is that?")).await;
+    known(&aside, &aside.extra);
+    assert!(aside.response.is_some(), "{aside:?}");
+    let taken = asked(session.cancel_async_message(second.prompt_uuid())).await;
+    assert!(taken.cancelled);
+    assert!(!asked(session.cancel_async_message(first.prompt_uuid())).await.cancelled, "it has begun");
+
+    let receipt = asked(session.interrupt_cancel_queued()).await;
+    assert_eq!(
+        (receipt.still_queued.len(), receipt.cancelled.as_slice()),
+        (0, &[third.prompt_uuid().to_owned()][..])
+    );
+    hears(&mut hear, "cancelled").await;
+    for turn in [&mut second, &mut third] {
+        let ended = in_time("the end", turn.outcome()).await.unwrap();
+        assert!(matches!(ended, Outcome::NotStarted { .. }), "{ended:?}");
+    }
+    let ended = in_time("the end", first.outcome()).await.unwrap();
+    assert!(matches!(ended, Outcome::Interrupted { .. }), "{ended:?}");
+    answers(&session, "Go on.", "Fine.").await;
+    stop(&session).await;
+}
+
+/// A session that runs commands and writes files without asking.
+async fn working(stage: &Stage, checkpoints: bool) -> Session {
+    let builder = stage.builder().allow_tool("Bash").allow_tool("Write");
+    start(builder.configure(|options| options.enable_file_checkpointing = checkpoints)).await
+}
+
+#[tokio::test]
+async fn files_are_rewound_and_read_and_tasks_looked_at() {
+    let Some(mut stage) = Stage::new(Script::new()).await else { return };
+    let file = stage.cwd.path().join("new.txt");
+    let write = builtin("Write", json!({"file_path": file, "content": "a\nb\n"}));
+    let run = |command: &str, background: bool| {
+        builtin("Bash", json!({"command": command, "description": "d", "run_in_background": background}))
+    };
+    let script = Script::new()
+        .turn(write.clone())
+        .turn(text("Written."))
+        .turn(run("echo out; sleep 600", true))
+        .turn(text("Started."))
+        .turn(run("sleep 600", false))
+        .turn(text("Not waited for."))
+        .otherwise(text("Fine."));
+    stage.model = greenroom::testkit::ScriptedModel::start(script).await.unwrap();
+    let session = working(&stage, true).await;
+    let mut messages = session.messages();
+    let mut turn = asked(session.prompt("Write it.")).await;
+    let prompt = turn.prompt_uuid().to_owned();
+    assert!(in_time("the turn", turn.outcome()).await.unwrap().is_completed() && file.exists());
+
+    let read = asked(session.requests().read_file("new.txt")).await;
+    known(&read, &read.extra);
+    assert_eq!((read.contents.as_str(), read.lossy), ("a\nb\n", Some(false)));
+    let part = asked(
+        session.requests().read_file(ReadFile::new("new.txt").max_bytes(1).encoding(FileEncoding::Base64)),
+    )
+    .await;
+    assert_eq!(
+        (part.contents.as_str(), part.truncated, part.encoding.as_deref()),
+        ("YQ==", Some(true), Some("base64"))
+    );
+    refused(session.requests().read_file("nothing.txt")).await;
+    let found = asked(session.requests().file_suggestions("")).await;
+    known(&found, &found.extra);
+    assert!(
+        found.suggestions.iter().any(|file| file.path == "new.txt" && file.extra.is_empty()),
+        "{found:?}"
+    );
+    asked(session.requests().seed_read_state(&file, 1)).await;
+
+    let preview = asked(session.rewind_files_dry_run(&prompt)).await;
+    known(&preview, &preview.extra);
+    assert_eq!((preview.can_rewind, preview.files_changed.len(), preview.deletions), (true, 1, Some(2)));
+    assert!(file.exists(), "it was only asked about");
+    let rewound = asked(session.rewind_files(&prompt)).await;
+    known(&rewound, &rewound.extra);
+    assert!(rewound.can_rewind && !file.exists());
+    assert!(
+        refused(session.rewind_files("5edf22c9-8cc7-4887-8c1e-e7178f90e5a1"))
+            .await
+            .contains("No file checkpoint")
+    );
+
+    answers(&session, "In the background.", "Started.").await;
+    let task = message(&mut messages, |message| match message {
+        Message::System(system) if system.subtype == "task_started" => {
+            Some(message.field("task_id")?.as_str()?.to_owned())
+        }
+        _ => None,
+    })
+    .await;
+    let output = asked(session.requests().task_output(&task)).await;
+    known(&output, &output.extra);
+    assert_eq!((output.output.as_str(), output.total_bytes, output.truncated), ("out\n", 4, false));
+    refused(session.requests().task_output("nothing")).await;
+    asked(session.stop_task(&task)).await;
+    message(&mut messages, |message| {
+        let Message::System(system) = message else { return None };
+        (system.subtype == "task_notification").then_some(())
+    })
+    .await;
+
+    // The command that the turn waits for moves to the background, and the turn goes on.
+    let mut turn = asked(session.prompt("In the foreground.")).await;
+    message(&mut messages, |message| message.raw().get().contains("\"sleep 600\"").then_some(())).await;
+    assert!(!asked(session.requests().background_task("toolu_nobody")).await.is_backgrounded());
+    in_time("the background", async {
+        // The command may not have been started yet.
+        loop {
+            asked(session.requests().background_tasks()).await;
+            tokio::select! {
+                outcome = turn.outcome() => break assert!(outcome.unwrap().is_completed()),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    })
+    .await;
+    stop(&session).await;
+
+    let session = working(&stage, false).await;
+    outcome(&session, "Hello.").await;
+    let said = refused(session.rewind_files(&prompt)).await;
+    assert!(said.contains("not enabled"), "{said}");
+    stop(&session).await;
+}

@@ -1,0 +1,116 @@
+//! Helpers for tests on the in-memory transport.
+
+#![allow(dead_code)]
+
+use std::time::Duration;
+
+use greenroom::report::{Counters, Events};
+use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
+use greenroom::{Event, Session, SessionBuilder};
+use serde_json::Value;
+
+/// Longer than anything that a test waits for, so that a test that would hang fails with a message.
+pub(crate) const SOON: Duration = Duration::from_secs(300);
+
+/// Starts a session on a CLI that the test plays itself; the handshake is done.
+pub(crate) async fn start_by_hand(builder: SessionBuilder) -> (Session, CliEnd, ScriptedListener) {
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let starting = within(SOON, async {
+        tokio::join!(builder.transport(transport).start(), async {
+            let mut end = listener.accept().await;
+            end.handshake().await;
+            end
+        })
+    });
+    match starting.await {
+        (Ok(session), end) => (session, end, listener),
+        (Err(error), _) => panic!("the session did not start: {error}"),
+    }
+}
+
+/// Awaits the future; panics when it takes longer than `limit`.
+pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(limit, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("it did not happen within {limit:?}"),
+    }
+}
+
+/// Stops the session; its CLI goes when its stdin is closed.
+pub(crate) async fn stop(session: Session, end: CliEnd) {
+    let bound = session.shutdown_bound();
+    let (stopped, ()) = within(bound, async { tokio::join!(session.stop(), end.run_out()) }).await;
+    if let Err(error) = stopped {
+        panic!("the session stopped with an error: {error}");
+    }
+}
+
+/// The next event that `take` takes; those before it are dropped.
+pub(crate) async fn event<T>(events: &mut Events, take: impl Fn(&Event) -> Option<T>) -> T {
+    let mut seen = Vec::new();
+    let search = async {
+        while let Some(event) = events.next().await {
+            if let Some(taken) = take(&event) {
+                return Some(taken);
+            }
+            seen.push(event);
+        }
+        None
+    };
+    match tokio::time::timeout(SOON, search).await {
+        Ok(Some(taken)) => taken,
+        Ok(None) => panic!("the session ended without the event; there were {seen:?}"),
+        Err(_) => panic!("the event did not come; there were {seen:?}"),
+    }
+}
+
+/// The session's counters at this moment.
+pub(crate) async fn counters(session: &Session) -> Counters {
+    match within(SOON, session.snapshot()).await {
+        Ok(snapshot) => snapshot.counters,
+        Err(error) => panic!("no snapshot: {error}"),
+    }
+}
+
+/// Calls a tool and waits for the JSON-RPC answer.
+pub(crate) async fn call(end: &mut CliEnd, server: &str, tool: &str, arguments: Value) -> Value {
+    within(SOON, end.call(server, tool, arguments)).await
+}
+
+/// The JSON-RPC answer to a request.
+pub(crate) async fn rpc_answer(end: &mut CliEnd, request_id: &str) -> Value {
+    within(SOON, end.answer_to(request_id)).await["mcp_response"].clone()
+}
+
+/// The text of a tool result; the test fails on a JSON-RPC error.
+pub(crate) fn text(answer: &Value) -> &str {
+    match answer["result"]["content"][0]["text"].as_str() {
+        Some(text) => text,
+        None => panic!("not a result with a text: {answer}"),
+    }
+}
+
+/// The text of an error result (`isError`).
+pub(crate) fn error_text(answer: &Value) -> &str {
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    text(answer)
+}
+
+/// Everything that the host writes until it answers a request that is sent now: whatever was on its way is there
+/// then.
+pub(crate) async fn settled(end: &mut CliEnd) -> Vec<Value> {
+    let probe = end.request(serde_json::json!({ "subtype": "a_probe_of_the_test" }));
+    let mut frames = Vec::new();
+    loop {
+        match within(SOON, end.recv()).await {
+            Some(frame) if frame["response"]["request_id"] == probe.as_str() => return frames,
+            Some(frame) => frames.push(frame),
+            None => panic!("the host closed stdin. The transcript:\n{}", end.transcript()),
+        }
+    }
+}
+
+/// The frames that answer this request.
+pub(crate) fn answers<'a>(frames: &'a [Value], request_id: &str) -> Vec<&'a Value> {
+    frames.iter().filter(|frame| frame["response"]["request_id"] == request_id).collect()
+}

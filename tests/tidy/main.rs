@@ -1,0 +1,147 @@
+//! House rules that no compiler checks.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod structure;
+
+mod face;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The library's own code: no stand-ins, no tests, no comments.
+fn library() -> Vec<(String, String)> {
+    sources(&root().join("src"))
+        .into_iter()
+        .map(|path| (path.strip_prefix(root()).unwrap().display().to_string(), path))
+        .filter(|(name, _)| !name.contains("testkit") && !name.contains("tests"))
+        .map(|(name, path)| {
+            let text = fs::read_to_string(path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+            (name, lines.collect::<Vec<_>>().join("\n"))
+        })
+        .collect()
+}
+
+#[test]
+fn no_limit_is_hidden_in_the_code() {
+    // The value that tells the CLI "no limit" is not a limit of the library.
+    let allowed = ["src/control/hook/definition.rs"];
+    for (name, code) in library() {
+        if name.starts_with("src/options/") || allowed.contains(&name.as_str()) {
+            continue;
+        }
+        let hidden: Vec<_> = code.lines().filter(|line| line.contains("Duration::from_")).collect();
+        assert!(hidden.is_empty(), "{name} has a time that is not in the options: {hidden:#?}");
+    }
+}
+
+#[test]
+fn no_send_is_ignored_in_silence_and_nothing_is_left_to_do() {
+    for (name, code) in library() {
+        for forbidden in ["let _ = ", "todo!", "unimplemented!", ".unwrap()", ".expect(", "dbg!"] {
+            let found: Vec<_> = code.lines().filter(|line| line.contains(forbidden)).collect();
+            assert!(found.is_empty(), "{name} has `{forbidden}`: {found:#?}");
+        }
+    }
+}
+
+/// The texts of the files under `tests/` that a name such as `isolation`, `mcp/promises` or `real_cli` means: a file or a
+/// folder, in any group of tests.
+fn tests_of(place: &str) -> Vec<String> {
+    let tests = root().join("tests");
+    let is_meant = |path: &PathBuf| {
+        let name = path.strip_prefix(&tests).unwrap().with_extension("");
+        format!("/{}/", name.display()).contains(&format!("/{place}/"))
+    };
+    sources(&tests).into_iter().filter(is_meant).map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+#[test]
+fn every_test_that_the_architecture_names_is_there() {
+    let map = fs::read_to_string(root().join("architecture.md")).unwrap();
+    let section = |heading: &str| map.split(heading).nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows_of = |heading: &str, start: &str| {
+        section(heading).lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let promises = rows_of("## Promises", "| **");
+    assert_eq!(promises.len(), 12, "a promise without a row");
+    let failures: Vec<String> = rows_of("## When something fails", "| ").into_iter().skip(1).collect();
+    assert!(failures.len() >= 17, "a failure without a row");
+    let rows = promises.iter().chain(&failures);
+    for row in rows {
+        let names: Vec<&str> = row.rsplit(" | ").next().unwrap().split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "a row without a test: {row}");
+        for name in names {
+            if let Some((place, test)) = name.split_once("::") {
+                let found =
+                    tests_of(place).iter().filter(|text| text.contains(&format!("fn {test}("))).count();
+                assert_eq!(found, 1, "files in which the test {name} is");
+            } else {
+                let path = root().join(name);
+                let has_tests = path.is_dir()
+                    || fs::read_to_string(&path)
+                        .is_ok_and(|text| text.contains("#[test]") || text.contains("#[tokio::test"));
+                assert!(has_tests, "no tests in {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_file_of_the_library_says_what_it_is() {
+    for path in sources(&root().join("src")) {
+        let text = fs::read_to_string(&path).unwrap();
+        let tests = path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");
+        assert!(tests || text.starts_with("//!"), "{} does not say what it is", path.display());
+    }
+}
+
+#[test]
+fn every_file_of_the_tests_is_compiled() {
+    let tests = root().join("tests");
+    let files = sources(&tests);
+    let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    for path in &files {
+        // A folder is declared above it, under its own name.
+        let path: &Path = if path.ends_with("mod.rs") { path.parent().unwrap() } else { path };
+        let (folder, name) = (path.parent().unwrap(), path.file_stem().unwrap().to_str().unwrap());
+        let by_mod = ["main.rs", "mod.rs"].iter().any(|parent| {
+            let parent = fs::read_to_string(folder.join(parent)).unwrap_or_default();
+            parent.contains(&format!("mod {name};"))
+        });
+        let by_path = format!("#[path = \"../support/{name}.rs\"]");
+        let by_path = folder.ends_with("support") && texts.iter().any(|text| text.contains(&by_path));
+        // Cargo finds the root of a group.
+        assert!(name == "main" || by_mod || by_path, "{} is part of no test binary", path.display());
+    }
+}
+
+#[test]
+fn the_names_of_tests_are_short() {
+    for path in sources(&root().join("tests")) {
+        let text = fs::read_to_string(&path).unwrap();
+        let after = ["#[test]", "#[tokio::test"].into_iter().flat_map(|mark| text.split(mark).skip(1));
+        let mut names = after.filter_map(|after| after.split_once("fn ")?.1.split('(').next());
+        let long = names.find(|name| name.len() > 70);
+        assert_eq!(long, None, "{}: a name of more than 70 characters", path.display());
+    }
+}
