@@ -41,11 +41,21 @@ pub(crate) struct Plan {
     pub(crate) messages: usize,
     /// How many calls are asleep meanwhile.
     pub(crate) asleep: usize,
+    /// Host and driver share one processor, so that no figure depends on what it costs to wake another one.
+    pub(crate) one_processor: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { payload: 64, window: 1, calls: 20_000, servers: 1, messages: 0, asleep: 0 }
+        Self {
+            payload: 64,
+            window: 1,
+            calls: 20_000,
+            servers: 1,
+            messages: 0,
+            asleep: 0,
+            one_processor: false,
+        }
     }
 }
 

@@ -61,3 +61,19 @@ pub(crate) fn peak_mb() -> f64 {
     let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
     kib.unwrap_or_default() * 1024.0 / 1e6
 }
+
+/// Keeps this process, and the processes that it starts later, on one processor. Nothing where the system cannot.
+pub(crate) fn stay_on_one_processor() -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+        let allowed = sched_getaffinity(None)?;
+        if let Some(first) = (0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor)) {
+            let mut one = CpuSet::new();
+            one.set(first);
+            sched_setaffinity(None, &one)?;
+        }
+    }
+    Ok(())
+}

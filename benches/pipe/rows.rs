@@ -147,6 +147,10 @@ pub(crate) fn specs() -> Vec<Spec> {
 
 /// What a process does that is a host.
 pub(crate) fn host(role: &str, plan: Plan, job: Job) -> Result<Run> {
+    if plan.one_processor {
+        // The host has no thread yet but this one.
+        measure::stay_on_one_processor()?;
+    }
     let calls = plan.total();
     let shown: Vec<Shown> = match (role, job) {
         ("limit", Job::Pipe) => vec![bare::scan(bare::driver_command(&plan)?)?],
