@@ -151,7 +151,6 @@ impl IncarnationTask {
     /// do, or do it elsewhere.
     async fn set_again(&mut self, open: &mut OpenIncarnation, deadline: Instant) -> Result<(), PortEnd> {
         for body in self.arguments.shared.settings() {
-            let subtype = body["subtype"].as_str().unwrap_or_default().to_owned();
             let reason = match self.ask(open, &body, deadline).await? {
                 Ok(raw) => {
                     let answer = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -160,16 +159,10 @@ impl IncarnationTask {
                 }
                 Err(error) => error.to_string(),
             };
-            if settings::is_vital(&body) {
-                let what = match &*subtype {
-                    "set_permission_mode" => "the permission mode",
-                    "set_cwd" => "the working directory",
-                    "apply_flag_settings" => "the permission rules",
-                    _ => "the permission mode of an MCP server",
-                };
-                return Err(refused(format!("{what} could not be set again: {reason}")));
+            if let Some(setting) = settings::vital(&body) {
+                return Err(refused(format!("{setting} could not be set again: {reason}")));
             }
-            self.setting_lost(subtype, reason);
+            self.setting_lost(body["subtype"].as_str().unwrap_or_default().to_owned(), reason);
         }
         Ok(())
     }

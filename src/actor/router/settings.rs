@@ -56,15 +56,20 @@ pub(crate) fn as_taken(body: &Value, answer: &Value) -> Value {
     body
 }
 
-/// Whether the session must end if the setting is refused: without it the CLI would do forbidden things, or work elsewhere.
-pub(crate) fn is_vital(body: &Value) -> bool {
-    match subtype(body) {
-        "set_permission_mode" | "set_cwd" => true,
+/// The name of a setting whose refusal ends the session: without it the CLI would do forbidden things, or work elsewhere.
+/// `None` for a setting that the session can do without.
+pub(crate) fn vital(body: &Value) -> Option<&'static str> {
+    let (name, is_vital) = match subtype(body) {
+        "set_permission_mode" => ("the permission mode", true),
+        "set_cwd" => ("the working directory", true),
         // Other modes let a classifier decide, which is less strict than asking the user.
-        "set_mcp_permission_mode_override" => body["mode"] == "default",
-        "apply_flag_settings" => forbids(&body["settings"]["permissions"]),
-        _ => false,
-    }
+        "set_mcp_permission_mode_override" => {
+            ("the permission mode of an MCP server", body["mode"] == "default")
+        }
+        "apply_flag_settings" => ("the permission rules", forbids(&body["settings"]["permissions"])),
+        _ => return None,
+    };
+    is_vital.then_some(name)
 }
 
 /// Whether the rules do more than allow: deny, make the CLI ask, or set its mode. Unknown keys count as such rules.
@@ -212,7 +217,7 @@ mod tests {
         let set = |server: &str, mode: Value| json!({"subtype": "set_mcp_permission_mode_override", "serverName": server, "mode": mode});
         let (a, b) = (set("a", json!("default")), set("b", json!("auto")));
         assert_eq!(noted(&[a.clone(), b.clone(), set("a", Value::Null)]), std::slice::from_ref(&b));
-        assert!(is_vital(&a) && !is_vital(&b));
+        assert!(vital(&a).is_some() && vital(&b).is_none());
     }
 
     #[test]
@@ -223,13 +228,13 @@ mod tests {
             json!({"defaultMode": "plan"}),
             json!({"disableBypassPermissionsMode": "disable"}),
         ] {
-            assert!(is_vital(&flags(json!({"permissions": permissions}))), "{permissions}");
+            assert!(vital(&flags(json!({"permissions": permissions}))).is_some(), "{permissions}");
         }
         for permissions in [json!({"allow": ["Bash"]}), json!({"deny": [], "defaultMode": null}), json!(null)]
         {
-            assert!(!is_vital(&flags(json!({"permissions": permissions}))), "{permissions}");
+            assert!(vital(&flags(json!({"permissions": permissions}))).is_none(), "{permissions}");
         }
-        assert!(!is_vital(&flags(json!({"model": "a"}))));
+        assert!(vital(&flags(json!({"model": "a"}))).is_none());
     }
 
     #[test]
