@@ -51,6 +51,7 @@
 //! | MCP | `mcp_status` | [`mcp_status`](crate::Session::mcp_status) |
 //! | | `mcp_reconnect` | [`mcp_reconnect`](crate::Session::mcp_reconnect) |
 //! | | `mcp_toggle` | [`mcp_toggle`](crate::Session::mcp_toggle) |
+//! | | `mcp_set_servers` | [`set_mcp_servers`](crate::Session::set_mcp_servers), [`add_mcp_server`](crate::Session::add_mcp_server), [`add_external_mcp_server`](crate::Session::add_external_mcp_server), [`remove_mcp_server`](crate::Session::remove_mcp_server) |
 //! | | `mcp_read_resource` | [`mcp_read_resource`](crate::session::Requests::mcp_read_resource) |
 //! | | `mcp_call` | [`mcp_call`](crate::session::Requests::mcp_call) |
 //! | tasks | `stop_task` | [`stop_task`](crate::Session::stop_task) |

@@ -9,7 +9,7 @@ use greenroom::{PermissionMode, Session, ToolContext, ToolServer};
 use serde_json::json;
 
 use crate::common::{SOON, settled, start_by_hand, stop, within};
-use crate::table::mapped;
+use crate::table::{file, mapped};
 
 /// A method of a session, by its path, and a call of it.
 pub(crate) type Call = (&'static str, fn(Session) -> BoxFuture<'static, ()>);
@@ -106,4 +106,18 @@ async fn every_request_is_sent_by_its_method() {
     assert!(unused.is_empty(), "without a row: {unused:?}");
     settled(&mut end).await;
     stop(session, end).await;
+}
+
+#[test]
+fn every_request_is_in_the_table_of_its_module() {
+    let docs = std::fs::read_to_string(file("src/requests/mod.rs")).unwrap();
+    for row in mapped("request") {
+        // Handlers of tools send this request, not the session.
+        let Some(subtype) = row.wire.as_deref().filter(|subtype| *subtype != "mcp_message") else { continue };
+        let line = docs.lines().find(|line| line.contains(&format!("| `{subtype}` |")));
+        let line = line.unwrap_or_else(|| panic!("no row in src/requests/mod.rs: {}", row.name()));
+        for method in &row.ours {
+            assert!(line.contains(&format!("::{method})")), "src/requests/mod.rs lacks {method}: {line}");
+        }
+    }
 }
