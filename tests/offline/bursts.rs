@@ -7,6 +7,7 @@ use crate::common::{SOON, counters, rpc_answer, settled, start_by_hand, stop, te
 use greenroom::testkit::CliEnd;
 use greenroom::{Message, NoArgs, Session, ToolServer};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 /// A line as the CLI writes it, its `type` first.
 fn piece(number: usize) -> String {
@@ -109,5 +110,106 @@ async fn what_was_said_before_an_answer_is_known_when_the_answer_is() {
     assert!(session.session_id().is_some());
     assert!(counters(&session).await.messages > 500);
     assert_eq!(within(SOON, turn.next()).await.map(|message| index(&message)), Some(0));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_never_overtakes_the_messages_written_before_it() {
+    let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
+    let mut turn = session.prompt("talk").await.unwrap();
+    within(SOON, end.expect("user")).await;
+    // A task of its own: it runs as soon as the answer is there.
+    let mut asking = JoinSet::new();
+    let asked = session.clone();
+    asking.spawn(async move {
+        asked.set_model(Some("haiku")).await.unwrap();
+        asked.session_id()
+    });
+    let request = within(SOON, end.expect_request("set_model")).await;
+    assert_eq!(session.session_id(), None);
+    end.begin_turn();
+    end.answer(&request, json!({}));
+    let known = within(SOON, asking.join_next()).await.unwrap().unwrap();
+    assert_eq!(known.as_deref(), Some(end.session_id()), "the `init` was written before the answer");
+    assert_eq!(within(SOON, turn.next()).await.unwrap().subtype(), Some("init"));
+    drop(turn);
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_serves_is_answered_after_the_messages_before_it() {
+    const MANY: usize = 3000;
+    let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
+    let _turn = session.prompt("talk").await.unwrap();
+    within(SOON, end.expect("user")).await;
+    // Short messages, so that one read has many.
+    end.send_bytes("{\"type\":\"chatter\"}\n".repeat(MANY));
+    end.begin_turn();
+    let request = end.request(json!({ "subtype": "of_next_year" }));
+    // A task of its own: it runs as soon as the answer is there.
+    let mut awaiting = JoinSet::new();
+    let asked = session.clone();
+    awaiting.spawn(async move {
+        end.answer_to(&request).await;
+        (asked.session_id(), end)
+    });
+    let (known, end) = within(SOON, awaiting.join_next()).await.unwrap().unwrap();
+    assert_eq!(known.as_deref(), Some(end.session_id()), "the `init` was written before the request");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_never_overtakes_an_earlier_one_on_its_way_by_the_router() {
+    let server = ToolServer::new("one", "1").tool("quick", "Answers", async |_: NoArgs| "here");
+    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server)).await;
+    let ping = |id: u64| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
+    // Read in one go. Only the second server has a route, and answers at once.
+    let written: Vec<_> =
+        (0..8).map(|n| end.mcp(if n == 0 { "nobody" } else { "one" }, ping(900 + n))).collect();
+    let mut answered = Vec::new();
+    while answered.len() < written.len() {
+        let frame = within(SOON, end.expect("control_response")).await;
+        answered.push(frame["response"]["request_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(answered, written);
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_messages_is_delivered_little_by_little_while_calls_run() {
+    const FLOOD: usize = 3000;
+    let (delivered, at_the_call) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(usize::MAX)));
+    let (seen, noted) = (delivered.clone(), at_the_call.clone());
+    let server = ToolServer::new("one", "1")
+        .tool("hang", "Hangs", async |_: NoArgs| std::future::pending::<String>().await)
+        .tool("quick", "Answers", move |_: NoArgs| {
+            noted.store(seen.load(Ordering::SeqCst), Ordering::SeqCst);
+            async { "here" }
+        });
+    let builder = Session::builder().mcp_server(server);
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let mut turn = session.prompt("talk").await.unwrap();
+    let prompt = within(SOON, end.expect("user")).await;
+    let counted = delivered.clone();
+    let mut reading = JoinSet::new();
+    reading.spawn(async move {
+        while let Some(message) = turn.next().await {
+            if matches!(message, Message::StreamEvent(_)) {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        turn
+    });
+    end.call_tool("one", "hang", json!({}));
+    // More than the pipe holds, so the call is written while the session takes the messages in.
+    let flood: String = (0..FLOOD).map(|number| piece(number) + "\n").collect();
+    end.send_bytes(flood);
+    let call = end.call_tool("one", "quick", json!({}));
+    assert_eq!(text(&rpc_answer(&mut end, &call).await), "here");
+    let before = at_the_call.load(Ordering::SeqCst);
+    assert!(before < FLOOD / 4, "{before} of {FLOOD} messages were delivered before the call");
+    end.finish_turn(&prompt, "said");
+    within(SOON, reading.join_next()).await.unwrap().unwrap();
+    assert_eq!(delivered.load(Ordering::SeqCst), FLOOD);
     stop(session, end).await;
 }

@@ -772,3 +772,24 @@ async fn what_does_not_go_with_a_store_is_refused() {
         assert!(error.to_string().contains(named), "{error}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_into_a_turn_is_written_to_no_cli_but_its_own() {
+    let (release, released) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(released)]);
+    let (session, mut end, mut listener) = start_by_hand(builder(store)).await;
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    end.message(json!({"type": "command_lifecycle", "command_uuid": prompt["uuid"], "state": "started"}));
+    writes(&mut end, &key(), &["a"]);
+    settled(&mut end).await;
+    end.exit(Exit::Signal(9));
+    assert_eq!(asked(&mut hear).await, "a");
+    // The turn runs until the store has taken the entry; meanwhile the next CLI begins with its handshake.
+    let mut end = within(SOON, listener.accept()).await;
+    session.steer("Faster.").await.unwrap();
+    let written = settled(&mut end).await;
+    assert!(written.iter().all(|frame| frame["type"] != "user"), "{written:?}");
+    release.send(()).unwrap();
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { .. }));
+    stop(session, end).await;
+}

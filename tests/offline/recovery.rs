@@ -542,3 +542,61 @@ async fn a_first_turn_is_not_continued_for_nothing_of_it_may_be_written_down() {
     assert!(!end.transcript().contains("Go on."));
     stop(session, end).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_after_a_refusal_is_resumed_by_its_own_id_and_not_forked() {
+    const FORK: &str = "aa9f0c5e-1f8c-4d39-9d0e-6a2f7f0b3c01";
+    let (session, end, mut listener) =
+        started(builder().configure(|options| options.resume_ladder = ResumeLadder::Fork)).await;
+    end.exit(Exit::Signal(9));
+    refuses(&mut listener).await;
+    let mut end = next(&mut listener).await;
+    assert!(has(&end, "--fork-session"), "{:?}", end.launch().args);
+    end.message(json!({ "type": "system", "subtype": "init", "session_id": FORK }));
+    crate::common::settled(&mut end).await;
+    end.exit(Exit::Signal(9));
+    let end = next(&mut listener).await;
+    let args = &end.launch().args;
+    assert!(has(&end, &format!("--resume={FORK}")) && !has(&end, "--fork-session"), "{args:?}");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_over_its_limit_is_not_continued_with_the_next_cli() {
+    let limit = Duration::from_secs(100);
+    let builder = limited(|timeouts| timeouts.turn = Some(limit))
+        .configure(|options| options.turn_recovery = TurnRecovery::Continue { prompt: "Go on.".into() });
+    let (session, mut end, mut listener) = started(builder).await;
+    let mut turn = session.prompt("Think.").await.unwrap();
+    let prompt = prompted(&mut end).await;
+    lifecycle(&mut end, &prompt, "started");
+    within(SOON, end.expect_request("interrupt")).await;
+    let ended = outcome(&mut turn).await;
+    assert!(is_limit(&ended, "turn"), "{ended:?}");
+    drop(end);
+    let mut end = next(&mut listener).await;
+    let written = crate::common::settled(&mut end).await;
+    assert!(!written.iter().any(|frame| frame["type"] == "user"), "{written:?}");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recreated_conversation_is_resumed_if_its_first_cli_dies_at_once() {
+    let (session, mut end, mut listener) = start_by_hand(builder()).await;
+    let mut turn = session.prompt("hello").await.unwrap();
+    prompted(&mut end).await;
+    end.begin_turn();
+    crate::common::settled(&mut end).await;
+    let session_id = session.session_id().unwrap();
+    end.exit(Exit::Signal(9));
+    refuses(&mut listener).await;
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { .. }));
+    let mut end = within(SOON, listener.accept()).await;
+    assert!(has(&end, &format!("--session-id={session_id}")), "{:?}", end.launch().args);
+    within(SOON, end.expect_request("initialize")).await;
+    // The CLI may have written the conversation down.
+    end.exit(Exit::Signal(9));
+    let end = next(&mut listener).await;
+    assert!(has(&end, &format!("--resume={session_id}")), "{:?}", end.launch().args);
+    stop(session, end).await;
+}

@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::common::{SOON, call, counters, event, rpc_answer, start_by_hand, stop, text, within};
-use greenroom::options::ExternalServer;
+use greenroom::options::{ExternalServer, Restart};
 use greenroom::report::ServerStatus;
 use greenroom::session::McpServerSet;
 use greenroom::testkit::{CliEnd, Fault, LeakCheck, ScriptedCli, ScriptedListener};
@@ -554,5 +554,49 @@ async fn handlers_that_are_removed_are_dropped_in_no_actor() {
         () = std::future::ready(()) => {}
     }
     assert!(elsewhere().await, "of one that was refused while nobody waited");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_a_set_that_the_cli_cannot_reach_is_announced_to_no_other() {
+    let (session, mut end, mut listener) = start_by_hand(builder()).await;
+    let whole = McpServerSet::new().keep("first").server(server("good").0).server(server("lost").0);
+    let (result, ()) = tokio::join!(session.set_mcp_servers(whole), async {
+        let (_, request) = set(&mut end).await;
+        end.answer(&request, json!({ "added": ["good"], "removed": [], "errors": { "lost": "no way" } }));
+        let (names, request) = set(&mut end).await;
+        assert_eq!(names, ["first", "good"]);
+        take(&mut end, &request, &[], &["lost"]);
+    });
+    assert_eq!(result.unwrap().errors["lost"], "no way");
+    let mut events = session.events();
+    end.exit(Exit::Signal(9));
+    let (mut end, initialize) = next(&mut listener).await;
+    assert_eq!(announced(&initialize), ["first", "good"]);
+    event(&mut events, |event| matches!(event, Event::CliRestarted { .. }).then_some(())).await;
+    assert_eq!(
+        add(&session, &mut end, server("lost").0).await,
+        ["first", "good", "lost"],
+        "its name is free"
+    );
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_undone_by_the_next_router_however_late_it_comes() {
+    let pause = Duration::from_secs(1);
+    let late = Restart { backoff_min: pause, backoff_max: pause, ..Restart::default() };
+    let builder = builder().configure(|options| options.restarts.control = late);
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let (second, counted) = server("second");
+    let (added, ()) = tokio::join!(session.add_mcp_server(second), async {
+        set(&mut end).await;
+        session.inject(Fault::PanicRouter);
+        let (names, request) = set(&mut end).await;
+        assert_eq!(names, ["first"], "the CLI may have taken the change");
+        take(&mut end, &request, &[], &["second"]);
+    });
+    assert_eq!(added.unwrap_err().kind(), ErrorKind::NotReady);
+    assert_eq!((counted.states(), servers(&session).await), (0, vec!["first".to_owned()]));
     stop(session, end).await;
 }

@@ -7,7 +7,7 @@ use crate::common::*;
 use greenroom::options::TurnRecovery;
 use greenroom::report::InterruptedBy;
 use greenroom::session::{Steered, Steering};
-use greenroom::testkit::{CliEnd, ScriptedListener};
+use greenroom::testkit::{CliEnd, Fault, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{ErrorKind, Outcome, Prompt, Session, SessionBuilder, Turn};
 use serde_json::{Value, json};
@@ -610,5 +610,21 @@ async fn a_limit_of_the_turn_does_not_reach_the_turn_of_a_message() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     result(&mut end, &[&message], "faster");
     assert_eq!(outcome(&mut own).await.text(), Some("faster"));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_to_a_cli_whose_port_is_killed_is_not_sent_again() {
+    let (session, mut end, mut listener, mut turn, _) = working(builder()).await;
+    let (steering, _) = steer(&session, &mut end, "Faster.").await;
+    settled(&mut end).await;
+    // The CLI may have taken the message, and said so in lines that nobody read.
+    session.inject(Fault::KillPort);
+    let steered = fate(steering).await;
+    assert!(matches!(steered, Steered::Unknown { .. }), "{steered:?}");
+    assert!(!outcome(&mut turn).await.is_completed());
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    exchange(&session, &mut end, "next").await;
     stop(session, end).await;
 }

@@ -365,3 +365,22 @@ async fn the_cause_of_a_failed_read_of_stdout_is_told() {
     let end = next(&mut listener).await;
     stop(session, end).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_to_a_cli_that_is_ending_is_sent_to_the_next_one() {
+    let (session, mut end, mut listener) = start_by_hand(restarts(5)).await;
+    end.close_stdout();
+    // The CLI is given time to exit, and its end is not told yet.
+    sleep(Duration::from_millis(1)).await;
+    assert!(session.snapshot().await.unwrap().cli.is_some());
+    let mut turn = prompt(&session, "one").await;
+    within(SOON, end.process().killed()).await;
+    while let Some(frame) = within(SOON, end.recv()).await {
+        assert_ne!(frame["type"], "user", "nobody would have read what the CLI says to it");
+    }
+    let mut end = next(&mut listener).await;
+    let given = prompted(&mut end, "one").await;
+    end.finish_turn(&given, "fine");
+    assert_eq!(outcome(&mut turn).await.text(), Some("fine"));
+    stop(session, end).await;
+}

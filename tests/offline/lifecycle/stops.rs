@@ -232,3 +232,43 @@ async fn a_turn_outlives_the_handles_and_says_how_it_ended() {
     let (ended, ()) = within(SOON, async { tokio::join!(turn.outcome(), end.run_out()) }).await;
     assert!(matches!(ended.unwrap(), Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_answers_the_calls_in_flight_before_it_closes_stdin() {
+    let hang = ToolServer::new("calc", "1")
+        .tool("hang", "Never ends", async |_: NoArgs| -> () { std::future::pending().await });
+    let (session, mut end, _listener) = start_by_hand(builder().mcp_server(hang)).await;
+    let call = end.call_tool("calc", "hang", json!({}));
+    settled(&mut end).await;
+    let (stopped, ()) = within(SOON, async {
+        tokio::join!(session.stop(), async {
+            // A CLI that waits for the answer would not exit before.
+            assert!(rpc_answer(&mut end, &call).await["error"].is_object());
+            end.run_out().await;
+        })
+    })
+    .await;
+    stopped.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_comes_due_while_the_session_stops_starts_no_cli() {
+    let hang = ToolServer::new("calc", "1")
+        .tool("hang", "Never ends", async |_: NoArgs| -> () { std::future::pending().await });
+    let (backoff, grace) = (Duration::from_secs(2), Duration::from_secs(20));
+    let builder = builder().mcp_server(hang).configure(|options| {
+        options.restarts.cli = Restart { backoff_min: backoff, backoff_max: backoff, ..Restart::default() };
+        options.timeouts.cancel_grace = grace;
+    });
+    let (session, mut end, mut listener) = start_by_hand(builder).await;
+    let mut events = session.events();
+    end.call_tool("calc", "hang", json!({}));
+    settled(&mut end).await;
+    end.exit(killed());
+    event(&mut events, |event| matches!(event, Event::CliRestarting { .. }).then_some(())).await;
+    let begun = Instant::now();
+    within(SOON, session.stop()).await.unwrap();
+    assert!(begun.elapsed() > backoff, "the handler has its grace time: {:?}", begun.elapsed());
+    drop(session);
+    assert!(within(SOON, listener.try_accept()).await.is_none(), "a CLI was started after the stop");
+}
