@@ -1,5 +1,5 @@
-//! The parts of a call's way alone: `cargo bench --bench micro`. What each costs within a whole call is in
-//! `docs/performance.md`; this is for finding out what a change of one of them has done.
+//! Measures the parts of a call's way one by one: `cargo bench --bench micro`. Use it to see the effect of a change to one
+//! part; `docs/performance.md` has the cost of each part within a whole call.
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{AllocProfiler, Bencher, black_box};
@@ -50,21 +50,21 @@ fn codec(bencher: Bencher<'_, '_>, payload: usize) {
     });
 }
 
-/// A line that is plainly a call, told apart in one pass.
+/// A line that is plainly a call, read in one pass.
 #[divan::bench(args = PAYLOADS)]
 fn envelope_call(bencher: Bencher<'_, '_>, payload: usize) {
     let line = call(payload);
     bencher.bench(|| is_call(black_box(line.trim_end().as_bytes())));
 }
 
-/// The same line, layer by layer, as any other request is read.
+/// The line of a call, read layer by layer like any other request.
 #[divan::bench(args = PAYLOADS)]
 fn envelope_layers(bencher: Bencher<'_, '_>, payload: usize) {
     let line = call(payload);
     bencher.bench(|| is_frame(black_box(line.trim_end().as_bytes())));
 }
 
-/// A piece of a message, which belongs to the other lane.
+/// A piece of a message, which goes to the conversation.
 #[divan::bench]
 fn envelope_message() -> bool {
     is_frame(black_box(DELTA.as_bytes()))
@@ -77,7 +77,7 @@ fn envelope_answer(bencher: Bencher<'_, '_>, payload: usize) {
     bencher.with_inputs(text).bench_values(|text| answer("call_1000001", "1000001", black_box(text)));
 }
 
-/// So many requests that are entered in one read, settled, and swept.
+/// A number of requests that are entered in one read, settled, and swept.
 #[divan::bench(args = [1, 64, 10_000])]
 fn ledger(bencher: Bencher<'_, '_>, requests: usize) {
     let books = Books::open();
@@ -85,7 +85,7 @@ fn ledger(bencher: Bencher<'_, '_>, requests: usize) {
     bencher.counter(ItemsCount::new(requests)).bench_local(|| books.round(black_box(&request_ids)));
 }
 
-/// A JSON-RPC message into the call that it is.
+/// Turns a JSON-RPC message into a call.
 #[divan::bench(args = PAYLOADS)]
 fn dispatch(bencher: Bencher<'_, '_>, payload: usize) {
     #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -19,7 +19,7 @@ const PROMPT: &[u8] =
     b"{\"type\":\"user\",\"uuid\":\"p\",\"session_id\":\"\",\"parent_tool_use_id\":null,\"message\":\
 {\"role\":\"user\",\"content\":\"go\"}}\n";
 
-/// What is between these two, in a line.
+/// The part of a line between `before` and `after`.
 fn between<'a>(line: &'a [u8], before: &[u8], after: u8) -> Option<&'a [u8]> {
     let from = memmem::find(line, before)? + before.len();
     let length = memchr::memchr(after, &line[from..])?;
@@ -35,7 +35,7 @@ fn result(line: &[u8]) -> io::Result<Shown> {
     Ok(serde_json::from_str(&frame.result)?)
 }
 
-/// The limit: blocking, finds what it needs by scanning, and writes what it has when nothing is left to read.
+/// The host `limit`: blocks, scans for the fields that it needs, and writes its answers when nothing is left to read.
 pub(crate) fn scan(mut driver: Command) -> io::Result<Shown> {
     let mut child = driver.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let (mut stdin, mut stdout) =
@@ -44,7 +44,7 @@ pub(crate) fn scan(mut driver: Command) -> io::Result<Shown> {
     stdin.write_all(PROMPT)?;
     let (mut input, mut out) = (Vec::with_capacity(1 << 18), Vec::with_capacity(1 << 18));
     let mut chunk = vec![0; 1 << 18];
-    // What was looked at and holds no end of a line.
+    // Number of bytes that were looked at and hold no end of a line.
     let mut seen = 0;
     let shown = 'run: loop {
         let bytes = stdout.read(&mut chunk)?;
@@ -157,9 +157,9 @@ struct Text<'a> {
     text: &'a str,
 }
 
-/// What one line asks for.
+/// The request of one line.
 enum Asked {
-    /// This answer, a line with its end.
+    /// The line asks for this answer, a line with its end.
     Answer(Vec<u8>),
     End(Shown),
     Nothing,
@@ -182,7 +182,7 @@ fn typed(line: &[u8]) -> io::Result<Asked> {
     })
 }
 
-/// The same without types.
+/// Like [`typed`], without types.
 fn untyped(line: &[u8]) -> io::Result<Asked> {
     let frame: Value = serde_json::from_slice(line)?;
     Ok(match frame["type"].as_str() {
@@ -209,7 +209,7 @@ fn ended() -> io::Error {
     io::Error::other("the driver ended without a result")
 }
 
-/// The loop that people write first: blocking, JSON without types, a line and then its answer.
+/// The host `value`, the loop that people write first: blocking, JSON without types, a line and then its answer.
 pub(crate) fn value(mut driver: Command) -> io::Result<Shown> {
     let mut child = driver.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().ok_or_else(missing)?;
@@ -233,7 +233,7 @@ pub(crate) fn value(mut driver: Command) -> io::Result<Shown> {
     Ok(shown)
 }
 
-/// The loop that people write on tokio: typed JSON, a line and then its answer.
+/// The host `tokio`, the loop that people write on tokio: typed JSON, a line and then its answer.
 pub(crate) async fn on_tokio(driver: Command) -> io::Result<Shown> {
     #[allow(clippy::disallowed_methods, reason = "a host that is no part of the library")]
     let mut command = tokio::process::Command::from(driver);
@@ -262,7 +262,7 @@ pub(crate) async fn on_tokio(driver: Command) -> io::Result<Shown> {
     Ok(shown)
 }
 
-/// The same with large buffers, and answers that are written when no whole line is left to read.
+/// The host `tokio batched`: large buffers, and answers that are written when no whole line is left to read.
 pub(crate) async fn on_tokio_batched(driver: Command) -> io::Result<Shown> {
     #[allow(clippy::disallowed_methods, reason = "a host that is no part of the library")]
     let mut command = tokio::process::Command::from(driver);
@@ -291,7 +291,7 @@ pub(crate) async fn on_tokio_batched(driver: Command) -> io::Result<Shown> {
     Ok(shown)
 }
 
-/// The command that is the driver.
+/// The command that starts the driver.
 pub(crate) fn driver_command(plan: &Plan) -> io::Result<Command> {
     #[allow(clippy::disallowed_methods, reason = "a host that is no part of the library")]
     let mut command = Command::new(std::env::current_exe()?);

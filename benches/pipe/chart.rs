@@ -1,5 +1,5 @@
-//! The figures as a picture: calls per second of each host, in a bar for each row. On a ground of its own, so that it
-//! is read on dark pages as on light ones.
+//! The figures as a picture: a bar of the calls per second for each host of each row. The picture has a background of
+//! its own, so that it can be read on dark pages too.
 
 use std::fmt::Write as _;
 

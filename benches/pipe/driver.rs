@@ -1,6 +1,6 @@
-//! The CLI of the benchmarks: one thread that does nothing but write calls and take answers, as cheaply as can be, so
-//! that what is measured is the host. A call is a copy of a line that is ready but for its numbers, an answer is looked
-//! at where those of before it had their numbers, and the clock is read once for all that came in one read.
+//! The CLI of the benchmarks: one thread that writes calls and takes answers, as cheaply as possible, so that the figures
+//! are the host's. It copies a prepared line for each call and fills in the numbers, looks for the numbers of an answer
+//! where the answer before had them, and reads the clock once for each read.
 //!
 //! [`Driver`] is the machine without IO; [`run`] plays it over this process's stdin and stdout, [`play`] over a pair
 //! in memory.
@@ -26,22 +26,22 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::measure;
 
-/// What is done in one run.
+/// The work of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// The length of the text that is echoed, in bytes.
+    /// Length of the echoed text, in bytes.
     pub(crate) payload: usize,
-    /// How many calls are in flight at once.
+    /// Number of calls in flight at once.
     pub(crate) window: usize,
-    /// How many are measured; a tenth as many go before them.
+    /// Number of measured calls; a tenth as many calls run before them, unmeasured.
     pub(crate) calls: usize,
-    /// Over how many servers they go, in turn.
+    /// Number of servers that the calls go to, in turn.
     pub(crate) servers: usize,
-    /// How many partial messages stream past meanwhile.
+    /// Number of partial messages that stream past meanwhile.
     pub(crate) messages: usize,
-    /// How many calls are asleep meanwhile.
+    /// Number of calls that are asleep meanwhile.
     pub(crate) asleep: usize,
-    /// Host and driver share one processor, so that no figure depends on what it costs to wake another one.
+    /// Host and driver share one processor, so that no figure includes the time to wake another processor.
     pub(crate) one_processor: bool,
 }
 
@@ -59,16 +59,16 @@ impl Default for Plan {
     }
 }
 
-/// In so many rounds is done what is compared with calls that have nothing beside them: first those, then these.
+/// Number of rounds of a comparison. Each round runs calls with nothing beside them first, then the others.
 const ROUNDS: usize = 10;
 
 impl Plan {
-    /// How many calls there are in all, measured or not.
+    /// Number of all calls, measured or not.
     pub(crate) fn total(&self) -> usize {
         self.steps().iter().map(|step| step.calls()).sum()
     }
 
-    /// Whether calls that have something beside them are compared with calls that have not.
+    /// Whether the run compares calls that have something beside them with calls that have nothing beside them.
     fn compares(&self) -> bool {
         self.asleep + self.messages > 0
     }
@@ -85,7 +85,7 @@ impl Plan {
             steps.push_back(Step::Quick { calls, messages: 0, timed: Timed::Beside });
             if self.asleep > 0 {
                 steps.push_back(Step::Sleep { calls: self.asleep });
-                // An answer behind the last of them shows that they have come.
+                // A call behind the last message: its answer shows that the messages have arrived.
                 steps.push_back(Step::Quick { calls: calls / 10, messages: 0, timed: Timed::No });
             }
             steps.push_back(Step::Quick { calls, messages: self.messages / ROUNDS, timed: Timed::Yes });
@@ -97,21 +97,21 @@ impl Plan {
     }
 }
 
-/// What a run has shown.
+/// The figures of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Shown {
     pub(crate) calls: usize,
-    /// In which the measured calls were written and answered.
+    /// Time from the first measured call to the last answer.
     pub(crate) seconds: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
-    /// Of the same run's calls that had nothing beside them; zero where nothing is compared.
+    /// Of this run's calls that had nothing beside them; zero if the run compares nothing.
     pub(crate) beside_p50_us: f64,
     pub(crate) beside_p99_us: f64,
     /// Processor time of the driver for each call.
     pub(crate) driver_us: f64,
-    /// Answers that were wrong, came twice, or were for nothing.
+    /// Answers that were wrong, came twice, or belong to no call.
     pub(crate) wrong: usize,
     /// Calls without an answer.
     pub(crate) missing: usize,
@@ -156,7 +156,7 @@ impl Step {
     }
 }
 
-/// Added to the number of each call, so that all have the same number of digits.
+/// Added to the number of each call, so that all numbers have equally many digits.
 const FIRST: usize = 1_000_000;
 const DIGITS: usize = 7;
 
@@ -176,7 +176,7 @@ fn number(digits: &[u8]) -> Option<usize> {
     value?.checked_sub(FIRST)
 }
 
-/// The line of a call, ready but for its number.
+/// The line of a call, without its number.
 #[derive(Debug)]
 pub(crate) struct Template {
     line: Vec<u8>,
@@ -184,7 +184,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Of a call whose text begins with its number and has that many bytes.
+    /// For a call whose text begins with the call's number and has `payload` bytes.
     pub(crate) fn new(server: usize, tool: &str, payload: usize) -> Self {
         const PLACE: &str = "#######";
         let line = format!(
@@ -220,7 +220,7 @@ fn padding(payload: usize) -> String {
     ".".repeat(payload.saturating_sub(DIGITS))
 }
 
-/// A piece of text in an answer, and where it was in the one before.
+/// A piece of text in an answer, and its position in the answer before.
 #[derive(Debug)]
 struct Spot {
     finder: Finder<'static>,
@@ -232,7 +232,7 @@ impl Spot {
         Self { finder: Finder::new(text), at: 0 }
     }
 
-    /// The digits behind it.
+    /// Number of digits behind the text.
     fn digits<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let needle = self.finder.needle();
         if line.get(self.at..).is_none_or(|rest| !rest.starts_with(needle)) {
@@ -244,9 +244,9 @@ impl Spot {
 
 /// Calls are written into the buffer while it has less than this.
 const OUT: usize = 1 << 16;
-/// In the time of a call: that it sleeps.
+/// Stands in for the time of a call that sleeps.
 const SLEEPS: u64 = 1 << 63;
-/// Every answer with a number that is a multiple of this one is read as JSON and compared whole.
+/// Each answer whose number is a multiple of this number is parsed as JSON and compared whole.
 const READ_WHOLE: usize = 1024;
 
 #[derive(Debug)]
@@ -254,20 +254,20 @@ pub(crate) struct Driver {
     plan: Plan,
     steps: VecDeque<Step>,
     step: Step,
-    /// How many calls of this step are not written yet, and messages.
+    /// Number of calls of this step that are not written yet; `messages` likewise.
     calls_left: usize,
     messages_left: usize,
     messages_per_call: usize,
-    /// Those that are written and not answered, without those that sleep.
+    /// Calls that are written and not answered, without the sleeping calls.
     open: usize,
     asleep: usize,
-    /// What is read: lines that were looked at, `start`, lines that were not, `end`, room.
+    /// Input: lines that were looked at, `start`, lines that were not, `end`, room.
     input: Vec<u8>,
     start: usize,
     end: usize,
-    /// There is no end of a line between `start` and here.
+    /// No line ends between `start` and here.
     scanned: usize,
-    /// What is to be written, and how much of it is.
+    /// Output, and the number of its bytes that are written.
     out: Vec<u8>,
     written: usize,
     origin: Instant,
@@ -276,13 +276,13 @@ pub(crate) struct Driver {
     /// When each call was written, by number; zero once it is answered.
     sent: Vec<u64>,
     begun: u64,
-    /// In which the timed calls were written and answered.
+    /// Time from the first timed call to the last answer.
     nanos: u64,
     /// Round trips, in nanoseconds.
     times: Vec<u32>,
     beside: Vec<u32>,
     wrong: usize,
-    /// One for each server.
+    /// A line for each server.
     echo: Vec<Template>,
     sleep: Template,
     wake: Template,
@@ -294,7 +294,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// One that reads that many bytes at once.
+    /// A driver that reads `chunk` bytes at once.
     pub(crate) fn new(plan: Plan, read: usize) -> Self {
         let total = plan.total();
         Self {
@@ -331,7 +331,7 @@ impl Driver {
         }
     }
 
-    /// What is to be written next.
+    /// The output that waits to be written.
     fn output(&self) -> &[u8] {
         &self.out[self.written..]
     }
@@ -350,16 +350,16 @@ impl Driver {
         self.now = u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(SLEEPS - 1);
     }
 
-    /// Where to read to: that many bytes at least.
+    /// Room for a read of at least this many bytes.
     fn room(&mut self, bytes: usize) -> &mut [u8] {
         if self.input.len() - self.end < bytes {
-            // A line that is longer than what is read at once.
+            // The line is longer than one read.
             self.input.resize(self.input.len() * 2 + bytes, 0);
         }
         &mut self.input[self.end..]
     }
 
-    /// Looks at all whole lines, with what was read just now.
+    /// Looks at all complete lines, after a read of this many bytes.
     fn read(&mut self, bytes: usize) {
         self.end += bytes;
         self.tick();
@@ -395,7 +395,7 @@ impl Driver {
 
     fn answered(&mut self, line: &[u8]) {
         let digits = self.id.digits(line);
-        // What is ours has a number; what is not answers another request.
+        // An answer without a number belongs to another request.
         let Some(number) = digits.and_then(number) else { return };
         let sent = self.sent.get_mut(number).map(std::mem::take).unwrap_or_default();
         if sent == 0 {
@@ -407,7 +407,7 @@ impl Driver {
             return;
         }
         self.open -= 1;
-        // The text begins with the number of its call; so its echo shows that nothing was mixed up.
+        // The text begins with the number of its call, so its echo shows that no two calls were mixed up.
         let right = line.len() > self.plan.payload
             && self.text.digits(line) == digits
             && self.rpc.digits(line) == digits
@@ -534,7 +534,7 @@ impl Driver {
     }
 }
 
-/// The answer to a control request of the host, a line with its end: to `initialize`, one that knows of all in-process
+/// The answer to a control request of the host, as a line with its end. The answer to `initialize` names all in-process
 /// servers.
 pub(crate) fn initialized(frame: &serde_json::Value) -> String {
     let mut response = json!({});
@@ -560,7 +560,7 @@ const MESSAGE: &[u8] = b"{\"type\":\"stream_event\",\"event\":{\"type\":\"conten
 pub(crate) fn run(plan: Plan) -> io::Result<()> {
     let mut driver = Driver::new(plan, 1 << 18);
     let (stdin, stdout) = (io::stdin(), io::stdout());
-    // It waits in `read` when there is nothing to write, and in `poll` when there is.
+    // Without output this thread waits in `read`, otherwise in `poll`.
     rustix::io::ioctl_fionbio(&stdin, false)?;
     rustix::io::ioctl_fionbio(&stdout, true)?;
     loop {

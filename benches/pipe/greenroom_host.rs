@@ -1,4 +1,4 @@
-//! greenroom, driven as the other hosts are.
+//! The host `greenroom`, driven like the other hosts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ struct Echo {
     text: String,
 }
 
-/// The text of a call that is no echo; nobody looks at it.
+/// The result of a call that is no echo; nobody looks at it.
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Ignored {
     #[serde(rename = "text")]
@@ -70,7 +70,7 @@ pub(crate) async fn pipe(plan: Plan) -> Result<Shown> {
     processes(plan, 1).await.map(|(mut shown, _)| shown.remove(0))
 }
 
-/// That many sessions over the pipes of that many processes, all at once; and the threads that each has brought.
+/// Runs many sessions at once, each over the pipes of its own process. Returns the threads for each session too.
 pub(crate) async fn processes(plan: Plan, sessions: usize) -> Result<(Vec<Shown>, f64)> {
     let driver = std::env::current_exe()?;
     let plan_text = serde_json::to_string(&plan)?;
@@ -92,8 +92,8 @@ pub(crate) async fn processes(plan: Plan, sessions: usize) -> Result<(Vec<Shown>
     Ok((shown, threads))
 }
 
-/// That many sessions over pairs in memory, all at once: calls per second of all together, and the threads that each
-/// has brought.
+/// Runs many sessions at once, each over a pair in memory. Returns the calls per second of all sessions together, and
+/// the threads for each session.
 pub(crate) async fn in_memory(plan: Plan, sessions: usize) -> Result<(f64, f64)> {
     let (transport, mut listener) = memory();
     let before = threads();
@@ -129,7 +129,7 @@ pub(crate) async fn in_memory(plan: Plan, sessions: usize) -> Result<(f64, f64)>
     Ok(((shown.len() * plan.total()) as f64 / took, threads))
 }
 
-/// How often is allocated for what the handler of `echo` needs in any case: its arguments, which it gives back.
+/// Number of allocations that the handler of `echo` needs in any case, for the arguments that it returns.
 pub(crate) fn tool_allocations() -> Result<f64> {
     const CALLS: usize = 1_000;
     let arguments = json!({ "text": ".".repeat(64) }).to_string();
@@ -141,7 +141,7 @@ pub(crate) fn tool_allocations() -> Result<f64> {
     Ok((measure::allocations() - before) as f64 / CALLS as f64)
 }
 
-/// What is held on the heap, in bytes.
+/// Bytes on the heap.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Held {
     pub(crate) session: usize,
@@ -155,11 +155,12 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// What idle sessions without a server, idle servers and calls in flight hold. The CLI's side holds nothing but the pipes.
+/// Measures the memory of idle sessions without a server, of idle servers and of calls in flight. The CLI's side holds
+/// only the pipes.
 pub(crate) async fn held() -> Result<Held> {
     const MANY: usize = 100;
     const CALLS: usize = 1_000;
-    // What is made once and kept is made now.
+    // Makes everything that is made once and kept.
     idle(1, 1, 1).await?;
     let bare = idle(0, 1, 0).await?;
     let sessions = idle(0, 1 + MANY, 0).await?;
@@ -224,7 +225,7 @@ async fn idle(servers: usize, sessions: usize, calls: usize) -> Result<Idle> {
     Ok(idle)
 }
 
-/// How long it takes until all is well again, in microseconds: the medians.
+/// Times to recover, in microseconds: medians.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Recovered {
     /// From the death of a tool server to its first answered call.

@@ -1,5 +1,5 @@
-//! `-- --guard`: fails when something is far from what it should be. Only what does not depend on how fast the machine
-//! is: counts, sizes, and ratios of what ran in turn. A ratio that is not right is measured again before it fails.
+//! `-- --guard`: fails if a figure is out of its bounds. Its figures do not depend on the speed of the machine: counts,
+//! sizes, and ratios of hosts that run in turn. A figure that is out of its bounds is measured again before it fails.
 
 use super::driver::Plan;
 use super::greenroom_host::{Held, Result};
@@ -27,11 +27,11 @@ struct Guard {
     measure: fn() -> Result<f64>,
 }
 
-/// The bounds are half or twice of what two shared cores show, not of what is aimed at: `docs/performance.md` has that.
+/// The bounds are half or twice the figures of a machine with two shared cores. `docs/performance.md` has the aims.
 const GUARDS: &[Guard] = &[
-    // Exact: the same on every machine, but for what goes by how much comes in one read.
+    // Equal on every machine, except for allocations that depend on the size of a read.
     Guard { what: "allocations for a call", bound: AtMost(11.0), measure: rows::allocations_per_call },
-    // Bytes on the heap are the same on every machine as well; the slack is for what is pooled.
+    // Bytes on the heap are equal on every machine as well; the slack is for pooled buffers.
     Guard {
         what: "bytes of an idle session",
         bound: AtMost(96_000.0),
@@ -47,39 +47,39 @@ const GUARDS: &[Guard] = &[
         bound: AtMost(2_500.0),
         measure: || held(|held| held.call as f64),
     },
-    // A session in memory has none of its own; the runtime may start one while it is measured.
+    // A session in memory has no thread of its own; the runtime may start a thread during the measurement.
     Guard { what: "threads for each session", bound: AtMost(0.1), measure: || held(|held| held.threads) },
-    // Nor has one with a process.
+    // Neither has a session with a process.
     Guard {
         what: "threads for each session with a process",
         bound: AtMost(0.3),
         measure: || Ok(rows::run(&Side::processes(20, Plan { calls: 500, ..Plan::default() }))?.threads),
     },
-    // What the runtime costs over a loop that does nothing else, when there is always a call to read.
+    // Cost of the session over a bare loop when there is always a call to read.
     Guard {
         what: "64 in flight: calls/s of greenroom to tokio",
         bound: AtLeast(0.5),
         measure: || ratio(&pipe(GREENROOM, 64), &pipe("tokio", 64), |run| run.per_second),
     },
-    // The same against the pipe itself, so that a slow `tokio` hides nothing.
+    // Compares with the pipe itself, so that a slow host `tokio` hides nothing.
     Guard {
         what: "64 in flight: calls/s of greenroom to limit",
         bound: AtLeast(0.07),
         measure: || ratio(&pipe(GREENROOM, 64), &pipe("limit", 64), |run| run.per_second),
     },
-    // What it adds to a single call.
+    // Cost of the session for a single call.
     Guard {
         what: "1 in flight: p50 of greenroom to tokio",
         bound: AtMost(2.2),
         measure: || ratio(&one_by_one(GREENROOM), &one_by_one("tokio"), |run| run.p50_us),
     },
-    // Nothing that is done for a call takes longer when there are more of them.
+    // More calls in flight make no call slower.
     Guard {
         what: "calls/s with 10,000 in flight to 64",
         bound: AtLeast(0.5),
         measure: || ratio(&pipe(GREENROOM, 10_000), &pipe(GREENROOM, 64), |run| run.per_second),
     },
-    // Nor when somebody listens to the spans. A scan of all open requests for each that is settled made this 2.8 to 3.8.
+    // A subscriber for spans does not change that. A scan of all open requests at each answer made this 2.8 to 3.8.
     Guard {
         what: "traced: p50 beside 10,000 calls to alone",
         bound: AtMost(2.0),
@@ -90,13 +90,13 @@ const GUARDS: &[Guard] = &[
         bound: AtMost(2.0),
         measure: || ratio(&asleep(FMT), &asleep(GREENROOM), |run| run.p50_us),
     },
-    // The cost of spans that nothing is done with.
+    // Cost of spans that a subscriber only keeps.
     Guard {
         what: "10,000 in flight: CPU with spans to without",
         bound: AtMost(1.5),
         measure: || ratio(&pipe(REGISTRY, 10_000), &pipe(GREENROOM, 10_000), |run| run.cpu_us),
     },
-    // Nor when there are more sessions.
+    // More sessions make no call slower.
     Guard {
         what: "calls/s of 1,000 sessions to one",
         bound: AtLeast(0.3),
@@ -104,15 +104,15 @@ const GUARDS: &[Guard] = &[
     },
 ];
 
-/// How often each side of a ratio is measured at once, and how often a ratio is when it is not right.
+/// Number of measurements of each side of a ratio, and of a figure that is out of its bounds.
 const TIMES: usize = 3;
 
 fn pipe(host: &'static str, window: usize) -> Side {
     Side::pipe(host, Plan { window, calls: 50_000, ..Plan::default() })
 }
 
-/// Calls one by one. On two processors most of the time of such a call may be the time in which a processor wakes up:
-/// tokio's bare loop then stays on one, and the ratio says nothing about greenroom.
+/// Calls one by one, on one processor. With two processors, most of the time of such a call may go into waking the other
+/// processor. The bare loop of `tokio` never does that, so the ratio would say little about greenroom.
 fn one_by_one(host: &'static str) -> Side {
     Side::pipe(host, Plan { calls: 5_000, one_processor: true, ..Plan::default() })
 }
@@ -130,7 +130,7 @@ fn held(of: fn(&Held) -> f64) -> Result<f64> {
     Ok(of(&rows::held()?))
 }
 
-/// The median of the ratios of two that run in turn.
+/// The median of the ratios of two hosts that run in turn.
 fn ratio(ours: &Side, theirs: &Side, of: fn(&Run) -> f64) -> Result<f64> {
     Ok(median(times(|| Ok(of(&rows::run(ours)?) / of(&rows::run(theirs)?)))?))
 }

@@ -1,18 +1,18 @@
-//! How near greenroom comes to the pipe's own limit. `cargo bench --bench pipe` drives these hosts by the same CLI, one
-//! after another and some times over, and prints medians and ratios:
+//! Measures how near greenroom comes to the limit of the pipe. `cargo bench --bench pipe` drives these hosts with one
+//! CLI, in turn and several times over, and prints medians and ratios:
 //!
 //! - `limit`: a blocking loop that scans for what it needs and promises nothing
 //! - `value`: a blocking loop on JSON without types, the one that people write first
 //! - `tokio`: the loop that people write on tokio, with typed JSON: a line, then its answer
-//! - `tokio batched`: the same with large buffers, which writes when there is nothing left to read
+//! - `tokio batched`: the loop on tokio with large buffers, which writes when there is nothing left to read
 //! - `greenroom`, also with a subscriber for its spans: a registry alone, `fmt` at info into a sink,
 //!   and OpenTelemetry without an exporter
 //!
-//! `-- --rows '64 B'` runs the rows whose name contains that; `-- --times 1` runs each once. `-- --json FILE` writes the
-//! figures, `-- --chart FILE` a chart of them and `-- --table FILE` tables; with `-- --read FILE` they are those of a run
-//! before, and nothing is run. They are for reading: nothing fails when a machine is slow.
+//! `-- --rows '64 B'` runs the rows whose name contains `64 B`; `-- --times 1` runs each row once. `-- --json FILE` writes
+//! the figures, `-- --chart FILE` a chart of the figures and `-- --table FILE` tables; `-- --read FILE` reads the figures of
+//! an earlier run instead of running anything. Figures are for reading: a slow machine fails nothing.
 //!
-//! `-- --guard` measures what does not depend on the machine, and fails when that is far from what it should be.
+//! `-- --guard` measures only figures that do not depend on the machine, and fails if one is out of its bounds.
 
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
@@ -29,13 +29,13 @@ mod traced;
 
 use greenroom_host::Result;
 
-/// In the environment: what this process is. Nothing for the one that runs the others.
+/// Environment variable: the role of this process. Unset in the process that starts the others.
 const ROLE: &str = "GREENROOM_BENCH_ROLE";
-/// In the environment: what is to be done.
+/// Environment variable: the [`Plan`](driver::Plan), as JSON.
 const PLAN: &str = "GREENROOM_BENCH_PLAN";
-/// In the environment: in which way a host does it.
+/// Environment variable: the [`Job`](rows::Job) of a host, as JSON.
 const JOB: &str = "GREENROOM_BENCH_JOB";
-/// In the environment: that allocations are counted.
+/// Environment variable: set if allocations are counted.
 const COUNT: &str = "GREENROOM_BENCH_COUNT";
 
 #[global_allocator]
@@ -74,7 +74,7 @@ fn run_all() -> Result<()> {
     let only = value("--rows").map_or("", String::as_str);
     let times: usize = value("--times").map_or(Ok(5), |times| times.parse())?;
     let mut figures = report::Figures::default();
-    // What was measured before may be drawn again.
+    // The figures of an earlier run can be drawn again.
     if let Some(file) = value("--read") {
         figures = serde_json::from_str(&std::fs::read_to_string(file)?)?;
         return write(&figures, value);
@@ -95,7 +95,7 @@ fn run_all() -> Result<()> {
     write(&figures, value)
 }
 
-/// Where the arguments say.
+/// Writes the figures to the files that the arguments name.
 fn write<'a>(figures: &report::Figures, value: impl Fn(&str) -> Option<&'a String>) -> Result<()> {
     if let Some(file) = value("--json") {
         std::fs::write(file, serde_json::to_string_pretty(figures)?)?;

@@ -1,4 +1,4 @@
-//! What a run costs the process: time on the processor, memory, allocations.
+//! Cost of a run for the process: processor time, memory, allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,29 +32,29 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Counts from now on, or no longer. What was allocated before and is freed after makes `held` too small, so this is
-/// called once, at the start.
+/// Turns counting on or off. Call it once, at the start: memory that was allocated before and is freed later makes
+/// [`held`] too small.
 pub(crate) fn count(on: bool) {
     COUNTS.store(on, Ordering::Relaxed);
 }
 
-/// How often was allocated.
+/// Number of allocations.
 pub(crate) fn allocations() -> usize {
     ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// The bytes on the heap.
+/// Bytes on the heap.
 pub(crate) fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// The time that this process had on a processor, in seconds.
+/// Processor time of this process, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The most memory that this process had at once, in MB; zero where the system does not tell.
+/// Peak memory of this process, in MB; zero where the system does not tell.
 pub(crate) fn peak_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -62,7 +62,7 @@ pub(crate) fn peak_mb() -> f64 {
     kib.unwrap_or_default() * 1024.0 / 1e6
 }
 
-/// Keeps this process, and the processes that it starts later, on one processor. Nothing where the system cannot.
+/// Keeps this process, and the processes that it starts later, on one processor. Does nothing except on Linux.
 pub(crate) fn stay_on_one_processor() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     {

@@ -1,11 +1,11 @@
-//! Runs rows some times over, and prints what they have shown: medians, and ratios to what was run beside them.
+//! Runs rows several times over, and prints medians, and ratios to the hosts that ran in turn with them.
 
 use serde::{Deserialize, Serialize};
 
 use super::greenroom_host::{Held, Recovered, Result};
 use super::rows::{self, Run, Spec};
 
-/// A row, and what each of its hosts has shown.
+/// A row with the figures of each of its hosts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -17,26 +17,26 @@ pub(crate) struct HostRow {
     pub(crate) host: String,
     /// The medians.
     pub(crate) run: Run,
-    /// Calls per second, as a part of those of `limit` and `tokio`, and p50 as a part of that of `tokio`: medians of
-    /// the ratios of each time.
+    /// Ratios of the calls per second to the hosts `limit` and `tokio`, and of the p50 to `tokio`: medians of the
+    /// ratios of each repetition.
     pub(crate) to_limit: Option<f64>,
     pub(crate) to_tokio: Option<f64>,
     pub(crate) p50_to_tokio: Option<f64>,
-    /// Calls per second, as a part of those of one session.
+    /// Ratio of the calls per second to a single session.
     pub(crate) to_one: Option<f64>,
-    /// p99 beside something, as a part of that with nothing beside.
+    /// Ratio of the p99 of calls beside something to calls with nothing beside them.
     pub(crate) p99_to_beside: Option<f64>,
-    /// With a subscriber: processor time for each call, as a part of that without.
+    /// Ratio of the processor time of a call with a subscriber to a call without.
     #[serde(default)]
     pub(crate) cpu_to_untraced: Option<f64>,
 }
 
-/// Everything that one benchmark has shown.
+/// All figures of one run of the benchmark.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) rows: Vec<Row>,
     pub(crate) allocations: Option<f64>,
-    /// Of these, those that the handler of the tool needs.
+    /// Number of these allocations that the tool's handler makes.
     pub(crate) tool_allocations: Option<f64>,
     pub(crate) held: Option<Held>,
     pub(crate) recovered: Option<Recovered>,
@@ -65,13 +65,13 @@ fn middle(runs: &[Run]) -> Run {
     }
 }
 
-/// The median of the ratios of two that ran in turn.
+/// The median of the ratios of two hosts that ran in turn.
 fn ratio(ours: &[Run], theirs: Option<&Vec<Run>>, of: fn(&Run) -> f64) -> Option<f64> {
     let ratios = ours.iter().zip(theirs?).map(|(ours, theirs)| of(ours) / of(theirs));
     Some(median(ratios.collect())).filter(|ratio| ratio.is_finite())
 }
 
-/// Runs a row that many times, its sides in turn: a slow moment of the machine is everybody's.
+/// Runs a row `times` times, its sides in turn, so that a slow moment of the machine slows all sides.
 pub(crate) fn row(spec: &Spec, times: usize) -> Result<Row> {
     let mut runs: Vec<Vec<Run>> = spec.sides.iter().map(|_| Vec::new()).collect();
     for _ in 0..times {
@@ -91,7 +91,7 @@ pub(crate) fn row(spec: &Spec, times: usize) -> Result<Row> {
             .filter(|ratio| ratio.is_finite()),
         cpu_to_untraced: ratio(runs, of(rows::GREENROOM), |run| run.cpu_us)
             .filter(|_| [rows::REGISTRY, rows::FMT, rows::OTEL].contains(&side.name.as_str()))
-            // Beside something, most of the time of the processor goes into that.
+            // In a run with something beside the calls, most processor time goes into that.
             .filter(|_| runs.iter().all(|run| run.beside_p50_us == 0.0)),
     });
     Ok(Row { name: spec.name.clone(), hosts: hosts.collect() })
@@ -116,7 +116,7 @@ pub(crate) fn heading() {
 }
 
 pub(crate) fn print(row: &Row) {
-    // Nothing where nothing was measured.
+    // Empty where nothing was measured.
     let figure = |value: f64, digits: usize| match value {
         0.0 => String::new(),
         value => format!("{value:.digits$}"),

@@ -1,4 +1,4 @@
-//! The rows of the benchmark: what each does, and who does it.
+//! The rows of the benchmark: the work of each row, and its hosts.
 
 use std::process::{Command, Stdio};
 
@@ -8,38 +8,38 @@ use super::driver::{Plan, Shown};
 use super::greenroom_host::{Held, Result, in_memory, pipe, processes};
 use super::{bare, measure};
 
-/// What a host is told to do.
+/// The job of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
     /// One session over the pipes of one process.
     Pipe,
-    /// That many sessions over pairs in memory.
+    /// Many sessions over pairs in memory.
     InMemory { sessions: usize },
-    /// That many sessions over the pipes of that many processes.
+    /// Many sessions, each over the pipes of its own process.
     Processes { sessions: usize },
 }
 
-/// One host in one row, as it tells it itself. Zero is what the row does not measure.
+/// The figures of one host in one row, as the host tells them. Zero stands for a figure that the row does not measure.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
-    /// Of the same run's calls that had nothing beside them.
+    /// Of this run's calls that had nothing beside them.
     pub(crate) beside_p50_us: f64,
     pub(crate) beside_p99_us: f64,
     /// Processor time of the host for each call, and of the driver.
     pub(crate) cpu_us: f64,
     pub(crate) driver_us: f64,
     pub(crate) peak_mb: f64,
-    /// Threads of the host for each session, beyond those that it has anyway.
+    /// Threads of the host for each session, beyond the threads of a host without sessions.
     pub(crate) threads: f64,
-    /// How often was allocated in the whole run, where it is counted.
+    /// Number of allocations of the whole run, if they are counted.
     pub(crate) allocations: usize,
 }
 
-/// What is run in turn and compared.
+/// Sides that run in turn and are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
     pub(crate) name: String,
@@ -55,11 +55,11 @@ pub(crate) struct Side {
 }
 
 pub(crate) const GREENROOM: &str = "greenroom";
-/// The same, with a subscriber: one that keeps spans and does nothing with them, and two that people use.
+/// Hosts of greenroom with a subscriber: a registry that only keeps spans, and two subscribers that people use.
 pub(crate) const REGISTRY: &str = "greenroom, spans";
 pub(crate) const FMT: &str = "greenroom, fmt";
 pub(crate) const OTEL: &str = "greenroom, otel";
-/// What more sessions are compared with.
+/// The side that rows with many sessions are compared with.
 pub(crate) const ONE_SESSION: &str = "1 session";
 const ALL: &[&str] = &["limit", "value", "tokio", "tokio batched", GREENROOM];
 const FEW: &[&str] = &["tokio", GREENROOM];
@@ -67,7 +67,7 @@ const OURS: &[&str] = &[GREENROOM];
 const TRACED: &[&str] = &[GREENROOM, REGISTRY, FMT, OTEL];
 
 impl Spec {
-    /// These hosts, all with the same plan, over one pipe.
+    /// A row of these hosts, each with this plan, over one pipe.
     fn pipe(name: &str, plan: Plan, hosts: &[&'static str]) -> Self {
         Self {
             name: name.to_owned(),
@@ -75,7 +75,7 @@ impl Spec {
         }
     }
 
-    /// One session, and many.
+    /// A row that compares one session with many sessions.
     fn sessions(name: String, many: usize, one: Plan, each: Plan, job: fn(usize) -> Job) -> Self {
         let side = |name: String, plan: Plan, job| Side { name, host: GREENROOM, plan, job };
         let sides = vec![
@@ -131,7 +131,7 @@ pub(crate) fn specs() -> Vec<Spec> {
     for each in [1, 10] {
         let one = Plan { window: 1_000 * each, ..small.clone() };
         let name = format!("in memory, {} in flight in all", one.window);
-        // So many each that the turns themselves do not count.
+        // Enough calls for each session that the turns themselves do not count.
         let plan = Plan { window: each, calls: 1_000, ..small.clone() };
         specs.push(Spec::sessions(name, 1_000, one, plan, |sessions| Job::InMemory { sessions }));
     }
@@ -145,10 +145,10 @@ pub(crate) fn specs() -> Vec<Spec> {
     specs
 }
 
-/// What a process does that is a host.
+/// Does the work of a host.
 pub(crate) fn host(role: &str, plan: Plan, job: Job) -> Result<Run> {
     if plan.one_processor {
-        // The host has no thread yet but this one.
+        // This is the host's only thread so far.
         measure::stay_on_one_processor()?;
     }
     let calls = plan.total();
@@ -173,7 +173,7 @@ pub(crate) fn host(role: &str, plan: Plan, job: Job) -> Result<Run> {
     told(&shown, calls)
 }
 
-/// Runs it as a task on a runtime of many threads: the thread that waits for it is none of those that work.
+/// Runs a host as a task on a runtime of many threads. The waiting thread is none of the runtime's workers.
 pub(crate) fn on_runtime<T: Send + 'static>(host: impl Future<Output = T> + Send + 'static) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut tasks = tokio::task::JoinSet::new();
@@ -202,7 +202,7 @@ fn told(shown: &[Shown], calls_of_each: usize) -> Result<Run> {
     })
 }
 
-/// Runs this program in that role and reads what it tells.
+/// Runs this program in a role, and reads the figures that it prints.
 pub(crate) fn ask<T: for<'a> Deserialize<'a>>(role: &str, environment: &[(&str, String)]) -> Result<T> {
     #[allow(clippy::disallowed_methods, reason = "a benchmark")]
     let mut command = Command::new(std::env::current_exe()?);
@@ -214,13 +214,13 @@ pub(crate) fn ask<T: for<'a> Deserialize<'a>>(role: &str, environment: &[(&str, 
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Runs that once.
+/// Runs a side once.
 pub(crate) fn run(side: &Side) -> Result<Run> {
     let job = serde_json::to_string(&side.job)?;
     ask(side.host, &[(super::PLAN, serde_json::to_string(&side.plan)?), (super::JOB, job)])
 }
 
-/// How often greenroom allocates for one call, with the pipe of a process: what more calls have more.
+/// Number of allocations of greenroom for one call over the pipe of a process, as the difference of two runs.
 pub(crate) fn allocations_per_call() -> Result<f64> {
     let counted = |calls| -> Result<(f64, f64)> {
         let plan = Plan { window: 64, calls, ..Plan::default() };
@@ -238,12 +238,12 @@ pub(crate) fn allocations_per_call() -> Result<f64> {
     Ok((many - few) / (many_calls - few_calls))
 }
 
-/// What idle sessions, idle servers and calls in flight hold.
+/// Memory of idle sessions, idle servers and calls in flight.
 pub(crate) fn held() -> Result<Held> {
     ask("held", &[(super::COUNT, "1".to_owned())])
 }
 
-/// How often the tool itself allocates for one call.
+/// Number of allocations of the tool itself for one call.
 pub(crate) fn tool_allocations() -> Result<f64> {
     ask("tool", &[(super::COUNT, "1".to_owned())])
 }

@@ -10,7 +10,7 @@ const BEGIN: &str =
     "<!-- figures of a full run: `cargo bench --bench pipe -- --table docs/performance.md` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
-/// Puts the figures where the file has those of another run.
+/// Replaces the figures in the file.
 pub(crate) fn put(file: &Path, figures: &Figures) -> Result<()> {
     let text = std::fs::read_to_string(file)?;
     let (before, rest) = text.split_once(BEGIN).ok_or("the file has no place for figures")?;
