@@ -1,13 +1,13 @@
-//! A chat in the terminal: text as it is written, tool calls with their progress, and Ctrl-C, which interrupts the turn
-//! and not the program.
+//! A chat in the terminal: text as the model writes it, tool calls with their progress, and Ctrl-C, which interrupts the turn
+//! instead of the program.
 //!
 //! ```text
 //! cargo run --example chat -- --cli claude --live  # with the real model, on your account
-//! cargo run --example chat                         # with a scripted model: needs nothing but Rust
+//! cargo run --example chat                         # with a scripted model: needs only Rust
 //! ```
 //!
-//! `/model NAME` takes another model, `/context` says how full the context is, `/quit` or the end of the input leaves. A
-//! second Ctrl-C while nothing runs leaves as well.
+//! `/model NAME` changes the model, `/context` shows how full the context is, `/quit` or the end of the input leaves. A second
+//! Ctrl-C while nothing runs leaves as well.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -31,18 +31,18 @@ use tokio::sync::mpsc;
 
 #[derive(Deserialize, JsonSchema)]
 struct Count {
-    /// How far
+    /// The last number
     to: u32,
 }
 
-/// What a tool shows while it runs.
+/// Progress of a running tool.
 struct Progress {
     tool: String,
     done: u32,
     of: u32,
 }
 
-/// A tool that takes its time, says how far it is, and stops when it is told to.
+/// A slow tool that reports its progress and stops when its call is cancelled.
 fn kitchen(show: mpsc::Sender<Progress>) -> ToolServer {
     let count = ToolDef::new("count", "Count slowly", move |args: Count, cx: ToolContext| {
         let show = show.clone();
@@ -53,7 +53,7 @@ fn kitchen(show: mpsc::Sender<Progress>) -> ToolServer {
                     () = tokio::time::sleep(Duration::from_millis(100)) => {}
                 }
                 cx.progress(f64::from(n), Some(f64::from(args.to)), None).await;
-                // Without a screen nobody looks.
+                // Nobody looks if there is no screen.
                 show.send(Progress { tool: cx.tool().to_owned(), done: n, of: args.to }).await.ok();
             }
             Ok(format!("counted to {}", args.to))
@@ -69,11 +69,11 @@ fn script() -> Script {
         .otherwise(ModelTurn::new().text("I am only a script, and this is all I know."))
 }
 
-/// The screen: lines that stay, and one at the bottom that is drawn anew. Texts of the CLI, the model and the tools are shown
-/// without escape sequences, with which they could write over what was said before.
+/// The screen: lines that stay, and a line at the bottom that is drawn again and again. Escape sequences are removed from
+/// texts of the CLI, the model and the tools, because they could overwrite earlier lines.
 struct Screen {
     terminal: bool,
-    /// Whether the cursor is behind a text that was not ended.
+    /// Whether the cursor stands behind an unfinished line.
     open: bool,
 }
 
@@ -82,7 +82,7 @@ impl Screen {
         self.draw(&plain_text(text));
     }
 
-    /// What is this program's own.
+    /// A line of this program.
     fn draw(&mut self, text: &str) {
         print!("{text}");
         std::io::stdout().flush().ok();
@@ -118,7 +118,7 @@ async fn main() -> Result<(), Failure> {
         .mcp_server(kitchen(show))
         .allow_server_tools("kitchen")
         .system_prompt(SystemPrompt::ClaudeCode)
-        // Whoever wants to be asked for each tool finds how in the example `permissions`.
+        // The example `permissions` shows how to ask for each call.
         .can_use_tool(async |request, _cx| {
             PermissionDecision::deny(format!("{} is not part of this chat", request.tool_name))
         })
@@ -128,7 +128,7 @@ async fn main() -> Result<(), Failure> {
 
     let mut screen = Screen { terminal: std::io::stdout().is_terminal(), open: false };
     let mut lines = common::typed_lines();
-    // Without a terminal to type at there is one question to ask.
+    // Asks one question if there is no terminal to type at.
     if !std::io::stdin().is_terminal() {
         turn(session, "Count to ten, please.", &mut screen, &mut shown).await?;
     }
@@ -163,7 +163,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One question and its answer. Ctrl-C interrupts it; the session goes on.
+/// Asks a question and shows the answer. Ctrl-C interrupts the turn; the session goes on.
 async fn turn(
     session: &Session,
     prompt: &str,
@@ -182,7 +182,7 @@ async fn turn(
             interrupt = tokio::signal::ctrl_c() => {
                 interrupt?;
                 screen.line("(interrupting)");
-                // What was running is told, and the turn ends with its outcome.
+                // The running calls are told, and the turn ends with its outcome.
                 session.interrupt().await?;
             }
         }
@@ -200,7 +200,7 @@ async fn turn(
 
 fn show(message: &Message, running: &mut HashMap<String, String>, screen: &mut Screen) {
     match message {
-        // The text comes in pieces; the whole message that follows would say it again.
+        // The pieces were shown already; the whole message repeats them.
         Message::StreamEvent(event) => {
             if let Some(text) = event.text_delta() {
                 screen.write(text);

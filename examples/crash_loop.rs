@@ -1,4 +1,4 @@
-//! A CLI that dies, and comes back; and one that dies too often.
+//! A CLI that dies and comes back, and a CLI that dies too often.
 //!
 //! ```text
 //! cargo run --example crash_loop        # needs nothing but Rust
@@ -6,8 +6,8 @@
 //!
 //! The first session's CLI is killed three times in the middle of a tool call. Each time the turn ends as
 //! interrupted, the session starts another CLI with `--resume`, and the next prompt is answered in the same
-//! conversation. The second session may restart its CLI twice in a minute; the third death is the end of it, and it
-//! says why.
+//! conversation. The second session may restart its CLI twice in a minute. The third death ends this session, and its
+//! error says why.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
 
@@ -23,12 +23,12 @@ use tokio::sync::Notify;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A tool that works until it is told that nobody waits any more. It says when it has begun.
+/// A tool that works until its call is cancelled. The tool says when it has begun.
 fn worker(begun: Arc<Notify>) -> ToolServer {
     ToolServer::new("worker", "1.0.0")
         .tool("work", "Work for a long time", |_: NoArgs, cx: ToolContext<Arc<Notify>>| async move {
             cx.state().notify_one();
-            // The death of the CLI that asked reaches the handler as a cancellation.
+            // The death of the CLI reaches the handler as a cancellation.
             cx.cancelled().await;
             println!("  worker : nobody waits for this call any more; cleaning up");
         })
@@ -45,7 +45,7 @@ async fn start(cli: &ScriptedCli, begun: &Arc<Notify>, restart: Restart) -> gree
         .await
 }
 
-/// Prompts, and kills the CLI as soon as the tool is at work.
+/// Sends a prompt, and kills the CLI as soon as the tool works.
 async fn crash(session: &Session, cli: &ScriptedCli, begun: &Notify) -> Result<Outcome, Failure> {
     let mut turn = session.prompt("Work, please.").await?;
     begun.notified().await;
@@ -88,7 +88,7 @@ async fn main() -> Result<(), Failure> {
         if let Outcome::Interrupted { by, .. } = crash(&session, &cli, &begun).await? {
             println!("  turn   : interrupted by {by}");
         }
-        // The third death was one too many.
+        // The third death exceeded the limit.
         match tokio::time::timeout(Duration::from_millis(10), session.wait()).await {
             Ok(()) => break session.prompt("Anyone?").await,
             Err(_) => continue,

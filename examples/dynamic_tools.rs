@@ -1,11 +1,11 @@
-//! Tools and servers that come and go while a session runs.
+//! Add and remove tools and servers while a session runs.
 //!
 //! ```text
 //! cargo run --example dynamic_tools                  # needs nothing but Rust
-//! cargo run --example dynamic_tools -- --cli claude  # the same on the real CLI, with a scripted model
+//! cargo run --example dynamic_tools -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! A shop opens with one tool. A tool of it adds another one, which the model calls in the same turn; then one is disabled,
+//! A shop opens with one tool. This tool adds another tool, which the model calls in the same turn. Then a tool is disabled,
 //! and at last a whole server joins.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
@@ -29,7 +29,7 @@ fn shop(own: Shop) -> ToolServer {
         async move {
             let shop = own.get().ok_or_else(|| "the shop is not open yet".to_owned())?;
             let bake = ToolDef::<()>::new("bake", "Bake a loaf", async |_: NoArgs| "a warm loaf");
-            // When this returns, the next call finds the tool, and the CLI is told to ask for the list anew.
+            // When this returns, the next call finds the tool, and the CLI has been told to list the tools again.
             shop.add_tool(bake.always_load(true)).map_err(|error| error.to_string())?;
             Ok::<_, String>("a baker is here")
         }
@@ -76,7 +76,7 @@ async fn main() -> Result<(), Failure> {
     shop.disable_tool("bake")?;
     ask(session, "More bread?").await?;
 
-    // A server that joins is supervised as those that were there from the start. Calls of others go on meanwhile.
+    // A server that joins is supervised like the servers of the start. Calls of other servers go on meanwhile.
     let brew = ToolDef::new("brew", "Brew coffee", async |_: NoArgs| "a cup of coffee");
     session.allow_server_tools("cafe").await?;
     session.add_mcp_server(ToolServer::new("cafe", "1.0.0").add_tool(brew.always_load(true))).await?;

@@ -1,11 +1,11 @@
-//! A bug that no ordinary test finds, found by breaking things on purpose.
+//! Find a bug that ordinary tests miss, by breaking things on purpose.
 //!
-//! A till takes coins from one account and puts them into another. Between the two it waits for the bank. A handler whose
-//! call is cancelled, or whose CLI dies, has five seconds to end (`timeouts.cancel_grace`); one whose server is killed has
-//! none. Then it is dropped, right where it waits, and the coins are gone.
+//! A till takes coins from one account, waits for the bank, and puts the coins into another account. A handler whose call is
+//! cancelled, or whose CLI dies, has five seconds to end (`timeouts.cancel_grace`); a handler whose server is killed has no
+//! time. Then the handler is dropped where it waits, and the coins are gone.
 //!
-//! Run it with `cargo run --example fault_injection`. It needs nothing but Rust, and takes seconds. In a project of yours,
-//! what is in `main` would be two tests with `#[tokio::test(start_paused = true)]`.
+//! Run it with `cargo run --example fault_injection`. It needs only Rust, and takes seconds. In your project the two halves
+//! of `main` would be two tests with `#[tokio::test(start_paused = true)]`.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -16,7 +16,7 @@ use greenroom::testkit::{Chaos, FaultKind, FaultMix};
 use greenroom::{NoArgs, Session, ToolServer};
 use serde_json::json;
 
-/// Two accounts, with 1,000 coins together, always.
+/// Two accounts that always hold 1,000 coins together.
 #[derive(Default)]
 struct Accounts {
     spent: i64,
@@ -32,7 +32,7 @@ async fn the_bank_takes_its_time() {
     tokio::time::sleep(Duration::from_secs(8)).await;
 }
 
-/// The tool as one writes it first.
+/// The tool with the bug.
 fn careless(accounts: Arc<Mutex<Accounts>>) -> ToolServer {
     till(accounts, |accounts, coins| async move {
         lock(&accounts).spent += coins;
@@ -42,7 +42,7 @@ fn careless(accounts: Arc<Mutex<Accounts>>) -> ToolServer {
     })
 }
 
-/// The tool as it should be: wait first, then do both without a wait in between.
+/// The tool without the bug: it waits first, then moves the coins without a wait in between.
 fn careful(accounts: Arc<Mutex<Accounts>>) -> ToolServer {
     till(accounts, |accounts, coins| async move {
         the_bank_takes_its_time().await;
@@ -68,7 +68,7 @@ fn till<Fut: Future<Output = ()> + Send + 'static>(
         .tool("audit", "Whether the accounts agree", move |_: NoArgs| {
             let accounts = audited.clone();
             async move {
-                // Transfers that are on their way now get the time to come to their end.
+                // Transfers on their way get the time to end.
                 tokio::time::sleep(Duration::from_secs(30)).await;
                 let accounts = lock(&accounts);
                 format!("{} coins are missing", accounts.spent - accounts.earned)
@@ -80,7 +80,7 @@ fn lock(accounts: &Mutex<Accounts>) -> std::sync::MutexGuard<'_, Accounts> {
     accounts.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A till with accounts of its own for every plan, and what has to be true of it whatever happens.
+/// Makes a till with its own accounts for each plan, and the check that must hold after each plan.
 fn chaos(till: fn(Arc<Mutex<Accounts>>) -> ToolServer) -> Chaos {
     Chaos::new(move || Session::builder().mcp_server(till(Arc::default())))
         .call("till", "transfer", |n| json!({ "coins": 1 + n % 10 }))
@@ -91,17 +91,17 @@ fn chaos(till: fn(Arc<Mutex<Accounts>>) -> ToolServer) -> Chaos {
         })
 }
 
-// The clock is paused: the thirty seconds of an audit take no time at all.
+// The clock is paused, so the thirty seconds of an audit take no time.
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     tokio::time::pause();
     std::panic::set_hook(Box::new(|_| {}));
 
-    // Calls alone find nothing: the tool is right as long as nothing goes wrong.
+    // Plans of calls alone find nothing: the tool is right while nothing goes wrong.
     let fine = chaos(careless).run(&FaultMix::none().plan(1)).await;
     println!("the careless till, nothing broken : {}", verdict(fine.is_fine()));
 
-    // What users do: they cancel. And what CLIs and servers do: they die.
+    // Users cancel calls, and CLIs and servers die.
     let mix = FaultMix::none().weight(FaultKind::CliCancel, 2).cli_deaths(1).servers(1);
     for seed in 1..20 {
         let run = chaos(careless).run(&mix.plan(seed)).await;
@@ -109,13 +109,13 @@ async fn main() {
             continue;
         }
         println!("the careless till, seed {seed:<11}: {}", verdict(false));
-        // A plan of sixty steps explains nothing. One of a few does.
+        // A plan of sixty steps explains little, so the plan was shrunk to a few steps.
         let smallest = chaos(careless).shrink(run).await;
         println!("\nThe smallest plan that shows it: {}\n{}\n", smallest.plan, smallest.problems.join("\n"));
         break;
     }
 
-    // The same plans, and everything else that can break.
+    // Plays the plans again, with every other fault added.
     chaos(careful).test(&mix, 1..20).await;
     chaos(careful).test(&FaultMix::all(), 1..20).await;
     println!("the careful till, 38 plans        : {}", verdict(true));

@@ -1,11 +1,11 @@
-//! A service that is told to end while calls are in flight.
+//! Stop a service in order while calls are in flight.
 //!
 //! ```text
 //! cargo run --example graceful_shutdown        # needs nothing but Rust
 //! ```
 //!
-//! The service takes SIGTERM as a wish to end in order: no new prompts, but the turn in flight may finish within
-//! `timeouts.drain`, and only then the CLI is told. In this lesson it sends the signal to itself.
+//! At SIGTERM the service takes no new prompts, lets the running turn finish within `timeouts.drain`, and then ends the CLI.
+//! In this lesson the service sends the signal to itself.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
 
@@ -22,7 +22,7 @@ type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    // Before anything else: a signal that comes while the service starts must not be lost.
+    // Comes first, so that a signal during the start is not lost.
     let mut terminate = signal(SignalKind::terminate())?;
 
     let begun = Arc::new(Notify::new());
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Failure> {
         .add_tool(
             ToolDef::new("ship", "Ship an order", |_: NoArgs, cx: ToolContext<Arc<Notify>>| async move {
                 cx.state().notify_one();
-                // Half of an order must not be shipped: this is what the time to drain is for.
+                // Half of an order must not be shipped: the time to drain lets the call finish.
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 println!("orders : shipped");
                 "shipped"
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Failure> {
     println!("someone: kill -TERM {}", std::process::id());
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)?;
 
-    // The service's main loop: serve until the signal comes.
+    // The service's main loop: serves until the signal comes.
     terminate.recv().await;
     let snapshot = session.snapshot().await?;
     println!("service: told to end, with {} calls in flight", snapshot.calls().count());
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Failure> {
 
     println!("turn   : {}", in_flight.outcome().await?.text().unwrap_or_default());
     match waiting.outcome().await? {
-        // For the next start of the service.
+        // The next start of the service resumes this conversation.
         Outcome::NotStarted { prompt } => {
             println!("turn   : never sent, here it is back: {:?}", prompt.content())
         }

@@ -1,12 +1,12 @@
-//! Hooks: code of yours at points of the CLI's loop.
+//! Hooks: run your code at points of the CLI's loop.
 //!
 //! ```text
 //! cargo run --example hooks                  # needs nothing but Rust
-//! cargo run --example hooks -- --cli claude  # the same on the real CLI, with a scripted model
+//! cargo run --example hooks -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! One hook forbids a call, one rewrites the arguments of another, one hides a secret in a result before the model reads
-//! it, one notes every prompt, and one does not let the turn end before a summary was given.
+//! The hooks forbid a call, rewrite the arguments of another call, hide a secret in a result before the model reads it, note
+//! every prompt, and keep the turn from ending before the model has given a summary.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -36,7 +36,7 @@ fn files() -> ToolServer {
 }
 
 fn hooks() -> [Hook; 5] {
-    // A hook that is there to forbid something should forbid it as well when the hook itself fails.
+    // A hook that forbids something should forbid it as well when the hook itself fails.
     let keep_files = Hook::on(hook::PreToolUse, async |input, _cx| {
         println!("  hook   PreToolUse {} {}", input.tool_name, input.tool_input);
         PreToolUseOutput::deny("nothing is deleted on Fridays")
@@ -98,7 +98,7 @@ async fn main() -> Result<(), Failure> {
     while let Some(message) = turn.next().await {
         for block in message.content() {
             match block {
-                // What the CLI says in the person's name, such as the word of the last hook, is a user message.
+                // The CLI sends the feedback of a hook to the model as a user message.
                 ContentBlock::Text { text, .. } if message.kind() == "user" => println!("  told   {text}"),
                 ContentBlock::Text { text, .. } => println!("model  > {text}"),
                 ContentBlock::ToolUse { name, input, .. } => println!("  call   {name} {input}"),

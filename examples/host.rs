@@ -5,11 +5,11 @@
 //! cargo run --example host -- --cli PATH --prompt TEXT [--resume ID] [--env K=V]...
 //! ```
 //!
-//! - `{"kind":"message","message":{…}}`: what the CLI wrote, as it is
+//! - `{"kind":"message","message":{…}}`: a message of the CLI, unchanged
 //! - `{"kind":"event","event":{…}}`: a supervision event
-//! - `{"kind":"outcome","outcome":{…}}`: how the turn ended
+//! - `{"kind":"outcome","outcome":{…}}`: the end of the turn
 //!
-//! Logs go to stderr. It exits with 0 when the turn was completed and the session stopped in order.
+//! Logs go to stderr. The program exits with 0 if the turn was completed and the session stopped in order.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
 
@@ -48,7 +48,7 @@ struct Steps {
     ms: u64,
 }
 
-/// What the server remembers: gone with each restart.
+/// State of the server; each restart makes a new one.
 #[derive(Default)]
 struct Bench {
     calls: AtomicU64,
@@ -131,7 +131,7 @@ enum Line<'a> {
     Outcome { outcome: &'a Outcome },
 }
 
-/// A line is written at once, so that whoever reads sees it at once.
+/// Writes a line and flushes stdout, so that the reader sees the line at once.
 fn print(line: &Line<'_>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     serde_json::to_writer(&mut stdout, line)?;
@@ -198,8 +198,8 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(resume) = resume {
         builder = builder.resume(resume);
     }
-    // An explicit PATH or HOME for the CLI goes before the host's own; all else is inherited.
-    // From the very start on, so that the first CLI is among them.
+    // An explicit PATH or HOME replaces the host's; the CLI inherits all other variables.
+    // Subscribed before the start, to see the start of the first CLI.
     let mut events = builder.events();
     let session = builder.start().await?;
     let mut turn = session.prompt(prompt).await?;

@@ -1,12 +1,12 @@
-//! Servers in this program and outside of it, in one session.
+//! Use servers inside and outside of this program in one session.
 //!
 //! ```text
 //! cargo run --example mixed_servers                  # needs nothing but Rust
-//! cargo run --example mixed_servers -- --cli claude  # the same on the real CLI, with a scripted model
+//! cargo run --example mixed_servers -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! The outside server is a process that the CLI starts and talks to; here it is this program again, started with
-//! `serve`. The embedded CLI starts no processes: it plays the part of the session that is inside, and says so of the other.
+//! The outside server is a process that the CLI starts and talks to; here the process is this program, started with
+//! `serve`. The embedded CLI starts no processes: it calls only the inside server, and says so.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -27,19 +27,19 @@ struct Shout {
     text: String,
 }
 
-/// Has the state of this program at hand.
+/// The inside server, which shares the state of this program.
 fn inside() -> ToolServer {
     let visits = ToolDef::new("visits", "How many visitors there were", async |_: NoArgs| 17);
     ToolServer::new("inside", "1.0.0").add_tool(visits.always_load(true))
 }
 
-/// A server that knows nothing of this program.
+/// The outside server, which knows nothing of this program.
 fn outside() -> ToolServer {
     let shout = ToolDef::new("shout", "Say it loudly", async |args: Shout| args.text.to_uppercase());
     ToolServer::new("outside", "1.0.0").add_tool(shout.always_load(true))
 }
 
-/// Serves MCP on stdin and stdout: a message on each line. `ToolServer::handle` answers one of them.
+/// Serves MCP on stdin and stdout, a message on each line. `ToolServer::handle` answers a message.
 async fn serve() -> Result<(), Failure> {
     let server = outside();
     for line in std::io::stdin().lock().lines() {
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Failure> {
     }
     println!("model  > {}", turn.outcome().await?.text().unwrap_or_default());
 
-    // To the CLI they are all the same.
+    // The CLI treats both servers alike.
     for server in &stage.session.mcp_status().await?.servers {
         println!("server : {} is {:?}", server.name, server.status);
     }

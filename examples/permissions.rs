@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! cargo run --example permissions                  # needs nothing but Rust
-//! cargo run --example permissions -- --cli claude  # the same on the real CLI, with a scripted model
-//! echo 'n' | cargo run --example permissions       # whoever says nothing more, denies
+//! cargo run --example permissions -- --cli claude  # on the real CLI, with a scripted model
+//! echo 'n' | cargo run --example permissions       # the end of the input denies
 //! ```
 //!
-//! The model wants to send a letter twice, and then asks a question of its own. `y` allows one call, `a` all calls of the
-//! tool in this session, `n` none, and any other text is a denial that the model reads. The end of the input denies.
+//! The model wants to send a letter twice, and then asks a question of its own. `y` allows the call, `a` allows all calls of
+//! the tool in this session, `n` denies, and any other text is a denial that the model reads. The end of the input denies.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -27,7 +27,7 @@ use tokio::sync::{Mutex, mpsc};
 
 #[derive(Deserialize, JsonSchema)]
 struct Letter {
-    /// Who gets it
+    /// The recipient
     to: String,
 }
 
@@ -36,19 +36,19 @@ fn post() -> ToolServer {
         .tool("send", "Send a letter", async |letter: Letter| format!("sent to {}", letter.to))
 }
 
-/// The person at the terminal. Two requests at once are put one after the other.
+/// The person at the terminal. Requests that come at once are asked one after the other.
 struct Person(Mutex<mpsc::Receiver<String>>);
 
 impl Person {
     async fn decide(&self, request: PermissionRequest) -> PermissionDecision {
         let mut lines = self.0.lock().await;
-        // What the CLI has to say about it may hold escape sequences of a terminal: `reason_text` takes them out.
+        // The reason may hold escape sequences of a terminal; `reason_text` removes them.
         let reason = request.reason_text().map(|reason| format!(" ({reason})")).unwrap_or_default();
         println!("  may    {} {}{reason} run? [y/a/n/why not]", request.tool_name, request.input());
         match lines.recv().await.as_deref().map(str::trim) {
             Some("y") => PermissionDecision::allow().classified(DecisionClassification::UserTemporary),
             Some("a") => {
-                // What the CLI suggests would be written to a file of the project; here it is for this session.
+                // The CLI suggests a rule for a file of the project; here the rule holds for this session only.
                 let rules = request.permission_suggestions.iter().cloned();
                 PermissionDecision::allow().updates(rules.map(|rule| rule.to(PermissionDestination::Session)))
             }
@@ -96,7 +96,7 @@ async fn main() -> Result<(), Failure> {
     let answering = person.clone();
     let builder = Session::builder()
         .mcp_server(post())
-        // A person may take their time; see `timeouts.permission` for how long.
+        // A person has as much time as `timeouts.permission` gives.
         .can_use_tool(move |request, _cx| {
             let person = person.clone();
             async move { person.decide(request).await }

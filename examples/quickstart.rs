@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! cargo run --example quickstart                        # needs nothing but Rust
-//! cargo run --example quickstart -- --cli claude        # the same on the real CLI, with a scripted model
+//! cargo run --example quickstart -- --cli claude        # on the real CLI, with a scripted model
 //! cargo run --example quickstart -- --cli claude --live # the real CLI and the real model, on your account
 //! ```
 //!
 //! The model is asked for a sum, for a quotient that a tool refuses, and for something that makes a tool panic.
-//! Watch the third: the panic is answered for, the model reads it, and the session goes on.
+//! Watch the third: the call of the panicked tool is answered, the model reads the answer, and the session goes on.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
 
@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-// The arguments of a tool are a type. Its fields and doc comments are what the model is told.
+// The arguments of a tool are a type. The model is told its fields and their doc comments.
 #[derive(Deserialize, JsonSchema)]
 struct Numbers {
     /// The first number
@@ -29,8 +29,7 @@ struct Numbers {
     b: f64,
 }
 
-// A tool is an async closure. It returns anything that can become a result; an `Err` is one that the model reads
-// as a failure.
+// A tool is an async closure. It returns anything that can become a result; the model reads an `Err` as a failure.
 fn calculator() -> ToolServer {
     ToolServer::new("calc", "1.0.0")
         .tool("add", "Add two numbers", async |n: Numbers| n.a + n.b)
@@ -43,8 +42,7 @@ fn calculator() -> ToolServer {
         })
 }
 
-// What the model does, written down. The same script plays on the embedded CLI and, through a Messages API on
-// loopback, on the real one.
+// The script of the model. It plays on the embedded CLI and, through a Messages API on loopback, on the real CLI.
 fn script() -> Script {
     Script::new()
         .turn(ModelTurn::new().text("Let me add.").call("mcp__calc__add", json!({ "a": 5, "b": 3 })))
@@ -57,12 +55,12 @@ fn script() -> Script {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The library reports what it does with `tracing`: try RUST_LOG=greenroom=debug.
+    // The library writes `tracing` events: try RUST_LOG=greenroom=debug.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    // The panic of this lesson is part of it; the default hook would print it in the middle of the conversation.
+    // The default panic hook would print the panic, which is part of the lesson, in the middle of the conversation.
     std::panic::set_hook(Box::new(|_| {}));
 
     let builder = Session::builder()
@@ -85,7 +83,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .cwd(home.path())
                 .envs(model.env())
                 .env("HOME", home.path().to_string_lossy())
-                // Where it would leave sockets and logs.
+                // The CLI puts sockets and logs here.
                 .env("TMPDIR", home.path().to_string_lossy())
                 .env("PATH", std::env::var("PATH").unwrap_or_default())
                 .configure(|options| options.env_policy = greenroom::options::EnvPolicy::Clean);
@@ -108,7 +106,7 @@ async fn converse(builder: SessionBuilder) -> Result<(), Box<dyn std::error::Err
     }
     println!("outcome: {:?}", turn.outcome().await?.text());
 
-    // What happened in the tree meanwhile.
+    // Shows what happened in the supervision tree.
     let snapshot = session.snapshot().await?;
     println!(
         "{} requests, {} answered, {} panic",

@@ -1,13 +1,13 @@
-//! Resources and prompts: what a server has besides tools.
+//! Offer resources and prompts besides tools.
 //!
 //! ```text
 //! cargo run --example resources_and_prompts                  # needs nothing but Rust
-//! cargo run --example resources_and_prompts -- --cli claude  # the same on the real CLI, with a scripted model
+//! cargo run --example resources_and_prompts -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! The model lists the resources of a library and reads two of them, one made by a template. Then the person uses a prompt
-//! of the library, as a command. (CLI 2.1.328 takes no prompts from in-process servers: there the command reaches the model
-//! as it was typed.)
+//! The model lists the resources of a library and reads two of them, one by a template. Then the person uses a prompt of the
+//! library as a command. CLI 2.1.328 takes no prompts from in-process servers, so there the command reaches the model as
+//! typed.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -30,18 +30,18 @@ const BOOKS: [(&str, &str); 2] =
 struct Review {
     /// The book
     book: String,
-    /// In how many words
+    /// Number of words
     words: Option<u32>,
 }
 
 fn library() -> ToolServer {
-    // One that is always the same.
+    // A resource with a fixed text.
     let rules = ResourceDef::text("library://rules", "rules", "Whisper.").mime_type("text/plain");
-    // One that is made when it is read.
+    // A resource that is made at each read.
     let index = ResourceDef::new("library://index", "index", async |_: ReadResource, _: ToolContext| {
         BOOKS.map(|(title, _)| title).join(", ")
     });
-    // Many, by a template.
+    // A template, which stands for many resources.
     let book = ResourceTemplateDef::new(
         "library://books/{title}",
         "book",
@@ -52,7 +52,7 @@ fn library() -> ToolServer {
         },
     )
     .complete("title", async |_: CompletionRequest, _: ToolContext| BOOKS.map(|(title, _)| title));
-    // And a prompt, which is what a person types.
+    // A prompt, which a person types as a command.
     let review = PromptDef::new("review", "Review a book", async |args: Review, _: ToolContext| {
         println!("  prompt review of {}", args.book);
         format!("Review {} in {} words.", args.book, args.words.unwrap_or(20))

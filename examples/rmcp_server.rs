@@ -1,12 +1,12 @@
-//! A server that is made with `rmcp`, in a session, under the promises of a tool server.
+//! Serve an `rmcp` server in a session, with the promises of a tool server.
 //!
 //! ```text
 //! cargo run --example rmcp_server                  # needs nothing but Rust
-//! cargo run --example rmcp_server -- --cli claude  # the same on the real CLI, with a scripted model
+//! cargo run --example rmcp_server -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! The counter has a bug: it panics at three. `rmcp` alone would never answer that call; here it is answered, and the calls
-//! after it find the counter as it was.
+//! The counter has a bug: it panics at three. `rmcp` alone would never answer that call. Here the call is answered, and
+//! later calls find the counter as it was.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -25,7 +25,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 
-/// Whatever `rmcp` can serve will do: a `ServerHandler` written by hand, as here, or with its macros.
+/// A `ServerHandler` written by hand; `rmcp`'s macros work as well.
 #[derive(Default)]
 struct Counter(AtomicU64);
 
@@ -65,9 +65,9 @@ fn script() -> Script {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    // The panic is part of the lesson; the default hook would print it in the middle of the conversation.
+    // The default panic hook would print the panic, which is part of the lesson, in the middle of the conversation.
     std::panic::set_hook(Box::new(|_| {}));
-    // The counter is made by a factory, so that it can be made anew.
+    // A factory makes the counter, so that a restart can make a new one.
     let counter = greenroom::rmcp::mount("counter", Counter::default);
     let builder = Session::builder().mcp_server(counter).allow_server_tools("counter");
     let stage = common::start(builder, script()).await?;

@@ -1,8 +1,8 @@
-//! Structured output: an answer that is a type of yours.
+//! Structured output: the model answers with a type of yours.
 //!
 //! ```text
 //! cargo run --example structured_output                  # needs nothing but Rust
-//! cargo run --example structured_output -- --cli claude  # the same on the real CLI, with a scripted model
+//! cargo run --example structured_output -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
@@ -16,12 +16,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The type becomes a JSON Schema, which the CLI holds the model to.
+/// The type becomes a JSON Schema, and the CLI checks the model's answer against the schema.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Recipe {
-    /// What comes of it
+    /// The dish
     name: String,
-    /// How long it takes, in minutes
+    /// Time to cook, in minutes
     minutes: u32,
     ingredients: Vec<Ingredient>,
 }
@@ -36,7 +36,7 @@ fn script() -> Script {
     let recipe = json!({ "name": "Shortbread", "minutes": 45, "ingredients": [
         { "name": "butter", "grams": 200 }, { "name": "sugar", "grams": 100 }, { "name": "flour", "grams": 300 },
     ] });
-    // This is how a model gives such an answer: it calls a tool that the CLI offers it for that.
+    // The model gives a structured answer by calling a tool that the CLI adds for this purpose.
     Script::new()
         .turn(ModelTurn::new().call("StructuredOutput", recipe))
         .turn(ModelTurn::new().text("There you are."))
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Failure> {
         println!("{grams:>6} g {name}");
     }
 
-    // A model may fail to give one. Then there is an error that says so, and the turn's outcome is what it is.
+    // A model may fail to give a structured answer. Then `structured` returns an error, and the outcome stays as it is.
     if !stage.live {
         let mut turn = stage.session.prompt("And without butter?").await?;
         match turn.structured::<Recipe>().await {

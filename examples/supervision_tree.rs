@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   front desk            the application's supervisor
-//!   ├── session "ada"     its CLI is crashed on purpose: it comes back by itself, and nobody else notices
-//!   ├── session "bob"     is broken for good: the front desk sees it fail, and starts another one
-//!   └── clock             a worker that has nothing to do with either
+//!   ├── session "ada"     its CLI crashes on purpose: the session restarts it, and nobody else notices
+//!   ├── session "bob"     fails for good: the front desk is told, and starts another session
+//!   └── clock             a worker that is independent of both
 //! ```
 //!
 //! Run it with `cargo run --example supervision_tree`. It needs nothing but Rust.
@@ -55,12 +55,12 @@ impl Actor for Clock {
 // ---- the application's supervisor -----------------------------------------------------------------------------
 
 struct FrontDesk {
-    /// Where it tells what it sees.
+    /// Receives the reports of the front desk.
     seen: mpsc::UnboundedSender<String>,
 }
 
 enum DeskMessage {
-    /// Start a session for somebody.
+    /// Starts a session for a guest.
     Open(&'static str, RpcReplyPort<Session>),
     Clock(RpcReplyPort<ActorRef<ClockMessage>>),
 }
@@ -70,7 +70,7 @@ impl ractor::Message for DeskMessage {}
 
 struct Desk {
     clock: ActorRef<ClockMessage>,
-    /// The stand-ins for the CLIs; an application with the real CLI has nothing to keep here.
+    /// Stand-ins for the CLIs. An application with the real CLI keeps nothing here.
     clis: Vec<ScriptedCli>,
 }
 
@@ -95,7 +95,7 @@ impl Actor for FrontDesk {
             DeskMessage::Open(name, reply) => {
                 let answers = Script::new().otherwise(ModelTurn::new().text(format!("Hello {name}.")));
                 let cli = ScriptedCli::play(answers);
-                // The session's actor becomes a child of this one.
+                // The session's actor becomes a child of this actor.
                 let session =
                     Session::builder().transport(cli.transport()).spawn_linked(myself.get_cell()).await?;
                 desk.clis.push(cli);
@@ -141,7 +141,7 @@ async fn main() -> Result<(), Failure> {
     println!("bob    > {}", ask(&bob).await?);
     println!("clock  > {} tick", call!(clock, ClockMessage::Ticks)?);
 
-    // Ada's CLI dies. Her session restarts it and resumes the conversation; that is its own business.
+    // Ada's CLI dies. Her session restarts the CLI and resumes the conversation without help.
     let mut events = ada.events();
     ada.inject(Fault::KillPort);
     while let Some(event) = events.next().await {
@@ -160,7 +160,7 @@ async fn main() -> Result<(), Failure> {
     println!("ada    > {}", ask(&ada).await?);
     println!("desk   : has noticed nothing: {}", desk_saw.try_recv().is_err());
 
-    // Bob's session loses the one actor that it cannot do without. It fails, and its supervisor hears of it.
+    // Bob's session loses its conversation, the actor that cannot be restarted. The session fails, and its supervisor is told.
     bob.inject(Fault::PanicConversation);
     bob.wait().await;
     println!("\nbob    : {}", bob.failure().map_or_else(String::new, |error| error.to_string()));

@@ -1,5 +1,5 @@
-//! Where the examples play: on the embedded CLI, on the real one with a scripted model, or on the real one with the
-//! real model. They are the same program in each.
+//! Starts the sessions of the examples: on the embedded CLI, on the real CLI with a scripted model, or on the real CLI with
+//! the real model.
 
 #![allow(dead_code, reason = "each example uses a part of it")]
 
@@ -14,19 +14,19 @@ use tokio::sync::mpsc;
 
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
-/// A session, and what its stand-ins need to live.
+/// A session, with its stand-ins and folders.
 pub(crate) struct Stage {
     pub(crate) session: Session,
-    /// Whether a person's account is used.
+    /// Whether the session uses a person's account.
     pub(crate) live: bool,
     _cli: Option<ScriptedCli>,
     _model: Option<ScriptedModel>,
     _home: Option<TempDir>,
 }
 
-/// Starts a session as the arguments of the program say.
+/// Starts a session by the arguments of the program.
 pub(crate) async fn start(builder: SessionBuilder, script: Script) -> Result<Stage, Failure> {
-    // The library reports what it does with `tracing`: try RUST_LOG=greenroom=debug.
+    // The library writes `tracing` events: try RUST_LOG=greenroom=debug.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
@@ -46,7 +46,7 @@ pub(crate) async fn start(builder: SessionBuilder, script: Script) -> Result<Sta
                 .cwd(home.path())
                 .envs(model.env())
                 .env("HOME", home.path().to_string_lossy())
-                // Where it would leave sockets and logs.
+                // The CLI puts sockets and logs here.
                 .env("TMPDIR", home.path().to_string_lossy())
                 .env("PATH", std::env::var("PATH").unwrap_or_default())
                 .configure(|options| options.env_policy = EnvPolicy::Clean)
@@ -62,7 +62,7 @@ pub(crate) async fn start(builder: SessionBuilder, script: Script) -> Result<Sta
     }
 }
 
-/// The lines that somebody types. The thread that reads them ends with the program, or with the input.
+/// Reads lines from stdin. The reading thread ends with the program or with the input.
 pub(crate) fn typed_lines() -> mpsc::Receiver<String> {
     let (typed, lines) = mpsc::channel(16);
     std::thread::spawn(move || {

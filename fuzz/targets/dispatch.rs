@@ -67,7 +67,7 @@ enum Expected {
     Nothing,
 }
 
-/// JSON-RPC 2.0, in the plainest way; a null id is none.
+/// Reads JSON-RPC 2.0 in the plainest way. A null id counts as no id.
 fn expected(message: &Value) -> Expected {
     let Value::Object(fields) = message else { return Expected::Id(Value::Null) };
     let id = fields.get("id").filter(|id| !id.is_null());
@@ -90,7 +90,7 @@ fuzz_target!(|input: &[u8]| {
         if let Ok(raw) = serde_json::from_slice::<&RawValue>(line)
             && let Some(id) = dispatch.answered_under(raw)
         {
-            // Never anything made up: the id is that of the request, as it was written.
+            // The id is the request's id, as it was written.
             assert!(id == "null" || raw.get().contains(&id), "{id} is in no {raw}");
             assert!(!id.contains(['\n', '\r']), "{id:?} would tear the line that it is written in");
         }

@@ -1,5 +1,5 @@
-//! What a line is, and the messages: nothing panics on any bytes; whatever JSON names a kind of frame is that kind;
-//! and a message is, to the byte, the JSON that arrived.
+//! Lines and messages, with any bytes: nothing panics, JSON that names a kind of frame is read as that kind, and a message
+//! keeps the JSON that arrived, to the byte.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use greenroom::fuzzing::{FrameKind, call, call_by_layers, frame};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// What the typed views make of it must not panic, and must fit the raw JSON.
+/// The typed views must not panic, and must fit the raw JSON.
 fn look(message: &Message) {
     let value = message.value();
     assert!(value.is_object() || value.is_null(), "{value}");
@@ -33,7 +33,7 @@ fn look(message: &Message) {
 
 fuzz_target!(|line: &[u8]| {
     let frame = frame(line);
-    // The short cut says what the long way says, or nothing.
+    // The fast path agrees with the slow path, or leaves the line to it.
     if let Some(call) = call(line) {
         assert_eq!(Some(call), call_by_layers(line));
     }
@@ -65,7 +65,7 @@ fuzz_target!(|line: &[u8]| {
         look(message);
     }
 
-    // Whoever gave it an id waits for an answer, whatever else is in the request.
+    // A request with an id waits for an answer, whatever else the request holds.
     let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(text) else { return };
     let id = || fields.get("request_id").and_then(Value::as_str).map(str::to_owned);
     match (fields.get("type").and_then(Value::as_str), id()) {

@@ -1,5 +1,5 @@
-//! The codec: any bytes in any chunks. What comes out is what a naive reading of the whole stream says, whatever
-//! the chunks; memory is bounded; and what the codec writes it reads back as one line.
+//! The codec, with any bytes in any chunks. The lines are those of a naive reading of the whole stream, memory is bounded,
+//! and the codec reads a written line back as one line.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ enum Chunk {
     End,
 }
 
-/// The most bytes of one stream: the fuzzer shall look for strange inputs, not for large ones.
+/// Bound of a stream, in bytes: strange inputs are wanted, not large ones.
 const MOST: usize = 1 << 20;
 
 /// The rules of `wire/line.rs`, without chunks and in the plainest way.
