@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::plain::plain;
 
@@ -25,7 +26,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// fn advice(error: &Error) -> &'static str {
 ///     match error.kind() {
 ///         ErrorKind::CliNotFound => "install the claude CLI",
-///         ErrorKind::AtCapacity => "try again later",
+///         _ if error.is_retryable() => "try again later",
 ///         _ if error.is_caller() => "fix the application or the machine",
 ///         _ => "read the message",
 ///     }
@@ -42,6 +43,7 @@ struct ErrorData {
     message: String,
     help: Option<String>,
     code: Option<String>,
+    retry_after: Option<Duration>,
     stderr: Option<String>,
     source: Option<BoxError>,
 }
@@ -87,8 +89,21 @@ pub enum ErrorKind {
     Stopped,
     /// The session has failed for good; the message says why. CLI.
     SessionFailed,
-    /// The turn ended with an error result of the CLI. CLI.
+    /// The turn ended with an error result of the CLI, for a reason that has no kind of its own. CLI.
     TurnFailed,
+    /// The CLI is not logged in, or the API rejects its login or its key. Caller (the machine).
+    Unauthenticated,
+    /// The account has no credit left, or a payment failed. Caller.
+    NoCredit,
+    /// The conversation has cost as much as [`Options::max_budget_usd`](crate::Options::max_budget_usd) allows. Caller.
+    BudgetSpent,
+    /// The context window of the model is full, and compacting did not help. Caller.
+    ContextFull,
+    /// The API rejects the prompt for now: too many requests, or the quota is used up. See
+    /// [`Error::retry_after`]. CLI (the API behind it).
+    RateLimited,
+    /// The API is overloaded or fails, and the CLI has given up trying. CLI (the API behind it).
+    Overloaded,
     /// A line or a message violates the protocol. Wire.
     Malformed,
     /// A tool, or the factory of a tool server's state, failed. Tool.
@@ -108,6 +123,7 @@ impl Error {
                 message: plain(message),
                 help: None,
                 code: None,
+                retry_after: None,
                 stderr: None,
                 source: None,
             }),
@@ -121,6 +137,7 @@ impl Error {
             message: shared.message.clone(),
             help: shared.help.clone(),
             code: shared.code.clone(),
+            retry_after: shared.retry_after,
             stderr: shared.stderr.clone(),
             source: None,
         });
@@ -134,6 +151,10 @@ impl Error {
 
     pub(crate) fn with_code(self, code: Option<String>) -> Self {
         self.rebuild(|data| data.code = code.map(plain))
+    }
+
+    pub(crate) fn with_retry_after(self, time: Duration) -> Self {
+        self.rebuild(|data| data.retry_after = Some(time))
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
@@ -164,6 +185,33 @@ impl Error {
         self.data.code.as_deref()
     }
 
+    /// True if the attempt may succeed later although nothing is changed: the kinds [`AtCapacity`](ErrorKind::AtCapacity),
+    /// [`NotReady`](ErrorKind::NotReady), [`SessionInUse`](ErrorKind::SessionInUse), [`RateLimited`](ErrorKind::RateLimited)
+    /// and [`Overloaded`](ErrorKind::Overloaded).
+    ///
+    /// With the first three kinds nothing was done. With the last two kinds the model may have worked, and called tools,
+    /// before the API rejected a call. False for a timeout, after which the CLI may still do what was asked for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// /// How long to wait before the prompt is sent again; `None` if that cannot help.
+    /// fn pause(error: &greenroom::Error) -> Option<Duration> {
+    ///     error.is_retryable().then(|| error.retry_after().unwrap_or(Duration::from_secs(10)))
+    /// }
+    /// # let _ = pause;
+    /// ```
+    pub fn is_retryable(&self) -> bool {
+        use ErrorKind::*;
+        matches!(self.kind(), AtCapacity | NotReady | SessionInUse | RateLimited | Overloaded)
+    }
+
+    /// Returns the time to wait before the next attempt, counted from when the error was made, if the API told it: the time
+    /// until the quota of a [`RateLimited`](ErrorKind::RateLimited) turn is full again, from the CLI's `rate_limit_event`.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.data.retry_after
+    }
+
     /// Returns the last lines of the CLI's stderr, if they may explain the error; at most
     /// [`Limits::stderr_tail_bytes`](crate::options::Limits::stderr_tail_bytes).
     pub fn stderr(&self) -> Option<&str> {
@@ -183,10 +231,14 @@ impl Error {
                 | Stopped
                 | SessionNotFound
                 | SessionInUse
+                | Unauthenticated
+                | NoCredit
+                | BudgetSpent
+                | ContextFull
         )
     }
 
-    /// True if the CLI is at fault: it exited, refused, or did not answer.
+    /// True if the CLI, or the API behind it, is at fault: it exited, refused, or did not answer.
     pub fn is_cli(&self) -> bool {
         use ErrorKind::*;
         matches!(
@@ -200,6 +252,8 @@ impl Error {
                 | NotReady
                 | SessionFailed
                 | TurnFailed
+                | RateLimited
+                | Overloaded
         )
     }
 
@@ -239,6 +293,7 @@ impl fmt::Debug for Error {
             .field("message", &self.data.message)
             .field("help", &self.data.help)
             .field("code", &self.data.code)
+            .field("retry_after", &self.data.retry_after)
             .field("stderr", &self.data.stderr)
             .field("source", &self.data.source)
             .finish()

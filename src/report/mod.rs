@@ -11,6 +11,7 @@
 pub(crate) mod cause;
 pub(crate) mod counters;
 pub(crate) mod event;
+pub(crate) mod failure;
 pub(crate) mod feed;
 pub(crate) mod mcp;
 pub(crate) mod outcome;

@@ -18,6 +18,7 @@ mod bursts;
 mod callbacks;
 mod cancellation;
 mod delivery;
+mod failures;
 mod hook_failures;
 mod in_use;
 mod isolation;

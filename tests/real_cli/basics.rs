@@ -595,7 +595,7 @@ async fn an_error_of_the_api_ends_the_turn_and_not_the_session() {
     match outcome(&session, "Hello?").await {
         Outcome::Failed { error, result: Some(result) } => {
             assert!(error.to_string().contains("not for you"), "{error}");
-            assert_eq!(result.api_error_status, Some(403));
+            assert_eq!((error.kind(), result.api_error_status), (ErrorKind::Unauthenticated, Some(403)));
         }
         other => panic!("{other:?}"),
     }
@@ -603,4 +603,33 @@ async fn an_error_of_the_api_ends_the_turn_and_not_the_session() {
     let snapshot = session.snapshot().await.unwrap();
     assert_eq!((snapshot.counters.cli_restarts, snapshot.cli.unwrap().epoch), (0, 1));
     stop(&session).await;
+}
+
+#[tokio::test]
+async fn failures_of_the_api_have_kinds() {
+    let failures = [
+        (429, "rate_limit_error", "slow down", ErrorKind::RateLimited),
+        (529, "overloaded_error", "overloaded", ErrorKind::Overloaded),
+        (500, "api_error", "broken", ErrorKind::Overloaded),
+        (
+            400,
+            "invalid_request_error",
+            "prompt is too long: 300000 tokens > 200000 maximum",
+            ErrorKind::ContextFull,
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "Your credit balance is too low to access the API",
+            ErrorKind::NoCredit,
+        ),
+    ];
+    for (status, kind, text, expected) in failures {
+        let script = Script::new().turn(ModelTurn::new().final_error(status, kind, text));
+        let Some(stage) = Stage::new(script).await else { return };
+        let session = start(stage.builder().env("CLAUDE_CODE_MAX_RETRIES", "0")).await;
+        let Outcome::Failed { error, result } = outcome(&session, "Hello?").await else { panic!("{status}") };
+        assert_eq!(error.kind(), expected, "{error} {result:?}");
+        stop(&session).await;
+    }
 }

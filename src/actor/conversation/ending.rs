@@ -41,8 +41,7 @@ impl ConversationState {
         } else if aborted || running.interrupting {
             Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) }
         } else {
-            let text = result.error_text().unwrap_or_else(|| result.subtype.clone());
-            Outcome::Failed { error: Error::new(ErrorKind::TurnFailed, text), result: Some(result) }
+            Outcome::Failed { error: running.failure.error(&result), result: Some(result) }
         };
         self.end_turn(outcome);
         self.next();

@@ -57,6 +57,7 @@ use super::outbound::Outbound;
 use super::turn::{Turn, TurnSender, turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::prompt::Prompt;
+use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event};
 use limits::TurnLimits;
 use queue::{PromptQueue, Queued, TurnHistory};
@@ -103,6 +104,7 @@ struct RunningTurn {
     /// `None` once the turn has ended for the application while the CLI still works at the prompt.
     turn: Option<TurnSender>,
     interrupting: bool,
+    failure: FailureSigns,
     /// The queue that the prompt was written to.
     outbound: Outbound,
     history: TurnHistory,
@@ -296,6 +298,7 @@ impl ConversationState {
             watch,
             turn: Some(turn),
             interrupting: false,
+            failure: FailureSigns::default(),
             outbound,
             history,
             first_sent: first_sent.unwrap_or_else(Instant::now),
