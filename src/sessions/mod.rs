@@ -18,8 +18,6 @@ mod find;
 mod local;
 mod read;
 mod subagent;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use change::{tag_entry, title_entry};
 pub(crate) use claim::{Claim, ConversationPlace, default_lock_dir};

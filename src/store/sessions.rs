@@ -343,6 +343,3 @@ fn read(
         .filter_map(|index| TranscriptMessage::read(&links[index], entries[index].raw().get(), parents));
     SessionMessages { messages: messages.collect(), total: chain.len(), skipped_lines: 0 }
 }
-
-#[cfg(test)]
-mod tests;

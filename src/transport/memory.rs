@@ -3,8 +3,6 @@
 //! The pair never sleeps or reads the clock, so it works on tokio's paused clock.
 
 mod pipe;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

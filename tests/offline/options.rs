@@ -1,6 +1,8 @@
 //! Every option: what it comes to when a CLI is started, that it survives JSON, and what is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 use greenroom::testkit::Delivered;
 use greenroom::{ErrorKind, Options, PermissionDecision, Session};
@@ -79,6 +81,8 @@ fn table() -> Vec<Row> {
         row(json!({ "debug_file": "/tmp/d" })).args(&["--debug-file=/tmp/d"]),
 
         row(json!({ "model": "opus" })).args(&["--model=opus"]),
+        row(json!({ "model": "--dangerously-skip-permissions", "effort": "-e", "resume": "--fork-session", "tools": ["-t"] }))
+            .args(&["--model=--dangerously-skip-permissions", "--effort=-e", "--tools=-t", "--resume=--fork-session"]),
         row(json!({ "fallback_model": "haiku,sonnet" })).args(&["--fallback-model=haiku,sonnet"]),
         row(json!({ "thinking": { "type": "adaptive" } })).args(&["--thinking=adaptive"]),
         row(json!({ "thinking": { "type": "adaptive", "display": "summarized" } })).args(&["--thinking=adaptive", "--thinking-display=summarized"]),
@@ -411,6 +415,14 @@ fn a_zero_byte_is_refused_wherever_it_is_without_repeating_the_value() {
         assert!(error.to_string().starts_with(&format!("option `{name}` has a zero byte")), "{error}");
         assert!(!error.to_string().contains("cret"), "{error}");
     }
+}
+
+#[test]
+fn a_path_that_is_not_utf8_is_refused() {
+    let mut options = Options::new();
+    options.mcp_config_files = vec![OsString::from_vec(vec![b'/', 0xff]).into()];
+    let error = Delivered::of(options).unwrap_err();
+    assert!(error.to_string().contains("`mcp_config_files`"), "{error}");
 }
 
 #[test]

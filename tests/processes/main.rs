@@ -1,4 +1,4 @@
-//! Tests with real child processes, in real time: pipes, signals, exit codes, process groups, umask, locked files.
+//! Tests with real child processes or sockets, in real time: pipes, signals, exit codes, process groups, umask, locked files.
 //!
 //! The CLI is a stand-in: `greenroom-fake-cli` (`tests/support/fake_cli`), or the testkit's `FakeCli`, which is this
 //! test binary once more. A test waits for events; where it needs a limit, the limit is far more than a busy machine takes.
@@ -17,6 +17,7 @@ mod host;
 
 mod hostile;
 mod in_use;
+mod model;
 mod orphans;
 mod private_files;
 mod sessions;

@@ -45,27 +45,3 @@ fn read_path(file: &Path, folder: &Path) -> Option<PathBuf> {
     let path = folder.join(fs::read_to_string(file).ok()?.trim());
     Some(fs::canonicalize(&path).unwrap_or(path))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_worktree_lists_all_worktrees() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(dir.path()).unwrap();
-        let (main, linked) = (root.join("main"), root.join("linked"));
-        let admin = main.join(".git/worktrees/linked");
-        for folder in [&admin, &linked, &main.join("src/deep")] {
-            fs::create_dir_all(folder).unwrap();
-        }
-        fs::write(linked.join(".git"), format!("gitdir: {}\n", admin.display())).unwrap();
-        fs::write(admin.join("gitdir"), format!("{}/.git\n", linked.display())).unwrap();
-        fs::write(admin.join("commondir"), "../..\n").unwrap();
-        let all = [nfc(&main), nfc(&linked)];
-        for from in [&main, &linked, &main.join("src/deep")] {
-            assert_eq!(worktrees(from), all, "from {}", from.display());
-        }
-        assert_eq!(worktrees(&root), Vec::<String>::new());
-    }
-}

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use super::entry::EntryLink;
 
 /// The conversation of a main transcript, as indices of entries.
-pub(crate) fn conversation(links: &[EntryLink]) -> Vec<usize> {
+fn conversation(links: &[EntryLink]) -> Vec<usize> {
     let tree = Tree::new(links);
     let Some(leaf) = tree.leaf() else { return Vec::new() };
     let chain = tree.path_to(leaf);
@@ -20,7 +20,7 @@ pub(crate) fn conversation(links: &[EntryLink]) -> Vec<usize> {
 }
 
 /// The conversation of a subagent's transcript, which has one branch.
-pub(crate) fn subagent(links: &[EntryLink]) -> Vec<usize> {
+fn subagent(links: &[EntryLink]) -> Vec<usize> {
     match links.iter().rposition(|link| link.is_linked() && link.is_user_or_assistant()) {
         Some(leaf) => Tree::new(links).path_to(leaf),
         None => Vec::new(),
@@ -199,164 +199,4 @@ impl<'a> Tree<'a> {
 
 fn same_writer(one: &EntryLink, other: &EntryLink) -> bool {
     one.is_sidechain == other.is_sidechain && one.agent_id == other.agent_id
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn link(value: &Value) -> EntryLink {
-        EntryLink::read(&value.to_string()).unwrap()
-    }
-
-    fn said(kind: &str, uuid: &str, parent: &str) -> Value {
-        json!({"type": kind, "uuid": uuid, "parentUuid": if parent.is_empty() { None } else { Some(parent) }})
-    }
-
-    fn with(mut value: Value, more: Value) -> Value {
-        value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        value
-    }
-
-    fn call(uuid: &str, parent: &str, response: &str, call: &str) -> Value {
-        let content = json!([{"type": "tool_use", "id": call}]);
-        with(said("assistant", uuid, parent), json!({"message": {"id": response, "content": content}}))
-    }
-
-    fn result(uuid: &str, parent: &str, call: &str) -> Value {
-        let content = json!([{"type": "tool_result", "tool_use_id": call}]);
-        with(said("user", uuid, parent), json!({"message": {"content": content}}))
-    }
-
-    fn uuids(entries: &[Value], chain: fn(&[EntryLink]) -> Vec<usize>) -> String {
-        let links: Vec<_> = entries.iter().map(link).collect();
-        chain(&links).into_iter().map(|index| links[index].uuid.as_str()).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn the_newest_branch_is_the_conversation() {
-        let entries = [
-            said("user", "a", ""),
-            said("assistant", "b", "a"),
-            said("user", "old", "b"),
-            said("assistant", "old2", "old"),
-            said("user", "c", "b"),
-            said("attachment", "x", "c"),
-            said("assistant", "d", "x"),
-            said("attachment", "y", "d"),
-        ];
-        assert_eq!(uuids(&entries, conversation), "a b c x d");
-    }
-
-    #[test]
-    fn branches_of_subagents_teams_and_meta_messages_are_left_out() {
-        let entries = [
-            said("user", "a", ""),
-            said("assistant", "b", "a"),
-            with(said("user", "s", "a"), json!({"isSidechain": true})),
-            with(said("user", "m", "a"), json!({"isMeta": true})),
-            with(said("user", "t", "a"), json!({"teamName": "x"})),
-        ];
-        assert_eq!(uuids(&entries, conversation), "a b");
-        assert_eq!(uuids(&entries[2..3], conversation), "s", "used if there is no other");
-    }
-
-    #[test]
-    fn all_parallel_tool_calls_are_in_the_conversation() {
-        let entries = [
-            said("user", "a", ""),
-            call("c1", "a", "m", "t1"),
-            call("c2", "c1", "m", "t2"),
-            call("c3", "c2", "m", "t3"),
-            result("r2", "c2", "t2"),
-            result("r1", "c1", "t1"),
-            result("r3", "c3", "t3"),
-            said("assistant", "z", "r1"),
-        ];
-        assert_eq!(uuids(&entries, conversation), "a c1 c2 c3 r2 r3 r1 z");
-    }
-
-    #[test]
-    fn a_stray_result_is_inserted_only_for_an_unanswered_call() {
-        let stray = |uuid: &str, call: &str| with(result(uuid, "a", call), json!({}));
-        let mut entries = vec![
-            said("user", "a", ""),
-            call("c1", "a", "m", "t1"),
-            call("c2", "c1", "m", "t2"),
-            result("r2", "c2", "t2"),
-            stray("s1", "t1"),
-            stray("again", "t1"),
-            stray("s2", "t2"),
-            said("assistant", "z", "r2"),
-        ];
-        assert_eq!(uuids(&entries, conversation), "a c1 c2 s1 r2 z");
-        entries.push(call("d1", "x", "other", "t1"));
-        entries.push(said("user", "y", "z"));
-        assert_eq!(uuids(&entries, conversation), "a c1 c2 r2 z y", "two answers claim the call");
-    }
-
-    #[test]
-    fn messages_kept_by_a_compaction_follow_its_summary() {
-        let boundary = |kept: Value| {
-            let boundary = with(said("system", "B", ""), json!({"subtype": "compact_boundary"}));
-            with(boundary, json!({"compactMetadata": kept}))
-        };
-        let entries = |kept: Value| {
-            [
-                said("user", "a", ""),
-                said("assistant", "b", "a"),
-                said("user", "k1", "b"),
-                said("assistant", "k2", "k1"),
-                boundary(kept),
-                said("user", "S", "B"),
-                said("user", "n", "S"),
-                said("assistant", "o", "n"),
-            ]
-        };
-        assert_eq!(uuids(&entries(json!({})), conversation), "B S n o");
-        let messages = json!({"preservedMessages": {"anchorUuid": "S", "uuids": ["k1", "k2"]}});
-        assert_eq!(uuids(&entries(messages), conversation), "B S k1 k2 n o");
-        let segment = json!({"preservedSegment": {"headUuid": "k1", "anchorUuid": "S", "tailUuid": "k2"}});
-        assert_eq!(uuids(&entries(segment), conversation), "B S k1 k2 n o");
-        let gone = json!({"preservedMessages": {"anchorUuid": "S", "uuids": ["k1", "gone"]}});
-        assert_eq!(uuids(&entries(gone), conversation), "B S n o");
-    }
-
-    #[test]
-    fn a_subagent_has_one_branch() {
-        let entries = [said("user", "a", ""), said("assistant", "b", "a"), said("system", "s", "b")];
-        assert_eq!(uuids(&entries, subagent), "a b");
-        assert_eq!(uuids(&[], subagent), "");
-    }
-
-    proptest! {
-        #[test]
-        fn any_links_give_a_finite_conversation_without_repeats(
-            entries in proptest::collection::vec((0..5usize, 0..8u8, 0..8u8, 0..3u8, 0..4u8), 0..24),
-        ) {
-            let kinds = ["user", "assistant", "system", "attachment", "progress"];
-            let links: Vec<EntryLink> = entries
-                .iter()
-                .map(|(kind, uuid, parent, response, tool)| {
-                    let block = json!({"type": if *kind == 0 { "tool_result" } else { "tool_use" },
-                        "id": format!("t{tool}"), "tool_use_id": format!("t{tool}")});
-                    link(&json!({"type": kinds[*kind], "uuid": format!("{uuid}"), "parentUuid": format!("{parent}"),
-                        "subtype": "compact_boundary", "message": {"id": format!("m{response}"), "content": [block]},
-                        "compactMetadata": {"preservedMessages":
-                            {"anchorUuid": format!("{parent}"), "uuids": [format!("{response}"), format!("{tool}")]}}}))
-                })
-                .collect();
-            for chain in [conversation(&links), subagent(&links)] {
-                let mut once = chain.clone();
-                once.sort_unstable();
-                once.dedup();
-                prop_assert_eq!(once.len(), chain.len());
-            }
-            let said = links.iter().any(EntryLink::is_user_or_assistant);
-            prop_assert!(said || conversation(&links).is_empty());
-        }
-    }
 }

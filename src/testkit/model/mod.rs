@@ -312,6 +312,3 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         debug!(%error, "a connection of the scripted model ended early");
     }
 }
-
-#[cfg(test)]
-mod tests;

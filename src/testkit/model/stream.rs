@@ -112,7 +112,7 @@ fn streamed_block(item: &Item) -> (Value, Vec<Value>) {
 }
 
 /// Cuts a text into at most four pieces of whole characters; none for an empty text.
-pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let size = text.len().div_ceil(4).max(1);
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -163,4 +163,18 @@ impl Body for EventStream {
 /// An estimate of the tokens in `bytes` of JSON; at least 1.
 pub(super) fn tokens(bytes: usize) -> usize {
     bytes / 4 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_keep_characters_whole() {
+        for text in ["", "a", "ab", "漢字", "🙂🙂🙂", "a longer text, with é and ü"] {
+            let all: Vec<&str> = pieces(text).collect();
+            assert_eq!(all.concat(), text);
+            assert!(all.len() <= 4 && all.iter().all(|piece| !piece.is_empty()), "{all:?}");
+        }
+    }
 }

@@ -368,6 +368,3 @@ async fn lists_subkeys(store: impl SessionStore) -> Checked {
     let expected = ["subagents/agent-1", "subagents/agent-2", "subagents/workflows/run-1/agent-3"];
     same("the list of parts", subkeys(key()).await?, expected.map(str::to_owned).to_vec())
 }
-
-#[cfg(test)]
-mod tests;

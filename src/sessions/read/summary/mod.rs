@@ -2,8 +2,6 @@
 //! read once.
 
 mod entry;
-#[cfg(test)]
-mod tests;
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -260,4 +258,20 @@ fn find_strings(piece: &str, key: &str) -> Vec<String> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_gives_its_complete_fields() {
+        let mut folded = Folded::default();
+        folded.torn(r#"{"cwd":"/a \"b\"","timestamp": "2024-01-01T00:00:00Z","gitBranch":"mai"#, true);
+        assert_eq!((folded.cwd.as_deref(), folded.git_branch), (Some("/a \"b\""), None));
+        assert_eq!(folded.created_at, Some(1_704_067_200_000));
+        let mut folded = Folded::default();
+        folded.torn(r#"{"isSidechain":true,"x":"#, true);
+        assert_eq!(folded.is_sidechain, Some(true));
+    }
 }

@@ -1,3 +1,12 @@
+//! The archive mark of a session.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use greenroom::ErrorKind;
+use serde_json::{Value, json};
+
 use super::*;
 
 fn asked(at: &str, text: &str) -> Value {
@@ -50,12 +59,8 @@ async fn the_archive_mark_has_the_form_of_the_sdk() {
     let mark: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!((&mark["archived"], &mark["by"]), (&json!(true), &json!("sdk")));
     assert!(mark["at"].as_str().unwrap().ends_with('Z'), "{mark}");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
-    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
     // Anything else in the file counts as no mark.
     for odd in ["", "{}", r#"{"archived": true, "at": "yesterday"}"#, &" ".repeat(5000)] {
         fs::write(&file, odd).unwrap();

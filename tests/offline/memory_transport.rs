@@ -1,15 +1,30 @@
+//! The connected pair in memory, without a session.
+
 use std::task::Poll;
 
 use futures_util::poll;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use greenroom::transport::{Connection, Exit, Launch, MemoryCli, Transport, memory};
+use greenroom::{ErrorKind, Session};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
-use super::*;
-use crate::transport::Launch;
+/// Most connections that wait to be accepted.
+const UNACCEPTED: u64 = 64;
+
+/// The launch of a session whose start is cancelled: only the library makes a launch.
+async fn launch(epoch: u64) -> Launch {
+    let (transport, mut listener) = memory();
+    let mut launch = tokio::select! {
+        cli = listener.accept() => cli.unwrap().launch().clone(),
+        _ = Session::builder().transport(transport).start() => panic!("nobody has answered `initialize`"),
+    };
+    launch.epoch = epoch;
+    launch
+}
 
 async fn connected() -> (Connection, MemoryCli) {
     let (transport, mut listener) = memory();
-    let connection = transport.open(Launch::new(1)).await.unwrap();
+    let connection = transport.open(launch(1).await).await.unwrap();
     (connection, listener.accept().await.unwrap())
 }
 
@@ -47,8 +62,8 @@ async fn one_direction_closes_alone() {
 async fn each_open_arrives_with_its_launch() {
     let (transport, mut listener) = memory();
     let clone = transport.clone();
-    let _first = transport.open(Launch::new(1)).await.unwrap();
-    let _second = clone.open(Launch::new(2)).await.unwrap();
+    let _first = transport.open(launch(1).await).await.unwrap();
+    let _second = clone.open(launch(2).await).await.unwrap();
     for epoch in [1, 2] {
         assert_eq!(listener.accept().await.unwrap().launch().epoch, epoch);
     }
@@ -87,7 +102,7 @@ async fn exit_closes_the_pipes_whoever_holds_them() {
 #[tokio::test(start_paused = true)]
 async fn a_full_buffer_makes_its_writer_wait() {
     let (transport, mut listener) = memory();
-    let mut host = transport.with_buffer_bytes(4).open(Launch::new(1)).await.unwrap();
+    let mut host = transport.with_buffer_bytes(4).open(launch(1).await).await.unwrap();
     let mut cli = listener.accept().await.unwrap();
     let (mut stdin, _stdout) = cli.take_pipes();
     host.writer.write_all(b"full").await.unwrap();
@@ -176,11 +191,11 @@ async fn pipes_taken_twice_are_closed() {
 #[tokio::test(start_paused = true)]
 async fn opening_without_a_listener_fails() {
     let (transport, listener) = memory();
-    let mut waiting = transport.open(Launch::new(1)).await.unwrap();
+    let mut waiting = transport.open(launch(1).await).await.unwrap();
     drop(listener);
     // The connection that was not accepted has ended.
     assert_eq!(waiting.process.wait().await, Exit::Code(0));
-    let error = transport.open(Launch::new(2)).await.unwrap_err();
+    let error = transport.open(launch(2).await).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Spawn);
     assert!(error.to_string().contains("the listener of the in-memory transport was dropped"), "{error}");
 }
@@ -189,10 +204,10 @@ async fn opening_without_a_listener_fails() {
 async fn opening_waits_while_too_many_connections_wait() {
     let (transport, mut listener) = memory();
     let mut open = Vec::new();
-    for epoch in 0..UNACCEPTED as u64 {
-        open.push(transport.open(Launch::new(epoch)).await.unwrap());
+    for epoch in 0..UNACCEPTED {
+        open.push(transport.open(launch(epoch).await).await.unwrap());
     }
-    let mut one_more = transport.open(Launch::new(99));
+    let mut one_more = transport.open(launch(99).await);
     assert!(poll!(&mut one_more).is_pending());
     let _accepted = listener.accept().await.unwrap();
     assert!(one_more.await.is_ok());
@@ -202,7 +217,7 @@ async fn opening_waits_while_too_many_connections_wait() {
 async fn accept_returns_none_after_all_transports_are_dropped() {
     let (transport, mut listener) = memory();
     let clone = transport.clone();
-    let _connection = transport.open(Launch::new(1)).await.unwrap();
+    let _connection = transport.open(launch(1).await).await.unwrap();
     drop((transport, clone));
     assert!(listener.accept().await.is_some());
     assert!(listener.accept().await.is_none());

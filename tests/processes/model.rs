@@ -1,16 +1,12 @@
-//! The model over a plain socket.
+//! The scripted model over a plain socket.
 
-#![allow(clippy::unwrap_used)]
+use std::time::{Duration, Instant};
 
-use std::time::Instant;
-
-use hyper::HeaderMap;
-use serde_json::json;
+use greenroom::testkit::{LeakCheck, MAX_REQUEST_BYTES, ModelRequest, ModelTurn, Script, ScriptedModel};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
-
-use super::stream::pieces;
-use super::*;
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -39,7 +35,7 @@ impl Got {
 }
 
 async fn connect(model: &ScriptedModel) -> TcpStream {
-    TcpStream::connect(model.address).await.unwrap()
+    TcpStream::connect(model.url().strip_prefix("http://").unwrap()).await.unwrap()
 }
 
 fn raw(method: &str, path: &str, headers: &str, body: &str) -> String {
@@ -294,34 +290,30 @@ async fn a_client_that_hangs_up_in_mid_answer_leaves_nothing_behind() {
     let before = ModelTurn::new().pause_before(Duration::MAX).text("never");
     let between = ModelTurn::new().pause_between(Duration::MAX).text("hardly");
     let model = model(Script::new().turn(before).turn(between)).await;
+    let only_the_acceptor = LeakCheck::tasks();
     for count in [1, 2] {
         let mut stream = connect(&model).await;
         let body = streamed(main_request("x")).to_string();
         stream.write_all(raw("POST", "/v1/messages", "", &body).as_bytes()).await.unwrap();
         assert_eq!(timeout(SOON, model.wait_for_requests(count)).await.unwrap().len(), count);
     }
-    let only_the_acceptor = async {
-        while model.tasks.len() > 1 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(SOON, only_the_acceptor).await.unwrap();
+    only_the_acceptor.assert_none(SOON).await;
     timeout(SOON, model.stop()).await.unwrap();
 }
 
 #[tokio::test]
 async fn dropping_the_model_closes_port_and_connections() {
+    let nothing = LeakCheck::tasks();
     let model = model(Script::new().turn(ModelTurn::new().pause_before(Duration::MAX))).await;
     let mut waiting = connect(&model).await;
     let mut idle = connect(&model).await;
     let request = raw("POST", "/v1/messages", "", &main_request("x").to_string());
     waiting.write_all(request.as_bytes()).await.unwrap();
     timeout(SOON, model.wait_for_requests(1)).await.unwrap();
-    let (address, tasks) = (model.address, model.tasks.clone());
+    let url = model.url();
     drop(model);
-    tasks.close();
-    timeout(SOON, tasks.wait()).await.unwrap();
-    assert!(TcpStream::connect(address).await.is_err());
+    nothing.assert_none(SOON).await;
+    assert!(TcpStream::connect(url.strip_prefix("http://").unwrap()).await.is_err());
     for stream in [&mut waiting, &mut idle] {
         let mut rest = Vec::new();
         let read = timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap();
@@ -329,23 +321,27 @@ async fn dropping_the_model_closes_port_and_connections() {
     }
 }
 
-#[test]
-fn what_the_user_said_is_found_among_what_the_cli_adds() {
-    let request = |messages: Value| ModelRequest::new(&HeaderMap::new(), json!({"messages": messages}));
+#[tokio::test]
+async fn what_the_user_said_is_found_among_what_the_cli_adds() {
+    let model = model(Script::new()).await;
+    let request = async |messages: Value| {
+        post(&model, json!({"tools": [{"name": "Read"}], "messages": messages})).await;
+        model.take_requests().remove(0)
+    };
     let reminder = json!({"type": "text", "text": "<system-reminder>\nnever mind\n</system-reminder>"});
     let prompt = json!({"role": "user", "content": [reminder, {"type": "text", "text": "What is 5 + 3?"}]});
     let system = json!({"role": "system", "content": [{"type": "text", "text": "# Environment"}]});
 
-    let first = request(json!([prompt, system]));
+    let first = request(json!([prompt, system])).await;
     assert_eq!(first.last_user_text(), Some("What is 5 + 3?"));
     assert!(first.tool_results().is_empty());
 
-    let after_calls =
-        request(json!([prompt, system, {"role": "assistant", "content": []}, {"role": "user", "content": [
+    let messages = json!([prompt, system, {"role": "assistant", "content": []}, {"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": "a",
             "content": [{"type": "text", "text": "8"}, {"type": "image"}, {"type": "text", "text": "9"}]},
         {"type": "tool_result", "tool_use_id": "b", "content": "boom", "is_error": true},
-    ]}, system]));
+    ]}, system]);
+    let after_calls = request(messages).await;
     assert_eq!(after_calls.last_user_text(), Some("What is 5 + 3?"));
     let results = after_calls.tool_results();
     assert_eq!(
@@ -358,15 +354,6 @@ fn what_the_user_said_is_found_among_what_the_cli_adds() {
     );
     assert_eq!(results[0].content[1]["type"], "image");
 
-    assert_eq!(request(json!([])).last_user_text(), None);
-    assert_eq!(request(json!("nonsense")).last_user_text(), None);
-}
-
-#[test]
-fn pieces_keep_characters_whole() {
-    for text in ["", "a", "ab", "漢字", "🙂🙂🙂", "a longer text, with é and ü"] {
-        let all: Vec<&str> = pieces(text).collect();
-        assert_eq!(all.concat(), text);
-        assert!(all.len() <= 4 && all.iter().all(|piece| !piece.is_empty()), "{all:?}");
-    }
+    assert_eq!(request(json!([])).await.last_user_text(), None);
+    assert_eq!(request(json!("nonsense")).await.last_user_text(), None);
 }

@@ -1,11 +1,13 @@
+//! Sessions in a store: imported, listed, read, changed.
+
 use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use serde_json::json;
-
-use super::*;
-use crate::sessions::project_key;
-use crate::store::{MemoryStore, StoreResult};
+use greenroom::ErrorKind;
+use greenroom::sessions::{LocalSessions, Page, SessionMessages, TranscriptEntry, project_key};
+use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult, StoredSessions};
+use serde_json::{Value, json};
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 

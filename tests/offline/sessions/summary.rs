@@ -1,17 +1,22 @@
+//! The description of a session, folded from its entries.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use greenroom::sessions::{SessionInfo, TranscriptEntry};
+use greenroom::store::SessionSummary;
 use serde_json::{Value, json};
 
-use super::*;
-
-fn fold(entries: &[Value]) -> Folded {
-    let mut folded = Folded::default();
-    for entry in entries {
-        assert!(folded.line(&entry.to_string()));
-    }
-    folded
+fn fold(entries: &[Value]) -> SessionSummary {
+    let mut summary = SessionSummary::new("s");
+    let entries: Vec<_> =
+        entries.iter().map(|entry| TranscriptEntry::try_from(entry.clone()).unwrap()).collect();
+    summary.fold(&entries, SystemTime::UNIX_EPOCH);
+    summary
 }
 
 fn info(entries: &[Value]) -> Option<SessionInfo> {
-    fold(entries).info("s", SystemTime::UNIX_EPOCH, None, Some("/project"))
+    fold(entries).info()
 }
 
 fn user(content: Value) -> Value {
@@ -93,21 +98,12 @@ fn subagents_and_transcripts_without_a_message_are_no_sessions() {
 }
 
 #[test]
-fn a_torn_line_gives_its_complete_fields() {
-    let mut folded = Folded::default();
-    folded.torn(r#"{"cwd":"/a \"b\"","timestamp": "2024-01-01T00:00:00Z","gitBranch":"mai"#, true);
-    assert_eq!((folded.cwd.as_deref(), folded.git_branch), (Some("/a \"b\""), None));
-    assert_eq!(folded.created_at, Some(1_704_067_200_000));
-    let mut folded = Folded::default();
-    folded.torn(r#"{"isSidechain":true,"x":"#, true);
-    assert_eq!(folded.is_sidechain, Some(true));
-}
-
-#[test]
 fn folding_can_continue_from_json() {
     let before = fold(&[user(json!("Hi")), json!({"type": "tag", "tag": "t"})]);
-    let mut after: Folded = serde_json::from_value(serde_json::to_value(&before).unwrap()).unwrap();
+    let mut after: SessionSummary = serde_json::from_value(serde_json::to_value(&before).unwrap()).unwrap();
     assert_eq!(before, after);
-    after.line(r#"{"type":"tag","tag":""}"#);
-    assert_eq!((after.tag, after.first_prompt.as_deref()), (None, Some("Hi")));
+    let untag = TranscriptEntry::parse(r#"{"type":"tag","tag":""}"#).unwrap();
+    after.fold(&[untag], SystemTime::UNIX_EPOCH);
+    let info = after.info().unwrap();
+    assert_eq!((info.tag, info.first_prompt.as_deref()), (None, Some("Hi")));
 }

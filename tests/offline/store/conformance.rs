@@ -1,11 +1,15 @@
-#![allow(clippy::unwrap_used)]
+//! The conformance test finds each flaw that a session store may have.
 
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
-
-use super::*;
-use crate::store::{Durability, FileStore, MemoryStore, SessionSummary, StoredSession};
+use greenroom::sessions::TranscriptEntry;
+use greenroom::store::{
+    Durability, FileStore, MemoryStore, SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession,
+};
+use greenroom::testkit::store_conformance;
+use serde_json::json;
 
 /// A defect of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,10 +44,16 @@ struct Flawed {
     empty: Mutex<Vec<SessionKey>>,
 }
 
+fn in_project(project: &str, key: &SessionKey) -> SessionKey {
+    let mut key = key.clone();
+    key.project_key = project.into();
+    key
+}
+
 impl Flawed {
     fn key(&self, key: &SessionKey) -> SessionKey {
         match self.flaw {
-            Flaw::OneProject => SessionKey { project_key: "one".into(), ..key.clone() },
+            Flaw::OneProject => in_project("one", key),
             Flaw::MixesParts => key.main(),
             Flaw::JoinsKeys => SessionKey::new("", key.to_string()),
             _ => key.clone(),
@@ -78,7 +88,7 @@ impl SessionStore for Flawed {
                     }
                     _ => {}
                 }
-                entry(value).unwrap()
+                TranscriptEntry::try_from(value).unwrap()
             });
             let mut changed: Vec<_> = changed.collect();
             if self.flaw == Flaw::ForgetsOrder {
@@ -101,7 +111,7 @@ impl SessionStore for Flawed {
                     if let Some(id) = value.as_object_mut().unwrap().remove("id") {
                         value["uuid"] = id;
                     }
-                    entry(value).unwrap()
+                    TranscriptEntry::try_from(value).unwrap()
                 };
                 entries.into_iter().map(restore).collect::<Vec<_>>()
             };
@@ -172,7 +182,7 @@ impl SessionStore for Flawed {
                     self.inner.delete(key).await
                 }
                 Flaw::DeletesOtherProjects => {
-                    self.inner.delete(&SessionKey { project_key: "project-2".into(), ..key.clone() }).await?;
+                    self.inner.delete(&in_project("project-2", key)).await?;
                     self.inner.delete(key).await
                 }
                 _ => self.inner.delete(&self.key(key)).await,

@@ -1,0 +1,91 @@
+//! Scripts as data: ids of calls, the turn of each request, JSON.
+
+use std::time::Duration;
+
+use greenroom::testkit::{ModelTurn, Script};
+use serde_json::json;
+
+fn call() -> ModelTurn {
+    ModelTurn::new().call("mcp__calc__add", json!({"a": 1}))
+}
+
+#[test]
+fn call_ids_are_unique_over_the_script_and_the_same_each_time() {
+    let build = || {
+        Script::new()
+            .turn(ModelTurn::new().call_with_id("toolu_script_1", "t", json!({})))
+            .turn(call().call("u", json!({})))
+            .agent_turn(call())
+            .repeat(2, call())
+    };
+    let script = build();
+    let mut ids: Vec<&str> =
+        script.turns().iter().chain(script.agent_turns()).flat_map(ModelTurn::call_ids).collect();
+    assert_eq!(ids.len(), 6);
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 6, "{ids:?}");
+    assert_eq!(script.turns()[1].call_ids(), ["toolu_script_0", "toolu_script_2"]);
+    assert_eq!(script, build());
+}
+
+#[test]
+fn requests_after_the_last_turn_get_the_otherwise_turn_with_fresh_ids() {
+    let script = Script::new().turn(call());
+    assert!(script.turn_at(0).has_calls());
+    assert!(script.turn_at(1).joined_text().contains("script is over"));
+    assert_eq!(script.turn_at(7).stop_reason(), "end_turn");
+
+    let script = script.otherwise(call());
+    let (second, third) = (script.turn_at(1), script.turn_at(2));
+    assert_eq!(second.call_ids().len(), 1);
+    assert_ne!(second.call_ids(), third.call_ids());
+    assert_ne!(script.agent_turn_at(1).call_ids(), second.call_ids());
+    assert_eq!(script.turn_at(2), third);
+}
+
+#[test]
+fn a_turn_is_either_content_or_an_error() {
+    let failing = ModelTurn::new().text("gone").error(529, "overloaded_error", "busy");
+    assert!(failing.items().is_empty());
+    assert_eq!(failing.failure().unwrap().should_retry, None);
+    assert_eq!(failing.clone().text("back").failure(), None);
+    let last = ModelTurn::new().final_error(500, "api_error", "no");
+    assert_eq!(last.failure().unwrap().should_retry, Some(false));
+}
+
+#[test]
+fn the_stop_reason_and_the_text_follow_from_the_content() {
+    let turn = ModelTurn::new().thinking("hm").text("a").text("b");
+    assert_eq!((turn.stop_reason(), turn.joined_text().as_str()), ("end_turn", "ab"));
+    assert_eq!(turn.call("t", json!({})).stop_reason(), "tool_use");
+}
+
+#[test]
+fn a_script_survives_json() {
+    let script = Script::new()
+        .turn(ModelTurn::new().thinking("hm").text("Let me add.").call("t", json!({"a": [1, null]})))
+        .turn(ModelTurn::new().pause_before(Duration::MAX).final_error(400, "invalid_request_error", "x"))
+        .agent_turn(call().pause_between(Duration::from_millis(3)))
+        .side_answer("A title")
+        .otherwise(ModelTurn::new().text("over"));
+    let text = serde_json::to_string(&script).unwrap();
+    assert_eq!(serde_json::from_str::<Script>(&text).unwrap(), script);
+    // A script that was read goes on counting without meeting an id that it has.
+    let grown = serde_json::from_str::<Script>(&text).unwrap().turn(call());
+    assert_ne!(grown.turns()[2].call_ids(), grown.turns()[0].call_ids());
+}
+
+#[test]
+fn a_call_may_be_written_without_arguments() {
+    let turn: ModelTurn = serde_json::from_str(r#"{"items": [{"call": {"name": "t"}}]}"#).unwrap();
+    assert_eq!(turn, ModelTurn::new().call("t", json!({})));
+}
+
+#[test]
+fn what_makes_no_sense_cannot_be_written() {
+    let both = r#"{"items": [{"text": "a"}], "error": {"status": 500, "kind": "k", "message": "m"}}"#;
+    assert!(serde_json::from_str::<ModelTurn>(both).unwrap_err().to_string().contains("not both"));
+    assert!(serde_json::from_str::<Script>(r#"{"turn": []}"#).is_err());
+    assert!(serde_json::from_str::<Script>(r#"{"turns": [{"itms": []}]}"#).is_err());
+}
