@@ -78,6 +78,7 @@ pub mod actor;
 mod blocking;
 mod control;
 mod error;
+mod files;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -3,7 +3,7 @@
 //! The form is that of TypeScript SDK 0.3.330: `archived.json` in the session's folder, with the state and the time of the
 //! change.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::time::SystemTime;
@@ -14,6 +14,7 @@ use serde_json::json;
 use super::find::disk::{self, SessionFile};
 use super::read::summary::millis;
 use crate::error::Result;
+use crate::files::private_folders;
 
 const FILE: &str = "archived.json";
 
@@ -48,10 +49,7 @@ pub(crate) fn mark(file: &SessionFile, archived: bool) -> Result<()> {
 }
 
 fn write(folder: &Path, text: &str) -> std::io::Result<()> {
-    let mut private = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-    private.recursive(true).create(folder)?;
+    private_folders(folder)?;
     // A temporary file has mode 0600, and keeps it when it is renamed.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;

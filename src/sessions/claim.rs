@@ -12,15 +12,16 @@
 //! list of this process still refuses.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::find::disk::is_absent;
 use super::find::key::{hash, is_session_id};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::{is_same_file, private_folders};
 
 /// Where a conversation is kept. The same id in another place is another conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +173,7 @@ impl Drop for LockFile {
         }
         // Deleted while locked: a process that has opened the file meanwhile notices that it locked a deleted file. The path
         // may name the file of another process by now, if somebody has deleted ours.
-        if let Ok(true) = is_at(&self.file, &self.path)
+        if let Ok(true) = is_same_file(&self.file, &self.path)
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::debug!(path = %self.path.display(), %error, "a lock file could not be removed");
@@ -182,32 +183,9 @@ impl Drop for LockFile {
     }
 }
 
-/// Whether the path still names this file.
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-
-    let own = file.metadata()?;
-    match fs::symlink_metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
-        Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-#[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> io::Result<bool> {
-    Ok(true)
-}
-
-#[cfg(unix)]
 impl LockFile {
     fn take(folder: &Path, name: &str) -> std::result::Result<Self, Refused> {
-        use std::fs::{DirBuilder, OpenOptions, TryLockError};
-        use std::io::{Read, Write};
-        use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        private_folders(folder)?;
         // Another user who can write here could release our locks, or hold them for ever.
         let found = fs::symlink_metadata(folder)?;
         if !found.is_dir() {
@@ -247,7 +225,7 @@ impl LockFile {
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
             // The previous owner may have deleted the file between opening and locking.
-            if !is_at(&file, &path)? {
+            if !is_same_file(&file, &path)? {
                 continue;
             }
             let process = std::process::id();
@@ -258,22 +236,9 @@ impl LockFile {
     }
 }
 
-#[cfg(not(unix))]
-impl LockFile {
-    fn take(_: &Path, _: &str) -> std::result::Result<Self, Refused> {
-        Err(Refused::Folder("cannot be checked on this system".into()))
-    }
-}
-
 /// The default folder for lock files: one for each user, in the system's folder for temporary files.
-#[cfg(unix)]
 pub(crate) fn default_lock_dir() -> PathBuf {
     std::env::temp_dir().join(format!("greenroom-{}", rustix::process::geteuid().as_raw()))
-}
-
-#[cfg(not(unix))]
-pub(crate) fn default_lock_dir() -> PathBuf {
-    std::env::temp_dir().join("greenroom")
 }
 
 #[cfg(test)]

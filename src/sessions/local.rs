@@ -15,6 +15,7 @@ use super::{Page, archive};
 use crate::Options;
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::is_absent;
 
 /// The sessions that CLIs have written to this machine's disk: of all projects, or of one directory.
 ///
@@ -206,7 +207,7 @@ impl LocalSessions {
         self.with(session_id, |file| {
             for removed in [fs::remove_file(&file.path), fs::remove_dir_all(file.own_folder())] {
                 match removed {
-                    Err(error) if !disk::is_absent(&error) => {
+                    Err(error) if !is_absent(&error) => {
                         return Err(disk::failed("cannot be removed", &file.path, error));
                     }
                     _ => {}

@@ -22,7 +22,7 @@ mod subagent;
 pub(crate) use change::{tag_entry, title_entry};
 pub(crate) use claim::{Claim, ConversationPlace, default_lock_dir};
 pub(crate) use find::disk::{
-    SessionFile, each_line, fold_edges, is_absent, sidecar, sidecar_path, transcripts,
+    SessionFile, each_line, fold_edges, sidecar, sidecar_path, sort_newest_first, transcripts,
 };
 pub use find::key::project_key;
 pub(crate) use find::key::{

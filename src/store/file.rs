@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -10,8 +11,9 @@ use futures_util::future::BoxFuture;
 
 use super::name::{escape, unescape};
 use super::{SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession, TranscriptEntry, dedup};
+use crate::files::{is_absent, is_same_file, private_folders};
 use crate::options::LOCK_PAUSE;
-use crate::sessions::{each_line, fold_edges, is_absent, transcripts};
+use crate::sessions::{each_line, fold_edges, transcripts};
 
 /// A [`SessionStore`] in a folder, on a local disk or on a file system that several machines share.
 ///
@@ -119,7 +121,7 @@ impl FileStore {
 
     fn open(&self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        options.read(true).append(true);
+        options.read(true).append(true).mode(0o600);
         match options.open(path) {
             Err(error) if is_absent(&error) => {}
             opened => return opened,
@@ -127,22 +129,13 @@ impl FileStore {
         if let Some(folder) = path.parent() {
             private_folders(folder)?;
         }
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            options.mode(0o600);
-        }
         options.create(true).open(path)
     }
 
     /// Syncs the folders, without which a new file may be missing after a crash of the machine.
     fn sync_folders(&self, path: &Path) -> io::Result<()> {
-        if cfg!(unix) {
-            for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.root)) {
-                File::open(folder)?.sync_all()?;
-            }
-        }
-        Ok(())
+        let mut folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.root));
+        folders.try_for_each(|folder| File::open(folder)?.sync_all())
     }
 
     fn do_load(&self, key: &SessionKey) -> StoreResult<Option<Vec<TranscriptEntry>>> {
@@ -296,35 +289,6 @@ fn lines(entries: &[TranscriptEntry]) -> Vec<u8> {
         text.push(b'\n');
     }
     text
-}
-
-/// Whether the path still names the opened file, which may have been deleted and created again.
-fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
-    let named = match fs::metadata(path) {
-        Err(error) if is_absent(&error) => return Ok(false),
-        named => named?,
-    };
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let opened = file.metadata()?;
-        Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
-    }
-    #[cfg(not(unix))]
-    {
-        // On such systems an open file cannot be deleted.
-        Ok(file.metadata().is_ok() && named.is_file())
-    }
-}
-
-fn private_folders(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt;
-        builder.mode(0o700);
-    }
-    builder.recursive(true).create(folder)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) use crate::sessions::TranscriptEntry;
 pub use file::{Durability, FileStore};
 pub use memory::MemoryStore;
 pub use sessions::StoredSessions;
-pub(crate) use sessions::{AGENT_METADATA, failed, metadata, not_stored, sort_newest_first};
+pub(crate) use sessions::{AGENT_METADATA, failed, metadata, not_stored};
 pub use summary::{SessionSummary, StoredSession};
 
 /// The error of a store: any error.

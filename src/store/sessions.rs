@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
     EntryLink, Folded, Fork, LocalSessions, Page, Parents, SessionFile, SessionInfo, SessionMessages,
     SubagentInfo, TranscriptMessage, check_session_id, derived_title, each_line, no_subagent, sidecar,
-    tag_entry, title_entry, transcripts, visible, visible_of_subagent,
+    sort_newest_first, tag_entry, title_entry, transcripts, visible, visible_of_subagent,
 };
 
 /// The entry type that replaces a subagent's `.meta.json` in a store.
@@ -59,15 +59,16 @@ impl StoredSessions {
             Err(error) => return Err(failed("list_summaries", &self.project_key, error)),
         };
         let mut found: Vec<_> = summaries.iter().filter_map(|summary| summary.info()).collect();
-        found.sort_by(|one, other| {
-            other.modified.cmp(&one.modified).then_with(|| one.session_id.cmp(&other.session_id))
-        });
+        sort_newest_first(&mut found, |info| (info.modified, &info.session_id));
         Ok(page.of(found).collect())
     }
 
     async fn list_loaded(&self, page: Page) -> Result<Vec<SessionInfo>> {
+        let listed = self.store.list_sessions(&self.project_key).await;
+        let mut sessions = listed.map_err(|error| failed("list_sessions", &self.project_key, error))?;
+        sort_newest_first(&mut sessions, |session| (session.modified, &session.session_id));
         let mut found = Vec::new();
-        for session in newest_first(&*self.store, &self.project_key).await? {
+        for session in sessions {
             if found.len() >= page.end() {
                 break;
             }
@@ -282,23 +283,6 @@ impl fmt::Debug for StoredSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredSessions").field("project_key", &self.project_key).finish_non_exhaustive()
     }
-}
-
-/// The sessions of a project, the most recently written first.
-pub(crate) async fn newest_first(
-    store: &dyn SessionStore,
-    project_key: &str,
-) -> Result<Vec<super::StoredSession>> {
-    let listed = store.list_sessions(project_key).await;
-    let mut sessions = listed.map_err(|error| failed("list_sessions", project_key, error))?;
-    sort_newest_first(&mut sessions);
-    Ok(sessions)
-}
-
-pub(crate) fn sort_newest_first(sessions: &mut [super::StoredSession]) {
-    sessions.sort_by(|one, other| {
-        other.modified.cmp(&one.modified).then_with(|| one.session_id.cmp(&other.session_id))
-    });
 }
 
 pub(crate) fn not_stored(key: &SessionKey) -> Error {

@@ -6,6 +6,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown};
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -14,6 +15,7 @@ use super::keeping::Keeping;
 use super::{Channel, Connection, Launch, Transport};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::private_folders;
 use crate::options::OsUser;
 
 /// The flags whose value is JSON or the path of a JSON file. `--managed-settings` takes JSON only.
@@ -21,39 +23,20 @@ const TAKE_FILES: [&str; 2] = ["--mcp-config", "--settings"];
 
 /// Makes a temporary folder that only the user of this process can open, whatever the umask.
 pub(crate) fn private_dir() -> io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("greenroom-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let owner_only = fs::Permissions::from_mode(0o700);
-        let dir = builder.permissions(owner_only.clone()).tempdir()?;
-        // A strict umask may have removed permissions of the owner.
-        fs::set_permissions(dir.path(), owner_only)?;
-        Ok(dir)
-    }
-    #[cfg(not(unix))]
-    builder.tempdir()
+    let owner_only = fs::Permissions::from_mode(0o700);
+    let dir = tempfile::Builder::new().prefix("greenroom-").permissions(owner_only.clone()).tempdir()?;
+    // A strict umask may have removed permissions of the owner.
+    fs::set_permissions(dir.path(), owner_only)?;
+    Ok(dir)
 }
 
 /// Writes a file that only the user of this process can read, and creates the folders above it.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        let mut folders = fs::DirBuilder::new();
-        folders.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
-        folders.create(folder)?;
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(bytes)
+    path.parent().map_or(Ok(()), private_folders)?;
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
 /// Makes the user the owner of the folder and everything in it.
-#[cfg(unix)]
 pub(crate) fn hand_to(user: Option<OsUser>, path: &Path) -> io::Result<()> {
     let Some(OsUser { uid, gid }) = user else { return Ok(()) };
     if fs::symlink_metadata(path)?.is_dir() {
@@ -62,14 +45,9 @@ pub(crate) fn hand_to(user: Option<OsUser>, path: &Path) -> io::Result<()> {
         }
     }
     // The folder last: until then its new owner cannot change its content.
-    std::os::unix::fs::lchown(path, Some(uid), Some(gid)).map_err(|error| {
+    lchown(path, Some(uid), Some(gid)).map_err(|error| {
         io::Error::new(error.kind(), format!("{} cannot be given to user {uid}: {error}", path.display()))
     })
-}
-
-#[cfg(not(unix))]
-pub(crate) fn hand_to(user: Option<OsUser>, _: &Path) -> io::Result<()> {
-    user.map_or(Ok(()), |_| Err(io::Error::other("a folder cannot be given to another user on this system")))
 }
 
 /// Opens a connection. With [`Channel::Arguments`], replaces JSON in the arguments by private files.

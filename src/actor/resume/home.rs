@@ -25,9 +25,10 @@ use tempfile::TempDir;
 use super::Loaded;
 use crate::Options;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::is_absent;
 use crate::options::OsUser;
 use crate::sessions::TranscriptEntry;
-use crate::sessions::{config_dir, is_absent, sidecar_path, variable};
+use crate::sessions::{config_dir, sidecar_path, variable};
 use crate::store::{AGENT_METADATA, metadata};
 use crate::transport::private::{hand_to, private_dir, write_private};
 

@@ -17,10 +17,10 @@ use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
     EntryLink, TranscriptEntry, canonical, check_session_id, is_safe_subpath, is_session_id, key_of_path,
+    sort_newest_first,
 };
 use crate::store::{
     SessionKey, SessionStore, StoreResult, StoredSession, Unsupported, dedup, failed, not_stored,
-    sort_newest_first,
 };
 use crate::tool::run::caught::panic_text;
 pub(crate) use home::ResumeHome;
@@ -112,7 +112,7 @@ impl Loading<'_> {
         let listing = async move { store.list_sessions(&project_key).await };
         let mut sessions: Vec<StoredSession> =
             self.limited("list_sessions", &self.project_key, listing).await??;
-        sort_newest_first(&mut sessions);
+        sort_newest_first(&mut sessions, |session| (session.modified, &session.session_id));
         for session in sessions.into_iter().filter(|session| is_session_id(&session.session_id)) {
             let key = SessionKey::new(&self.project_key, &session.session_id);
             let Some(entries) = self.load(&key).await? else { continue };

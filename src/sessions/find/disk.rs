@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use super::key::{canonical, key_of_path, long_prefix, session_id_of};
 use super::worktree::worktrees;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::is_absent;
 use crate::sessions::read::EntryLink;
 use crate::sessions::read::summary::Folded;
 
@@ -119,10 +120,7 @@ impl SearchScope {
                 }
             }
         }
-        files.sort_by(|one, other| {
-            let newest_first = other.modified.cmp(&one.modified);
-            newest_first.then_with(|| one.session_id.cmp(&other.session_id))
-        });
+        sort_newest_first(&mut files, |file| (file.modified, &file.session_id));
         Ok(files)
     }
 
@@ -152,6 +150,14 @@ impl SearchScope {
     }
 }
 
+/// Sorts by time, the newest first, then by session id.
+pub(crate) fn sort_newest_first<T>(found: &mut [T], written: impl Fn(&T) -> (SystemTime, &str)) {
+    found.sort_by(|one, other| {
+        let ((one_at, one), (other_at, other)) = (written(one), written(other));
+        other_at.cmp(&one_at).then_with(|| one.cmp(other))
+    });
+}
+
 /// The entries of a folder; none if the folder does not exist.
 fn entries(folder: &Path) -> Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
     match fs::read_dir(folder) {
@@ -159,10 +165,6 @@ fn entries(folder: &Path) -> Result<impl Iterator<Item = io::Result<fs::DirEntry
         Err(error) if is_absent(&error) => Ok(None.into_iter().flatten()),
         Err(error) => Err(unreadable(folder, error)),
     }
-}
-
-pub(crate) fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 pub(crate) fn unreadable(path: &Path, error: io::Error) -> Error {
