@@ -62,12 +62,6 @@ pub fn memory() -> (MemoryTransport, MemoryListener) {
 }
 
 /// The host's half of [`memory`]. Clones connect to the same listener.
-///
-/// ```
-/// let (transport, _listener) = greenroom::transport::memory();
-/// let narrow = transport.with_buffer_bytes(16);
-/// # let _ = narrow;
-/// ```
 #[derive(Clone)]
 pub struct MemoryTransport {
     arrivals: mpsc::Sender<MemoryCli>,

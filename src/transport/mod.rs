@@ -72,12 +72,6 @@ pub trait Transport: Send + Sync + 'static {
 }
 
 /// Where the CLIs of a [`Transport`] keep their conversations. The same id in two places means two conversations.
-///
-/// ```
-/// use greenroom::transport::Conversations;
-///
-/// assert_ne!(Conversations::apart(), Conversations::apart());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conversations {
@@ -97,14 +91,6 @@ impl Conversations {
 
 /// Arguments, environment and settings of one incarnation. `Debug` shows the names of variables without values, and no JSON
 /// of arguments.
-///
-/// ```
-/// # fn look(launch: &greenroom::transport::Launch) {
-/// if launch.args.iter().any(|arg| arg.starts_with("--resume=")) {
-///     println!("incarnation {} resumes", launch.epoch);
-/// }
-/// # }
-/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Launch {
@@ -187,13 +173,6 @@ fn without_json(arg: &str) -> Cow<'_, str> {
 }
 
 /// Receives the CLI's stderr, line by line, without line ends.
-///
-/// ```
-/// use greenroom::transport::StderrSink;
-///
-/// let sink = StderrSink::new(|line| tracing::debug!(%line, "claude"));
-/// sink.line("a warning");
-/// ```
 #[derive(Clone)]
 pub struct StderrSink(Arc<dyn Fn(&str) + Send + Sync>);
 

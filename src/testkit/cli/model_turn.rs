@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One answer of the model: its content in order, or the error that stands in for it.
 ///
@@ -202,17 +202,6 @@ pub(crate) struct WrittenTurn {
 }
 
 /// A piece of what the model says.
-///
-/// ```
-/// use greenroom::testkit::{Item, ModelTurn};
-/// use serde_json::json;
-///
-/// let turn = ModelTurn::new().call("mcp__calc__add", json!({"a": 5, "b": 3}));
-/// if let Item::Call { name, input, .. } = &turn.items()[0] {
-///     assert_eq!(name, "mcp__calc__add");
-///     assert_eq!(input["a"], 5);
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -234,20 +223,38 @@ pub enum Item {
     },
 }
 
+impl Item {
+    /// The content block.
+    pub(crate) fn block(&self, signature: &str) -> Value {
+        match self {
+            Item::Text(text) => json!({ "type": "text", "text": text }),
+            Item::Thinking(text) => json!({ "type": "thinking", "thinking": text, "signature": signature }),
+            Item::Call { name, input, id } => {
+                json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+            }
+        }
+    }
+
+    /// The empty block that a stream begins with, and the deltas that fill the block with the pieces that `cut` makes.
+    pub(crate) fn streamed(&self, cut: impl Fn(&str) -> Vec<String>) -> (Value, Vec<Value>) {
+        let mut empty = self.block("");
+        let (field, nothing, delta, part, pieces) = match self {
+            Item::Text(text) => ("text", json!(""), "text_delta", "text", cut(text)),
+            Item::Thinking(text) => ("thinking", json!(""), "thinking_delta", "thinking", cut(text)),
+            Item::Call { input, .. } => {
+                ("input", no_arguments(), "input_json_delta", "partial_json", cut(&input.to_string()))
+            }
+        };
+        empty[field] = nothing;
+        (empty, pieces.into_iter().map(|piece| json!({ "type": delta, (part): piece })).collect())
+    }
+}
+
 pub(crate) fn no_arguments() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
 /// An HTTP error of the model.
-///
-/// ```
-/// use greenroom::testkit::ModelTurn;
-///
-/// let turn = ModelTurn::new().error(529, "overloaded_error", "try again");
-/// let error = turn.failure().expect("it is an error");
-/// assert_eq!((error.status, error.kind.as_str()), (529, "overloaded_error"));
-/// assert!(turn.items().is_empty());
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelError {

@@ -130,5 +130,3 @@ fn json_answer(status: StatusCode, body: &Value) -> HttpAnswer {
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }
-
-// The message

@@ -9,22 +9,6 @@ use serde_json::Value;
 use super::{AGENT_ID, SESSION_ID};
 
 /// A request that took a turn of the script, as the CLI sent it.
-///
-/// ```
-/// use greenroom::testkit::{Script, ScriptedModel};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> greenroom::Result<()> {
-/// let model = ScriptedModel::start(Script::new()).await?;
-/// for request in model.requests() {
-///     println!("{:?} was told {:?}", request.model(), request.last_user_text());
-///     for result in request.tool_results() {
-///         println!("{}: {}", result.tool_use_id, result.text);
-///     }
-/// }
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     body: Arc<Value>,
@@ -109,18 +93,6 @@ impl ModelRequest {
 }
 
 /// A tool result as the model sees it.
-///
-/// ```
-/// use greenroom::testkit::ToolResultSeen;
-/// use serde_json::json;
-///
-/// let seen: ToolResultSeen = serde_json::from_value(json!({
-///     "tool_use_id": "toolu_script_0", "is_error": false, "text": "8",
-///     "content": [{"type": "text", "text": "8"}],
-/// }))?;
-/// assert_eq!(seen.text, "8");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolResultSeen {
@@ -158,5 +130,3 @@ fn array(value: &Value) -> &[Value] {
 fn text_of(block: &Value) -> Option<&str> {
     if block["type"] == "text" { block["text"].as_str() } else { None }
 }
-
-// The server

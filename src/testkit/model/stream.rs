@@ -23,7 +23,7 @@ pub(super) struct ModelMessage<'a> {
 impl ModelMessage<'_> {
     /// The message with all of its content, for an answer that is not streamed.
     pub(super) fn whole(&self) -> Value {
-        let content: Vec<Value> = self.turn.items().iter().map(whole_block).collect();
+        let content: Vec<Value> = self.turn.items().iter().map(|item| item.block(SIGNATURE)).collect();
         self.envelope(content, Some(self.turn.stop_reason()), self.output_tokens())
     }
 
@@ -34,7 +34,10 @@ impl ModelMessage<'_> {
             json!({"type": "ping"}),
         ];
         for (index, item) in self.turn.items().iter().enumerate() {
-            let (start, deltas) = streamed_block(item);
+            let (start, mut deltas) = item.streamed(|text| pieces(text).map(str::to_owned).collect());
+            if let Item::Thinking(_) = item {
+                deltas.push(json!({"type": "signature_delta", "signature": SIGNATURE}));
+            }
             events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
             for delta in deltas {
                 events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
@@ -79,37 +82,6 @@ impl ModelMessage<'_> {
 
 /// Signature of thinking blocks. Nobody checks it.
 const SIGNATURE: &str = "c2NyaXB0ZWQ=";
-
-fn whole_block(item: &Item) -> Value {
-    match item {
-        Item::Text(text) => json!({"type": "text", "text": text}),
-        Item::Thinking(text) => json!({"type": "thinking", "thinking": text, "signature": SIGNATURE}),
-        Item::Call { name, input, id } => json!({"type": "tool_use", "id": id, "name": name, "input": input}),
-    }
-}
-
-/// The empty block that a stream begins with, and the deltas that fill it.
-fn streamed_block(item: &Item) -> (Value, Vec<Value>) {
-    match item {
-        Item::Text(text) => (
-            json!({"type": "text", "text": ""}),
-            pieces(text).map(|piece| json!({"type": "text_delta", "text": piece})).collect(),
-        ),
-        Item::Thinking(text) => (
-            json!({"type": "thinking", "thinking": "", "signature": ""}),
-            pieces(text)
-                .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
-                .chain([json!({"type": "signature_delta", "signature": SIGNATURE})])
-                .collect(),
-        ),
-        Item::Call { name, input, id } => (
-            json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
-            pieces(&input.to_string())
-                .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
-                .collect(),
-        ),
-    }
-}
 
 /// Cuts a text into at most four pieces of whole characters; none for an empty text.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {

@@ -362,11 +362,6 @@ fn failed(error: std::io::Error) -> Error {
 /// (or in a module: [`FakeCli::in_module`](crate::testkit::FakeCli::in_module)); without it, a fake CLI does not start.
 ///
 /// As a test it does nothing and passes.
-///
-/// ```no_run
-/// greenroom::fake_cli!();
-/// # fn main() {}
-/// ```
 #[macro_export]
 macro_rules! fake_cli {
     () => {

@@ -44,14 +44,6 @@ struct There {
 }
 
 /// Tasks, file descriptors and processes that were left behind.
-///
-/// ```
-/// # async fn look(check: greenroom::testkit::LeakCheck) {
-/// if let Err(leak) = check.check(std::time::Duration::from_secs(1)).await {
-///     println!("{leak}");
-/// }
-/// # }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
     before: There,

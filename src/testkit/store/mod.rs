@@ -13,12 +13,6 @@ use crate::store::{SessionKey, SessionStore, StoreError, StoreResult, Unsupporte
 use crate::tool::run::caught::panic_text;
 
 /// A promise of [`SessionStore`] that a store has broken.
-///
-/// ```
-/// # fn show(violation: &greenroom::testkit::StoreViolation) {
-/// println!("{}: {}", violation.rule, violation.what);
-/// # }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreViolation {

@@ -55,15 +55,6 @@ pub struct Entry {
 }
 
 /// What went by.
-///
-/// ```
-/// use greenroom::testkit::Wire;
-/// use greenroom::transport::Exit;
-///
-/// let end: Wire = serde_json::from_str(r#"{"ended":{"exit":{"signal":9}}}"#)?;
-/// assert_eq!(end, Wire::Ended { exit: Some(Exit::Signal(9)) });
-/// # serde_json::Result::Ok(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -90,10 +81,6 @@ pub enum Wire {
 }
 
 /// A side of the wire.
-///
-/// ```
-/// assert_eq!(serde_json::to_string(&greenroom::testkit::Side::Host).unwrap(), r#""host""#);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {

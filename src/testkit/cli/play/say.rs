@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Player;
-use crate::testkit::cli::model_turn::{Item, ModelTurn};
+use crate::testkit::cli::model_turn::ModelTurn;
 
 impl Player {
     /// Says a model turn: a message for each block, as the CLI does.
@@ -20,14 +20,14 @@ impl Player {
             self.piece(json!({ "type": "message_start", "message": message(Vec::new()) }));
         }
         for (index, item) in turn.items().iter().enumerate() {
-            let (empty, deltas, whole) = block(item);
             if partial {
+                let (empty, deltas) = item.streamed(halves);
                 self.piece(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
                 for delta in deltas {
                     self.piece(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
                 }
             }
-            let message = message(vec![whole]);
+            let message = message(vec![item.block("")]);
             self.end.message(json!({ "type": "assistant", "parent_tool_use_id": null, "message": message }));
             if partial {
                 self.piece(json!({ "type": "content_block_stop", "index": index }));
@@ -57,33 +57,8 @@ impl Player {
     }
 }
 
-/// A block: empty, the pieces that fill it, and whole.
-fn block(item: &Item) -> (Value, Vec<Value>, Value) {
-    let halves = |text: &str| {
-        let (head, tail) = text.split_at(text.ceil_char_boundary(text.len() / 2));
-        [head, tail].into_iter().filter(|piece| !piece.is_empty()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    match item {
-        Item::Text(text) => (
-            json!({ "type": "text", "text": "" }),
-            halves(text).into_iter().map(|piece| json!({ "type": "text_delta", "text": piece })).collect(),
-            json!({ "type": "text", "text": text }),
-        ),
-        Item::Thinking(text) => (
-            json!({ "type": "thinking", "thinking": "", "signature": "" }),
-            halves(text)
-                .into_iter()
-                .map(|piece| json!({ "type": "thinking_delta", "thinking": piece }))
-                .collect(),
-            json!({ "type": "thinking", "thinking": text, "signature": "" }),
-        ),
-        Item::Call { name, input, id } => (
-            json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
-            halves(&input.to_string())
-                .into_iter()
-                .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }))
-                .collect(),
-            json!({ "type": "tool_use", "id": id, "name": name, "input": input }),
-        ),
-    }
+/// The two halves of a text; one piece if the text is too short.
+fn halves(text: &str) -> Vec<String> {
+    let (head, tail) = text.split_at(text.ceil_char_boundary(text.len() / 2));
+    [head, tail].into_iter().filter(|piece| !piece.is_empty()).map(str::to_owned).collect()
 }

@@ -26,10 +26,6 @@ use crate::transport::{Connection, Exit, Launch, StderrSink, Transport};
 /// Is the fake CLI, and never returns, in a process that was started to be it. Does nothing anywhere else.
 ///
 /// This is what [`fake_cli!`](crate::fake_cli) calls; nobody else has to.
-///
-/// ```
-/// greenroom::testkit::main_if_asked(); // nobody asked
-/// ```
 pub fn main_if_asked() {
     let Some(asked) = std::env::var_os(HOME) else { return };
     match be_the_cli(&asked) {
