@@ -310,7 +310,7 @@ async fn a_missing_cli_is_a_typed_error_that_says_where_it_was_looked_for() {
     assert_eq!(error.kind(), ErrorKind::CliNotFound);
     assert!(error.is_caller());
     let text = error.to_string();
-    assert!(text.contains(path.to_str().unwrap()), "where: {text}");
+    assert!(text.contains(path.to_str().unwrap()) && text.contains("does not exist"), "where: {text}");
     assert!(text.contains("correct `cli_path`, or leave it out"), "what to do: {text}");
 
     // A name is looked for in the `PATH` that the CLI would get.
@@ -325,12 +325,15 @@ async fn a_missing_cli_is_a_typed_error_that_says_where_it_was_looked_for() {
 #[tokio::test]
 async fn a_missing_working_directory_is_a_typed_error() {
     let scratch = Scratch::new();
-    let path = scratch.path("nowhere");
-    let error = start_error(fake("").cwd(&path)).await;
-    assert_eq!(error.kind(), ErrorKind::Spawn);
-    assert!(error.is_caller());
-    let text = error.to_string();
-    assert!(text.contains(path.to_str().unwrap()) && text.contains("does not exist"), "{text}");
+    for (path, trouble) in
+        [(scratch.path("nowhere"), "does not exist"), ("/bin/sh".into(), "is not a directory")]
+    {
+        let error = start_error(fake("").cwd(&path)).await;
+        assert_eq!(error.kind(), ErrorKind::Spawn);
+        assert!(error.is_caller() && error.help().is_some(), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(path.to_str().unwrap()) && text.contains(trouble), "{text}");
+    }
 }
 
 #[tokio::test]

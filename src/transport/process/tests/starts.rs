@@ -57,20 +57,6 @@ fn assert_refused(error: &Error, kind: ErrorKind, words: &str) {
 }
 
 #[tokio::test]
-async fn a_missing_program_is_named() {
-    let error = refused(program("/no/such/claude", [])).await;
-    assert_refused(&error, ErrorKind::CliNotFound, "'/no/such/claude' (option `cli_path`) does not exist");
-}
-
-#[tokio::test]
-async fn a_missing_working_directory_is_named() {
-    let error = refused(Launch { cwd: Some("/no/such/place".into()), ..sh("exit") }).await;
-    assert_refused(&error, ErrorKind::Spawn, "working directory '/no/such/place' does not exist");
-    let error = refused(Launch { cwd: Some("/bin/sh".into()), ..sh("exit") }).await;
-    assert_refused(&error, ErrorKind::Spawn, "working directory '/bin/sh' is not a directory");
-}
-
-#[tokio::test]
 async fn a_program_that_the_system_cannot_run_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("claude");
