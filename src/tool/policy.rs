@@ -66,36 +66,3 @@ impl Policies {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{NoArgs, ToolDef, ToolServer};
-
-    #[tokio::test]
-    async fn always_load_applies_to_tools_that_do_not_set_it() {
-        let later = ToolDef::new("later", "Later", async |_: NoArgs| "").always_load(false);
-        let server: ToolServer = ToolServer::new("disk", "1")
-            .always_load(true)
-            .tool("now", "Now", async |_: NoArgs| "")
-            .add_tool(later);
-        let list = server.handle(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })).await.unwrap();
-        let loaded = |index: usize| &list["result"]["tools"][index]["_meta"]["anthropic/alwaysLoad"];
-        assert_eq!((loaded(0), loaded(1)), (&json!(true), &json!(false)), "{list}");
-        let manifest = server.spec().manifest().unwrap();
-        assert_eq!(manifest["toolsListResult"], list["result"]);
-    }
-
-    #[test]
-    fn the_last_policy_counts_and_one_for_an_unknown_tool_is_refused() {
-        let server: ToolServer = ToolServer::new("disk", "1")
-            .tool("wipe", "Wipe", async |_: NoArgs| "")
-            .tool_policy("wipe", ToolPolicy::AlwaysAllow)
-            .tool_policy("wipe", ToolPolicy::AlwaysDeny);
-        let settings = server.spec().settings();
-        assert_eq!(settings["tools"], json!([{ "name": "wipe", "permission_policy": "always_deny" }]));
-        server.spec().validate().unwrap();
-        let error = server.tool_policy("erase", ToolPolicy::AlwaysAsk).spec().validate().unwrap_err();
-        assert!(error.is_caller() && error.to_string().contains("'erase'"), "{error}");
-    }
-}

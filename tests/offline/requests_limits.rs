@@ -153,12 +153,15 @@ async fn a_refusal_keeps_its_code_and_an_unknown_request_is_told_apart() {
     let mode = async { session.set_permission_mode(PermissionMode::Plan).await.map(drop) };
     let error = refused(&mut end, mode, refusal).await;
     assert_eq!((error.kind(), error.code()), (ErrorKind::Refused, Some("bypass_not_launched")));
-    assert!(error.to_string().contains("'set_permission_mode': not launched so"), "{error}");
+    assert!(
+        error.to_string().ends_with("'set_permission_mode': not launched so (bypass_not_launched)"),
+        "{error}"
+    );
     let unknown = "Unsupported control request subtype: set_color";
-    for refusal in [json!({"error": unknown, "error_code": "unsupported_request"}), json!({"error": unknown})]
+    for refusal in [json!({"error": "What?", "error_code": "unsupported_request"}), json!({"error": unknown})]
     {
-        let error = refused(&mut end, session.requests().set_color("red"), refusal).await;
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let error = refused(&mut end, session.requests().set_color("red"), refusal.clone()).await;
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Unsupported, refusal["error_code"].as_str()));
         assert!(error.to_string().contains("'set_color'") && error.is_cli(), "{error}");
     }
     stop(session, end).await;
@@ -178,6 +181,12 @@ async fn what_cannot_be_right_is_not_sent() {
         kind(session.requests().reload_plugins(ReloadPlugins::new().add_plugin("relative")).await),
     ] {
         assert_eq!(wrong, ErrorKind::InvalidOption);
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::ffi::OsStr::from_bytes(b"/\xff");
+        assert_eq!(kind(session.requests().seed_read_state(path, 1).await), ErrorKind::InvalidOption);
     }
     let rest = settled(&mut end).await;
     assert!(rest.is_empty(), "{rest:?}");

@@ -2,8 +2,6 @@
 //! starts.
 
 mod home;
-#[cfg(test)]
-mod tests;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;

@@ -207,23 +207,3 @@ fn refused(subtype: &str, error: ReplyError) -> Error {
     let shown = code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
     Error::new(ErrorKind::Refused, format!("the CLI refused '{subtype}': {message}{shown}")).with_code(code)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_of_the_cli_keep_their_code_and_unknown_requests_are_unsupported() {
-        let error = |message: &str, code: Option<&str>| {
-            refused("set_x", ReplyError { message: message.into(), code: code.map(str::to_owned) })
-        };
-        let busy = error("not now", Some("reload_plugins_busy"));
-        assert_eq!((busy.kind(), busy.code()), (ErrorKind::Refused, Some("reload_plugins_busy")));
-        assert_eq!(busy.to_string(), "the CLI refused 'set_x': not now (reload_plugins_busy)");
-        let unknown = error("What?", Some("unsupported_request"));
-        assert_eq!((unknown.kind(), unknown.code()), (ErrorKind::Unsupported, Some("unsupported_request")));
-        let old = error("Unsupported control request subtype: set_x", None);
-        assert_eq!((old.kind(), old.code()), (ErrorKind::Unsupported, None));
-        assert!(old.to_string().contains("'set_x'") && old.is_cli());
-    }
-}

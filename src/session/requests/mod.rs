@@ -242,35 +242,3 @@ impl RequestBody {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_body_has_only_the_fields_that_are_set() {
-        let body = RequestBody::new("x").with("a", 1).maybe("b", None::<u64>).maybe("c", Some("d"));
-        let body = body.flag("e", false).flag("f", true).path("p", Path::new("/a"));
-        let body = body.object("o", json!({ "k": null }));
-        assert_eq!(
-            body.into_json().unwrap(),
-            json!({ "subtype": "x", "a": 1, "c": "d", "f": true, "p": "/a", "o": { "k": null } })
-        );
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn values_that_cannot_be_sent_are_invalid_options() {
-        use std::ffi::OsStr;
-        use std::os::unix::ffi::OsStrExt;
-
-        let path = Path::new(OsStr::from_bytes(b"/\xff"));
-        for body in [RequestBody::new("x").path("p", path), RequestBody::new("x").object("o", json!([1]))] {
-            assert_eq!(body.into_json().unwrap_err().kind(), ErrorKind::InvalidOption);
-        }
-    }
-}

@@ -5,6 +5,7 @@ mod actors;
 mod crashes;
 mod events;
 mod prompts;
+mod run_end;
 mod runs;
 mod stops;
 

@@ -1,14 +1,19 @@
-//! Tests of sessions that are resumed from a store.
+//! Sessions that are resumed from a store: what the CLI finds in its configuration folder.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use greenroom::options::EnvPolicy;
+use greenroom::sessions::TranscriptEntry;
+use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult};
+use greenroom::testkit::{CliEnd, ScriptedCli};
+use greenroom::{Error, ErrorKind, Options, Session, SessionBuilder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::*;
-use crate::options::EnvPolicy;
-use crate::store::MemoryStore;
+use crate::common::*;
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 const OTHER: &str = "bbbbbbbb-0000-4000-8000-000000000002";
@@ -37,10 +42,33 @@ impl Setup {
         self.store.append(key, &entries(values)).await.unwrap();
     }
 
-    async fn run(&mut self) -> Result<Option<ResumeHome>> {
-        let store: Arc<dyn SessionStore> = self.store.clone();
-        from_store(&store, &mut self.options).await
+    fn builder(&self) -> SessionBuilder {
+        SessionBuilder::from(self.options.clone()).session_store(self.store.clone())
     }
+
+    async fn start(&self) -> (Session, CliEnd) {
+        let (session, end, _) = start_by_hand(self.builder()).await;
+        (session, end)
+    }
+
+    async fn refused(&self) -> Error {
+        refused(self.builder()).await
+    }
+}
+
+/// The error of a session that does not start.
+async fn refused(builder: SessionBuilder) -> Error {
+    let (transport, _listener) = ScriptedCli::by_hand();
+    within(SOON, builder.transport(transport).start()).await.unwrap_err()
+}
+
+/// The CLI's configuration folder, if it has one of its own.
+fn config_dir(end: &CliEnd) -> Option<PathBuf> {
+    end.launch().env.get("CLAUDE_CONFIG_DIR").map(PathBuf::from)
+}
+
+fn has_argument(end: &CliEnd, start: &str) -> bool {
+    end.launch().args.iter().any(|argument| argument.starts_with(start))
 }
 
 fn read(path: &Path) -> Value {
@@ -72,8 +100,8 @@ async fn a_stored_session_is_laid_out_for_the_cli_and_removed_afterwards() {
     fs::write(config.join("cowork_settings.json"), "no json").unwrap();
     setup.options.resume = Some(ID.into());
 
-    let home = setup.run().await.unwrap().unwrap();
-    let dir = PathBuf::from(&setup.options.env["CLAUDE_CONFIG_DIR"]);
+    let (session, end) = setup.start().await;
+    let dir = config_dir(&end).unwrap();
     let project = dir.join("projects/-no-such-work");
     assert_eq!(read(&project.join(format!("{ID}.jsonl")))["uuid"], "u");
     let agents = project.join(ID).join("subagents");
@@ -85,8 +113,8 @@ async fn a_stored_session_is_laid_out_for_the_cli_and_removed_afterwards() {
     assert_eq!(read(&dir.join("settings.json")), json!({"model": "m", "env": {"A": "b"}}));
     assert!(!dir.join("cowork_settings.json").exists());
     assert!(!dir.parent().unwrap().join("evil.jsonl").exists());
-    assert_eq!(setup.options.resume.as_deref(), Some(ID));
-    home.remove().await;
+    assert!(has_argument(&end, &format!("--resume={ID}")));
+    stop(session, end).await;
     assert!(!dir.exists());
 }
 
@@ -100,13 +128,12 @@ async fn the_newest_session_that_is_not_a_subagent_is_continued() {
     let side = "cccccccc-0000-4000-8000-000000000003";
     setup.put(&SessionKey::new("tenant", side), &[json!({"isSidechain": true})]).await;
     setup.put(&SessionKey::new("tenant", "not-an-id"), &[json!({})]).await;
-    let home = setup.run().await.unwrap().unwrap();
-    assert_eq!(setup.options.resume.as_deref(), Some(ID));
-    assert!(!setup.options.continue_conversation);
-    let dir = PathBuf::from(&setup.options.env["CLAUDE_CONFIG_DIR"]);
+    let (session, end) = setup.start().await;
+    assert!(has_argument(&end, &format!("--resume={ID}")) && !has_argument(&end, "--continue"));
+    let dir = config_dir(&end).unwrap();
     // The CLI looks under the name of its working directory, whatever the project key is.
     assert!(dir.join("projects/-no-such-work").join(format!("{ID}.jsonl")).exists());
-    drop(home);
+    session.actor().kill();
     // Removed on the blocking pool, after a while.
     while dir.exists() {
         tokio::task::yield_now().await;
@@ -117,61 +144,59 @@ async fn the_newest_session_that_is_not_a_subagent_is_continued() {
 async fn continuing_with_an_empty_store_starts_a_new_conversation() {
     let mut setup = Setup::new();
     (setup.options.continue_conversation, setup.options.fork_session) = (true, true);
-    assert!(setup.run().await.unwrap().is_none());
-    let options = &setup.options;
-    assert!(!options.continue_conversation && !options.fork_session, "the CLI looks for none on its disk");
+    let (session, end) = setup.start().await;
+    assert_eq!(config_dir(&end), None);
+    let looks = has_argument(&end, "--continue") || has_argument(&end, "--fork-session");
+    assert!(!looks, "the CLI looks for none on its disk");
+    stop(session, end).await;
     // `resume_session_at` names a message, so a conversation has to be there.
-    setup.options.continue_conversation = true;
+    setup.options.fork_session = false;
     setup.options.resume_session_at = Some("m1".into());
-    assert_eq!(setup.run().await.unwrap_err().kind(), ErrorKind::SessionNotFound);
+    assert_eq!(setup.refused().await.kind(), ErrorKind::SessionNotFound);
 }
 
 #[tokio::test]
 async fn a_missing_session_and_an_id_that_is_none_are_errors() {
     let mut setup = Setup::new();
-    assert!(setup.run().await.unwrap().is_none(), "nothing is resumed or continued");
+    let (session, end) = setup.start().await;
+    assert_eq!(config_dir(&end), None, "nothing is resumed or continued");
+    stop(session, end).await;
     setup.options.resume = Some(ID.into());
-    let error = setup.run().await.unwrap_err();
+    let error = setup.refused().await;
     assert_eq!(error.kind(), ErrorKind::SessionNotFound);
     assert!(error.to_string().contains(ID) && error.is_caller(), "{error}");
     setup.options.resume = Some("My title".into());
-    assert_eq!(setup.run().await.unwrap_err().kind(), ErrorKind::InvalidOption);
+    assert_eq!(setup.refused().await.kind(), ErrorKind::InvalidOption);
+}
+
+/// A store that fails in this way.
+struct Bad(&'static str);
+
+impl SessionStore for Bad {
+    fn append<'a>(&'a self, _: &'a SessionKey, _: &'a [TranscriptEntry]) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn load<'a>(&'a self, _: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
+        match self.0 {
+            "hangs" => Box::pin(std::future::pending()),
+            "fails" => Box::pin(async { Err("on fire".into()) }),
+            _ => panic!("oh no"),
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_fails_or_panics_is_named() {
-    struct Bad(&'static str);
-    impl SessionStore for Bad {
-        fn append<'a>(
-            &'a self,
-            _: &'a SessionKey,
-            _: &'a [TranscriptEntry],
-        ) -> futures_util::future::BoxFuture<'a, StoreResult<()>> {
-            Box::pin(async { Ok(()) })
-        }
-        fn load<'a>(
-            &'a self,
-            _: &'a SessionKey,
-        ) -> futures_util::future::BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
-            match self.0 {
-                "hangs" => Box::pin(std::future::pending()),
-                "fails" => Box::pin(async { Err("on fire".into()) }),
-                _ => panic!("oh no"),
-            }
-        }
-    }
     for (how, says) in [("hangs", "it took more than 60s"), ("fails", "on fire"), ("panics", "oh no")] {
         let mut setup = Setup::new();
         setup.options.resume = Some(ID.into());
-        let store: Arc<dyn SessionStore> = Arc::new(Bad(how));
-        let error = from_store(&store, &mut setup.options).await.unwrap_err();
+        let error = refused(setup.builder().session_store(Arc::new(Bad(how)))).await;
         assert_eq!(error.kind(), ErrorKind::Store);
         assert!(error.to_string().contains(says), "{error}");
-        assert!(!setup.options.env.contains_key("CLAUDE_CONFIG_DIR"));
     }
     let mut setup = Setup::new();
     setup.options.continue_conversation = true;
-    let store: Arc<dyn SessionStore> = Arc::new(Bad("fails"));
-    let error = from_store(&store, &mut setup.options).await.unwrap_err();
+    let error = refused(setup.builder().session_store(Arc::new(Bad("fails")))).await;
     assert!(error.to_string().contains("does not support `list_sessions`"), "{error}");
 }
