@@ -85,6 +85,7 @@ pub mod fuzzing;
 #[cfg(any(fuzzing, feature = "__internals"))]
 #[doc(hidden)]
 pub mod internals;
+mod lock;
 pub mod mcp;
 pub mod options;
 mod plain;
@@ -126,47 +127,24 @@ pub use tool::server::ToolServer;
 pub use wire::message;
 pub use wire::message::definition::Message;
 
-/// The examples of the README compile.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// The programs of the README and of the guides are doc tests.
+macro_rules! doc_tests {
+    ($($(#[$needs:meta])? $name:ident: $file:literal;)+) => {$(
+        #[cfg(doctest)]
+        $(#[$needs])?
+        #[doc = include_str!($file)]
+        struct $name;
+    )+};
+}
 
-/// Those of the guide to fault injection, too.
-#[cfg(all(doctest, feature = "testkit"))]
-#[doc = include_str!("../docs/fault-injection.md")]
-struct FaultInjection;
-
-/// Those of the guide for users of the official SDKs, too.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/coming-from-the-sdks.md")]
-struct ComingFromTheSdks;
-
-/// Those of the guide to tools, too.
-#[cfg(all(doctest, feature = "testkit"))]
-#[doc = include_str!("../docs/tools.md")]
-struct ToolsGuide;
-
-/// Those of the guide to permissions, too.
-#[cfg(all(doctest, feature = "testkit"))]
-#[doc = include_str!("../docs/permissions.md")]
-struct PermissionsGuide;
-
-/// Those of the guide to hooks, too.
-#[cfg(all(doctest, feature = "testkit"))]
-#[doc = include_str!("../docs/hooks.md")]
-struct HooksGuide;
-
-/// Those of the guide to sessions and resume, too.
-#[cfg(all(doctest, feature = "testkit"))]
-#[doc = include_str!("../docs/sessions-and-resume.md")]
-struct SessionsGuide;
-
-/// Those of the guide to embedding, too.
-#[cfg(all(doctest, feature = "testkit"))]
-#[doc = include_str!("../docs/embedding.md")]
-struct EmbeddingGuide;
-
-/// Those of the guide to testing, too.
-#[cfg(all(doctest, feature = "testkit"))]
-#[doc = include_str!("../docs/testing.md")]
-struct TestingGuide;
+doc_tests! {
+    Readme: "../README.md";
+    ComingFromTheSdks: "../docs/coming-from-the-sdks.md";
+    #[cfg(feature = "testkit")] FaultInjection: "../docs/fault-injection.md";
+    #[cfg(feature = "testkit")] ToolsGuide: "../docs/tools.md";
+    #[cfg(feature = "testkit")] PermissionsGuide: "../docs/permissions.md";
+    #[cfg(feature = "testkit")] HooksGuide: "../docs/hooks.md";
+    #[cfg(feature = "testkit")] SessionsGuide: "../docs/sessions-and-resume.md";
+    #[cfg(feature = "testkit")] EmbeddingGuide: "../docs/embedding.md";
+    #[cfg(feature = "testkit")] TestingGuide: "../docs/testing.md";
+}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ractor::ActorRef;
 use serde_json::Value;
@@ -27,6 +27,7 @@ use crate::Options;
 use crate::control::CallbackHandlers;
 use crate::control::permission::Understands;
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 use crate::options::Limits;
 use crate::plain::make_plain;
 use crate::report::counters::Counting;
@@ -134,7 +135,7 @@ pub(crate) struct Shared {
     /// The queue to the stdin of the current incarnation; `None` while no incarnation is open.
     outbound: CurrentValue<Option<Outbound>>,
     /// Set when the supervisor starts. The conversation never restarts: its end is the end of the session.
-    conversation: OnceLock<ActorRef<ConversationMessage>>,
+    pub(crate) conversation: OnceLock<ActorRef<ConversationMessage>>,
     /// Set when a stop is asked for, before the conversation hears of it.
     refuses_prompts: AtomicBool,
     /// Requests of tool servers to the CLI.
@@ -222,16 +223,6 @@ impl Shared {
         self.roster.borrow().clone()
     }
 
-    /// The conversation's actor. `None` before the supervisor has started.
-    pub(crate) fn conversation(&self) -> Option<&ActorRef<ConversationMessage>> {
-        self.conversation.get()
-    }
-
-    /// Called once, by the supervisor.
-    pub(crate) fn set_conversation(&self, conversation: ActorRef<ConversationMessage>) {
-        self.conversation.set(conversation).ok();
-    }
-
     /// Has the conversation refuse prompts from now on.
     pub(crate) fn refuse_prompts(&self) {
         self.refuses_prompts.store(true, Ordering::Release);
@@ -267,7 +258,7 @@ impl Shared {
 
     /// The requests that set something at run time, in order.
     pub(crate) fn settings(&self) -> Vec<Value> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.settings).clone()
     }
 
     /// The capabilities of the CLI that permission decisions depend on.
@@ -278,13 +269,12 @@ impl Shared {
 
     /// Notes that a request has set something.
     pub(crate) fn note_setting(&self, body: &Value) {
-        let mut noted = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        settings::note(&mut noted, body);
+        settings::note(&mut lock(&self.settings), body);
     }
 
     /// Settings that the CLI was asked for and has not answered; they may be in force or not.
     pub(crate) fn settings_asked(&self) -> MutexGuard<'_, Vec<(String, Value)>> {
-        self.settings_asked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.settings_asked)
     }
 
     /// The id of the next request to the CLI, over all incarnations and routers.

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::Meeting;
 use super::instance::Mounted;
-use super::{Meeting, lock};
+use crate::lock::lock;
 use crate::tool::registry::Lists;
 use crate::tool::run::service::{HandlerRun, Service, ServiceStep};
 use crate::wire::rpc::{CallMeta, CancelledParams, RpcError};

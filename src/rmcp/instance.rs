@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::wire::{LoopTransport, OpenCalls, Outlet};
-use super::{Meeting, RmcpHandler, lock};
+use super::{Meeting, RmcpHandler};
+use crate::lock::lock;
 use crate::tool::run::context::CallContext;
 use crate::tool::run::erased::HandlerResult;
 use crate::tool::spec::ServerSpec;

@@ -59,7 +59,7 @@ mod dispatch;
 mod instance;
 mod wire;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ::rmcp::RoleServer;
 use ::rmcp::model::{ClientJsonRpcMessage, InitializeRequestParams};
@@ -144,10 +144,6 @@ struct Meeting {
 /// Sends into the service loop of a handler. Unbounded here: answers to the handler's requests are bounded by
 /// [`Limits::mcp_requests_per_server`](crate::options::Limits::mcp_requests_per_server), and the loop takes notifications at once.
 type Door = mpsc::WeakUnboundedSender<ClientJsonRpcMessage>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Mount for RmcpMount {
     fn service(&self, spec: &Arc<ServerSpec>) -> Box<dyn steps::Service> {

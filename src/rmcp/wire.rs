@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Door, lock};
+use super::Door;
+use crate::lock::lock;
 use crate::tool::RequestError;
 use crate::tool::run::context::CallContext;
 use crate::tool::spec::ServerSpec;

@@ -59,7 +59,7 @@ use crate::tool::ServerHandle;
 pub struct Session {
     pub(super) inner: Arc<Handle>,
     /// Limits requests to the CLI through this handle; `None` for the limits of the options.
-    limit: Option<Duration>,
+    pub(super) limit: Option<Duration>,
 }
 
 pub(super) struct Handle {
@@ -174,7 +174,7 @@ impl Session {
     pub async fn stop(&self) -> Result<()> {
         // Before the supervisor hears of the stop: a prompt that follows is refused.
         self.inner.shared.refuse_prompts();
-        let stopped = self.ask(|reply| SessionMessage::Internal(Internal::Stop(reply))).await;
+        let stopped = self.ask(|reply| SessionMessage::Stop(reply.into())).await;
         self.wait().await;
         if let Ok(outcome) = stopped {
             return outcome;
@@ -211,20 +211,8 @@ impl Session {
         self.ask(|reply| SessionMessage::Internal(Internal::AwaitStart(reply))).await?
     }
 
-    pub(super) fn gone(&self) -> Error {
-        self.inner.shared.gone()
-    }
-
     pub(super) fn shared(&self) -> &Shared {
         &self.inner.shared
-    }
-
-    pub(super) fn request_limit(&self) -> Option<Duration> {
-        self.limit
-    }
-
-    pub(super) fn with_limit(&self, limit: Duration) -> Self {
-        Self { inner: self.inner.clone(), limit: Some(limit) }
     }
 
     /// Asks the session's actor.
@@ -232,7 +220,7 @@ impl Session {
         &self,
         message: impl FnOnce(oneshot::Sender<T>) -> SessionMessage,
     ) -> Result<T> {
-        ask(Some(&self.inner.actor), message).await.ok_or_else(|| self.gone())
+        ask(Some(&self.inner.actor), message).await.ok_or_else(|| self.inner.shared.gone())
     }
 
     /// Asks the conversation, which lives as long as the session.
@@ -240,7 +228,7 @@ impl Session {
         &self,
         message: impl FnOnce(oneshot::Sender<T>) -> ConversationMessage,
     ) -> Result<T> {
-        ask(self.inner.shared.conversation(), message).await.ok_or_else(|| self.gone())
+        ask(self.inner.shared.conversation.get(), message).await.ok_or_else(|| self.inner.shared.gone())
     }
 
     /// The longest time that [`stop`](Session::stop) takes.

@@ -1,6 +1,6 @@
 //! Start a session from its definition.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use ractor::{Actor, ActorCell};
 
@@ -15,6 +15,7 @@ use crate::actor::supervisor::SessionSupervisor;
 use crate::actor::supervisor::claims::Claims;
 use crate::control::Hook;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::options::read_settings_file;
 use crate::sessions::{config_dir, variable};
 use crate::tool::spec::ServerSpec;
@@ -78,7 +79,7 @@ impl SessionBuilder {
         };
         Box::pin(claims.begin(&self.options)).await?;
         let shared = self.into_shared(claims)?;
-        *shared.home.lock().unwrap_or_else(PoisonError::into_inner) = home;
+        *lock(&shared.home) = home;
         let (supervisor, arguments) = (SessionSupervisor, shared.clone());
         let spawned = match parent {
             Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,

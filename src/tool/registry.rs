@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ use super::list::{List, Listable};
 use super::run::log_level::LevelFilter;
 use super::run::peer::Peer;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// All lists of a server.
 #[derive(Clone, Default)]
@@ -136,10 +137,6 @@ impl Clone for Registry {
     fn clone(&self) -> Self {
         Self { lists: Mutex::new(self.snapshot()), ..Self::default() }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Registry {

@@ -29,9 +29,11 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use self::kind::{CallbackKind, HandlerFault, log};
+use super::base::reply::{respond, telling};
 use super::context::Shared;
 use super::request::answer::Answer;
 use super::request::handlers::{HandlerEnd, HandlerTasks};
+use super::request::life::Settled;
 use super::request::pending::PendingRequest;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::control::{
@@ -88,8 +90,7 @@ impl Actor for Callbacks {
                 myself.stop(None);
             }
             CallbacksMessage::Snapshot(reply) => {
-                // Fails if the receiver was dropped.
-                reply.send(CallbacksSnapshot { in_flight: state.handlers.running().count() }).ok();
+                respond(reply, CallbacksSnapshot { in_flight: state.handlers.running().count() });
             }
             #[cfg(feature = "testkit")]
             CallbacksMessage::Panic => panic!("a fault was injected into the callbacks"),
@@ -262,10 +263,7 @@ impl CallbacksState {
     }
 
     fn arm(&mut self) {
-        let myself = self.myself.clone();
-        self.handlers.arm(move || {
-            myself.cast(CallbacksMessage::Tick).ok();
-        });
+        self.handlers.arm(telling(&self.myself, || CallbacksMessage::Tick));
     }
 
     fn handler_ended(&mut self, end: HandlerEnd<HandlerFault>) {
@@ -308,7 +306,7 @@ impl CallbacksState {
             let limit = handler.limit.unwrap_or_default();
             match handler.label.instead(&format!("{} did not answer within {limit:?}", handler.label)) {
                 Ok(answer) => handler.pending.timed_out(answer),
-                Err(message) => handler.pending.timed_out_error(&RpcError::internal(message)),
+                Err(message) => handler.pending.fail(Settled::Cancelled, &RpcError::internal(message)),
             }
             handler.pending.cancel.cancel();
             self.shared.counting.timeouts.one();

@@ -3,9 +3,10 @@
 //! The CLI runs `SessionStart` hooks and warns of broken settings while it starts, before `start` has returned a session to
 //! subscribe to.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use crate::lock::lock;
 use crate::report::feed::{Feed, Subscriber};
 use crate::wire::Message;
 
@@ -41,7 +42,7 @@ impl EarlyFeed {
             return self.feed.send(message.clone());
         }
         // Under the lock, so that a subscriber that arrives now gets the message once.
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         self.feed.send(message.clone());
         let Some(early) = kept.as_mut() else { return };
         let bytes = message.raw().get().len();
@@ -66,7 +67,7 @@ impl EarlyFeed {
 
     /// Subscribes. The first subscriber gets the kept messages too.
     pub(crate) fn subscribe(&self) -> (Early, Subscriber<Message>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let listener = self.feed.subscribe();
         (kept.take().unwrap_or_default(), listener)
     }

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::ConversationState;
+use crate::actor::base::reply::respond;
 use crate::actor::base::task::Task;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::router::client::ask;
@@ -50,8 +51,7 @@ impl ConversationState {
                 list.extend(queued);
                 receipt
             });
-            // The caller may have stopped waiting.
-            reply.send(receipt).ok();
+            respond(reply, receipt);
         })));
     }
 }

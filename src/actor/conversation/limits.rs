@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::ConversationState;
-use crate::actor::base::deadlines::Deadlines;
-use crate::actor::base::deadlines::after;
+use crate::actor::base::deadlines::{Deadlines, after};
+use crate::actor::base::reply::telling;
 use crate::actor::base::task::Task;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::session::Internal;
@@ -81,11 +81,7 @@ impl ConversationState {
     }
 
     pub(super) fn arm_limits(&mut self) {
-        let myself = self.myself.clone();
-        self.limits.deadlines.arm(move || {
-            // A conversation that has ended has no turn.
-            myself.cast(ConversationMessage::LimitTick).ok();
-        });
+        self.limits.deadlines.arm(telling(&self.myself, || ConversationMessage::LimitTick));
     }
 
     pub(super) fn limit_tick(&mut self) {

@@ -49,6 +49,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
+use super::base::reply::respond;
 use super::base::task::Task;
 use super::context::Shared;
 use super::messages::conversation::ConversationMessage;
@@ -161,14 +162,9 @@ impl Actor for Conversation {
             }
             ConversationMessage::Told(message) => state.hand_over(&message),
             ConversationMessage::Mirrored { number } => state.mirrored(number),
-            ConversationMessage::Prompt { prompt, reply } => {
-                // An accepted prompt runs even if its caller has stopped waiting.
-                reply.send(state.prompt(prompt)).ok();
-            }
-            ConversationMessage::Steer { prompt, reply } => {
-                // An accepted message is sent even if its caller has stopped waiting.
-                reply.send(state.steer(prompt)).ok();
-            }
+            // An accepted prompt runs even if its caller has stopped waiting; so does an accepted message.
+            ConversationMessage::Prompt { prompt, reply } => respond(reply, state.prompt(prompt)),
+            ConversationMessage::Steer { prompt, reply } => respond(reply, state.steer(prompt)),
             ConversationMessage::CliReady { epoch } => state.cli_event(CliEvent::Ready { epoch }),
             ConversationMessage::CliEnded { epoch, cause } => {
                 state.cli_event(CliEvent::Ended { epoch, cause })
@@ -181,10 +177,7 @@ impl Actor for Conversation {
                     running.interrupting = false;
                 }
             }
-            ConversationMessage::TakeBack { uuid, reply } => {
-                // The caller may have stopped waiting.
-                reply.send(state.take_back(&uuid)).ok();
-            }
+            ConversationMessage::TakeBack { uuid, reply } => respond(reply, state.take_back(&uuid)),
             ConversationMessage::Drain => {
                 state.draining = true;
                 state.give_back_queue();
@@ -200,10 +193,7 @@ impl Actor for Conversation {
                 state.run.ceiling(Instant::now());
                 state.run_changed();
             }
-            ConversationMessage::Snapshot(reply) => {
-                // The asker may have stopped waiting.
-                reply.send(state.snapshot()).ok();
-            }
+            ConversationMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testkit")]
             ConversationMessage::Panic => panic!("a fault was injected into the conversation"),
         }

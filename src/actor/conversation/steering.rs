@@ -23,6 +23,7 @@
 use super::queue::{Queued, TurnHistory};
 use super::results::{PromptProgress, ResultWatch};
 use super::{ConversationState, RunningTurn};
+use crate::actor::base::reply::respond;
 use crate::actor::turn::Turn;
 use crate::actor::turn::steering::{Steered, Steering, SteeringSender, steering};
 use crate::error::{Error, ErrorKind, Result};
@@ -65,7 +66,7 @@ pub(super) struct Offer {
 impl Offer {
     /// The message is a turn of its own. If the receiver was dropped, so are the turn's messages.
     pub(super) fn deliver(self) {
-        self.reply.send(Steered::Turn(self.turn)).ok();
+        respond(self.reply, Steered::Turn(self.turn));
     }
 
     /// The turn ends before it is known whether it began. Without a result, the outcome of the message is unknown.
@@ -79,23 +80,21 @@ impl Offer {
             ) => Steered::Unknown { prompt, error },
             _ => Steered::Turn(self.turn),
         };
-        // The caller may have stopped waiting.
-        self.reply.send(steered).ok();
+        respond(self.reply, steered);
     }
 }
 
 impl PendingMessage {
     fn joined(self, prompt_uuid: &str) {
-        // The caller may have stopped waiting; here and below.
-        self.reply.send(Steered::Joined { prompt_uuid: prompt_uuid.to_owned() }).ok();
+        respond(self.reply, Steered::Joined { prompt_uuid: prompt_uuid.to_owned() });
     }
 
     fn not_taken(self) {
-        self.reply.send(Steered::NotTaken { prompt: self.prompt }).ok();
+        respond(self.reply, Steered::NotTaken { prompt: self.prompt });
     }
 
     fn unknown(self, error: Error) {
-        self.reply.send(Steered::Unknown { prompt: self.prompt, error }).ok();
+        respond(self.reply, Steered::Unknown { prompt: self.prompt, error });
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::ConversationState;
+use crate::actor::base::reply::telling;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::report::ExitCause;
 use crate::wire::Message;
@@ -64,9 +65,8 @@ impl ConversationState {
             self.store_barrier.number += 1;
             self.store_barrier.bytes = event.bytes();
             self.store_barrier.held = Some(VecDeque::from([event]));
-            let (myself, number) = (self.myself.clone(), self.store_barrier.number);
-            // A conversation that has ended waits for nothing.
-            mirror.flush(move || drop(myself.cast(ConversationMessage::Mirrored { number })));
+            let number = self.store_barrier.number;
+            mirror.flush(telling(&self.myself, move || ConversationMessage::Mirrored { number }));
         } else {
             self.take(event);
         }

@@ -1,8 +1,9 @@
 //! Evidence in the lines of an incarnation for why it ended.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::lock::lock;
 use crate::wire::Message;
 
 /// Evidence for why the CLI exited. Written by the reader and the feeder, read by the incarnation.
@@ -33,11 +34,7 @@ impl ExitEvidence {
     }
 
     pub(crate) fn last_error(&self) -> Option<ErrorResult> {
-        self.error().clone()
-    }
-
-    fn error(&self) -> MutexGuard<'_, Option<ErrorResult>> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last_error).clone()
     }
 
     /// Notes an error result, or that a message followed it. Only the feeder's task calls this.
@@ -61,7 +58,7 @@ impl ExitEvidence {
         };
         if error.is_some() || self.has_error.load(Ordering::Relaxed) {
             self.has_error.store(error.is_some(), Ordering::Relaxed);
-            *self.error() = error;
+            *lock(&self.last_error) = error;
         }
     }
 }

@@ -8,7 +8,7 @@ use super::initialize::{self, Channels, InitializeAnswer};
 use super::run::{ExitSignal, IncarnationTask, OpenIncarnation};
 use crate::actor::messages::port::{PortEnd, PortMessage};
 use crate::actor::messages::session::Internal;
-use crate::actor::router::client::ask_in_handshake;
+use crate::actor::router::client::ask_in;
 use crate::actor::router::settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Delivery, McpRegistration};
@@ -95,7 +95,7 @@ impl IncarnationTask {
             routers.mark_unchanged();
             let left = deadline.saturating_duration_since(Instant::now());
             let asking = async {
-                let reply = ask_in_handshake(&shared, epoch, body.clone(), left).await;
+                let reply = ask_in(&shared, body.clone(), left, Some(epoch)).await;
                 if matches!(&reply, Err(error) if error.kind() == ErrorKind::NotReady) {
                     // Waits for the next router, or until the deadline.
                     tokio::time::timeout_at(deadline, routers.changed()).await.ok();

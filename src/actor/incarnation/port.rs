@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 pub(crate) use super::run::PortArguments;
 use super::run::{Command, IncarnationTask};
+use crate::actor::base::reply::respond;
 use crate::actor::base::task::Task;
 use crate::actor::messages::port::{OpenCli, PortEnd, PortMessage};
 use crate::report::CliSnapshot;
@@ -83,8 +84,7 @@ impl Actor for CliPort {
             PortMessage::Ended(end) => return Err(Box::new(end)),
             PortMessage::Snapshot(reply) => {
                 let messages = state.progress.cli().map(|cli| cli.messages.clone());
-                // The asker may have stopped waiting.
-                reply.send((state.snapshot(), messages)).ok();
+                respond(reply, (state.snapshot(), messages));
             }
             #[cfg(feature = "testkit")]
             PortMessage::Panic => panic!("a fault was injected into the CLI port"),

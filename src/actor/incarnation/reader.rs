@@ -212,7 +212,7 @@ impl StdoutReader {
 
     /// Collects a request that was sent now, or is `replayed` in the list of pending ones.
     fn request(&mut self, request_id: &str, body: ControlRequest, replayed: bool) {
-        let request = match body {
+        let (ids, body, route) = match body {
             ControlRequest::Mcp { server, rpc } => {
                 let rpc_id = match &rpc {
                     Rpc::Request { id, .. } => Some(id.get()),
@@ -221,19 +221,16 @@ impl StdoutReader {
                 let ids = RequestIds::rpc(request_id, rpc_id);
                 let route = self.admitter.route(&server).cloned();
                 let server = route.as_ref().map_or_else(|| Arc::from(server), |route| route.server.clone());
-                let body = InboundBody::Mcp { server, message: McpMessage::Rpc(rpc) };
-                InboundRequest { ids, body, route, replayed }
+                (ids, InboundBody::Mcp { server, message: McpMessage::Rpc(rpc) }, route)
             }
             ControlRequest::Callback(body) => {
-                let body = InboundBody::Callback(body);
-                InboundRequest { ids: RequestIds::control(request_id), body, route: None, replayed }
+                (RequestIds::control(request_id), InboundBody::Callback(body), None)
             }
             ControlRequest::Unserved(body) => {
-                let body = InboundBody::Unserved(body);
-                InboundRequest { ids: RequestIds::control(request_id), body, route: None, replayed }
+                (RequestIds::control(request_id), InboundBody::Unserved(body), None)
             }
         };
-        self.admitter.push(request);
+        self.admitter.push(InboundRequest { ids, body, route, replayed });
     }
 }
 

@@ -139,7 +139,7 @@ impl IncarnationTask {
     async fn open(&self) -> Result<OpenIncarnation, Error> {
         let PortArguments { shared, epoch, resume, channels, .. } = &self.arguments;
         let options = shared.options();
-        let conversation = shared.conversation().cloned();
+        let conversation = shared.conversation.get().cloned();
         let conversation = conversation
             .ok_or_else(|| Error::new(ErrorKind::SessionFailed, "the session has no conversation"))?;
         let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);

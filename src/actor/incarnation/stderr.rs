@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use crate::lock::lock;
+
 /// The last lines that the CLI wrote to its stderr, with their bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StderrTail(Arc<Mutex<(VecDeque<String>, usize)>>);
@@ -10,7 +12,7 @@ pub(crate) struct StderrTail(Arc<Mutex<(VecDeque<String>, usize)>>);
 impl StderrTail {
     /// Adds a line, and drops the oldest lines past `bound` bytes. The last line is always kept.
     pub(crate) fn push(&self, line: &str, bound: usize) {
-        let mut tail = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut tail = lock(&self.0);
         let (lines, bytes) = &mut *tail;
         *bytes += line.len() + 1;
         lines.push_back(line.to_owned());
@@ -20,8 +22,7 @@ impl StderrTail {
     }
 
     pub(crate) fn text(&self) -> String {
-        let tail = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        tail.0.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+        lock(&self.0).0.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 

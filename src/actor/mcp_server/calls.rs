@@ -14,6 +14,7 @@ use crate::actor::base::restart_window::Verdict;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::handlers::{HandlerEnd, RunningHandler};
+use crate::actor::request::life::Settled;
 use crate::actor::request::pending::PendingRequest;
 use crate::report::Event;
 use crate::tool::run::caught::{panicked, run_caught};
@@ -52,7 +53,7 @@ fn answer_call(
     if trace_payloads {
         span.record("gen_ai.tool.call.result", serde_json::to_string(&result).unwrap_or_default());
     }
-    answer.hand_over().mcp_result(&result);
+    answer.hand_over().mcp_result(Settled::Answered, &result);
     panic
 }
 
@@ -203,23 +204,16 @@ impl ServerState {
                     log_panic(&server.name, &label, text);
                 }
                 let pending = answer.hand_over();
-                let text = match ended {
-                    Ok(Ok(result)) => {
-                        pending.mcp_value(result);
-                        return None;
+                match &ended {
+                    Ok(Ok(result)) => pending.mcp_value(result),
+                    Ok(Err(error)) => pending.fail(Settled::Answered, error),
+                    Err(text) if is_tool => {
+                        let result = CallEnd::Panicked(text.clone()).result(&label);
+                        pending.mcp_result(Settled::Answered, &result);
                     }
-                    Ok(Err(error)) => {
-                        pending.mcp_error(&error);
-                        return None;
-                    }
-                    Err(text) => text,
-                };
-                if is_tool {
-                    pending.mcp_result(&CallEnd::Panicked(text.clone()).result(&label));
-                } else {
-                    pending.mcp_error(&panicked(&label, &text));
+                    Err(text) => pending.fail(Settled::Answered, &panicked(&label, text)),
                 }
-                Some(text)
+                ended.err()
             }
             .instrument(span)
         };
@@ -354,9 +348,9 @@ impl ServerState {
     fn timed_out(&self, pending: &PendingRequest, label: &str, is_tool: bool, limit: Duration) {
         let late = format!("'{label}' did not finish within its limit of {limit:?}");
         if is_tool {
-            pending.mcp_timed_out(&CallToolResult::error(format!("tool {late}")));
+            pending.mcp_result(Settled::Cancelled, &CallToolResult::error(format!("tool {late}")));
         } else {
-            pending.timed_out_error(&RpcError::internal(late));
+            pending.fail(Settled::Cancelled, &RpcError::internal(late));
         }
         pending.cancel.cancel();
         self.shared.counting.timeouts.one();

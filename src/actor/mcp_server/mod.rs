@@ -39,6 +39,7 @@ use self::index::RpcIndex;
 use self::making::Making;
 use self::peer::{CallPeer, Link, OutboundPeer, OwnLink};
 use super::base::deadlines::{Deadlines, millis};
+use super::base::reply::{respond, telling};
 use super::base::restart_window::RestartWindow;
 use super::context::Shared;
 use super::messages::inbound::McpMessage;
@@ -130,11 +131,8 @@ impl Actor for McpServer {
             cause,
             given_up,
         } = arguments;
-        let waker = myself.clone();
-        spec.registry.wake_with(move || {
-            // Fails only if the actor has ended; the next one takes the new lists anyway.
-            waker.cast(ServerMessage::Changed).ok();
-        });
+        // An actor that has ended misses a change; the next one takes the new lists anyway.
+        spec.registry.wake_with(telling(&myself, || ServerMessage::Changed));
         let ending = format!("MCP server '{}' has ended", spec.name);
         let generation = making::next_generation(&generations);
         let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone(), generation });
@@ -188,10 +186,7 @@ impl Actor for McpServer {
                 Box::pin(state.stop()).await;
                 myself.stop(None);
             }
-            ServerMessage::Snapshot(reply) => {
-                // Fails if the receiver was dropped.
-                reply.send(state.snapshot()).ok();
-            }
+            ServerMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testkit")]
             ServerMessage::Panic => panic!("a fault was injected into MCP server '{}'", state.spec.name),
         }
@@ -296,12 +291,8 @@ impl ServerState {
     }
 
     fn arm(&mut self) {
-        let myself = self.myself.clone();
-        self.handlers.arm({
-            let myself = myself.clone();
-            move || drop(myself.cast(ServerMessage::Tick))
-        });
-        self.waits.arm(move || drop(myself.cast(ServerMessage::Tick)));
+        self.handlers.arm(telling(&self.myself, || ServerMessage::Tick));
+        self.waits.arm(telling(&self.myself, || ServerMessage::Tick));
     }
 
     fn snapshot(&self) -> ServerSnapshot {

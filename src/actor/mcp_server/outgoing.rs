@@ -7,13 +7,14 @@
 //! server, whichever comes first. Settling removes its entry.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::actor::outbound::Outbound;
+use crate::lock::lock;
 use crate::tool::RequestError;
 use crate::wire::RpcError;
 use crate::wire::outgoing::{OutMcp, OutRequest};
@@ -50,10 +51,6 @@ pub(crate) struct SentRequest<'a> {
 }
 
 impl Outgoing {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiter>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a request, unless `most` requests of this server wait already.
     pub(crate) fn open<'a>(
         &'a self,
@@ -64,7 +61,7 @@ impl Outgoing {
     ) -> Result<SentRequest<'a>, RequestError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
-        let mut waiters = self.lock();
+        let mut waiters = lock(&self.waiters);
         if waiters.values().filter(|waiter| waiter.server == server).count() >= most {
             return Err(RequestError::AtCapacity(most));
         }
@@ -93,7 +90,7 @@ impl Outgoing {
     /// Settles all requests of an ended server.
     pub(crate) fn end(&self, server: &str, generation: u32) {
         let ended = |_: &u64, waiter: &mut Waiter| waiter.server == server && waiter.generation <= generation;
-        let ended: Vec<_> = self.lock().extract_if(ended).collect();
+        let ended: Vec<_> = lock(&self.waiters).extract_if(ended).collect();
         for (_, waiter) in ended {
             // Fails if the receiver was dropped.
             waiter.answer.send(Err(RequestError::ServerEnded)).ok();
@@ -102,13 +99,13 @@ impl Outgoing {
 
     /// Number of waiting requests of a server.
     pub(crate) fn of(&self, server: &str) -> usize {
-        self.lock().values().filter(|waiter| waiter.server == server).count()
+        lock(&self.waiters).values().filter(|waiter| waiter.server == server).count()
     }
 
     fn settle(&self, number: Option<u64>, fits: impl FnOnce(&Waiter) -> bool, answer: RequestAnswer) -> bool {
         let Some(number) = number else { return false };
         let waiter = {
-            let mut waiters = self.lock();
+            let mut waiters = lock(&self.waiters);
             if !waiters.get(&number).is_some_and(fits) {
                 return false;
             }
@@ -132,7 +129,7 @@ impl SentRequest<'_> {
 
 impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
-        let unanswered = self.outgoing.lock().remove(&self.number).is_some();
+        let unanswered = lock(&self.outgoing.waiters).remove(&self.number).is_some();
         if unanswered && self.sent {
             let params = serde_json::json!({ "requestId": self.id() });
             let body =

@@ -16,7 +16,7 @@ use crate::tool::handle::ServerHandle;
 use crate::tool::run::cancel::Cancel;
 use crate::tool::run::context::CallContext;
 use crate::tool::run::log_level::LevelFilter;
-use crate::tool::run::peer::{AnyHandle, Caller, Notifies, Peer};
+use crate::tool::run::peer::{AnyHandle, Caller, Peer};
 use crate::tool::spec::ServerSpec;
 use crate::wire::fast::request_ids::RequestIds;
 use crate::wire::outgoing::{OutMcp, OutRequest};
@@ -134,7 +134,7 @@ impl Link {
     }
 }
 
-impl Notifies for OutboundPeer {
+impl Peer for OutboundPeer {
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             // A server that has ended says nothing.
@@ -142,9 +142,7 @@ impl Notifies for OutboundPeer {
             notify(&self.outbound, &link.spec.name, method, params).await;
         })
     }
-}
 
-impl Peer for OutboundPeer {
     fn request<'a>(
         &'a self,
         method: &'a str,
@@ -160,12 +158,6 @@ impl Peer for OutboundPeer {
     fn server(&self) -> Option<AnyHandle> {
         let link = self.link.upgrade()?;
         Some(link.handle())
-    }
-}
-
-impl Notifies for CallPeer {
-    fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
-        Box::pin(notify(self.pending.outbound(), &self.link.spec.name, method, params))
     }
 }
 
@@ -196,6 +188,10 @@ impl Caller for CallPeer {
 }
 
 impl Peer for CallPeer {
+    fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
+        Box::pin(notify(self.pending.outbound(), &self.link.spec.name, method, params))
+    }
+
     fn request<'a>(
         &'a self,
         method: &'a str,

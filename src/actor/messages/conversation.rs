@@ -6,7 +6,7 @@ use ractor::RpcReplyPort;
 use tokio::sync::oneshot;
 
 use crate::actor::actor_message;
-use crate::actor::messages::permits::MessagePermit;
+use crate::actor::messages::permits::MailboxPermit;
 use crate::actor::turn::Turn;
 use crate::actor::turn::steering::Steering;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ pub(crate) enum ConversationMessage {
     Messages {
         epoch: u64,
         messages: Vec<Message>,
-        permit: MessagePermit,
+        permit: MailboxPermit,
     },
     /// A line of the CLI could not be read. The line may have been a message.
     LineLost {

@@ -2,7 +2,9 @@
 
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Permits for control frames in mailboxes (`Limits::calls_in_flight`). Released when the actor takes the message, or ends.
+/// Permits for control frames in mailboxes (`Limits::calls_in_flight`), or for the bytes of messages on their way to the
+/// conversation (`Limits::message_lane_bytes`). Released when the actor takes the message, or ends.
+#[derive(Default)]
 pub(crate) struct MailboxPermit(Option<OwnedSemaphorePermit>);
 
 impl MailboxPermit {
@@ -10,29 +12,9 @@ impl MailboxPermit {
         Self(permit)
     }
 
-    /// No permit: the sender is bounded elsewhere.
-    pub(crate) fn none() -> Self {
-        Self(None)
-    }
-
-    /// Splits off permits for `frames` frames.
-    pub(crate) fn split(&mut self, frames: usize) -> Self {
-        Self(self.0.as_mut().and_then(|permit| permit.split(frames)))
-    }
-}
-
-/// Permits for the bytes of messages on their way to the conversation (`Limits::message_lane_bytes`).
-#[derive(Default)]
-pub(crate) struct MessagePermit(Option<OwnedSemaphorePermit>);
-
-impl MessagePermit {
-    pub(crate) fn new(permit: Option<OwnedSemaphorePermit>) -> Self {
-        Self(permit)
-    }
-
-    /// Splits off permits for `bytes` bytes; all that are left if there are fewer.
-    pub(crate) fn split(&mut self, bytes: usize) -> Self {
-        let part = self.0.as_mut().and_then(|permit| permit.split(bytes));
+    /// Splits off so many permits; all that are left if there are fewer.
+    pub(crate) fn split(&mut self, count: usize) -> Self {
+        let part = self.0.as_mut().and_then(|permit| permit.split(count));
         Self(part.or_else(|| self.0.take()))
     }
 }
@@ -48,7 +30,7 @@ mod tests {
     #[test]
     fn parts_of_a_message_permit_are_released_one_by_one() {
         let lane = Arc::new(Semaphore::new(100));
-        let mut whole = MessagePermit::new(lane.clone().try_acquire_many_owned(90).ok());
+        let mut whole = MailboxPermit::new(lane.clone().try_acquire_many_owned(90).ok());
         let part = whole.split(40);
         assert_eq!(lane.available_permits(), 10);
         drop(part);

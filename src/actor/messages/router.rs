@@ -15,7 +15,7 @@ use crate::actor::messages::inbound::InboundBody;
 use crate::actor::messages::permits::MailboxPermit;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::ledger::Ledger;
-use crate::actor::router::routes::{Route, RoutedGuard, Routes};
+use crate::actor::router::routes::{Known, RoutedGuard, Routes};
 use crate::error::Result;
 use crate::report::RouterSnapshot;
 use crate::wire::envelope::ControlReply;
@@ -46,21 +46,8 @@ pub(crate) enum RouterMessage {
     },
     /// A deadline may have passed.
     Tick,
-    /// A tool server can be reached.
-    ServerUp(Arc<Route>),
-    /// A tool server has ended and will be restarted.
-    ServerDown {
-        server: String,
-    },
-    /// A tool server has ended and will not be restarted.
-    ServerFailed {
-        server: String,
-        cause: String,
-    },
-    /// A tool server was removed from the session.
-    ServerRemoved {
-        server: String,
-    },
+    /// The state of a tool server has changed; `None` if the server was removed from the session.
+    Server(String, Option<Known>),
     /// The callbacks were restarted.
     CallbacksUp(ActorRef<CallbacksMessage>),
     /// Cancel all open requests.

@@ -52,6 +52,7 @@ actor_message!(SessionMessage);
 /// Messages of the session's other actors, its timers and its handles to the supervisor.
 #[doc(hidden)]
 #[allow(private_interfaces)]
+#[allow(unnameable_types, reason = "only the session's own actors send them")]
 pub enum Internal {
     /// The incarnation has answered `initialize`.
     CliReady { epoch: u64 },
@@ -85,8 +86,6 @@ pub enum Internal {
     StopLimit(u32),
     /// The last handle was dropped.
     Abandoned,
-    /// Stops the session in order.
-    Stop(oneshot::Sender<Result<()>>),
     #[cfg(feature = "testkit")]
     Inject(crate::actor::messages::fault::Fault),
     /// The session cannot go on.

@@ -22,7 +22,7 @@ mod queue;
 mod worker;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,6 +30,7 @@ use tokio::sync::{Notify, OnceCell, oneshot};
 
 use self::queue::{Lost, MirrorQueue, QueuedFrame, SettledWaiter, report_later};
 use crate::Options;
+use crate::lock::lock;
 use crate::options::{StoreFlush, StoreOptions};
 use crate::sessions::TranscriptEntry;
 use crate::store::SessionStore;
@@ -68,7 +69,7 @@ impl Mirror {
     }
 
     fn queue(&self) -> MutexGuard<'_, MirrorQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Takes a `transcript_mirror` frame.

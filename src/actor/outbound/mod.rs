@@ -41,7 +41,8 @@ struct OutboundState {
     /// Cancelled when more than `limit` lines are queued.
     overflowed: CancellationToken,
     phase: AtomicU8,
-    prompt: LastPrompt,
+    /// Progress of the last prompt.
+    prompt: AtomicU8,
 }
 
 // Bits of the phase of an incarnation. Application requests wait for `READY`; from `ENDING` on nothing is queued. An
@@ -50,33 +51,10 @@ const HANDSHAKE: u8 = 0;
 const READY: u8 = 1;
 const ENDING: u8 = 2;
 
-/// Progress of the last prompt: none, written, or begun by the CLI.
-#[derive(Debug, Default)]
-struct LastPrompt(AtomicU8);
-
-impl LastPrompt {
-    const NONE: u8 = 0;
-    const WRITTEN: u8 = 1;
-    const BEGUN: u8 = 2;
-
-    fn get(&self) -> u8 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Notes a new prompt, and gives the state before it.
-    fn write(&self) -> u8 {
-        self.0.swap(Self::WRITTEN, Ordering::AcqRel)
-    }
-
-    /// Takes a [`write`](LastPrompt::write) back, unless a begin was noted meanwhile.
-    fn undo(&self, before: u8) {
-        self.0.compare_exchange(Self::WRITTEN, before, Ordering::AcqRel, Ordering::Acquire).ok();
-    }
-
-    fn begin(&self) {
-        self.0.store(Self::BEGUN, Ordering::Release);
-    }
-}
+// Progress of the last prompt: none, written, or begun by the CLI.
+const NONE: u8 = 0;
+const WRITTEN: u8 = 1;
+const BEGUN: u8 = 2;
 
 /// The receiving end, for the writer.
 #[derive(Debug)]
@@ -119,7 +97,7 @@ impl Outbound {
             bytes: OutboundBytes::new(limits.outbound_bytes),
             overflowed: CancellationToken::new(),
             phase: AtomicU8::new(HANDSHAKE),
-            prompt: LastPrompt::default(),
+            prompt: AtomicU8::new(NONE),
         });
         (Self { queue: sender, room, state: state.clone() }, OutboundReceiver { queue, state, gate: None })
     }
@@ -166,29 +144,36 @@ impl Outbound {
     /// Queues a prompt.
     pub(crate) fn send_prompt(&self, json: Vec<u8>) -> Result<(), IncarnationEnded> {
         // Before the push: the reader may note that the CLI has begun before this thread goes on.
-        let before = self.state.prompt.write();
-        self.send(json).inspect_err(|IncarnationEnded| self.state.prompt.undo(before))
+        let before = self.state.prompt.swap(WRITTEN, Ordering::AcqRel);
+        self.send(json).inspect_err(|IncarnationEnded| {
+            // Taken back, unless a begin was noted meanwhile.
+            self.state.prompt.compare_exchange(WRITTEN, before, Ordering::AcqRel, Ordering::Acquire).ok();
+        })
+    }
+
+    fn prompt_progress(&self) -> u8 {
+        self.state.prompt.load(Ordering::Acquire)
     }
 
     /// Whether this incarnation was sent a prompt.
     pub(crate) fn was_prompted(&self) -> bool {
-        self.state.prompt.get() != LastPrompt::NONE
+        self.prompt_progress() != NONE
     }
 
     /// Whether the last prompt was written, and no message showed yet that the CLI works at it.
     pub(crate) fn awaits_begin(&self) -> bool {
-        self.state.prompt.get() == LastPrompt::WRITTEN
+        self.prompt_progress() == WRITTEN
     }
 
     /// Notes that the CLI works at the last prompt. The reader notes it before the conversation is told: a message may be lost
     /// with its incarnation, but a begun prompt must not be sent again.
     pub(crate) fn note_begin(&self) {
-        self.state.prompt.begin();
+        self.state.prompt.store(BEGUN, Ordering::Release);
     }
 
     /// Whether the CLI works, or worked, at the last prompt.
     pub(crate) fn has_begun(&self) -> bool {
-        self.state.prompt.get() == LastPrompt::BEGUN
+        self.prompt_progress() == BEGUN
     }
 
     /// Queues a JSON text as a line.

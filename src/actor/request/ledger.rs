@@ -16,12 +16,13 @@ use std::borrow::Borrow;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 
 use super::pending::PendingRequest;
 use super::sweep_mark::{SweepBell, SweepMark};
+use crate::lock::lock;
 use crate::wire::rpc::RpcError;
 
 /// The open requests of the CLI.
@@ -143,7 +144,7 @@ impl Ledger {
     /// Opens the ledger of a router: requests of incarnations up to `ended_epoch` are not admitted. `wake` is called when the
     /// ledger has to be swept.
     pub(crate) fn start(&self, ended_epoch: u64, wake: impl Fn() + Send + 'static) {
-        let mut book = self.lock();
+        let mut book = lock(&self.book);
         book.ended_epoch = book.ended_epoch.max(ended_epoch);
         self.bell.set_wake(Some(Box::new(wake)));
     }
@@ -153,14 +154,9 @@ impl Ledger {
         &self.bell
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        // Nothing panics under the lock.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Locks the ledger to admit requests; `None` if the router has ended. For `remembered` see [`sweep`](Ledger::sweep).
     pub(crate) fn admissions(&self, remembered: usize) -> Option<Admissions<'_>> {
-        let mut book = self.lock();
+        let mut book = lock(&self.book);
         if book.closed {
             return None;
         }
@@ -170,30 +166,39 @@ impl Ledger {
 
     /// Whether the router has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
+        lock(&self.book).closed
     }
 
     /// Removes settled requests if enough have gathered. Remembers the ids of at most `remembered` of those that the CLI may
     /// still list as pending.
     pub(crate) fn sweep(&self, remembered: usize) {
-        let swept = self.lock().sweep(self.bell.mark(), remembered);
+        let swept = lock(&self.book).sweep(self.bell.mark(), remembered);
         drop(swept);
     }
 
     pub(crate) fn get(&self, request_id: &str) -> Option<Arc<PendingRequest>> {
-        self.lock().open.get(request_id).map(|pending| pending.0.clone()).filter(|pending| pending.is_open())
+        lock(&self.book)
+            .open
+            .get(request_id)
+            .map(|pending| pending.0.clone())
+            .filter(|pending| pending.is_open())
     }
 
     /// All open requests.
     pub(crate) fn open(&self) -> Vec<Arc<PendingRequest>> {
-        self.lock().open.iter().map(|pending| pending.0.clone()).filter(|pending| pending.is_open()).collect()
+        lock(&self.book)
+            .open
+            .iter()
+            .map(|pending| pending.0.clone())
+            .filter(|pending| pending.is_open())
+            .collect()
     }
 
     /// Orphans the requests of an incarnation that has ended, and of all before it.
     pub(crate) fn end_epoch(&self, epoch: u64) {
         let mut ended = Vec::new();
         {
-            let mut book = self.lock();
+            let mut book = lock(&self.book);
             book.ended_epoch = book.ended_epoch.max(epoch);
             book.settled.clear();
             ended.extend(book.open.extract_if(|pending| pending.0.epoch() <= epoch));
@@ -206,7 +211,7 @@ impl Ledger {
     /// Answers all open requests with an error, because the router has ended, and admits no more.
     pub(crate) fn close(&self) {
         let open: Vec<_> = {
-            let mut book = self.lock();
+            let mut book = lock(&self.book);
             book.closed = true;
             self.bell.set_wake(None);
             book.open.drain().map(|ById(pending)| pending).collect()

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -12,6 +12,7 @@ use super::life::{RequestLife, RequestStage, Settled};
 use super::sweep_mark::SweepBell;
 use crate::actor::base::gate::Gate;
 use crate::actor::outbound::{IncarnationEnded, Outbound};
+use crate::lock::lock;
 use crate::report::counters::Counting;
 use crate::tool::run::cancel::Cancel;
 use crate::wire::CallToolResult;
@@ -153,11 +154,7 @@ impl PendingRequest {
 
     /// The span of the request; none once the request is settled.
     pub(crate) fn span(&self) -> tracing::Span {
-        if self.traced { self.lock_span().clone() } else { tracing::Span::none() }
-    }
-
-    fn lock_span(&self) -> MutexGuard<'_, tracing::Span> {
-        self.span.lock().unwrap_or_else(PoisonError::into_inner)
+        if self.traced { lock(&self.span).clone() } else { tracing::Span::none() }
     }
 
     /// Counts the requests in flight of the session.
@@ -210,9 +207,9 @@ impl PendingRequest {
         self.life.stage() == RequestStage::Dispatched
     }
 
-    /// Answers a tool call with the result of its handler.
-    pub(crate) fn mcp_result(&self, result: &CallToolResult) {
-        if self.settle(Settled::Answered) {
+    /// Answers a tool call with a result: that of its handler, or one that says that the handler took too long.
+    pub(crate) fn mcp_result(&self, how: Settled, result: &CallToolResult) {
+        if self.settle(how) {
             self.write_result(result);
         }
     }
@@ -221,20 +218,6 @@ impl PendingRequest {
     pub(crate) fn mcp_value(&self, result: impl Serialize) {
         if self.settle(Settled::Answered) {
             self.write_mcp(RpcResponse::result(self.ids.raw_rpc_id(), result));
-        }
-    }
-
-    /// Answers a JSON-RPC request with the error of its handler.
-    pub(crate) fn mcp_error(&self, error: &RpcError) {
-        if self.settle(Settled::Answered) {
-            self.write_error(error, None);
-        }
-    }
-
-    /// Answers a tool call whose handler took too long.
-    pub(crate) fn mcp_timed_out(&self, result: &CallToolResult) {
-        if self.settle(Settled::Cancelled) {
-            self.write_result(result);
         }
     }
 
@@ -248,30 +231,30 @@ impl PendingRequest {
 
     /// Answers a control request with the result of its handler.
     pub(crate) fn success(&self, body: impl Serialize) {
-        if self.settle(Settled::Answered) {
-            self.write(outgoing::success(self.request_id(), body));
-        }
+        self.control(Settled::Answered, body);
     }
 
     /// Answers a control request whose handler took too long.
     pub(crate) fn timed_out(&self, body: impl Serialize) {
-        if self.settle(Settled::Cancelled) {
+        self.control(Settled::Cancelled, body);
+    }
+
+    fn control(&self, how: Settled, body: impl Serialize) {
+        if self.settle(how) {
             self.write(outgoing::success(self.request_id(), body));
         }
     }
 
-    /// Answers with an error, because the handler took too long.
-    pub(crate) fn timed_out_error(&self, error: &RpcError) {
-        if self.settle(Settled::Cancelled) {
+    /// Answers with an error: of the handler, or because it took too long.
+    pub(crate) fn fail(&self, how: Settled, error: &RpcError) {
+        if self.settle(how) {
             self.write_error(error, None);
         }
     }
 
     /// Answers with an error, because no handler can or may answer.
     pub(crate) fn refuse(&self, error: &RpcError) {
-        if self.settle(Settled::Refused) {
-            self.write_error(error, None);
-        }
+        self.fail(Settled::Refused, error);
     }
 
     /// Answers a request whose subtype is unknown.
@@ -313,7 +296,7 @@ impl PendingRequest {
         .one();
         if self.traced {
             // Dropped after the lock is released: closing a span runs the application's subscriber.
-            let span = std::mem::replace(&mut *self.lock_span(), tracing::Span::none());
+            let span = std::mem::replace(&mut *lock(&self.span), tracing::Span::none());
             span.record("outcome", how.as_str());
         }
         self.origin.ledger_bell.finish();

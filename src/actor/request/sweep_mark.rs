@@ -1,8 +1,10 @@
 //! When a list drops its finished entries: in batches, so that finishing an entry costs its owner no message and no lock.
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use crate::lock::lock;
 
 /// Counts the finished entries of a list, and says when to sweep them out: once they are half as many as the entries that the
 /// last sweep kept, or [`LEAST`](SweepMark::LEAST). The owner of the list asks when a new entry comes. If none comes, the owner
@@ -73,13 +75,13 @@ impl SweepBell {
 
     /// Sets or removes the owner's waker.
     pub(super) fn set_wake(&self, wake: Option<Box<dyn Fn() + Send>>) {
-        *self.wake.lock().unwrap_or_else(PoisonError::into_inner) = wake;
+        *lock(&self.wake) = wake;
     }
 
     /// Counts a finished entry, and wakes the owner if it has to be woken.
     pub(super) fn finish(&self) {
         if self.mark.finish()
-            && let Some(wake) = &*self.wake.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(wake) = &*lock(&self.wake)
         {
             wake();
         }

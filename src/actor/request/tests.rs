@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, drop_settled};
 use super::ledger::Ledger;
+use super::life::Settled;
 use super::pending::{RequestKind, RequestOrigin};
 use crate::actor::base::gate::Gate;
 use crate::actor::outbound::writer::write_lines;
@@ -96,7 +97,7 @@ async fn a_withdrawn_request_is_not_answered() {
 async fn a_request_that_times_out_counts_as_cancelled_in_either_shape() {
     let cli = Asking::incarnation(1, &Arc::default());
     cli.asks(RequestKind::Hook, "a").hand_over().timed_out(1);
-    cli.asks(RequestKind::Hook, "b").hand_over().timed_out_error(&RpcError::internal("late"));
+    cli.asks(RequestKind::Hook, "b").hand_over().fail(Settled::Cancelled, &RpcError::internal("late"));
     let counting = &cli.origin.counting;
     assert_eq!((counting.cancelled.get(), counting.refused.get()), (2, 0));
     let subtypes: Vec<_> =

@@ -24,6 +24,7 @@ use tempfile::TempDir;
 
 use super::Loaded;
 use crate::Options;
+use crate::blocking::in_background;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::is_absent;
 use crate::options::OsUser;
@@ -55,11 +56,8 @@ impl ResumeHome {
 
 impl Drop for ResumeHome {
     fn drop(&mut self) {
-        let Some(dir) = self.0.take() else { return };
-        match tokio::runtime::Handle::try_current() {
-            // Not awaited: the pool removes the folder, or the end of the runtime does.
-            Ok(runtime) => drop(runtime.spawn_blocking(move || remove(dir))),
-            Err(_) => remove(dir),
+        if let Some(dir) = self.0.take() {
+            in_background(move || remove(dir));
         }
     }
 }

@@ -14,20 +14,11 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Asks the CLI. Dropping the future withdraws the request.
 pub(crate) async fn ask(shared: &Shared, body: Value, limit: Duration) -> Result<Box<RawValue>> {
-    send(shared, body, limit, None).await
+    ask_in(shared, body, limit, None).await
 }
 
-/// Asks the CLI during the handshake of this incarnation. What the request sets is not noted as a new setting.
-pub(crate) async fn ask_in_handshake(
-    shared: &Shared,
-    epoch: u64,
-    body: Value,
-    limit: Duration,
-) -> Result<Box<RawValue>> {
-    send(shared, body, limit, Some(epoch)).await
-}
-
-async fn send(
+/// Asks the CLI; with an epoch, during the handshake of that incarnation: what the request sets is not noted as a new setting.
+pub(crate) async fn ask_in(
     shared: &Shared,
     body: Value,
     limit: Duration,

@@ -26,8 +26,9 @@ use tokio::time::Instant;
 
 pub(crate) use self::client::ask;
 use self::outbound_requests::OutboundRequests;
-use self::routes::{Route, Routes};
+use self::routes::{Known, Routes};
 use super::base::deadlines::{Deadlines, after, millis};
+use super::base::reply::{respond, telling};
 use super::context::Shared;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::inbound::{InboundBody, McpBatch, McpMessage};
@@ -54,14 +55,6 @@ pub(crate) struct RouterArguments {
     pub(crate) ledger: Arc<Ledger>,
     /// Publishes the routes.
     pub(crate) routes: watch::Sender<Arc<Routes>>,
-}
-
-/// State of a tool server.
-#[derive(Clone)]
-pub(crate) enum Known {
-    Up(Arc<Route>),
-    Down,
-    Failed(String),
 }
 
 pub(crate) struct RouterState {
@@ -96,11 +89,7 @@ impl Actor for ControlRouter {
         arguments: RouterArguments,
     ) -> Result<RouterState, ActorProcessingErr> {
         let RouterArguments { shared, servers, callbacks, ended_epoch, ledger, routes } = arguments;
-        let waker = myself.clone();
-        ledger.start(ended_epoch, move || {
-            // The ledger of a router that has ended is closed.
-            waker.cast(RouterMessage::Sweep).ok();
-        });
+        ledger.start(ended_epoch, telling(&myself, || RouterMessage::Sweep));
         let state = RouterState {
             outbound_requests: OutboundRequests::new(shared.clone()),
             shared,
@@ -139,31 +128,14 @@ impl Actor for ControlRouter {
             }
             RouterMessage::Tick => state.tick(Instant::now()),
             RouterMessage::Ended { epoch } => state.ended(epoch),
-            RouterMessage::ServerUp(route) => state.server_up(route),
-            RouterMessage::ServerDown { server } => {
-                state.servers.insert(server, Known::Down);
-                state.publish();
-            }
-            RouterMessage::ServerFailed { server, cause } => {
-                state.servers.insert(server.clone(), Known::Failed(cause));
-                state.publish();
-                state.unpark(&server);
-            }
-            RouterMessage::ServerRemoved { server } => {
-                state.servers.remove(&server);
-                state.publish();
-                state.unpark(&server);
-            }
+            RouterMessage::Server(server, known) => state.server(&server, known),
             RouterMessage::CallbacksUp(actor) => state.callbacks = actor,
             RouterMessage::CancelAll => {
                 for pending in state.ledger.open() {
                     pending.cancel();
                 }
             }
-            RouterMessage::Snapshot(reply) => {
-                // The receiver may have been dropped.
-                reply.send(state.snapshot()).ok();
-            }
+            RouterMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testkit")]
             RouterMessage::Panic => panic!("a fault was injected into the control router"),
         }
@@ -210,7 +182,8 @@ impl RouterState {
         match self.servers.get(server) {
             Some(Known::Up(route)) => {
                 let batch = McpBatch::One(answer, message);
-                let asked = ServerMessage::Asked { batch, permit: MailboxPermit::none() };
+                // No permit: the sender is bounded elsewhere.
+                let asked = ServerMessage::Asked { batch, permit: MailboxPermit::default() };
                 if let Err(MessagingErr::SendErr(ServerMessage::Asked { batch, .. })) =
                     route.actor.cast(asked)
                 {
@@ -250,10 +223,15 @@ impl RouterState {
         self.arm();
     }
 
-    fn server_up(&mut self, route: Arc<Route>) {
-        let server = route.server.to_string();
-        self.servers.insert(server.clone(), Known::Up(route));
-        self.unpark(&server);
+    fn server(&mut self, server: &str, known: Option<Known>) {
+        let waits = matches!(known, Some(Known::Down));
+        match known {
+            Some(known) => drop(self.servers.insert(server.to_owned(), known)),
+            None => drop(self.servers.remove(server)),
+        }
+        if !waits {
+            self.unpark(server);
+        }
         // Published last, so that no message of the reader overtakes a parked one.
         self.publish();
     }
@@ -310,11 +288,7 @@ impl RouterState {
     }
 
     fn arm(&mut self) {
-        let myself = self.myself.clone();
-        self.deadlines.arm(move || {
-            // A router that has ended has no deadlines.
-            myself.cast(RouterMessage::Tick).ok();
-        });
+        self.deadlines.arm(telling(&self.myself, || RouterMessage::Tick));
     }
 
     fn snapshot(&self) -> RouterSnapshot {

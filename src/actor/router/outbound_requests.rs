@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::settings;
 use crate::actor::base::deadlines::{Deadlines, after};
+use crate::actor::base::reply::respond;
 use crate::actor::context::Shared;
 use crate::actor::messages::router::OutboundRequest;
 use crate::actor::outbound::Outbound;
@@ -98,10 +99,7 @@ impl OutboundRequests {
                 let awaited = AwaitedReply { reply, outbound, subtype, limit, deadline, span };
                 self.awaited.insert(request_id, awaited);
             }
-            Err(error) => {
-                // The receiver may have been dropped.
-                reply.send(Err(error)).ok();
-            }
+            Err(error) => respond(reply, Err(error)),
         }
     }
 
@@ -115,7 +113,7 @@ impl OutboundRequests {
         deadlines.remove(awaited.deadline, reply.request_id);
         awaited.span.record("outcome", if reply.outcome.is_ok() { "answered" } else { "refused" });
         let outcome = reply.outcome.map_err(|error| refused(&awaited.subtype, error));
-        awaited.reply.send(outcome).ok();
+        respond(awaited.reply, outcome);
         true
     }
 
@@ -150,7 +148,7 @@ impl OutboundRequests {
         let error = Error::new(ErrorKind::Timeout, message).with_help(
             "give it more time: `timeouts.control_request`, `long_request` or `with_request_timeout`",
         );
-        awaited.reply.send(Err(error)).ok();
+        respond(awaited.reply, Err(error));
     }
 
     /// Removes a request. Requests are rare, so an empty list keeps no capacity.
@@ -184,8 +182,7 @@ impl OutboundRequests {
         self.shared.settings_asked().clear();
         for (_, awaited) in self.awaited.drain() {
             let text = format!("the CLI ended before it answered '{}'", awaited.subtype);
-            // The receiver may have been dropped.
-            awaited.reply.send(Err(Error::new(ErrorKind::CliExited, text))).ok();
+            respond(awaited.reply, Err(Error::new(ErrorKind::CliExited, text)));
         }
     }
 }

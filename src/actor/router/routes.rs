@@ -24,6 +24,16 @@ pub(crate) struct Route {
     pub(crate) own_tools: bool,
 }
 
+/// State of a tool server.
+#[derive(Clone)]
+pub(crate) enum Known {
+    Up(Arc<Route>),
+    /// The server has ended and will be restarted.
+    Down,
+    /// The server has ended, for this cause, and will not be restarted.
+    Failed(String),
+}
+
 /// Routes by the name of the server.
 pub(crate) type Routes = HashMap<Arc<str>, Arc<Route>, RandomState>;
 

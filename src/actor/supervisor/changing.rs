@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use super::servers::ServerChild;
 use super::{Handled, SessionStage, SupervisorState};
 use crate::actor::base::deadlines::after;
+use crate::actor::base::reply::respond;
 use crate::actor::base::roster::{ChangePlan, Roster};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
@@ -86,8 +87,7 @@ impl SupervisorState {
             Ok(plan) => Arc::new(plan),
             Err(error) => {
                 drop_elsewhere(change);
-                // The caller may have stopped waiting.
-                reply.send(Err(error)).ok();
+                respond(reply, Err(error));
                 return Ok(());
             }
         };
@@ -151,7 +151,7 @@ impl SupervisorState {
 
     /// Removes a server: takes its route away, and tells its actor to stop.
     fn leave(&mut self, name: String) {
-        self.router.tell(RouterMessage::ServerRemoved { server: name.clone() });
+        self.router.tell(RouterMessage::Server(name.clone(), None));
         let Some(index) = self.servers.iter().position(|server| server.spec.name == name) else { return };
         let Some(actor) = self.servers.remove(index).actor else { return };
         // The end of an actor that has just ended is still to come.
@@ -189,7 +189,7 @@ impl SupervisorState {
             drop_elsewhere((before, plan));
             // Before the reply: its receiver may ask for the next change at once.
             drop(_turn);
-            reply.send(outcome).ok();
+            respond(reply, outcome);
         }
     }
 }

@@ -11,6 +11,7 @@ use super::child::{ChildActor, ChildEnd};
 use super::port_end::ResumeStep;
 use super::servers::ServerChild;
 use super::{Handled, SessionStage, SupervisorState};
+use crate::actor::base::reply::respond;
 use crate::actor::base::restart_window::Verdict;
 use crate::actor::callbacks::Callbacks;
 use crate::actor::incarnation::port::{CliPort, PortArguments};
@@ -143,10 +144,7 @@ impl SupervisorState {
         let serves = |server: &ServerChild| server.served || !server.spec.significant;
         self.started |= matches!(self.stage, SessionStage::Ready) && self.servers.iter().all(serves);
         if self.started {
-            for waiter in self.await_start.drain(..) {
-                // The caller may have stopped waiting.
-                waiter.send(Ok(())).ok();
-            }
+            self.await_start.drain(..).for_each(|waiter| respond(waiter, Ok(())));
         }
     }
 

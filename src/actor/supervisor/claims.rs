@@ -2,10 +2,11 @@
 //! conversation. Held across restarts of the CLI, and released when the session has ended.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::Options;
 use crate::error::Result;
+use crate::lock::lock;
 use crate::sessions::{Claim, ConversationPlace, config_dir, default_lock_dir, is_session_id, variable};
 use crate::transport::{Conversations, Transport, opens};
 
@@ -72,11 +73,11 @@ impl Claims {
         let Some(place) = &self.place else { return Ok(()) };
         let _turn = self.turn.lock().await;
         let Some(id) = named() else { return Ok(()) };
-        if matches!(&*self.lock(), Held::Conversation(claim) if claim.is_on(&id)) {
+        if matches!(&*lock(&self.held), Held::Conversation(claim) if claim.is_on(&id)) {
             return Ok(());
         }
         let claim = Claim::take(place, &id).await?;
-        let mut held = self.lock();
+        let mut held = lock(&self.held);
         if !matches!(*held, Held::Ended) {
             *held = Held::Conversation(claim);
         }
@@ -85,10 +86,6 @@ impl Claims {
 
     /// Releases the claim for good.
     pub(crate) fn release(&self) {
-        *self.lock() = Held::Ended;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.held) = Held::Ended;
     }
 }

@@ -40,15 +40,16 @@ mod servers;
 mod snapshot;
 mod stopping;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
+use super::base::reply::respond;
 use super::base::restart_window::RestartWindow;
 use super::base::task::Task;
 use super::context::Shared;
@@ -61,6 +62,7 @@ use super::messages::router::RouterMessage;
 use super::messages::session::{Internal, SessionMessage};
 use super::resume::ResumeHome;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::options::Restart;
 use changing::{Changing, Leaving};
 use child::{ChildActor, ChildEnd};
@@ -108,7 +110,7 @@ pub(crate) struct SupervisorState {
     /// Whether the start is over: the CLI was ready once, and every significant server has had its state.
     started: bool,
     await_start: Vec<oneshot::Sender<Result<()>>>,
-    await_stop: Vec<StopReply>,
+    await_stop: Vec<RpcReplyPort<Result<()>>>,
 }
 
 /// Releases the claim on the session's conversation when dropped.
@@ -119,8 +121,6 @@ impl Drop for ReleaseClaim {
         self.0.claims.release();
     }
 }
-
-type StopReply = Box<dyn FnOnce(Result<()>) + Send + Sync>;
 
 struct Windows {
     port: RestartWindow,
@@ -177,7 +177,7 @@ impl Actor for SessionSupervisor {
         let roster = shared.roster();
         let servers = roster.inside().iter();
         let servers = servers.map(|spec| ServerChild::new(&shared, spec.clone(), &mut random)).collect();
-        let home = shared.home.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let home = lock(&shared.home).take();
         Ok(SupervisorState {
             _claimed: ReleaseClaim(shared.clone()),
             _gone: shared.gone.clone().drop_guard(),
@@ -214,7 +214,8 @@ impl Actor for SessionSupervisor {
     ) -> Result<(), ActorProcessingErr> {
         let arguments = ConversationArguments { shared: state.shared.clone(), session: state.myself.clone() };
         let conversation = state.spawn(Conversation, arguments).await?;
-        state.shared.set_conversation(conversation.clone());
+        // Set once: the conversation never restarts.
+        state.shared.conversation.set(conversation.clone()).ok();
         if let Some(mirror) = state.shared.mirror() {
             let run = mirror.clone().run(state.shared.clone(), conversation.clone());
             state.mirror = Some(Task::spawn(run));
@@ -249,20 +250,13 @@ impl Actor for SessionSupervisor {
                 state.conversation.tell(message);
                 state.errand(async move {
                     if let Ok(receipt) = receipt.await {
-                        // The caller may have stopped waiting.
-                        reply.send(receipt.map(drop)).ok();
+                        respond(reply, receipt.map(drop));
                     }
                 });
             }
             SessionMessage::Snapshot(reply) => state.snapshot(reply),
-            SessionMessage::Events(reply) => {
-                // The caller may have stopped waiting.
-                reply.send(state.shared.subscribe()).ok();
-            }
-            SessionMessage::Stop(reply) => {
-                let reply: StopReply = Box::new(move |outcome| drop(reply.send(outcome)));
-                return Box::pin(state.stop(reply)).await;
-            }
+            SessionMessage::Events(reply) => respond(reply, state.shared.subscribe()),
+            SessionMessage::Stop(reply) => return Box::pin(state.stop(reply)).await,
             SessionMessage::Internal(internal) => return Box::pin(state.internal(internal)).await,
         }
         Ok(())
@@ -369,9 +363,6 @@ impl SupervisorState {
                     return self.begin_stop(StopStep::Cli, None).await;
                 }
             }
-            Internal::Stop(reply) => {
-                return self.stop(Box::new(move |outcome| drop(reply.send(outcome)))).await;
-            }
             #[cfg(feature = "testkit")]
             Internal::Inject(fault) => self.inject(fault),
             Internal::Fatal(error) => return self.fail(error).await,
@@ -381,8 +372,7 @@ impl SupervisorState {
 
     fn await_start(&mut self, reply: oneshot::Sender<Result<()>>) {
         if matches!(self.stage, SessionStage::Stopping { failed: None, .. }) {
-            // The caller may have stopped waiting.
-            return drop(reply.send(Err(Error::new(ErrorKind::Stopped, "the session was stopped"))));
+            return respond(reply, Err(Error::new(ErrorKind::Stopped, "the session was stopped")));
         }
         // A failing session answers with its error when nothing of it is left.
         self.await_start.push(reply);

@@ -17,8 +17,7 @@ use crate::actor::mcp_server::{McpServer, ServerArguments};
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
-use crate::actor::router::Known;
-use crate::actor::router::routes::Route;
+use crate::actor::router::routes::{Known, Route};
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, ServerSnapshot, ServerStatus};
 use crate::tool::run::blocking::BlockingLane;
@@ -66,18 +65,14 @@ impl ServerChild {
         matches!(self.status, ServerStatus::Failed(_))
     }
 
-    fn route(&self, actor: ActorRef<ServerMessage>, shared: &Shared) -> Arc<Route> {
-        Arc::new(Route {
-            server: self.spec.name.as_str().into(),
-            actor,
-            gate: shared.roster.borrow().gate(&self.spec.name).cloned(),
-            own_tools: !self.spec.is_mounted(),
-        })
-    }
-
     pub(super) fn known(&self, shared: &Shared) -> Known {
         match (&self.actor, &self.status) {
-            (Some(actor), _) => Known::Up(self.route(actor.clone(), shared)),
+            (Some(actor), _) => Known::Up(Arc::new(Route {
+                server: self.spec.name.as_str().into(),
+                actor: actor.clone(),
+                gate: shared.roster.borrow().gate(&self.spec.name).cloned(),
+                own_tools: !self.spec.is_mounted(),
+            })),
             (None, ServerStatus::Failed(cause)) => Known::Failed(cause.clone()),
             (None, _) => Known::Down,
         }
@@ -115,11 +110,15 @@ impl SupervisorState {
             given_up: server.given_up(),
         };
         let actor = self.spawn(McpServer, arguments).await?;
-        let server = &mut self.servers[index];
-        server.actor = Some(actor.clone());
-        let route = server.route(actor, &self.shared);
-        self.router.tell(RouterMessage::ServerUp(route));
+        self.servers[index].actor = Some(actor);
+        self.tell_router(index);
         Ok(())
+    }
+
+    /// Tells the router the state of a server.
+    fn tell_router(&self, index: usize) {
+        let server = &self.servers[index];
+        self.router.tell(RouterMessage::Server(server.spec.name.clone(), Some(server.known(&self.shared))));
     }
 
     /// The backoff of a server has passed.
@@ -197,7 +196,7 @@ impl SupervisorState {
                     return self.restart_server(index).await;
                 }
                 if server.actor.is_none() {
-                    self.router.tell(RouterMessage::ServerDown { server: name.clone() });
+                    self.tell_router(index);
                 }
                 self.servers[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
                 return Ok(());
@@ -207,9 +206,7 @@ impl SupervisorState {
         match &server.actor {
             // The end of an actor that has just ended is still to come.
             Some(actor) => drop(actor.cast(ServerMessage::GiveUp(cause.clone()))),
-            None => {
-                self.router.tell(RouterMessage::ServerFailed { server: name.clone(), cause: cause.clone() })
-            }
+            None => self.tell_router(index),
         }
         if !was_given_up {
             self.shared.emit(Event::ServerFailed { server: name.clone(), cause: cause.clone() });

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::stopping::StopStep;
 use super::{SessionStage, SupervisorState};
 use crate::actor::base::deadlines::{after, millis};
+use crate::actor::base::reply::respond;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
@@ -56,8 +57,7 @@ impl SupervisorState {
                 callbacks,
                 counters: shared.counting.read(),
             };
-            // The caller may have stopped waiting.
-            reply.send(Ok(snapshot)).ok();
+            respond(reply, Ok(snapshot));
         });
     }
 }

@@ -2,16 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use ractor::{ActorCell, ActorRef};
+use ractor::{ActorCell, ActorRef, RpcReplyPort};
 
-use super::{Handled, HomeState, SessionStage, StopReply, SupervisorState};
+use super::{Handled, HomeState, SessionStage, SupervisorState};
+use crate::actor::base::reply::respond;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::port::PortMessage;
 use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::report::Event;
 
 /// The steps of stopping, in order.
@@ -52,7 +53,7 @@ impl SupervisorState {
         matches!(self.stage, SessionStage::Stopping { step, .. } if step == at)
     }
 
-    pub(super) async fn stop(&mut self, reply: StopReply) -> Handled {
+    pub(super) async fn stop(&mut self, reply: RpcReplyPort<Result<()>>) -> Handled {
         self.await_stop.push(reply);
         if self.stopping() { Ok(()) } else { self.begin_stop(StopStep::Drain, None).await }
     }
@@ -228,12 +229,9 @@ impl SupervisorState {
         self.shared.emit(event);
         for waiter in self.await_start.drain(..) {
             let stopped = || Error::new(ErrorKind::Stopped, "the session was stopped while it started");
-            // The caller may have stopped waiting.
-            waiter.send(Err(failed.clone().unwrap_or_else(stopped))).ok();
+            respond(waiter, Err(failed.clone().unwrap_or_else(stopped)));
         }
-        for waiter in self.await_stop.drain(..) {
-            waiter(outcome.clone());
-        }
+        self.await_stop.drain(..).for_each(|waiter| respond(waiter, outcome.clone()));
         self.shared.facts.send_modify(|facts| facts.run_ended = true);
         // The drop of the state cancels this too, but maybe after a waiter has gone on.
         self.shared.gone.cancel();

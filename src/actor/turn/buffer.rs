@@ -26,6 +26,7 @@ use super::unread::{MessageQueue, UnreadMessage, is_partial};
 use crate::Options;
 use crate::actor::base::task::Task;
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 use crate::options::UnreadPartials;
 use crate::report::Outcome;
 use crate::report::counters::Counting;
@@ -139,7 +140,7 @@ impl TurnBuffer {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, BufferState> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.state)
     }
 
     /// Adds messages in order. Returns the number of messages that were dropped because the reader is gone.

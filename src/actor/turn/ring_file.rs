@@ -10,6 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::unread::UnreadMessage;
+use crate::blocking::in_background;
 use crate::wire::Message;
 
 /// Bytes of a record's header.
@@ -161,11 +162,8 @@ fn number(bytes: &[u8], at: usize) -> io::Result<u64> {
 
 impl Drop for RingFile {
     fn drop(&mut self) {
-        let Some(file) = self.0.take() else { return };
-        match tokio::runtime::Handle::try_current() {
-            // Not awaited: the pool closes the file, or the end of the runtime does.
-            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(file))),
-            Err(_) => drop(file),
+        if let Some(file) = self.0.take() {
+            in_background(move || drop(file));
         }
     }
 }

@@ -45,7 +45,7 @@ impl Session {
     /// # let _ = status;
     /// ```
     pub fn with_request_timeout(&self, limit: Duration) -> Self {
-        self.with_limit(limit.min(FOREVER))
+        Self { inner: self.inner.clone(), limit: Some(limit.min(FOREVER)) }
     }
 
     /// The requests that few programs need.
@@ -78,7 +78,7 @@ impl Session {
     }
 
     async fn ask_cli(&self, body: Value, limit: Duration) -> Result<Box<RawValue>> {
-        client::ask(self.shared(), body, self.request_limit().unwrap_or(limit)).await
+        client::ask(self.shared(), body, self.limit.unwrap_or(limit)).await
     }
 
     /// Fails if the CLI is known to lack a capability.
@@ -206,33 +206,32 @@ impl RequestBody {
     }
 
     /// Adds a path.
-    fn path(mut self, name: &str, path: &Path) -> Self {
+    fn path(self, name: &str, path: &Path) -> Self {
         match path.to_str() {
             Some(path) => self.with(name, path),
-            None => {
-                let text =
-                    format!("the path {} is not Unicode, and cannot be told to the CLI", path.display());
-                self.wrong.get_or_insert(Error::invalid_option(text));
-                self
-            }
+            None => self
+                .refuse(format!("the path {} is not Unicode, and cannot be told to the CLI", path.display())),
         }
     }
 
     /// Adds an object.
-    fn object(mut self, name: &str, value: impl Serialize) -> Self {
+    fn object(self, name: &str, value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
             Ok(value @ Value::Object(_)) => self.with(name, value),
             Ok(_) => {
-                let text = format!("`{name}` of a {} request is no object", self.subtype);
-                self.wrong.get_or_insert(Error::invalid_option(text));
-                self
+                let subtype = self.subtype;
+                self.refuse(format!("`{name}` of a {subtype} request is no object"))
             }
             Err(error) => {
-                let text = format!("`{name}` of a {} request does not serialise: {error}", self.subtype);
-                self.wrong.get_or_insert(Error::invalid_option(text));
-                self
+                let subtype = self.subtype;
+                self.refuse(format!("`{name}` of a {subtype} request does not serialise: {error}"))
             }
         }
+    }
+
+    fn refuse(mut self, text: String) -> Self {
+        self.wrong.get_or_insert(Error::invalid_option(text));
+        self
     }
 
     fn into_json(self) -> Result<Value> {

@@ -21,14 +21,6 @@ fn or_null<T: Into<Value>>(value: Option<T>) -> Value {
 impl Session {
     /// Changes the model for later turns; `None` restores the session's default. Survives a restart of the CLI. CLI 2.1.328
     /// does not check that the model exists: if not, the next turn fails.
-    ///
-    /// ```
-    /// async fn faster(session: &greenroom::Session) -> greenroom::Result<()> {
-    ///     println!("now {:?}", session.set_model(Some("haiku")).await?.model);
-    ///     Ok(())
-    /// }
-    /// # let _ = faster;
-    /// ```
     pub async fn set_model(&self, model: Option<&str>) -> Result<Reply<ModelSet>> {
         self.request(RequestBody::new("set_model").with("model", or_null(model))).await
     }

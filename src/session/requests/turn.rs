@@ -35,7 +35,7 @@ impl Session {
     }
 
     async fn send_interrupt(&self, cancel_queued: bool) -> Result<Reply<InterruptReceipt>> {
-        let limit = self.request_limit().unwrap_or(self.shared().options().timeouts.control_request);
+        let limit = self.limit.unwrap_or(self.shared().options().timeouts.control_request);
         self.ask_conversation(|reply| ConversationMessage::Interrupt { cancel_queued, limit, reply }).await?
     }
 

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::tool::run::context::{CallContext, ToolContext};
-use crate::tool::run::erased::{AnyState, HandlerResult, rpc_error, typed_state};
+use crate::tool::run::context::ToolContext;
+use crate::tool::run::erased::{HandlerFn, rpc_error, typed_state};
 use crate::wire::RpcError;
 
 /// A request to complete an argument or a variable.
@@ -111,14 +110,9 @@ impl<T: IntoCompletion, E: Display + 'static> IntoCompletion for Result<T, E> {
     }
 }
 
-/// A type-erased handler.
-pub(crate) type CompleteFn = Arc<
-    dyn Fn(AnyState, Arc<CallContext>, CompletionRequest) -> BoxFuture<'static, HandlerResult> + Send + Sync,
->;
-
 /// The handlers of one prompt or template, by argument.
 #[derive(Clone, Default)]
-pub(crate) struct Completers(Vec<(String, CompleteFn)>);
+pub(crate) struct Completers(Vec<(String, HandlerFn<CompletionRequest>)>);
 
 impl Completers {
     pub(crate) fn add<S, F, Fut>(&mut self, argument: String, handler: F)
@@ -128,7 +122,7 @@ impl Completers {
         Fut: Future<Output: IntoCompletion> + Send,
     {
         let handler = Arc::new(handler);
-        let complete: CompleteFn = Arc::new(move |state, call, request| {
+        let complete: HandlerFn<CompletionRequest> = Arc::new(move |state, call, request| {
             let handler = handler.clone();
             Box::pin(async move {
                 let state = typed_state::<S>(state)?;
@@ -143,7 +137,7 @@ impl Completers {
         self.0.is_empty()
     }
 
-    pub(crate) fn get(&self, argument: &str) -> Option<&CompleteFn> {
+    pub(crate) fn get(&self, argument: &str) -> Option<&HandlerFn<CompletionRequest>> {
         self.0.iter().rev().find(|(name, _)| name == argument).map(|(_, complete)| complete)
     }
 

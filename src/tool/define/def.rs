@@ -14,9 +14,9 @@ use super::definition::{ToolAnnotations, ToolDefinition, hint_methods};
 use super::handler::{IntoToolResult, ToolHandler};
 use super::validate::{OutputCheck, Validator, invalid, parse_arguments};
 use crate::options::schema;
-use crate::tool::run::context::ToolContext;
-use crate::tool::run::erased::{Arguments, AsyncRun, Ran, ToolRunner, typed_state};
-use crate::wire::{CallToolResult, RpcError};
+use crate::tool::run::context::{CallContext, ToolContext};
+use crate::tool::run::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner, typed_state};
+use crate::wire::CallToolResult;
 
 /// A tool whose definition is a type: an alternative to a closure for tools with data of their own.
 ///
@@ -93,13 +93,11 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         let run: AsyncRun = Arc::new(move |state, call, arguments| {
             let handler = handler.clone();
             Box::pin(async move {
-                match (typed_state::<S>(state), parse_arguments::<H::Args>(arguments)) {
-                    (Ok(state), Ok(args)) => Ran::Returned(
-                        handler.call(args, ToolContext::new(state, call)).await.into_tool_result(),
-                    ),
-                    (Err(error), _) => wrong_state(error),
-                    (_, Err(error)) => Ran::BadArguments(error),
-                }
+                let (args, cx) = match prepared(state, call, parse_arguments::<H::Args>(arguments)) {
+                    Ok(prepared) => prepared,
+                    Err(ran) => return ran,
+                };
+                Ran::Returned(handler.call(args, cx).await.into_tool_result())
             })
         });
         let (input, output) = (schema::of::<H::Args>(), H::Output::output_schema());
@@ -119,14 +117,10 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: IntoToolResult,
     {
-        let run =
-            move |state, call, arguments| match (typed_state::<S>(state), parse_arguments::<A>(arguments)) {
-                (Ok(state), Ok(args)) => {
-                    Ran::Returned(handler(args, ToolContext::new(state, call)).into_tool_result())
-                }
-                (Err(error), _) => wrong_state(error),
-                (_, Err(error)) => Ran::BadArguments(error),
-            };
+        let run = move |state, call, arguments| match prepared(state, call, parse_arguments(arguments)) {
+            Ok((args, cx)) => Ran::Returned(handler(args, cx).into_tool_result()),
+            Err(ran) => ran,
+        };
         let runner = ToolRunner::Blocking(Arc::new(run));
         Self::build(name.into(), description.into(), schema::of::<A>(), R::output_schema(), runner)
     }
@@ -163,11 +157,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             Ok(args)
         };
         let run: AsyncRun = Arc::new(move |state, call, arguments| {
-            let started = match (typed_state::<S>(state), parse(arguments)) {
-                (Ok(state), Ok(args)) => Ok(handler(args, ToolContext::new(state, call))),
-                (Err(error), _) => Err(wrong_state(error)),
-                (_, Err(error)) => Err(Ran::BadArguments(error)),
-            };
+            let started = prepared(state, call, parse(arguments)).map(|(args, cx)| handler(args, cx));
             Box::pin(async move {
                 match started {
                     Ok(future) => Ran::Returned(future.await.into_tool_result()),
@@ -315,6 +305,12 @@ fn object_or_empty(schema: Value) -> Map<String, Value> {
     }
 }
 
-fn wrong_state(error: RpcError) -> Ran {
-    Ran::Returned(CallToolResult::error(error.message))
+/// The arguments and the context of a call, or the end of a call that cannot begin.
+fn prepared<A, S: Send + Sync + 'static>(
+    state: AnyState,
+    call: Arc<CallContext>,
+    arguments: Result<A, String>,
+) -> Result<(A, ToolContext<S>), Ran> {
+    let state = typed_state(state).map_err(|error| Ran::Returned(CallToolResult::error(error.message)))?;
+    Ok((arguments.map_err(Ran::BadArguments)?, ToolContext::new(state, call)))
 }

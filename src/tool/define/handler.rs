@@ -73,13 +73,6 @@ where
 }
 
 /// The arguments of a tool without arguments. Arguments that the model sends are ignored.
-///
-/// ```
-/// use greenroom::{NoArgs, ToolServer};
-///
-/// let server = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
-/// # let _: ToolServer = server;
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(description = "")]
 pub struct NoArgs {}

@@ -5,7 +5,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -16,16 +15,12 @@ use super::prompt_message::{IntoPrompt, PromptArgument};
 use super::validate::validation_error;
 use crate::error::{Error, Result};
 use crate::options::schema;
-use crate::tool::run::context::{CallContext, ToolContext};
-use crate::tool::run::erased::{AnyState, HandlerResult, typed_state};
+use crate::tool::run::context::ToolContext;
+use crate::tool::run::erased::{HandlerFn, typed_state};
 use crate::wire::RpcError;
 
 /// The arguments of a request, as texts.
 pub(crate) type Given = BTreeMap<String, String>;
-
-/// A type-erased handler.
-type FillFn =
-    Arc<dyn Fn(AnyState, Arc<CallContext>, Given) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
 
 /// The definition of a prompt, for [`ToolServer::prompt`](crate::ToolServer::prompt).
 ///
@@ -60,7 +55,7 @@ pub(crate) struct PromptDefinition {
     name: String,
     pub(crate) about: About,
     arguments: Vec<PromptArgument>,
-    pub(crate) fill: FillFn,
+    pub(crate) fill: HandlerFn<Given>,
     pub(crate) completers: Completers,
 }
 
@@ -110,7 +105,7 @@ impl<S: Send + Sync + 'static> PromptDef<S> {
         Fut: Future<Output: IntoPrompt> + Send,
     {
         let shared = Arc::new((handler, read));
-        let fill: FillFn = Arc::new(move |state, call, given| {
+        let fill: HandlerFn<Given> = Arc::new(move |state, call, given| {
             let shared = shared.clone();
             Box::pin(async move {
                 let (handler, read) = &*shared;

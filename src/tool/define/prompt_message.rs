@@ -97,13 +97,6 @@ impl GetPromptResult {
 /// The return type of a prompt handler: a text or a [`Content`] as the user's message, one [`PromptMessage`] or several, a
 /// [`GetPromptResult`], or a `Result` of one of these. An error becomes a JSON-RPC error: an [`RpcError`] unchanged, any
 /// other -32603 with its text.
-///
-/// ```
-/// use greenroom::mcp::IntoPrompt;
-///
-/// assert_eq!("Write a haiku.".into_prompt()?.messages.len(), 1);
-/// # Ok::<(), greenroom::mcp::RpcError>(())
-/// ```
 pub trait IntoPrompt {
     /// Converts to a prompt.
     ///

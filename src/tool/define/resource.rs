@@ -8,29 +8,17 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::about::{About, Annotations, Listable, builder_methods, put};
 use super::handler::Json;
 use crate::error::{Error, Result};
-use crate::tool::run::context::{CallContext, ToolContext};
-use crate::tool::run::erased::{AnyState, HandlerResult, rpc_error, typed_state};
+use crate::tool::run::context::ToolContext;
+use crate::tool::run::erased::{HandlerFn, rpc_error, typed_state};
 use crate::wire::{ResourceContents, RpcError};
 
 /// The request that the handler of a resource gets.
-///
-/// ```
-/// use greenroom::mcp::{ReadResource, ResourceTemplateDef};
-/// use greenroom::{ToolContext, ToolServer};
-///
-/// let note = ResourceTemplateDef::new("note://{id}", "note", async |read: ReadResource, _: ToolContext| {
-///     format!("note {} under {}", read.variable("id").unwrap_or_default(), read.uri)
-/// });
-/// let server: ToolServer = ToolServer::new("notes", "1.0.0").resource_template(note);
-/// # let _ = server;
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadResource {
@@ -120,12 +108,8 @@ impl<T: IntoResourceContents, E: Display + 'static> IntoResourceContents for Res
     }
 }
 
-/// A type-erased handler. Its last argument is the media type of the resource.
-pub(crate) type ReadFn = Arc<
-    dyn Fn(AnyState, Arc<CallContext>, ReadResource, Option<String>) -> BoxFuture<'static, HandlerResult>
-        + Send
-        + Sync,
->;
+/// A handler, which gets the media type of the resource as well.
+pub(crate) type ReadFn = HandlerFn<(ReadResource, Option<String>)>;
 
 /// Erases the types of a handler.
 pub(super) fn read_fn<S, F, Fut>(handler: F) -> ReadFn
@@ -135,7 +119,7 @@ where
     Fut: Future<Output: IntoResourceContents> + Send,
 {
     let handler = Arc::new(handler);
-    Arc::new(move |state, call, request, mime_type| {
+    Arc::new(move |state, call, (request, mime_type)| {
         let handler = handler.clone();
         Box::pin(async move {
             let state = typed_state::<S>(state)?;

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 
 use super::context::CallContext;
 use super::erased::{AnyState, HandlerResult, StartHandler};
+use crate::blocking::in_background;
 use crate::wire::RpcError;
 
 /// Runs a handler that is not a tool's; `Err` is the text of its panic.
@@ -29,11 +30,7 @@ pub(crate) fn panicked(label: &str, text: &str) -> RpcError {
 
 /// Drops a state or a handler on a thread of the blocking pool: the application's drop may block and panic.
 pub(crate) fn drop_elsewhere(held: impl Send + 'static) {
-    match tokio::runtime::Handle::try_current() {
-        // Nobody waits for the drop: the pool or the end of the runtime finishes it.
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop_quietly(held))),
-        Err(_) => drop_quietly(held),
-    }
+    in_background(move || drop_quietly(held));
 }
 
 /// Drops a state or a handler, and logs a panic.

@@ -135,7 +135,7 @@ impl McpSession {
             meta: meta.unwrap_or_default(),
             state,
             timeout,
-            start: Box::new(move |state, call| read(state, call, request, mime_type)),
+            start: Box::new(move |state, call| read(state, call, (request, mime_type))),
         }))
     }
 

@@ -40,6 +40,10 @@ pub(crate) enum Ran {
 /// The result of a handler that is not a tool's.
 pub(crate) type HandlerResult = Result<Value, RpcError>;
 
+/// A handler that is not a tool's, for requests with these parameters.
+pub(crate) type HandlerFn<P> =
+    Arc<dyn Fn(AnyState, Arc<CallContext>, P) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
+
 /// Starts a handler that is not a tool's. Starting may panic, and so may the future.
 pub(crate) type StartHandler =
     Box<dyn FnOnce(AnyState, Arc<CallContext>) -> BoxFuture<'static, HandlerResult> + Send>;

@@ -14,6 +14,7 @@ use super::erased::HandlerResult;
 use super::instance::{Instance, Tools};
 use super::peer::Alone;
 use super::service::{HandlerRun, Service, ServiceStep};
+use crate::lock::lock;
 use crate::options::Limits;
 use crate::tool::spec::ServerSpec;
 use crate::wire::CallToolResult;
@@ -65,7 +66,7 @@ impl Isolated {
         // A `Value` always serialises to JSON.
         let raw = RawValue::from_string(message.to_string()).ok()?;
         let step = {
-            let mut session = self.session.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut session = lock(&self.session);
             session.step(Rpc::parse(&raw))
         };
         let (id, outcome) = match step {

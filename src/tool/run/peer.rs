@@ -17,14 +17,11 @@ use crate::wire::fast::request_ids::RequestIds;
 /// A [`ServerHandle`](crate::tool::ServerHandle) without its type, which lies above this module.
 pub(crate) type AnyHandle = Box<dyn Any + Send>;
 
-/// Takes notifications of a server.
-pub(crate) trait Notifies: Send + Sync {
+/// Takes notifications and answers requests of a server.
+pub(crate) trait Peer: Send + Sync {
     /// Sends a notification, waiting for room. The notification is dropped if the CLI has ended.
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()>;
-}
 
-/// Takes notifications and answers requests of a server.
-pub(crate) trait Peer: Notifies {
     /// Sends a request and waits for the answer.
     fn request<'a>(
         &'a self,
@@ -92,13 +89,11 @@ impl Caller for Alone {
     }
 }
 
-impl Notifies for Alone {
+impl Peer for Alone {
     fn notify<'a>(&'a self, _: &'a str, _: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
-}
 
-impl Peer for Alone {
     fn request<'a>(
         &'a self,
         _: &'a str,

@@ -63,7 +63,7 @@ fn settled_requests_are_swept_in_batches_that_grow_with_the_open_ones() {
         wakes.fetch_add(1, Ordering::Relaxed);
     });
     let cli = Asking::incarnation(1, &ledger);
-    let listed = || ledger.lock().open.len();
+    let listed = || lock(&ledger.book).open.len();
     let mut answers: Vec<_> = (0..200).map(|n| cli.asks(RequestKind::Hook, &n.to_string())).collect();
     answers.iter().for_each(|answer| assert_eq!(admit(&ledger, answer, false), Admission::Admitted));
     let settle = |answers: &mut Vec<Answer>, count: usize| {
@@ -101,7 +101,7 @@ fn settled_requests_are_swept_in_batches_that_grow_with_the_open_ones() {
     }
     assert!(listed() <= SweepMark::PATIENCE * LEAST, "{} are left", listed());
     assert!(woken.load(Ordering::Relaxed) <= 8, "the router is woken rarely");
-    assert!(!SweepMark::is_roomy(ledger.lock().open.capacity(), 0));
+    assert!(!SweepMark::is_roomy(lock(&ledger.book).open.capacity(), 0));
 }
 
 #[test]
@@ -154,10 +154,10 @@ fn requests_the_cli_may_list_are_remembered_up_to_a_bound() {
         answer.hand_over().success(1);
     }
     ledger.sweep(8);
-    assert_eq!(ledger.lock().settled.len(), 8);
-    let again = ledger.lock().settled[0].clone();
+    assert_eq!(lock(&ledger.book).settled.len(), 8);
+    let again = lock(&ledger.book).settled[0].clone();
     assert_eq!(admit(&ledger, &cli.asks(RequestKind::Hook, &again), true), Admission::Known);
     assert_eq!(admit(&ledger, &cli.asks(RequestKind::Hook, &again), false), Admission::Admitted);
     ledger.end_epoch(1);
-    assert!(ledger.lock().settled.is_empty(), "the next CLI does not list them");
+    assert!(lock(&ledger.book).settled.is_empty(), "the next CLI does not list them");
 }
