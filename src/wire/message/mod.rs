@@ -35,8 +35,6 @@ pub(crate) mod abridge;
 pub(crate) mod definition;
 mod parse;
 pub(crate) mod read;
-#[cfg(test)]
-mod tests;
 mod time;
 mod types;
 mod view;

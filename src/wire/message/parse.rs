@@ -42,32 +42,24 @@ impl Message {
             let problem = de::Error::custom("it holds too many values for a typed view");
             return Ok(Message::Other(Arc::new(OtherMessage::new(head, raw, Some(problem)))));
         }
+        // `$body` is read, and `$make` makes the message of it.
         macro_rules! typed {
-            ($variant:ident) => {
-                match serde_json::from_str(&text) {
-                    Ok(body) => return Ok(Message::$variant(Arc::new(Typed::new(head, raw, body)))),
+            ($variant:ident: $body:ty, $make:expr) => {
+                match serde_json::from_str::<$body>(&text) {
+                    Ok(body) => return Ok(Message::$variant(Arc::new($make(body, head, raw)))),
                     Err(problem) => Some(problem),
                 }
             };
+            ($variant:ident) => {
+                typed!($variant: _, Typed::new)
+            };
         }
         let problem = match &*head.kind {
-            "assistant" => match serde_json::from_str::<AssistantFields>(&text) {
-                Ok(fields) => return Ok(Message::Assistant(Arc::new(fields.finish(head, raw)))),
-                Err(problem) => Some(problem),
-            },
-            "user" => match serde_json::from_str::<UserFields>(&text) {
-                Ok(fields) => return Ok(Message::User(Arc::new(fields.finish(head, raw)))),
-                Err(problem) => Some(problem),
-            },
-            "stream_event" => match serde_json::from_str::<StreamFields>(&text) {
-                Ok(fields) => return Ok(Message::StreamEvent(Arc::new(fields.finish(head, raw)))),
-                Err(problem) => Some(problem),
-            },
+            "assistant" => typed!(Assistant: AssistantFields, AssistantFields::finish),
+            "user" => typed!(User: UserFields, UserFields::finish),
+            "stream_event" => typed!(StreamEvent: StreamFields, StreamFields::finish),
             "result" if head.subtype.is_none() => Some(de::Error::missing_field("subtype")),
-            "result" => match serde_json::from_str::<ResultFields>(&text) {
-                Ok(fields) => return Ok(Message::Result(Arc::new(fields.finish(head, raw)))),
-                Err(problem) => Some(problem),
-            },
+            "result" => typed!(Result: ResultFields, ResultFields::finish),
             "system" => match system::read_detail(head.subtype.as_deref(), &text) {
                 Ok(detail) => return Ok(Message::System(Arc::new(SystemMessage::new(head, raw, detail)))),
                 Err(problem) => Some(problem),
@@ -114,5 +106,38 @@ impl Message {
             "\"system\"" => subtype.is_some_and(|subtype| subtype.get() == "\"init\""),
             kind => ["\"assistant\"", "\"user\"", "\"stream_event\"", "\"result\""].contains(&kind),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn possible_control_frames_are_not_plainly_messages() {
+        for (line, plainly) in [
+            (r#"{"type":"stream_event","event":{}}"#, true),
+            (r#"{"type":"assistant","message":{"content":"a control_request"}}"#, true),
+            // A message, but only a full parse can tell.
+            (r#"{"type":"assistant","message":{"content":"\"type\":\"control_request\""}}"#, false),
+            (r#"{"type":"transcript_mirror","entries":[]}"#, true),
+            (r#"{"type":"of_next_year"}"#, false),
+            (r#"{"type":"control_request","request_id":"r"}"#, false),
+            (r#"{"type":"keep_alive"}"#, false),
+            (r#"{"type":"user","a":1,"type":"control_request","request_id":"r","request":{}}"#, false),
+            (r#"{"type":"user","type":"keep_alive"}"#, false),
+            (r#"{ "type":"user"}"#, false),
+            (r#"{"type":"user"#, false),
+            ("", false),
+        ] {
+            assert_eq!(Message::is_plainly(line.as_bytes()), plainly, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_partial_message_of_the_cli_is_read_in_one_pass() {
+        let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"t"}}}"#;
+        let raw: &RawValue = serde_json::from_str(line).unwrap();
+        assert!(quick(raw.to_owned()).is_ok());
     }
 }

@@ -29,7 +29,7 @@ pub struct Typed<T> {
 }
 
 impl<T> Typed<T> {
-    pub(crate) fn new(head: MessageHead, raw: Box<RawValue>, body: T) -> Self {
+    pub(crate) fn new(body: T, head: MessageHead, raw: Box<RawValue>) -> Self {
         Self { head, raw, body }
     }
 

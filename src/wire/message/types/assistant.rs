@@ -92,17 +92,6 @@ objects! {
 }
 
 /// The message of the Messages API inside an [`AssistantMessage`].
-///
-/// ```
-/// use greenroom::Message;
-///
-/// let line = r#"{"type": "assistant", "message": {"id": "msg_1", "role": "assistant", "stop_reason": null,
-///     "usage": {"input_tokens": 10, "output_tokens": 1}, "content": "Hi."}}"#;
-/// let Message::Assistant(said) = Message::parse(line)? else { unreachable!() };
-/// assert_eq!(said.message.id.as_deref(), Some("msg_1"));
-/// assert_eq!(said.message.usage.as_ref().map(|usage| usage.input_tokens), Some(10));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct ApiMessage {

@@ -172,11 +172,6 @@ impl StreamEvent {
         &self.event_type
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_read_in_one_pass(&self) -> bool {
-        self.event.is_none()
-    }
-
     /// The added text, if the event adds text.
     pub fn text_delta(&self) -> Option<&str> {
         match self.api_event() {

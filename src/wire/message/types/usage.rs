@@ -10,32 +10,34 @@ use crate::wire::lenient::{by_json, or_default};
 use crate::wire::objects::objects;
 
 /// Tokens of API requests, as the Messages API counts them. A missing count is 0.
-///
-/// ```
-/// let usage: greenroom::message::Usage = serde_json::from_str(
-///     r#"{"input_tokens": 10, "output_tokens": 9, "service_tier": "standard"}"#)?;
-/// assert_eq!((usage.input_tokens, usage.output_tokens, usage.cache_read_input_tokens), (10, 9, 0));
-/// assert!(usage.raw().get().contains("service_tier"));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(remote = "Self")]
 #[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]
 pub struct Usage {
     /// Input tokens that neither came from the prompt cache nor were put into it.
+    #[serde(default, deserialize_with = "or_default")]
     pub input_tokens: u64,
+    #[serde(default, deserialize_with = "or_default")]
     pub output_tokens: u64,
     /// Input tokens that were put into the prompt cache.
+    #[serde(default, deserialize_with = "or_default")]
     pub cache_creation_input_tokens: u64,
     /// Input tokens that came from the prompt cache.
+    #[serde(default, deserialize_with = "or_default")]
     pub cache_read_input_tokens: u64,
     /// Tokens put into the prompt cache, by how long they stay there.
+    #[serde(default, deserialize_with = "or_default")]
     pub cache_creation: Option<CacheCreation>,
     /// Tool calls on the API's side.
+    #[serde(default, deserialize_with = "or_default")]
     pub server_tool_use: Option<ServerToolUsage>,
+    #[serde(default, deserialize_with = "or_default")]
     pub output_tokens_details: Option<OutputTokensDetails>,
     /// How the API served the requests, such as `standard`.
+    #[serde(default, deserialize_with = "or_default")]
     pub service_tier: Option<String>,
+    #[serde(skip)]
     raw: Box<RawValue>,
 }
 
@@ -82,42 +84,11 @@ impl fmt::Debug for Usage {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct UsageFields {
-    #[serde(deserialize_with = "or_default")]
-    input_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    output_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    cache_creation_input_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    cache_read_input_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    cache_creation: Option<CacheCreation>,
-    #[serde(deserialize_with = "or_default")]
-    server_tool_use: Option<ServerToolUsage>,
-    #[serde(deserialize_with = "or_default")]
-    output_tokens_details: Option<OutputTokensDetails>,
-    #[serde(deserialize_with = "or_default")]
-    service_tier: Option<String>,
-}
-
 impl<'de> Deserialize<'de> for Usage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let fields: UsageFields = serde_json::from_str(raw.get()).map_err(de::Error::custom)?;
-        Ok(Usage {
-            input_tokens: fields.input_tokens,
-            output_tokens: fields.output_tokens,
-            cache_creation_input_tokens: fields.cache_creation_input_tokens,
-            cache_read_input_tokens: fields.cache_read_input_tokens,
-            cache_creation: fields.cache_creation,
-            server_tool_use: fields.server_tool_use,
-            output_tokens_details: fields.output_tokens_details,
-            service_tier: fields.service_tier,
-            raw,
-        })
+        let fields = Self::deserialize(&mut serde_json::Deserializer::from_str(raw.get()));
+        Ok(Usage { raw, ..fields.map_err(de::Error::custom)? })
     }
 }
 
@@ -129,13 +100,6 @@ impl Serialize for Usage {
 }
 
 /// Usage and cost of one model since the start of the conversation, resumed parts included. A missing count is 0.
-///
-/// ```
-/// let usage: greenroom::message::ModelUsage = serde_json::from_str(
-///     r#"{"inputTokens": 10, "outputTokens": 9, "costUSD": 0.00022, "contextWindow": 200000}"#)?;
-/// assert_eq!((usage.output_tokens, usage.context_window), (9, Some(200_000)));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(missing_docs, reason = "fields are named as on the wire")]

@@ -6,8 +6,6 @@ use serde_json::Value;
 
 pub(crate) mod parse;
 mod source;
-#[cfg(test)]
-mod tests;
 
 pub use source::{MediaSource, WebSearchContent, WebSearchResult};
 

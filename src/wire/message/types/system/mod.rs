@@ -58,17 +58,6 @@ pub struct SystemMessage {
 macro_rules! subtypes {
     ($( $(#[$about:meta])* $word:literal => $variant:ident($type:ty), )*) => {
         /// The body of a [`SystemMessage`]: a variant for each known subtype.
-        ///
-        /// ```
-        /// use greenroom::Message;
-        /// use greenroom::message::SystemDetail;
-        ///
-        /// let line = r#"{"type": "system", "subtype": "api_retry", "attempt": 2, "error_status": 529}"#;
-        /// let Message::System(notice) = Message::parse(line)? else { unreachable!() };
-        /// let SystemDetail::ApiRetry(retry) = notice.detail() else { unreachable!() };
-        /// assert_eq!((retry.attempt, retry.error_status), (2, Some(529)));
-        /// # Ok::<(), serde_json::Error>(())
-        /// ```
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum SystemDetail {

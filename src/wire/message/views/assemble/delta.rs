@@ -3,16 +3,6 @@
 use crate::wire::message::ContentBlock;
 
 /// An addition to a message, from an [`Assembler`](crate::message::Assembler) or [`Turn::deltas`](crate::Turn::deltas).
-///
-/// ```
-/// use greenroom::{Message, message::Assembler};
-///
-/// // Without partial messages, a complete message is one delta.
-/// let line = r#"{"type": "assistant", "message": {"id": "m1", "content": [{"type": "text", "text": "Hello."}]}}"#;
-/// let deltas = Assembler::new().feed(&Message::parse(line)?);
-/// assert!(deltas.iter().any(|delta| delta.text() == Some("Hello.") && delta.is_main_thread()));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Delta {

@@ -17,8 +17,6 @@ use crate::wire::message::Message;
 
 mod delta;
 mod partial;
-#[cfg(test)]
-mod tests;
 
 pub use delta::{Delta, DeltaKind};
 pub use partial::{PartialBlock, PartialMessage};

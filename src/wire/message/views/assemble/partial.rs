@@ -6,18 +6,6 @@ use super::delta::DeltaKind;
 use crate::wire::message::{ApiEvent, AssistantMessage, BlockDelta, ContentBlock, StreamEvent, Usage};
 
 /// A message that the model is still writing, from an [`Assembler`](super::Assembler).
-///
-/// ```
-/// use greenroom::{Message, message::Assembler};
-///
-/// let line = r#"{"type": "stream_event", "event": {"type": "message_start",
-///     "message": {"id": "m1", "model": "m", "content": []}}}"#;
-/// let mut assembler = Assembler::new();
-/// assembler.feed(&Message::parse(line)?);
-/// let message = assembler.message(None).unwrap();
-/// assert_eq!((message.model.as_deref(), message.blocks().len(), message.is_complete()), (Some("m"), 0, false));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PartialMessage {

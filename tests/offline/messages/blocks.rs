@@ -1,24 +1,24 @@
 //! Content blocks of each type.
 
-#![allow(clippy::unwrap_used)]
-
-use serde_json::json;
+use greenroom::Message;
+use greenroom::message::{ContentBlock, MediaSource, ToolResultContent, WebSearchContent};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use super::parse::Blocks;
-use super::*;
-
-fn parse(content: &Value) -> Vec<ContentBlock> {
-    serde_json::from_str::<Blocks>(&content.to_string()).unwrap().0
+fn message(content: &str) -> Message {
+    Message::parse(&format!(r#"{{"type":"user","message":{{"content":{content}}}}}"#)).unwrap()
 }
 
-fn text(text: &str) -> ContentBlock {
-    ContentBlock::Text { text: text.into(), citations: vec![] }
+fn parse(content: &Value) -> Vec<ContentBlock> {
+    let message = message(&content.to_string());
+    assert!(matches!(message, Message::User(_)), "{message:?}");
+    message.content().to_vec()
 }
 
 #[test]
 fn common_blocks_are_typed_in_any_order_of_keys() {
-    assert_eq!(parse(&json!("say \"hi\"\n")), [text("say \"hi\"\n")]);
+    let [said] = &parse(&json!("say \"hi\"\n"))[..] else { panic!() };
+    assert_eq!(said.as_text(), Some("say \"hi\"\n"));
     let content = r#"[
         {"text": "a\tb", "citations": [], "type": "text"},
         {"thinking": "hm", "type": "thinking", "signature": "s"},
@@ -27,32 +27,16 @@ fn common_blocks_are_typed_in_any_order_of_keys() {
         {"type": "tool_result", "content": "no", "is_error": true, "tool_use_id": "toolu_2"},
         {"type": "tool_result", "tool_use_id": "toolu_3"}
     ]"#;
-    let Blocks(blocks) = serde_json::from_str(content).unwrap();
     let wanted = [
-        text("a\tb"),
-        ContentBlock::Thinking { thinking: "hm".into(), signature: "s".into() },
-        ContentBlock::ToolUse {
-            id: "t1".into(),
-            name: "Bash".into(),
-            input: json!({"a": [1, {"type": "x"}]}),
-        },
-        ContentBlock::ToolResult {
-            tool_use_id: "toolu_1".into(),
-            content: ToolResultContent::Blocks(vec![text("8")]),
-            is_error: false,
-        },
-        ContentBlock::ToolResult {
-            tool_use_id: "toolu_2".into(),
-            content: ToolResultContent::Text("no".into()),
-            is_error: true,
-        },
-        ContentBlock::ToolResult {
-            tool_use_id: "toolu_3".into(),
-            content: ToolResultContent::Blocks(vec![]),
-            is_error: false,
-        },
+        r#"Text { text: "a\tb", citations: [] }"#,
+        r#"Thinking { thinking: "hm", signature: "s" }"#,
+        r#"ToolUse { id: "t1", name: "Bash", input: Object {"a": Array [Number(1), Object {"type": String("x")}]} }"#,
+        r#"ToolResult { tool_use_id: "toolu_1", content: Blocks([Text { text: "8", citations: [] }]), is_error: false }"#,
+        r#"ToolResult { tool_use_id: "toolu_2", content: Text("no"), is_error: true }"#,
+        r#"ToolResult { tool_use_id: "toolu_3", content: Blocks([]), is_error: false }"#,
     ];
-    assert_eq!(blocks, wanted);
+    let message = message(content);
+    assert_eq!(message.content().iter().map(|block| format!("{block:?}")).collect::<Vec<_>>(), wanted);
 }
 
 #[test]
@@ -94,12 +78,15 @@ fn results_inside_of_results_do_not_recurse() {
     let ToolResultContent::Blocks(inner) = inner else { panic!("{inner:?}") };
     assert!(matches!(inner[..], [ContentBlock::Unknown(_)]));
 
-    let mut deep = String::from("\"x\"");
-    for _ in 0..5000 {
-        deep = format!(r#"[{{"type":"tool_result","tool_use_id":"t","content":{deep}}}]"#);
-    }
-    assert!(serde_json::from_str::<Box<RawValue>>(&deep).is_ok());
-    assert!(serde_json::from_str::<Blocks>(&deep).is_err());
+    let deep = |levels| {
+        let content = (0..levels).fold(String::from("\"x\""), |content, _| {
+            format!(r#"[{{"type":"tool_result","tool_use_id":"t","content":{content}}}]"#)
+        });
+        assert!(serde_json::from_str::<Box<RawValue>>(&content).is_ok());
+        message(&content)
+    };
+    assert!(matches!(deep(200), Message::Other(other) if other.problem().is_some()));
+    assert!(deep(5000).is_abridged());
 }
 
 #[test]
@@ -149,7 +136,7 @@ fn rare_blocks_are_typed() {
     let ContentBlock::Document { source: MediaSource::Other(kept), .. } = &blocks[9] else { panic!() };
     assert_eq!(kept, &content[9]["source"]);
     let ContentBlock::SearchResult { content: says, .. } = &blocks[10] else { panic!() };
-    assert_eq!(says, &[text("t")]);
+    assert_eq!((says.len(), says[0].as_text()), (1, Some("t")));
     let ContentBlock::Text { citations, .. } = &blocks[14] else { panic!() };
     assert_eq!(citations.len(), 1);
 }

@@ -1,16 +1,12 @@
 //! The printed text of messages and outcomes.
 
+use greenroom::Outcome;
 use serde_json::{Value, json};
 
-use super::super::*;
-use super::parse;
-use crate::{Error, ErrorKind, Outcome};
+use super::{parse, refused_option, view};
 
 fn outcome(value: &Value) -> Outcome {
-    match parse(value) {
-        Message::Result(result) => Outcome::Completed { result },
-        other => panic!("{other:?}"),
-    }
+    Outcome::Completed { result: view!(Result, value) }
 }
 
 #[test]
@@ -51,9 +47,10 @@ fn a_result_and_its_outcome_print_answer_and_cost() {
     let wanted = r#"ResultMessage { subtype: "success", result: Some("8"), num_turns: 2, total_cost_usd: Some(0.25), usage: Some(Usage { input_tokens: 10, output_tokens: 9 }), uuid: Some("u1") }"#;
     assert_eq!(format!("{:?}", parse(&end)), format!("Result({wanted})"));
     assert_eq!(format!("{:?}", outcome(&end)), format!("Completed {{ result: {wanted} }}"));
-    let failed = Outcome::Failed { error: Error::new(ErrorKind::TurnFailed, "why"), result: None };
-    let text = format!("{failed:?}");
-    assert!(text.starts_with("Failed { error: Error { kind: TurnFailed, message: \"why\""), "{text}");
+    let error = refused_option();
+    let text = format!("{:?}", Outcome::Failed { error, result: None });
+    let wanted = "Failed { error: Error { kind: InvalidOption, message: \"option `max_turns` is 0\"";
+    assert!(text.starts_with(wanted), "{text}");
     assert!(format!("{:?}", Outcome::NotStarted { prompt: "add".into() }).contains("\"add\""));
 }
 

@@ -1,9 +1,9 @@
 //! Unexpected shapes, and properties of any JSON.
 
+use greenroom::Message;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::super::*;
 use super::{parse, view};
 
 #[test]
@@ -175,27 +175,6 @@ proptest! {
             prop_assert_eq!(&message.field(key).unwrap(), field);
         }
         let _ = (message.text(), message.tool_uses().count(), message.tool_results().count());
-    }
-}
-
-#[test]
-fn possible_control_frames_are_not_plainly_messages() {
-    for (line, plainly) in [
-        (r#"{"type":"stream_event","event":{}}"#, true),
-        (r#"{"type":"assistant","message":{"content":"a control_request"}}"#, true),
-        // A message, but only a full parse can tell.
-        (r#"{"type":"assistant","message":{"content":"\"type\":\"control_request\""}}"#, false),
-        (r#"{"type":"transcript_mirror","entries":[]}"#, true),
-        (r#"{"type":"of_next_year"}"#, false),
-        (r#"{"type":"control_request","request_id":"r"}"#, false),
-        (r#"{"type":"keep_alive"}"#, false),
-        (r#"{"type":"user","a":1,"type":"control_request","request_id":"r","request":{}}"#, false),
-        (r#"{"type":"user","type":"keep_alive"}"#, false),
-        (r#"{ "type":"user"}"#, false),
-        (r#"{"type":"user"#, false),
-        ("", false),
-    ] {
-        assert_eq!(Message::is_plainly(line.as_bytes()), plainly, "{line}");
     }
 }
 

@@ -1,26 +1,25 @@
 //! Partial and complete messages, in order and with gaps.
 
-#![allow(clippy::unwrap_used)]
-
+use greenroom::Message;
+use greenroom::message::{Assembler, DeltaKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::*;
+use super::parse;
 
 fn event(event: Value) -> Message {
-    Message::parse(&json!({"type": "stream_event", "event": event, "api_message_id": "m1"}).to_string())
-        .unwrap()
+    parse(&json!({"type": "stream_event", "event": event, "api_message_id": "m1"}))
 }
 
 fn of_thread(message: &Message, thread: &str) -> Message {
     let mut value = message.value();
     value["parent_tool_use_id"] = thread.into();
-    Message::parse(&value.to_string()).unwrap()
+    parse(&value)
 }
 
 fn start(id: &str) -> Message {
     let message = json!({"type": "message_start", "message": {"id": id, "model": "m", "content": []}});
-    Message::parse(&json!({"type": "stream_event", "event": message}).to_string()).unwrap()
+    parse(&json!({"type": "stream_event", "event": message}))
 }
 
 fn begin(index: usize, block: Value) -> Message {
@@ -40,8 +39,7 @@ fn stop(index: usize) -> Message {
 }
 
 fn said(block: Value) -> Message {
-    Message::parse(&json!({"type": "assistant", "message": {"id": "m1", "content": [block]}}).to_string())
-        .unwrap()
+    parse(&json!({"type": "assistant", "message": {"id": "m1", "content": [block]}}))
 }
 
 fn end() -> [Message; 2] {
@@ -84,12 +82,12 @@ fn a_message_grows_and_is_complete_at_its_end() {
         .iter()
         .map(|kind| match kind {
             DeltaKind::MessageStart => "start".into(),
-            DeltaKind::BlockStart { index, kind } => format!("{index} {kind}"),
+            DeltaKind::BlockStart { index, kind, .. } => format!("{index} {kind}"),
             DeltaKind::Text { text, .. } => text.clone(),
             DeltaKind::Thinking { thinking, .. } => thinking.clone(),
             DeltaKind::InputJson { partial_json, .. } => partial_json.clone(),
             DeltaKind::BlockComplete { index, .. } => format!("{index} complete"),
-            DeltaKind::MessageComplete { stop_reason } => format!("end {stop_reason:?}"),
+            DeltaKind::MessageComplete { stop_reason, .. } => format!("end {stop_reason:?}"),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -169,7 +167,7 @@ fn threads_do_not_mix() {
         let message = if value["parent_tool_use_id"] == "toolu_1" {
             let mut value = value;
             value["api_message_id"] = "m2".into();
-            Message::parse(&value.to_string()).unwrap()
+            parse(&value)
         } else {
             message
         };
@@ -202,7 +200,7 @@ fn complete_messages_alone_give_deltas() {
     let texts: Vec<_> = deltas
         .iter()
         .filter_map(|kind| match kind {
-            DeltaKind::Text { index, text } => Some((*index, text.as_str())),
+            DeltaKind::Text { index, text, .. } => Some((*index, text.as_str())),
             _ => None,
         })
         .collect();
@@ -242,7 +240,7 @@ proptest! {
             if partial && !ids {
                 let mut value = message.value();
                 value.as_object_mut().unwrap().remove("api_message_id");
-                message = Message::parse(&value.to_string()).unwrap();
+                message = parse(&value);
             }
             for delta in assembler.feed(&message) {
                 prop_assert!(!matches!(delta.kind, DeltaKind::BlockReplaced { .. }), "{delta:?}");

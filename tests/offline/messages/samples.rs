@@ -1,35 +1,10 @@
-//! Every message of the protocol, from hand-made samples.
-//!
-//! - [`typed`]: the typed views
-//! - [`odd`]: unexpected shapes, and properties of any JSON
-//! - [`stream`]: partial messages
-//! - [`debug`]: the printed text
+//! A sample of each message of the protocol, and what all of them have in common.
 
-#![allow(clippy::unwrap_used)]
-
+use greenroom::Message;
+use greenroom::message::{ResultMessage, SystemDetail, SystemMessage};
 use serde_json::{Value, json};
 
-use super::*;
-
-mod debug;
-mod odd;
-mod stream;
-mod typed;
-
-fn parse(value: &Value) -> Message {
-    Message::parse(&value.to_string()).unwrap()
-}
-
-/// Parses a frame as a message of this type.
-macro_rules! view {
-    ($variant:ident, $value:expr) => {
-        match parse(&$value) {
-            Message::$variant(message) => message,
-            other => panic!("{other:?}"),
-        }
-    };
-}
-use view;
+use super::parse;
 
 /// A message of each type and subtype, each with `uuid` and `session_id`.
 fn samples() -> Vec<Value> {

@@ -1,5 +1,12 @@
 //! Messages: recorded sessions come through whole, and what is made of many messages holds for them; prompts that ask
-//! nothing; a turn as it is written.
+//! nothing; a turn as it is written. The modules have hand-made messages:
+//!
+//! - [`samples`]: a message of each type and subtype
+//! - [`typed`], [`blocks`], [`stream`]: the typed views of whole messages, content blocks and partial messages
+//! - [`odd`]: unexpected shapes, and properties of any JSON
+//! - [`assembler`]: partial and complete messages, in order and with gaps
+//! - [`structured`]: structured output
+//! - [`debug`]: the printed text
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +16,39 @@ use greenroom::message::{Assembler, ContentBlock, DeltaKind, SystemDetail, ToolC
 use greenroom::options::UnreadPartials;
 use greenroom::session::{MessageOrGap, Messages};
 use greenroom::testkit::ScriptedCli;
-use greenroom::{Message, Outcome, Prompt, Session};
+use greenroom::{Error, Message, Options, Outcome, Prompt, Session};
 use serde_json::{Value, json};
+
+mod assembler;
+mod blocks;
+mod debug;
+mod odd;
+mod samples;
+mod stream;
+mod structured;
+mod typed;
+
+fn parse(value: &Value) -> Message {
+    Message::parse(&value.to_string()).unwrap()
+}
+
+/// An error of the library.
+fn refused_option() -> Error {
+    let mut options = Options::new();
+    options.max_turns = Some(0);
+    options.validate().unwrap_err()
+}
+
+/// Parses a frame as a message of this type.
+macro_rules! view {
+    ($variant:ident, $value:expr) => {
+        match crate::messages::parse(&$value) {
+            greenroom::Message::$variant(message) => message,
+            other => panic!("{other:?}"),
+        }
+    };
+}
+use view;
 
 /// Recorded sessions of CLI 2.1.328 with a scripted model, without control frames: name and lines.
 fn recorded() -> Vec<(String, Vec<String>)> {
