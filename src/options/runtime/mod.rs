@@ -1,5 +1,28 @@
 //! Options that greenroom itself applies.
 
+/// Declares a struct of options, with the default of each field.
+macro_rules! with_defaults {
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident {
+            $( $(#[$about:meta])* pub $field:ident: $type:ty = $default:expr, )*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $( $(#[$about])* pub $field: $type, )*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $( $field: $default, )* }
+            }
+        }
+    };
+}
+
 pub(super) mod limits;
 pub(super) mod process;
 pub(super) mod recovery;

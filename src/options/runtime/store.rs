@@ -10,44 +10,44 @@ use crate::error::{Error, Result};
 /// Pause of a `FileStore` between two attempts to lock a file. Not a limit; `append` is.
 pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Settings for a session with a [`SessionStore`](crate::store::SessionStore), which is given to
-/// [`SessionBuilder::session_store`](crate::SessionBuilder::session_store). Without a store these options have no effect.
-///
-/// The defaults are those of the official SDKs, where the SDKs have the option.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StoreOptions {
-    /// When entries are sent to the store. Default: [`StoreFlush::Batched`].
-    pub flush: StoreFlush,
-    /// The scope of the stored sessions, for instance a tenant. Default: `None`, which is the
-    /// [`project_key`](crate::sessions::project_key) of the working directory.
-    pub project_key: Option<String>,
-    /// A batch is sent without waiting for a result when it has this many entries. Default: 500.
-    pub batch_entries: usize,
-    /// A batch is sent without waiting for a result when it has this many bytes. Default: 1 MiB.
-    pub batch_bytes: usize,
-    /// Most bytes of entries that wait for a slow store, including the batch that is being sent. Entries beyond this are not
-    /// mirrored, which [`Event::MirrorFailed`](crate::Event::MirrorFailed) reports. They are in the CLI's own transcript, from
-    /// which [`StoredSessions::import`](crate::store::StoredSessions::import) copies them. Default: 64 MiB.
-    pub queue_bytes: usize,
-    /// Most bytes of messages that wait behind a turn's outcome while the store takes the entries before it. Beyond this the
-    /// outcome is delivered without waiting for the store. Default: 16 MiB.
-    pub held_bytes: usize,
-    /// The pauses before a failed append is tried again, one attempt for each. In JSON a list of milliseconds. Default:
-    /// 200 ms, 800 ms.
-    #[serde(with = "list_of_millis")]
-    pub retry_pauses: Vec<Duration>,
-    /// Time limit of an append, in milliseconds in JSON. An append that takes longer is not tried again, because it may still
-    /// succeed. Default: 60 s.
-    #[serde(with = "millis")]
-    pub append: Duration,
-    /// Time limit of each call that loads a session before the CLI starts, in milliseconds in JSON. Default: 60 s.
-    #[serde(with = "millis")]
-    pub load: Duration,
-    /// Longest wait of a session that stops until the store has taken the remaining entries, in milliseconds in JSON; then
-    /// these entries are reported as lost. Part of [`Session::shutdown_bound`](crate::Session::shutdown_bound). Default: 10 s.
-    #[serde(with = "millis")]
-    pub stop: Duration,
+with_defaults! {
+    /// Settings for a session with a [`SessionStore`](crate::store::SessionStore), which is given to
+    /// [`SessionBuilder::session_store`](crate::SessionBuilder::session_store). Without a store these options have no effect.
+    ///
+    /// The defaults are those of the official SDKs, where the SDKs have the option.
+    pub struct StoreOptions {
+        /// When entries are sent to the store. Default: [`StoreFlush::Batched`].
+        pub flush: StoreFlush = StoreFlush::Batched,
+        /// The scope of the stored sessions, for instance a tenant. Default: `None`, which is the
+        /// [`project_key`](crate::sessions::project_key) of the working directory.
+        pub project_key: Option<String> = None,
+        /// A batch is sent without waiting for a result when it has this many entries. Default: 500.
+        pub batch_entries: usize = 500,
+        /// A batch is sent without waiting for a result when it has this many bytes. Default: 1 MiB.
+        pub batch_bytes: usize = 1 << 20,
+        /// Most bytes of entries that wait for a slow store, including the batch that is being sent. Entries beyond this are not
+        /// mirrored, which [`Event::MirrorFailed`](crate::Event::MirrorFailed) reports. They are in the CLI's own transcript, from
+        /// which [`StoredSessions::import`](crate::store::StoredSessions::import) copies them. Default: 64 MiB.
+        pub queue_bytes: usize = 64 << 20,
+        /// Most bytes of messages that wait behind a turn's outcome while the store takes the entries before it. Beyond this the
+        /// outcome is delivered without waiting for the store. Default: 16 MiB.
+        pub held_bytes: usize = 16 << 20,
+        /// The pauses before a failed append is tried again, one attempt for each. In JSON a list of milliseconds. Default:
+        /// 200 ms, 800 ms.
+        #[serde(with = "list_of_millis")]
+        pub retry_pauses: Vec<Duration> = vec![Duration::from_millis(200), Duration::from_millis(800)],
+        /// Time limit of an append, in milliseconds in JSON. An append that takes longer is not tried again, because it may still
+        /// succeed. Default: 60 s.
+        #[serde(with = "millis")]
+        pub append: Duration = Duration::from_secs(60),
+        /// Time limit of each call that loads a session before the CLI starts, in milliseconds in JSON. Default: 60 s.
+        #[serde(with = "millis")]
+        pub load: Duration = Duration::from_secs(60),
+        /// Longest wait of a session that stops until the store has taken the remaining entries, in milliseconds in JSON; then
+        /// these entries are reported as lost. Part of [`Session::shutdown_bound`](crate::Session::shutdown_bound). Default: 10 s.
+        #[serde(with = "millis")]
+        pub stop: Duration = Duration::from_secs(10),
+    }
 }
 
 /// When entries are sent to the store.
@@ -60,23 +60,6 @@ pub enum StoreFlush {
     Batched,
     /// At once, each frame of the CLI separately.
     Eager,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            flush: StoreFlush::Batched,
-            project_key: None,
-            batch_entries: 500,
-            batch_bytes: 1 << 20,
-            queue_bytes: 64 << 20,
-            held_bytes: 16 << 20,
-            retry_pauses: vec![Duration::from_millis(200), Duration::from_millis(800)],
-            append: Duration::from_secs(60),
-            load: Duration::from_secs(60),
-            stop: Duration::from_secs(10),
-        }
-    }
 }
 
 impl StoreOptions {
@@ -124,20 +107,6 @@ mod list_of_millis {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_in_json_are_milliseconds() {
-        let options: StoreOptions =
-            serde_json::from_str(r#"{"flush": "eager", "retry_pauses": [5], "append": 100}"#).unwrap();
-        assert_eq!(options.retry_pauses, [Duration::from_millis(5)]);
-        assert_eq!((options.flush, options.append), (StoreFlush::Eager, Duration::from_millis(100)));
-        let again: StoreOptions = serde_json::from_str(&serde_json::to_string(&options).unwrap()).unwrap();
-        assert_eq!(again, options);
-        assert!(
-            serde_json::from_str::<StoreOptions>(r#"{"apend": 1}"#).is_err(),
-            "a misspelled name is refused"
-        );
-    }
 
     #[test]
     fn zero_bounds_are_refused_and_huge_limits_are_cut() {

@@ -7,120 +7,97 @@ use serde::{Deserialize, Serialize};
 /// Counts as "for ever": ten years.
 pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// All time limits of a session. No other limit applies, and no limit is hidden in the code.
-///
-/// In JSON each limit is a number of milliseconds, and `null` means "no limit" where that is possible. A limit of more than
-/// ten years counts as ten years.
-///
-/// ```
-/// use std::time::Duration;
-/// use greenroom::options::Timeouts;
-///
-/// let timeouts = Timeouts { tool: Some(Duration::from_secs(30)), ..Timeouts::default() };
-/// // The longest that `Session::stop` can take.
-/// assert_eq!(timeouts.shutdown_bound(), Duration::from_secs(28));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Timeouts {
-    /// From the start of the CLI to its answer to `initialize`. A CLI that has to be restarted because it does not support
-    /// the way in which servers or settings were sent gets this time twice. Beyond it, starting fails with
-    /// [`StartTimeout`](crate::ErrorKind::StartTimeout). Default: 60 s.
-    #[serde(with = "millis")]
-    pub start: Duration,
-    /// For each request to the CLI. Beyond it, the request is withdrawn and fails with
-    /// [`Timeout`](crate::ErrorKind::Timeout). Default: 60 s.
-    #[serde(with = "millis")]
-    pub control_request: Duration,
-    /// As `control_request`, for requests that wait for a tool or for the model: `mcp_call`, `side_question`,
-    /// `generate_session_title`, `get_context_usage` in full. Default: 180 s, which exceeds the 30 s and 120 s that the CLI
-    /// gives a server to start and a tool to run.
-    #[serde(with = "millis")]
-    pub long_request: Duration,
-    /// For a tool call, from its arrival; a limit of the tool itself takes precedence. Beyond it, the call is answered with an
-    /// error and its handler is cancelled. Default: none.
-    #[serde(with = "optional_millis")]
-    pub tool: Option<Duration>,
-    /// For a request of a tool server to the CLI ([`ToolContext::request`](crate::ToolContext::request)). Beyond it, the
-    /// request fails and the CLI is told that it was cancelled. Default: 60 s, as in the MCP SDKs.
-    #[serde(with = "millis")]
-    pub mcp_request: Duration,
-    /// For a hook handler. Beyond it, the hook counts as failed, and its [`OnFailure`](crate::hook::OnFailure) decides. Default:
-    /// 600 s, the CLI's own limit (measured with CLI 2.1.330). At most a day, also with `None`.
-    #[serde(with = "optional_millis")]
-    pub hook: Option<Duration>,
-    /// For a permission, elicitation or dialog handler. Beyond it, a permission is denied, and an elicitation or dialog is
-    /// cancelled. Default: none, because a person may have to decide.
-    #[serde(with = "optional_millis")]
-    pub permission: Option<Duration>,
-    /// For a whole turn. Beyond it, the turn is interrupted. Default: none.
-    #[serde(with = "optional_millis")]
-    pub turn: Option<Duration>,
-    /// Longest silence of the CLI during a turn. Beyond it, the turn is interrupted, also while a tool runs or a
-    /// person decides on a permission: only messages count. Default: none.
-    #[serde(with = "optional_millis")]
-    pub silence: Option<Duration>,
-    /// Time for a cancelled handler to return before its task is aborted. Default: 5 s.
-    #[serde(with = "millis")]
-    pub cancel_grace: Duration,
-    /// Longest wait of calls for a tool server that restarts or has no state yet. Beyond it, they are answered with an error.
-    /// Also the limit for the server's factory. Default: 10 s.
-    #[serde(with = "millis")]
-    pub server_restart: Duration,
-    /// Longest time for which the CLI may leave our writes unread. Beyond it, the CLI counts as hung and is restarted. Default: 60 s.
-    #[serde(with = "millis")]
-    pub stdin_stall: Duration,
-    /// Time that `stop` gives the running turn to end. Default: 5 s.
-    #[serde(with = "millis")]
-    pub drain: Duration,
-    /// Time for the CLI to exit after its stdin was closed, when it writes the end of its transcript. Beyond it, the CLI gets
-    /// SIGTERM. Default: 5 s.
-    #[serde(with = "millis")]
-    pub exit_after_eof: Duration,
-    /// Time for the CLI to exit after SIGTERM. Beyond it, the CLI gets SIGKILL. Default: 5 s.
-    #[serde(with = "millis")]
-    pub exit_after_term: Duration,
-    /// Time for the CLI to exit after the host has ended without stopping the session. The CLI gets SIGTERM at once; beyond
-    /// this time the guardian sends SIGKILL to all that is left. In steps of 100 ms. Default: 2 s.
-    #[serde(with = "millis")]
-    pub exit_after_host: Duration,
-    /// Longest wait for the system to end a killed CLI and everything that the CLI has started. Default: 2 s.
-    #[serde(with = "millis")]
-    pub reap: Duration,
-    /// Time for each part of a session to stop, besides [`cancel_grace`](Timeouts::cancel_grace) for running
-    /// handlers. Beyond it, the part is killed. Default: 1 s.
-    #[serde(with = "millis")]
-    pub child_stop: Duration,
-    /// Longest time for which a one-shot [`query`](crate::query) keeps stdin open after a result while the CLI has not reported that it is
-    /// idle. `None`: without limit. Default: 600 s, as in the official SDKs.
-    #[serde(with = "optional_millis")]
-    pub run_ceiling: Option<Duration>,
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
 }
 
-impl Default for Timeouts {
-    fn default() -> Self {
-        let secs = Duration::from_secs;
-        Self {
-            start: secs(60),
-            control_request: secs(60),
-            long_request: secs(180),
-            tool: None,
-            mcp_request: secs(60),
-            hook: Some(secs(600)),
-            permission: None,
-            turn: None,
-            silence: None,
-            cancel_grace: secs(5),
-            server_restart: secs(10),
-            stdin_stall: secs(60),
-            drain: secs(5),
-            exit_after_eof: secs(5),
-            exit_after_term: secs(5),
-            exit_after_host: secs(2),
-            reap: secs(2),
-            child_stop: secs(1),
-            run_ceiling: Some(secs(600)),
-        }
+with_defaults! {
+    /// All time limits of a session. No other limit applies, and no limit is hidden in the code.
+    ///
+    /// In JSON each limit is a number of milliseconds, and `null` means "no limit" where that is possible. A limit of more than
+    /// ten years counts as ten years.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use greenroom::options::Timeouts;
+    ///
+    /// let timeouts = Timeouts { tool: Some(Duration::from_secs(30)), ..Timeouts::default() };
+    /// // The longest that `Session::stop` can take.
+    /// assert_eq!(timeouts.shutdown_bound(), Duration::from_secs(28));
+    /// ```
+    pub struct Timeouts {
+        /// From the start of the CLI to its answer to `initialize`. A CLI that has to be restarted because it does not support
+        /// the way in which servers or settings were sent gets this time twice. Beyond it, starting fails with
+        /// [`StartTimeout`](crate::ErrorKind::StartTimeout). Default: 60 s.
+        #[serde(with = "millis")]
+        pub start: Duration = secs(60),
+        /// For each request to the CLI. Beyond it, the request is withdrawn and fails with
+        /// [`Timeout`](crate::ErrorKind::Timeout). Default: 60 s.
+        #[serde(with = "millis")]
+        pub control_request: Duration = secs(60),
+        /// As `control_request`, for requests that wait for a tool or for the model: `mcp_call`, `side_question`,
+        /// `generate_session_title`, `get_context_usage` in full. Default: 180 s, which exceeds the 30 s and 120 s that the CLI
+        /// gives a server to start and a tool to run.
+        #[serde(with = "millis")]
+        pub long_request: Duration = secs(180),
+        /// For a tool call, from its arrival; a limit of the tool itself takes precedence. Beyond it, the call is answered with an
+        /// error and its handler is cancelled. Default: none.
+        #[serde(with = "optional_millis")]
+        pub tool: Option<Duration> = None,
+        /// For a request of a tool server to the CLI ([`ToolContext::request`](crate::ToolContext::request)). Beyond it, the
+        /// request fails and the CLI is told that it was cancelled. Default: 60 s, as in the MCP SDKs.
+        #[serde(with = "millis")]
+        pub mcp_request: Duration = secs(60),
+        /// For a hook handler. Beyond it, the hook counts as failed, and its [`OnFailure`](crate::hook::OnFailure) decides. Default:
+        /// 600 s, the CLI's own limit (measured with CLI 2.1.330). At most a day, also with `None`.
+        #[serde(with = "optional_millis")]
+        pub hook: Option<Duration> = Some(secs(600)),
+        /// For a permission, elicitation or dialog handler. Beyond it, a permission is denied, and an elicitation or dialog is
+        /// cancelled. Default: none, because a person may have to decide.
+        #[serde(with = "optional_millis")]
+        pub permission: Option<Duration> = None,
+        /// For a whole turn. Beyond it, the turn is interrupted. Default: none.
+        #[serde(with = "optional_millis")]
+        pub turn: Option<Duration> = None,
+        /// Longest silence of the CLI during a turn. Beyond it, the turn is interrupted, also while a tool runs or a
+        /// person decides on a permission: only messages count. Default: none.
+        #[serde(with = "optional_millis")]
+        pub silence: Option<Duration> = None,
+        /// Time for a cancelled handler to return before its task is aborted. Default: 5 s.
+        #[serde(with = "millis")]
+        pub cancel_grace: Duration = secs(5),
+        /// Longest wait of calls for a tool server that restarts or has no state yet. Beyond it, they are answered with an error.
+        /// Also the limit for the server's factory. Default: 10 s.
+        #[serde(with = "millis")]
+        pub server_restart: Duration = secs(10),
+        /// Longest time for which the CLI may leave our writes unread. Beyond it, the CLI counts as hung and is restarted. Default: 60 s.
+        #[serde(with = "millis")]
+        pub stdin_stall: Duration = secs(60),
+        /// Time that `stop` gives the running turn to end. Default: 5 s.
+        #[serde(with = "millis")]
+        pub drain: Duration = secs(5),
+        /// Time for the CLI to exit after its stdin was closed, when it writes the end of its transcript. Beyond it, the CLI gets
+        /// SIGTERM. Default: 5 s.
+        #[serde(with = "millis")]
+        pub exit_after_eof: Duration = secs(5),
+        /// Time for the CLI to exit after SIGTERM. Beyond it, the CLI gets SIGKILL. Default: 5 s.
+        #[serde(with = "millis")]
+        pub exit_after_term: Duration = secs(5),
+        /// Time for the CLI to exit after the host has ended without stopping the session. The CLI gets SIGTERM at once; beyond
+        /// this time the guardian sends SIGKILL to all that is left. In steps of 100 ms. Default: 2 s.
+        #[serde(with = "millis")]
+        pub exit_after_host: Duration = secs(2),
+        /// Longest wait for the system to end a killed CLI and everything that the CLI has started. Default: 2 s.
+        #[serde(with = "millis")]
+        pub reap: Duration = secs(2),
+        /// Time for each part of a session to stop, besides [`cancel_grace`](Timeouts::cancel_grace) for running
+        /// handlers. Beyond it, the part is killed. Default: 1 s.
+        #[serde(with = "millis")]
+        pub child_stop: Duration = secs(1),
+        /// Longest time for which a one-shot [`query`](crate::query) keeps stdin open after a result while the CLI has not reported that it is
+        /// idle. `None`: without limit. Default: 600 s, as in the official SDKs.
+        #[serde(with = "optional_millis")]
+        pub run_ceiling: Option<Duration> = Some(secs(600)),
     }
 }
 
@@ -216,16 +193,5 @@ mod tests {
         timeouts.clamp();
         assert_eq!((timeouts.start, timeouts.tool), (FOREVER, Some(FOREVER)));
         assert!(timeouts.shutdown_bound() < Duration::MAX);
-    }
-
-    #[test]
-    fn limits_in_json_are_milliseconds_or_null() {
-        let timeouts: Timeouts =
-            serde_json::from_str(r#"{"tool": 1500, "hook": null, "drain": 250}"#).unwrap();
-        assert_eq!(timeouts.tool, Some(Duration::from_millis(1500)));
-        assert_eq!((timeouts.hook, timeouts.drain), (None, Duration::from_millis(250)));
-        let again: Timeouts = serde_json::from_str(&serde_json::to_string(&timeouts).unwrap()).unwrap();
-        assert_eq!(again, timeouts);
-        assert!(serde_json::from_str::<Timeouts>(r#"{"tol": 1}"#).is_err(), "a misspelled name is refused");
     }
 }

@@ -9,6 +9,9 @@ use greenroom::{ErrorKind, Options, PermissionDecision, Session};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+mod json;
+mod refused;
+
 const UUID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11";
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -305,115 +308,6 @@ proptest! {
             prop_assert_eq!(error.kind(), ErrorKind::InvalidOption);
             prop_assert!(names().iter().any(|name| error.to_string().contains(&format!("`{name}`"))), "{}", error);
         }
-    }
-}
-
-#[test]
-fn what_contradicts_is_refused_by_name() {
-    let agent = json!({ "description": "d", "prompt": "p" });
-    let table: &[(Value, &[&str])] = &[
-        (json!({ "model": "opus", "fallback_model": "opus" }), &["fallback_model", "model"]),
-        (json!({ "model": "opus", "fallback_model": "haiku, opus" }), &["fallback_model", "model"]),
-        (json!({ "fallback_model": "haiku,,opus" }), &["fallback_model"]),
-        (
-            json!({ "thinking": { "type": "disabled" }, "max_thinking_tokens": 1 }),
-            &["thinking", "max_thinking_tokens"],
-        ),
-        (json!({ "thinking": { "type": "enabled", "budget_tokens": 0 } }), &["thinking"]),
-        (json!({ "max_budget_usd": 0.0 }), &["max_budget_usd"]),
-        (json!({ "task_budget": 0 }), &["task_budget"]),
-        (json!({ "betas": ["a,b"] }), &["betas"]),
-        (
-            json!({ "output_format": { "type": "json_schema", "schema": { "type": "array" } } }),
-            &["output_format"],
-        ),
-        (json!({ "output_format": { "type": "json_schema", "schema": true } }), &["output_format"]),
-        (json!({ "resume": "a", "continue_conversation": true }), &["resume", "continue_conversation"]),
-        (json!({ "fork_session": true }), &["fork_session"]),
-        (json!({ "restarts": { "server_retry": 0 } }), &["restarts.server_retry"]),
-        (json!({ "resume_session_at": "m" }), &["resume_session_at"]),
-        (json!({ "resume": "a", "resume_drops_turn": "p" }), &["resume_drops_turn", "resume_session_at"]),
-        (json!({ "resume": "a", "session_id": UUID }), &["session_id", "fork_session"]),
-        (json!({ "session_id": "one" }), &["session_id"]),
-        (
-            json!({ "permission_mode": "bypassPermissions" }),
-            &["permission_mode", "allow_dangerously_skip_permissions"],
-        ),
-        (json!({ "permission_prompt_tool_name": "stdio" }), &["permission_prompt_tool_name"]),
-        (json!({ "permission_prompt_tool_name": " " }), &["permission_prompt_tool_name"]),
-        (json!({ "allowed_tools": ["Read,Edit"] }), &["allowed_tools"]),
-        (json!({ "disallowed_tools": [" "] }), &["disallowed_tools"]),
-        (json!({ "tools": ["Read,Edit"] }), &["tools"]),
-        (json!({ "tool_aliases": { "Bash": "" } }), &["tool_aliases"]),
-        (json!({ "skills": ["a)"] }), &["skills"]),
-        (json!({ "setting_sources": ["user,project"] }), &["setting_sources"]),
-        (json!({ "settings": 3 }), &["settings"]),
-        (json!({ "agents": { "": agent } }), &["agents"]),
-        (json!({ "agents": { "a": { "description": "", "prompt": "p" } } }), &["agents"]),
-        (
-            json!({ "agents": { "a": { "description": "d", "prompt": "p", "mcpServers": [{ "x": { "command": "" } }] } } }),
-            &["agents.a.mcpServers"],
-        ),
-        (json!({ "mcp_servers": { "": { "command": "x" } } }), &["mcp_servers"]),
-        (json!({ "mcp_servers": { "x": { "type": "http", "url": "" } } }), &["mcp_servers"]),
-        (json!({ "mcp_servers": { "x": { "command": "x", "timeout": 999 } } }), &["mcp_servers"]),
-        (json!({ "mcp_servers": { "x": { "type": "sdk", "name": "x" } } }), &["mcp_servers"]),
-        (json!({ "system_prompt": { "blocks": [] } }), &["system_prompt"]),
-        (
-            json!({ "system_prompt": { "blocks": ["__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"] } }),
-            &["system_prompt"],
-        ),
-        (json!({ "system_prompt": { "file": "" } }), &["system_prompt"]),
-        (json!({ "client_app": "a\nb" }), &["client_app"]),
-        (json!({ "trace_context": { "traceparent": "00-1-2-3" } }), &["trace_context", "traceparent"]),
-        (json!({ "project_config_root": "main" }), &["project_config_root"]),
-        (json!({ "additional_directories": [""] }), &["additional_directories"]),
-        (json!({ "runtime": "" }), &["runtime"]),
-        (json!({ "plugins": [{ "type": "local", "path": "" }] }), &["plugins"]),
-        (json!({ "extra_args": { "--bare": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "permission-prompt-tool": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "output-format": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "input-format": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "initialize-fields": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "await-initialize": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "print": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "verbose": null } }), &["extra_args"]),
-        (json!({ "extra_args": { "session-mirror": null } }), &["extra_args"]),
-        (json!({ "model": "" }), &["model"]),
-        (json!({ "agent": "" }), &["agent"]),
-        (json!({ "resume": " " }), &["resume"]),
-        (json!({ "resume": "a", "resume_session_at": "" }), &["resume_session_at"]),
-        (json!({ "resume": "a", "resume_session_at": "b", "resume_drops_turn": "" }), &["resume_drops_turn"]),
-        (json!({ "permission_mode": "" }), &["permission_mode"]),
-        (json!({ "max_turns": 0 }), &["max_turns"]),
-        (json!({ "env": { "A=B": "c" } }), &["env"]),
-        (json!({ "limits": { "calls_in_flight": 0 } }), &["limits.calls_in_flight"]),
-        (json!({ "limits": { "outbound_bytes": 0 } }), &["limits.outbound_bytes"]),
-    ];
-    for (given, named) in table {
-        let error = options(given).validate().expect_err(&given.to_string());
-        assert_eq!(error.kind(), ErrorKind::InvalidOption);
-        for name in *named {
-            assert!(error.to_string().contains(&format!("`{name}`")), "{given}: {error}");
-        }
-        assert_eq!(Delivered::of(options(given)).unwrap_err().to_string(), error.to_string());
-    }
-}
-
-#[test]
-fn a_zero_byte_is_refused_wherever_it_is_without_repeating_the_value() {
-    let table = [
-        ("model", json!("se\0cret")),
-        ("env", json!({ "A": "se\0cret" })),
-        ("extra_args", json!({ "se\0cret": null })),
-        ("additional_directories", json!(["/se\0cret"])),
-        ("mcp_servers", json!({ "x": { "command": "se\0cret" } })),
-        ("settings", json!({ "env": { "A": "se\0cret" } })),
-    ];
-    for (name, value) in table {
-        let error = options(&json!({ name: value })).validate().unwrap_err();
-        assert!(error.to_string().starts_with(&format!("option `{name}` has a zero byte")), "{error}");
-        assert!(!error.to_string().contains("cret"), "{error}");
     }
 }
 
