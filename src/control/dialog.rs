@@ -1,26 +1,20 @@
 //! Dialogs: the CLI asks the user something.
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::fields::RequestFields;
+use super::fields::requests;
 
-/// The CLI asks the user something (`request_user_dialog`), of a kind that you declared with
-/// [`SessionBuilder::on_dialog`](crate::SessionBuilder::on_dialog).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct DialogRequest {
-    /// Such as `refusal_fallback_prompt`: the set is open.
-    pub dialog_kind: String,
-    /// The shape depends on the kind.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub payload: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_use_id: Option<String>,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+requests! {
+    /// The CLI asks the user something (`request_user_dialog`), of a kind that you declared with
+    /// [`SessionBuilder::on_dialog`](crate::SessionBuilder::on_dialog).
+    request DialogRequest {
+        /// Such as `refusal_fallback_prompt`: the set is open.
+        need dialog_kind: String,
+        /// The shape depends on the kind.
+        or_default payload: Value,
+        may tool_use_id: String,
+    }
 }
 
 impl DialogRequest {
@@ -30,19 +24,6 @@ impl DialogRequest {
     /// The payload does not fit the type.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&self.payload)
-    }
-}
-
-impl<'de> Deserialize<'de> for DialogRequest {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = RequestFields::read(from)?;
-        fields.may::<String>("subtype");
-        Ok(Self {
-            dialog_kind: fields.need("dialog_kind")?,
-            payload: fields.or_default("payload"),
-            tool_use_id: fields.may("tool_use_id"),
-            extra: fields.rest(),
-        })
     }
 }
 

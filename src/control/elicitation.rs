@@ -1,9 +1,8 @@
 //! Elicitations: an MCP server asks the user something.
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::fields::RequestFields;
+use super::fields::requests;
 use crate::wire::words::words;
 
 words! {
@@ -16,66 +15,35 @@ words! {
     }
 }
 
-/// An MCP server asks the user for something (`elicitation`). Only servers that the CLI connects to itself can ask: the CLI
-/// offers no elicitation to in-process servers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct ElicitationRequest {
-    pub mcp_server_name: String,
-    pub message: String,
-    /// `None` means a form: see [`mode`](ElicitationRequest::mode).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ElicitationMode>,
-    /// The page to open, with [`ElicitationMode::Url`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// With [`ElicitationMode::Url`]: a `system` / `elicitation_complete` message with this id says that the page is done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub elicitation_id: Option<String>,
-    /// JSON schema of the content, with [`ElicitationMode::Form`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requested_schema: Option<Value>,
-    /// The schema's properties in the server's order, which JSON objects do not keep.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub property_order: Vec<String>,
-    /// A heading.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// A short name of the tool or server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub display_name: Option<String>,
-    /// A line below the heading.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+requests! {
+    /// An MCP server asks the user for something (`elicitation`). Only servers that the CLI connects to itself can ask: the CLI
+    /// offers no elicitation to in-process servers.
+    request ElicitationRequest {
+        need mcp_server_name: String,
+        need message: String,
+        /// `None` means a form: see [`mode`](ElicitationRequest::mode).
+        may mode: ElicitationMode,
+        /// The page to open, with [`ElicitationMode::Url`].
+        may url: String,
+        /// With [`ElicitationMode::Url`]: a `system` / `elicitation_complete` message with this id says that the page is done.
+        may elicitation_id: String,
+        /// JSON schema of the content, with [`ElicitationMode::Form`].
+        may requested_schema: Value,
+        /// The schema's properties in the server's order, which JSON objects do not keep.
+        or_default property_order: Vec<String>,
+        /// A heading.
+        may title: String,
+        /// A short name of the tool or server.
+        may display_name: String,
+        /// A line below the heading.
+        may description: String,
+    }
 }
 
 impl ElicitationRequest {
     /// The form of the elicitation. Default: [`ElicitationMode::Form`].
     pub fn mode(&self) -> ElicitationMode {
         self.mode.clone().unwrap_or(ElicitationMode::Form)
-    }
-}
-
-impl<'de> Deserialize<'de> for ElicitationRequest {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = RequestFields::read(from)?;
-        fields.may::<String>("subtype");
-        Ok(Self {
-            mcp_server_name: fields.need("mcp_server_name")?,
-            message: fields.need("message")?,
-            mode: fields.may("mode"),
-            url: fields.may("url"),
-            elicitation_id: fields.may("elicitation_id"),
-            requested_schema: fields.may("requested_schema"),
-            property_order: fields.or_default("property_order"),
-            title: fields.may("title"),
-            display_name: fields.may("display_name"),
-            description: fields.may("description"),
-            extra: fields.rest(),
-        })
     }
 }
 
@@ -121,19 +89,6 @@ impl ElicitationAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_elicitation_is_written_as_it_came() {
-        let raw = json!({
-            "mcp_server_name": "files", "message": "Sign in", "mode": "url", "url": "https://example.org",
-            "elicitation_id": "e1", "property_order": ["b", "a"], "title": "T", "display_name": "D",
-            "description": "S", "requested_schema": {"type": "object"}, "new": 1,
-        });
-        let request = ElicitationRequest::deserialize(&raw).unwrap();
-        assert_eq!((request.mode(), request.extra.len()), (ElicitationMode::Url, 1));
-        assert_eq!(serde_json::to_value(&request).unwrap(), raw);
-        assert!(ElicitationRequest::deserialize(json!({"message": "?"})).is_err());
-    }
 
     #[test]
     fn elicitation_answers_have_the_shape_of_the_wire() {

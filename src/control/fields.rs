@@ -93,6 +93,64 @@ pub(crate) fn write<M: SerializeMap>(
     }
 }
 
+/// Declares structs of the CLI's requests: `request` is a whole request, `part` an object inside of one. They are read with
+/// [`RequestFields`] and written as they came. A field is required (`need`), an `Option` (`may`), or has the default of its
+/// type if the CLI leaves it out (`or_default`). A field whose name on the wire differs is followed by that name.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])*
+        $kind:ident $name:ident {
+            $( $(#[$about:meta])* $how:ident $field:ident: $type:ty $(= $key:literal)?, )*
+        }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "fields are named as on the wire")]
+        #[non_exhaustive]
+        pub struct $name {
+            $( $(#[$about])* pub $field: $crate::control::fields::requests!(@type $how $type), )*
+            pub extra: serde_json::Map<String, serde_json::Value>,
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let mut fields = $crate::control::fields::RequestFields::read(from)?;
+                $crate::control::fields::requests!(@leave_out $kind fields);
+                Ok(Self {
+                    $( $field: $crate::control::fields::requests!(@read $how fields $field $($key)?), )*
+                    extra: fields.rest(),
+                })
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let mut map = serde::Serializer::serialize_map(to, None)?;
+                $( if let Some(value) = $crate::control::fields::requests!(@given $how $type, &self.$field) {
+                    let name = $crate::control::fields::requests!(@key $field $($key)?);
+                    serde::ser::SerializeMap::serialize_entry(&mut map, name, value)?;
+                } )*
+                for (name, value) in &self.extra {
+                    serde::ser::SerializeMap::serialize_entry(&mut map, name, value)?;
+                }
+                serde::ser::SerializeMap::end(map)
+            }
+        }
+    )*};
+    (@type may $type:ty) => { Option<$type> };
+    (@type $how:ident $type:ty) => { $type };
+    (@leave_out request $fields:ident) => { $fields.may::<String>("subtype") };
+    (@leave_out part $fields:ident) => {};
+    (@read need $fields:ident $($key:tt)+) => { $fields.need($crate::control::fields::requests!(@key $($key)+))? };
+    (@read $how:ident $fields:ident $($key:tt)+) => { $fields.$how($crate::control::fields::requests!(@key $($key)+)) };
+    (@given need $type:ty, $value:expr) => { Some($value) };
+    (@given may $type:ty, $value:expr) => { $value.as_ref() };
+    (@given or_default $type:ty, $value:expr) => { Some($value).filter(|value| **value != <$type>::default()) };
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+}
+pub(crate) use requests;
+
 /// The MCP server that a request is about, and where its definition comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named as on the wire")]

@@ -27,7 +27,9 @@ fn regex(pattern: &str) -> Regex {
 
 /// A type at the beginning of a line, in a macro of the library or outside of one.
 static TYPE: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r#"^( {0,4})(?:pub )?(?:(?:struct|enum|trait|message|part|answer) )?([A-Z]\w*)\b[^(;]*[{:"]#?$"#)
+    regex(
+        r#"^( {0,4})(?:pub )?(?:(?:struct|enum|trait|message|request|part|answer) )?([A-Z]\w*)\b[^(;]*[{:"]#?$"#,
+    )
 });
 static IMPL: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^( {0,4})impl\b(?:<[^>]*>)? (?:[^{]+ for )?(?:\w+::)*([A-Z]\w*)"));

@@ -17,6 +17,7 @@ mod backpressure;
 mod bursts;
 mod callbacks;
 mod cancellation;
+mod control;
 mod define;
 mod delivery;
 mod environment;

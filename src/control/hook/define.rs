@@ -4,7 +4,6 @@
 //! event! {
 //!     /// When the event happens.
 //!     PreToolUse: PreToolUseInput, PreToolUseOutput, PreToolUseFields;
-//!     sample r#"{…}"#;                    JSON of the event's own fields, for the tests
 //!     input { tool_name: String, }        required: without one of these the hook fails
 //!     may { duration_ms: u64, }           optional: left in `extra` when the type does not fit
 //!     output { additional_context: String, updated_mcp: Value = "updatedMCP", }
@@ -17,13 +16,12 @@ macro_rules! event {
     (
         $(#[doc = $doc:expr])*
         $event:ident: $input:ident, $output:ident, $fields:ident;
-        sample $sample:literal;
         input { $($in:tt)* }
         may { $($may:tt)* }
         output { $($(#[doc = $odoc:expr])* $ofield:ident: $oty:ty $(= $wire:literal)?,)+ }
     ) => {
         $crate::control::hook::define::event! {
-            @event ($($doc,)*) $event, $input, $output, $fields, $sample, { $($in)* } { $($may)* }
+            @event ($($doc,)*) $event, $input, $output, $fields, { $($in)* } { $($may)* }
         }
 
         #[doc = concat!("`hookSpecificOutput` of a [`", stringify!($event), "`] hook.")]
@@ -54,16 +52,15 @@ macro_rules! event {
     (
         $(#[doc = $doc:expr])*
         $event:ident: $input:ident, $output:ident;
-        sample $sample:literal;
         input { $($in:tt)* }
         may { $($may:tt)* }
     ) => {
         $crate::control::hook::define::event! {
-            @event ($($doc,)*) $event, $input, $output, NoFields, $sample, { $($in)* } { $($may)* }
+            @event ($($doc,)*) $event, $input, $output, NoFields, { $($in)* } { $($may)* }
         }
     };
     (
-        @event ($($doc:expr,)*) $event:ident, $input:ident, $output:ident, $fields:ident, $sample:literal,
+        @event ($($doc:expr,)*) $event:ident, $input:ident, $output:ident, $fields:ident,
         { $($(#[doc = $idoc:expr])* $ifield:ident: $ity:ty,)* }
         { $($(#[doc = $mdoc:expr])* $mfield:ident: $mty:ty,)* }
     ) => {
@@ -126,12 +123,6 @@ macro_rules! event {
                     extra: fields.rest(),
                 })
             }
-        }
-
-        #[cfg(test)]
-        impl $crate::control::hook::tests::Sampled for $event {
-            const SAMPLE: &'static str = $sample;
-            const NEEDS: &'static [&'static str] = &[$(stringify!($ifield)),*];
         }
     };
 }

@@ -155,7 +155,7 @@ impl Hook {
 }
 
 /// Reads the input as the type that the hook takes.
-pub(super) fn read<I: serde::de::DeserializeOwned>(raw: &RawValue) -> std::result::Result<I, String> {
+fn read<I: serde::de::DeserializeOwned>(raw: &RawValue) -> std::result::Result<I, String> {
     check_value(raw)
         .and_then(|()| serde_json::from_str(raw.get()))
         .map_err(|error| format!("its input cannot be read: {error}"))

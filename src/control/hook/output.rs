@@ -9,13 +9,6 @@ use super::EventType;
 use crate::wire::words::words;
 
 /// The answer of a hook as JSON, for [`Hook::new`](super::Hook::new). Every [`Output`] converts to one.
-///
-/// ```
-/// use greenroom::hook::HookOutput;
-///
-/// let said = HookOutput::raw(serde_json::json!({ "systemMessage": "be brief" }));
-/// # let _ = said;
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookOutput(RawOutput);
 

@@ -27,7 +27,6 @@ words! {
 event! {
     /// Before a prompt reaches the model. [`block`](super::Output::block) withholds the prompt; the user reads the reason.
     UserPromptSubmit: UserPromptSubmitInput, UserPromptSubmitOutput, UserPromptSubmitFields;
-    sample r#"{"prompt": "hello", "source": "sdk", "session_title": "Greetings"}"#;
     input { prompt: String, }
     may { source: PromptSource, session_title: String, }
     output {
@@ -47,7 +46,6 @@ words! {
 event! {
     /// Before a slash command expands to a prompt. [`block`](super::Output::block) prevents the expansion.
     UserPromptExpansion: UserPromptExpansionInput, UserPromptExpansionOutput, UserPromptExpansionFields;
-    sample r#"{"expansion_type": "slash_command", "command_name": "review", "command_args": "all", "command_source": "project", "prompt": "/review all"}"#;
     input {
         expansion_type: ExpansionType,
         command_name: String,
@@ -67,7 +65,6 @@ event! {
 event! {
     /// When the user is notified. `notification_type` is an open set.
     Notification: NotificationInput, NotificationOutput, NotificationFields;
-    sample r#"{"message": "Claude needs your permission", "title": "Claude Code", "notification_type": "permission_prompt"}"#;
     input { message: String, notification_type: String, }
     may { title: String, }
     output {
@@ -92,7 +89,6 @@ event! {
     /// Before the question of an MCP server reaches the user or the application's handler. The input has the fields of an
     /// [`ElicitationRequest`](crate::callback::ElicitationRequest).
     Elicitation: ElicitationInput, ElicitationOutput, ElicitationFields;
-    sample r#"{"mcp_server_name": "files", "message": "Which folder?", "mode": "form", "requested_schema": {"type": "object"}}"#;
     input { mcp_server_name: String, message: String, }
     may { mode: ElicitationMode, url: String, elicitation_id: String, requested_schema: Value, }
     output {
@@ -106,7 +102,6 @@ event! {
 event! {
     /// Before the user's answer reaches the MCP server.
     ElicitationResult: ElicitationResultInput, ElicitationResultOutput, ElicitationResultFields;
-    sample r#"{"mcp_server_name": "files", "elicitation_id": "e1", "mode": "form", "action": "accept", "content": {"folder": "/w"}}"#;
     input { mcp_server_name: String, action: ElicitationAction, }
     may { elicitation_id: String, mode: ElicitationMode, content: Value, }
     output {
@@ -146,7 +141,6 @@ event! {
     /// While a message of the model is shown, once for each batch of lines. A hook changes only the display: the model's
     /// input and the transcript stay as they are.
     MessageDisplay: MessageDisplayInput, MessageDisplayOutput, MessageDisplayFields;
-    sample r#"{"turn_id": "u1", "message_id": "u2", "index": 0, "final": true, "delta": "Hello."}"#;
     input {
         turn_id: String,
         /// The CLI's own id of the message, not the model's.

@@ -1,11 +1,11 @@
 //! Events of a session's life: start and end, turns, compaction, model switches.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::define::event;
 use super::tools::HookPermission;
-use crate::control::fields::RequestFields;
+use crate::control::fields::requests;
 use crate::wire::words::words;
 
 words! {
@@ -26,7 +26,6 @@ event! {
     /// When a session starts. CLI 2.1.328 was not seen to run an application's hooks for its own start, new or resumed:
     /// that start is over when the CLI learns of the hooks. After a compaction it ran them.
     SessionStart: SessionStartInput, SessionStartOutput, SessionStartFields;
-    sample r#"{"source": "resume", "model": "haiku", "session_title": "T", "seconds_since_last_response": 4.5, "context_tokens": 100, "prompt_cache_likely_expired": false, "estimated_cache_write_usd": 0.25}"#;
     input { source: SessionStartSource, }
     may {
         model: String,
@@ -72,7 +71,6 @@ event! {
     /// When a session ends. CLI 2.1.328 was not seen to run an application's hooks when its input is closed, which is how
     /// [`Session::stop`](crate::Session::stop) ends it.
     SessionEnd: SessionEndInput, SessionEndOutput;
-    sample r#"{"reason": "prompt_input_exit"}"#;
     input { reason: SessionEndReason, }
     may {}
 }
@@ -85,7 +83,6 @@ words! {
 event! {
     /// When a project is set up (`--init`, `--maintenance`).
     Setup: SetupInput, SetupOutput, SetupFields;
-    sample r#"{"trigger": "init"}"#;
     input { trigger: SetupTrigger, }
     may {}
     output {
@@ -99,7 +96,6 @@ event! {
     /// [`stop_hook_active`](StopInput::stop_hook_active) to avoid an endless loop. The CLI ignores
     /// [`OnFailure::Block`](super::OnFailure::Block) here.
     Stop: StopInput, StopOutput, StopFields;
-    sample r#"{"stop_hook_active": false, "last_assistant_message": "Done.", "background_tasks": [{"id": "b1", "type": "shell", "status": "running", "description": "d", "command": "sleep 9"}], "session_crons": [{"id": "c1", "schedule": "0 9 * * *", "recurring": true, "prompt": "p"}]}"#;
     input {
         /// Whether the model already continues because a `Stop` hook blocked.
         stop_hook_active: bool,
@@ -117,51 +113,24 @@ event! {
     }
 }
 
-/// A task that runs in the background. The CLI cuts its texts at 1000 characters.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct BackgroundTask {
-    pub id: String,
-    /// `shell`, `subagent`, `monitor`, `workflow` or another type: the set is open.
-    #[serde(rename = "type")]
-    pub task_type: String,
-    pub status: String,
-    pub description: String,
-    /// For a shell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    /// For a subagent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent_type: Option<String>,
-    /// MCP server of a monitor or of a task of the server's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<String>,
-    /// Tool of that server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
-    /// For a workflow.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl<'de> Deserialize<'de> for BackgroundTask {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = RequestFields::read(from)?;
-        Ok(Self {
-            id: fields.need("id")?,
-            task_type: fields.need("type")?,
-            status: fields.need("status")?,
-            description: fields.need("description")?,
-            command: fields.may("command"),
-            agent_type: fields.may("agent_type"),
-            server: fields.may("server"),
-            tool: fields.may("tool"),
-            name: fields.may("name"),
-            extra: fields.rest(),
-        })
+requests! {
+    /// A task that runs in the background. The CLI cuts its texts at 1000 characters.
+    part BackgroundTask {
+        need id: String,
+        /// `shell`, `subagent`, `monitor`, `workflow` or another type: the set is open.
+        need task_type: String = "type",
+        need status: String,
+        need description: String,
+        /// For a shell.
+        may command: String,
+        /// For a subagent.
+        may agent_type: String,
+        /// MCP server of a monitor or of a task of the server's own.
+        may server: String,
+        /// Tool of that server.
+        may tool: String,
+        /// For a workflow.
+        may name: String,
     }
 }
 
@@ -181,7 +150,6 @@ pub struct SessionCron {
 event! {
     /// After the model's API failed a turn.
     StopFailure: StopFailureInput, StopFailureOutput;
-    sample r#"{"error": "rate_limit", "error_details": "429", "last_assistant_message": "Let me see."}"#;
     input {
         /// `rate_limit`, `overloaded`, `server_error` or another word: the set is open.
         error: String,
@@ -201,7 +169,6 @@ words! {
 event! {
     /// Before the conversation is compacted.
     PreCompact: PreCompactInput, PreCompactOutput;
-    sample r#"{"trigger": "manual", "custom_instructions": "keep the names"}"#;
     input { trigger: CompactTrigger, }
     may {
         /// Instructions for the summary.
@@ -212,7 +179,6 @@ event! {
 event! {
     /// After the conversation was compacted.
     PostCompact: PostCompactInput, PostCompactOutput;
-    sample r#"{"trigger": "auto", "compact_summary": "They spoke of numbers."}"#;
     input { trigger: CompactTrigger, compact_summary: String, }
     may {}
 }
@@ -237,7 +203,6 @@ event! {
     /// Before the model is switched. CLI 2.1.328 was seen to run the hook several times for one switch, once for each model
     /// it considered.
     PreModelSwitch: PreModelSwitchInput, PreModelSwitchOutput, PreModelSwitchFields;
-    sample r#"{"from_model": "a", "to_model": "b", "requested_model": "opus", "source": "sdk", "context_tokens": 10, "prompt_cache_warm": true, "cache_ttl": "5m", "estimated_cache_write_usd": 0.5, "pricing": "catalog"}"#;
     input { from_model: String, to_model: String, source: ModelSwitchSource, }
     may {
         /// An alias or a name; `None` asks for the default.
@@ -263,7 +228,6 @@ event! {
 event! {
     /// After the model was switched. The optional fields are those of [`PreModelSwitchInput`].
     PostModelSwitch: PostModelSwitchInput, PostModelSwitchOutput, PostModelSwitchFields;
-    sample r#"{"from_model": "a", "to_model": "b", "requested_model": "opus", "source": "auto", "context_tokens": 10, "prompt_cache_warm": false, "cache_ttl": "1h", "estimated_cache_write_usd": 0.5, "pricing": "default"}"#;
     input { from_model: String, to_model: String, source: ModelSwitchSource, }
     may {
         requested_model: String,

@@ -1,124 +1,23 @@
-//! Every event: its input is read without loss, and a missing required field is an error.
+//! The answer of every event, and the announcement of hooks.
 
 use std::time::Duration;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::definition::read;
 use super::*;
 use crate::control::CallbackContext;
-
-/// An event with a sample of its input, without the common fields.
-pub(crate) trait Sampled: EventType {
-    const SAMPLE: &'static str;
-    const NEEDS: &'static [&'static str];
-}
 
 /// The answer on the wire.
 pub(crate) fn wire<E: EventType>(output: Output<E>) -> Value {
     HookOutput::from(output).to_wire(E::NAME).unwrap()
 }
 
-fn common(event: &str) -> Map<String, Value> {
-    let common = json!({
-        "hook_event_name": event, "session_id": "s1", "transcript_path": "/t.jsonl", "cwd": "/w", "prompt_id": "p1",
-        "permission_mode": "acceptEdits", "agent_id": "a9", "agent_type": "Plan", "effort": {"level": "high", "new": 1},
-    });
-    common.as_object().unwrap().clone()
-}
-
-/// Reads an event's sample whole, with only the required fields, without each field and with misfits; returns the event.
-fn check<E: Sampled>() -> HookEvent
-where
-    E::Input: Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    let mut full = common(E::NAME);
-    let sample: Map<String, Value> = serde_json::from_str(E::SAMPLE).unwrap();
-    full.extend(sample.clone());
-    full.insert("of_tomorrow".into(), json!([1]));
-    let raw = Value::Object(full);
-    let text = RawValue::from_string(raw.to_string()).unwrap();
-    let input: E::Input = read(&text).unwrap();
-    assert_eq!(serde_json::to_value(&input).unwrap(), raw, "{}", E::NAME);
-
-    let needed: Map<String, Value> =
-        sample.iter().filter(|(name, _)| is_needed::<E>(name)).map(|(k, v)| (k.clone(), v.clone())).collect();
-    assert_eq!(needed.len(), E::NEEDS.len(), "{}: the sample has all that is needed", E::NAME);
-    let bare: E::Input = serde_json::from_value(Value::Object(needed.clone())).unwrap();
-    drop(bare);
-    for name in needed.keys() {
-        let mut without = needed.clone();
-        without.remove(name);
-        let error = serde_json::from_value::<E::Input>(Value::Object(without)).unwrap_err();
-        assert!(error.to_string().contains(name), "{}: {error}", E::NAME);
-    }
-    // An optional field of another shape is kept in `extra`.
-    for name in sample.keys().filter(|name| !is_needed::<E>(name)) {
-        let mut odd = needed.clone();
-        odd.insert(name.clone(), json!({"odd": [null]}));
-        let odd = Value::Object(odd);
-        let input: E::Input = serde_json::from_value(odd.clone()).unwrap();
-        let again = serde_json::to_value(&input).unwrap();
-        assert_eq!(again[name], odd[name], "{}", E::NAME);
-    }
-    let mut samples: Map<String, Value> = common(E::NAME);
-    samples.extend(sample.clone());
-    let all = Value::Object(samples.clone());
-    comes_back::<E>(&all);
-    comes_back::<E>(&Value::Object(needed.clone()));
-    for name in samples.keys().filter(|name| !is_needed::<E>(name)) {
-        let mut without = samples.clone();
-        without.remove(name);
-        comes_back::<E>(&Value::Object(without));
-        for odd in [json!(null), json!(""), json!(0), json!(-1.5), json!(7), json!([]), json!({"a": [null]})]
-        {
-            let mut with = samples.clone();
-            with.insert(name.clone(), odd);
-            comes_back::<E>(&Value::Object(with));
-        }
-    }
-    if samples.contains_key("agent_id") && is_needed::<E>("agent_id") {
-        let input: E::Input = serde_json::from_value(all).unwrap();
-        let told = format!("{input:?}");
-        assert!(told.contains(r#"agent_id: Some("a1"), agent_type: Some("Explore")"#), "{told}");
-    }
+/// Checks the answers without an opinion, and returns the event.
+fn check<E: EventType>() -> HookEvent {
     assert_eq!(wire(Output::<E>::pass()), json!({}), "{}", E::NAME);
     let said = wire(Output::<E>::pass().field("newField", true));
     assert_eq!(said, json!({"hookSpecificOutput": {"hookEventName": E::NAME, "newField": true}}));
-    let event = HookEvent::from(E::NAME);
-    assert!(!matches!(event, HookEvent::Other(_)), "{} is no known event", E::NAME);
-    event
-}
-
-/// Reads and writes an input: the JSON is the same, without duplicate keys.
-fn comes_back<E: Sampled>(raw: &Value)
-where
-    E::Input: Serialize + DeserializeOwned,
-{
-    let input: E::Input = serde_json::from_value(raw.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&input).unwrap(), *raw, "{}", E::NAME);
-    let text = serde_json::to_string(&input).unwrap();
-    assert_eq!(text.len(), raw.to_string().len(), "{}: {text}", E::NAME);
-}
-
-#[test]
-fn list_items_are_written_as_they_came() {
-    comes_back::<PostToolBatch>(&json!({"tool_calls": [
-        {"tool_name": "Bash", "tool_input": null, "tool_use_id": "t", "tool_response": null, "new": null},
-    ]}));
-    comes_back::<Stop>(&json!({"stop_hook_active": false, "background_tasks": [
-        {"id": "b", "type": "shell", "status": "s", "description": "d", "command": null, "tool": 1, "name": "n"},
-    ]}));
-    comes_back::<SessionStart>(
-        &json!({"source": "resume", "seconds_since_last_response": 4, "context_tokens": null}),
-    );
-}
-
-fn is_needed<E: Sampled>(name: &str) -> bool {
-    E::NEEDS.iter().any(|needed| needed.trim_start_matches("r#") == name)
+    HookEvent::from(E::NAME)
 }
 
 macro_rules! each {
@@ -126,7 +25,7 @@ macro_rules! each {
 }
 
 #[test]
-fn every_event_is_read_without_loss() {
+fn an_answer_of_every_event_has_only_what_was_set() {
     let checked = each!(
         PreToolUse PostToolUse PostToolUseFailure PostToolBatch PermissionRequest PermissionDenied UserPromptSubmit
         UserPromptExpansion SessionStart SessionEnd Setup Stop StopFailure SubagentStart SubagentStop PreCompact
@@ -135,16 +34,6 @@ fn every_event_is_read_without_loss() {
         DirectoryAdded MessageDisplay
     );
     assert_eq!(checked, HookEvent::ALL, "each event has its types");
-}
-
-#[test]
-fn event_names_are_those_of_the_cli() {
-    for event in HookEvent::ALL {
-        assert_eq!(format!("{event:?}"), event.as_str());
-        assert_eq!(&HookEvent::from(event.as_str()), event);
-        assert_eq!(serde_json::from_value::<HookEvent>(json!(event)).unwrap(), *event);
-    }
-    assert_eq!(HookEvent::from("New").to_string(), "New");
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Events of tool calls and their permissions.
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::define::event;
-use crate::control::fields::{McpServerProvenance, RequestFields};
+use crate::control::fields::{McpServerProvenance, requests};
 use crate::control::permission::{PermissionDecision, PermissionUpdate};
 use crate::wire::words::words;
 
@@ -25,7 +24,6 @@ words! {
 event! {
     /// Before a tool runs, and before any permission prompt.
     PreToolUse: PreToolUseInput, PreToolUseOutput, PreToolUseFields;
-    sample r#"{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1", "mcp_server": {"name": "calc", "source": "sdk"}}"#;
     input { tool_name: String, tool_input: Value, tool_use_id: String, }
     may { mcp_server: McpServerProvenance, }
     output {
@@ -64,7 +62,6 @@ impl PreToolUseOutput {
 event! {
     /// After a tool ran, before the model reads the result.
     PostToolUse: PostToolUseInput, PostToolUseOutput, PostToolUseFields;
-    sample r#"{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": {"stdout": "a"}, "tool_use_id": "toolu_1", "duration_ms": 12}"#;
     input {
         tool_name: String,
         tool_input: Value,
@@ -93,7 +90,6 @@ event! {
 event! {
     /// After a tool failed.
     PostToolUseFailure: PostToolUseFailureInput, PostToolUseFailureOutput, PostToolUseFailureFields;
-    sample r#"{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1", "error": "exit code 1", "is_interrupt": false, "duration_ms": 12}"#;
     input { tool_name: String, tool_input: Value, tool_use_id: String, error: String, }
     may {
         is_interrupt: bool,
@@ -111,7 +107,6 @@ event! {
     /// After all tool calls of one message of the model have their results, before the model reads the results. Runs once
     /// for the whole batch.
     PostToolBatch: PostToolBatchInput, PostToolBatchOutput, PostToolBatchFields;
-    sample r#"{"tool_calls": [{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1", "tool_response": "a"}]}"#;
     input { tool_calls: Vec<BatchedToolCall>, }
     may {}
     output {
@@ -120,30 +115,13 @@ event! {
     }
 }
 
-/// A call of a [`PostToolBatch`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct BatchedToolCall {
-    pub tool_name: String,
-    pub tool_input: Value,
-    pub tool_use_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_response: Option<Value>,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl<'de> Deserialize<'de> for BatchedToolCall {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = RequestFields::read(from)?;
-        Ok(Self {
-            tool_name: fields.need("tool_name")?,
-            tool_input: fields.need("tool_input")?,
-            tool_use_id: fields.need("tool_use_id")?,
-            tool_response: fields.may("tool_response"),
-            extra: fields.rest(),
-        })
+requests! {
+    /// A call of a [`PostToolBatch`].
+    part BatchedToolCall {
+        need tool_name: String,
+        need tool_input: Value,
+        need tool_use_id: String,
+        may tool_response: Value,
     }
 }
 
@@ -151,7 +129,6 @@ event! {
     /// Before the user is asked for a permission. CLI 2.1.328 was seen to ask the application's permission handler at the
     /// same time; the first decision counts.
     PermissionRequest: PermissionRequestInput, PermissionRequestOutput, PermissionRequestFields;
-    sample r#"{"tool_name": "Bash", "tool_input": {"command": "ls"}, "permission_suggestions": [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]}"#;
     input { tool_name: String, tool_input: Value, }
     may {
         /// Rule changes after which the CLI would not ask again.
@@ -184,7 +161,6 @@ impl PermissionRequestOutput {
 event! {
     /// After the classifier of the permission mode `auto` denied a call.
     PermissionDenied: PermissionDeniedInput, PermissionDeniedOutput, PermissionDeniedFields;
-    sample r#"{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1", "reason": "not asked for"}"#;
     input { tool_name: String, tool_input: Value, tool_use_id: String, reason: String, }
     may { mcp_server: McpServerProvenance, }
     output {

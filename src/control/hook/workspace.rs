@@ -19,7 +19,6 @@ words! {
 event! {
     /// When settings or skills changed, before the change takes effect. [`block`](super::Output::block) rejects the change.
     ConfigChange: ConfigChangeInput, ConfigChangeOutput;
-    sample r#"{"source": "user_settings", "file_path": "/h/.claude/settings.json"}"#;
     input { source: ConfigSource, }
     may { file_path: String, }
 }
@@ -54,7 +53,6 @@ words! {
 event! {
     /// When a file of instructions was loaded.
     InstructionsLoaded: InstructionsLoadedInput, InstructionsLoadedOutput;
-    sample r#"{"file_path": "/w/CLAUDE.md", "memory_type": "Project", "load_reason": "include", "globs": ["*.rs"], "trigger_file_path": "/w/a.rs", "parent_file_path": "/w/B.md"}"#;
     input { file_path: String, memory_type: MemoryType, load_reason: InstructionsLoadReason, }
     may {
         globs: Vec<String>,
@@ -69,7 +67,6 @@ event! {
     /// Creates a worktree: the hook has to create it and answer with its path. [`pass`](super::Output::pass) is no answer
     /// here.
     WorktreeCreate: WorktreeCreateInput, WorktreeCreateOutput, WorktreeCreateFields;
-    sample r#"{"name": "feature"}"#;
     input { name: String, }
     may {}
     output {
@@ -88,7 +85,6 @@ impl WorktreeCreateOutput {
 event! {
     /// Removes a worktree.
     WorktreeRemove: WorktreeRemoveInput, WorktreeRemoveOutput;
-    sample r#"{"worktree_path": "/w/feature"}"#;
     input { worktree_path: String, }
     may {}
 }
@@ -96,7 +92,6 @@ event! {
 event! {
     /// After the working directory changed.
     CwdChanged: CwdChangedInput, CwdChangedOutput, CwdChangedFields;
-    sample r#"{"old_cwd": "/a", "new_cwd": "/b"}"#;
     input { old_cwd: String, new_cwd: String, }
     may {}
     output {
@@ -113,7 +108,6 @@ words! {
 event! {
     /// After a watched file changed.
     FileChanged: FileChangedInput, FileChangedOutput, FileChangedFields;
-    sample r#"{"file_path": "/w/a.rs", "event": "change"}"#;
     input { file_path: String, event: FileChange, }
     may {}
     output {
@@ -135,7 +129,6 @@ words! {
 event! {
     /// After a directory was added to the CLI's working directories.
     DirectoryAdded: DirectoryAddedInput, DirectoryAddedOutput;
-    sample r#"{"directory": "/srv", "source": "slash_command"}"#;
     input {
         /// An absolute path.
         directory: String,

@@ -6,7 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::control::fields::RequestFields;
+use crate::control::fields::{RequestFields, requests};
 use crate::wire::words::words;
 
 /// Name of the tool with which the model asks.
@@ -63,30 +63,13 @@ impl Serialize for Question {
     }
 }
 
-/// A choice of a [`Question`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct QuestionOption {
-    /// The choice's name; answers name the choice by it.
-    pub label: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub description: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preview: Option<String>,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl<'de> Deserialize<'de> for QuestionOption {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = RequestFields::read(from)?;
-        Ok(Self {
-            label: fields.need("label")?,
-            description: fields.or_default("description"),
-            preview: fields.may("preview"),
-            extra: fields.rest(),
-        })
+requests! {
+    /// A choice of a [`Question`].
+    part QuestionOption {
+        /// The choice's name; answers name the choice by it.
+        need label: String,
+        or_default description: String,
+        may preview: String,
     }
 }
 
@@ -219,48 +202,6 @@ mod tests {
             ]},
         }))
         .unwrap()
-    }
-
-    fn input(value: Value) -> super::super::input::Input {
-        super::super::input::Input::read(serde_json::value::to_raw_value(&value).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn only_the_question_tool_has_questions() {
-        let mut request = request();
-        let questions = request.questions().unwrap();
-        assert!(questions[0].multi_select && questions[1].options.is_empty());
-        assert_eq!(questions[0].options[0].preview.as_deref(), Some("p"));
-        assert_eq!(questions[1].extra["new"], 1);
-        request.tool_name = "Bash".into();
-        assert_eq!(request.questions(), None);
-    }
-
-    #[test]
-    fn a_question_with_misfits_is_written_as_it_came() {
-        let asked = json!([
-            {"question": "A?", "header": null, "options": [{"label": "a", "description": null, "preview": null}], "multiSelect": false},
-            {"question": "B?", "header": "B", "options": [{"label": "b"}, {"description": "no name"}], "multiSelect": 1},
-        ]);
-        let mut request = request();
-        request.input = input(json!({"questions": asked}));
-        let questions = request.questions().unwrap();
-        assert_eq!((questions[0].header.as_str(), questions[0].options[0].label.as_str()), ("", "a"));
-        assert!(questions[1].options.is_empty() && !questions[1].multi_select);
-        assert_eq!(
-            questions[1].extra["options"], asked[1]["options"],
-            "half a list would look like a whole one"
-        );
-        assert_eq!(serde_json::to_value(&questions).unwrap(), asked);
-        let text = serde_json::to_string(&questions[1]).unwrap();
-        assert_eq!(text.matches("\"options\"").count(), 1, "{text}");
-
-        for unreadable in [json!({}), json!({"questions": null}), json!({"questions": [{"header": "A"}]})] {
-            request.input = input(unreadable);
-            assert_eq!(request.questions(), None);
-            let problem = request.read_questions().unwrap().unwrap_err();
-            assert!(problem.starts_with("the questions cannot be read"), "{problem}");
-        }
     }
 
     #[test]

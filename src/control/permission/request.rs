@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::input::Input;
 use super::{McpServerProvenance, PermissionUpdate, Question, plain_text, question};
-use crate::control::fields::RequestFields;
+use crate::control::fields::{RequestFields, requests};
 use crate::wire::message::abridge::holds_much;
 use crate::wire::words::words;
 
@@ -35,31 +35,15 @@ words! {
     }
 }
 
-/// The user's `ask` rule that forced a request. Its texts may contain escape sequences of a terminal: show them through
-/// [`plain_text`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct MatchedAskRule {
-    /// Where the rule is written, such as `userSettings`.
-    pub source: String,
-    pub tool_name: String,
-    /// The rule's condition on the call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule_content: Option<String>,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl<'de> Deserialize<'de> for MatchedAskRule {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = RequestFields::read(from)?;
-        Ok(Self {
-            source: fields.need("source")?,
-            tool_name: fields.need("tool_name")?,
-            rule_content: fields.may("rule_content"),
-            extra: fields.rest(),
-        })
+requests! {
+    /// The user's `ask` rule that forced a request. Its texts may contain escape sequences of a terminal: show them through
+    /// [`plain_text`].
+    part MatchedAskRule {
+        /// Where the rule is written, such as `userSettings`.
+        need source: String,
+        need tool_name: String,
+        /// The rule's condition on the call.
+        may rule_content: String,
     }
 }
 
@@ -201,46 +185,5 @@ impl<'de> Deserialize<'de> for PermissionRequest {
             mcp_server: fields.may("mcp_server"),
             extra: fields.rest(),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_permission_request_is_written_as_it_came() {
-        let raw = json!({
-            "tool_name": "mcp__calc__wipe", "input": {"a": 1}, "tool_use_id": "t", "blocked_path": "/etc",
-            "permission_suggestions": [
-                {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "ls:*"}], "behavior": "allow", "destination": "localSettings"},
-                {"type": "of_tomorrow", "a": 1},
-            ],
-            "decision_reason": "\u{1b}[31mno\u{1b}[0m", "decision_reason_type": "safetyCheck",
-            "classifier_approvable": false, "suppress_always_allow_rule": true, "default_to_no": true,
-            "matched_ask_rule": {"source": "userSettings", "tool_name": "Bash", "rule_content": "ls", "x": 1},
-            "requires_user_interaction": true, "title": "T", "display_name": "D", "description": "S",
-            "agent_id": "a1", "mcp_server": {"name": "calc", "source": "sdk"}, "plugin": {"name": "p"},
-            "decision_reason_code": 7,
-        });
-        let request = PermissionRequest::deserialize(&raw).unwrap();
-        assert_eq!(request.decision_reason_type, Some(DecisionReasonType::SafetyCheck));
-        assert_eq!(request.reason_text().as_deref(), Some("no"));
-        assert!(matches!(request.permission_suggestions[0], PermissionUpdate::AddRules(_)));
-        assert!(request.mcp_server.as_ref().unwrap().is_in_process());
-        assert_eq!(request.extra.keys().collect::<Vec<_>>(), ["decision_reason_code", "plugin"]);
-        assert_eq!(serde_json::to_value(&request).unwrap(), raw);
-    }
-
-    #[test]
-    fn a_misfit_is_kept_and_harms_no_other_field() {
-        let raw =
-            json!({"tool_name": "Bash", "input": {}, "title": 7, "decision_reason_type": "of_tomorrow"});
-        let request = PermissionRequest::deserialize(&raw).unwrap();
-        assert_eq!((request.title.as_deref(), &request.extra["title"]), (None, &json!(7)));
-        assert_eq!(request.decision_reason_type, Some(DecisionReasonType::Other("of_tomorrow".into())));
-        let error = PermissionRequest::deserialize(json!({"input": {}})).unwrap_err();
-        assert_eq!(error.to_string(), "missing field `tool_name`");
     }
 }

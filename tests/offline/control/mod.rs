@@ -1,0 +1,6 @@
+//! What the CLI writes besides messages and tool calls, as JSON: no session answers here.
+
+mod elicitation;
+mod hooks;
+mod permission;
+mod servers;
