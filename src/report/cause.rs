@@ -101,22 +101,18 @@ impl ExitCause {
     /// Calls `change` with every text that may come from the CLI.
     pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {
         match self {
-            Self::Exited { exit: _, stderr } => change(stderr),
-            Self::StdoutClosed { error, stderr } => {
-                error.iter_mut().for_each(&mut *change);
+            Self::Exited { exit: _, stderr } | Self::StartTimeout { after: _, noise: _, stderr } => {
                 change(stderr);
             }
+            Self::StdoutClosed { error: text, stderr }
+            | Self::ExitedAtStart { exit: _, said: text, stderr } => {
+                text.iter_mut().chain([stderr]).for_each(change);
+            }
             Self::StdinBroken { reason, stderr } | Self::Unresponsive { reason, stderr } => {
-                change(reason);
-                change(stderr);
+                [reason, stderr].into_iter().for_each(change);
             }
             // Errors are plain text already.
             Self::NotStarted { error: _ } => {}
-            Self::StartTimeout { after: _, noise: _, stderr } => change(stderr),
-            Self::ExitedAtStart { exit: _, said, stderr } => {
-                said.iter_mut().for_each(&mut *change);
-                change(stderr);
-            }
             Self::InitializeRefused { message: text } | Self::Port { reason: text } => change(text),
             Self::ResumeRefused { session_id, transcript_missing: _, said, stderr } => {
                 [session_id, said, stderr].into_iter().for_each(change);

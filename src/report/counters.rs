@@ -7,12 +7,6 @@ use serde::Serialize;
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters since the start of the session. They only grow.
-        ///
-        /// ```
-        /// # fn look(snapshot: &greenroom::Snapshot) {
-        /// assert_eq!(snapshot.counters.late_answers, 0);
-        /// # }
-        /// ```
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         #[non_exhaustive]
         pub struct Counters {

@@ -245,68 +245,42 @@ impl Event {
     /// A new field or variant does not compile until it is listed here.
     pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {
         match self {
-            Self::CliStarted { epoch: _, pid: _, resumes } => resumes.iter_mut().for_each(&mut *change),
-            Self::CliReady { epoch: _, version } => version.iter_mut().for_each(&mut *change),
-            Self::SessionCaptured { session_id } => change(session_id),
+            Self::CliStarted { epoch: _, pid: _, resumes: text }
+            | Self::CliReady { epoch: _, version: text }
+            | Self::CliRestarted { epoch: _, session_id: text }
+            | Self::AtCapacity { server: text, limit: _ } => text.iter_mut().for_each(change),
+            Self::SessionCaptured { session_id: text }
+            | Self::ControlRestarted { child: _, cause: text }
+            | Self::ResumeStep { epoch: _, step: _, refused: text }
+            | Self::LineSkipped { epoch: _, reason: text, bytes: _ }
+            | Self::Failed { cause: text }
+            | Self::MirrorFailed { key: _, entries: _, error: text } => change(text),
             Self::CliExited { epoch: _, cause } => cause.each_text(change),
             Self::LeftoversKilled { epoch: _, processes } => {
                 processes.iter_mut().for_each(|Leftover { pid: _, name }| change(name));
             }
-            Self::CliRestarted { epoch: _, session_id } => session_id.iter_mut().for_each(&mut *change),
-            Self::ControlRestarted { child: _, cause } => change(cause),
             Self::CallPanicked { server, tool, request_id, message } => {
-                change(server);
-                change(tool);
-                change(request_id);
-                change(message);
+                [server, tool, request_id, message].into_iter().for_each(change);
             }
-            Self::CallTimedOut { server, tool, request_id, limit: _ } => {
-                change(server);
-                change(tool);
-                change(request_id);
+            Self::CallTimedOut { server, tool, request_id, limit: _ }
+            | Self::HandlerAbandoned { server, tool, request_id } => {
+                [server, tool, request_id].into_iter().for_each(change);
             }
-            Self::CallbackFailed { callback: _, hook, request_id, message } => {
-                hook.iter_mut().for_each(&mut *change);
-                change(request_id);
-                change(message);
-            }
-            Self::CallbackPanicked { callback: _, hook, request_id, message } => {
-                hook.iter_mut().for_each(&mut *change);
-                change(request_id);
-                change(message);
+            Self::CallbackFailed { callback: _, hook, request_id, message }
+            | Self::CallbackPanicked { callback: _, hook, request_id, message } => {
+                hook.iter_mut().chain([request_id, message]).for_each(change);
             }
             Self::CallbackTimedOut { callback: _, hook, request_id, limit: _ } => {
-                hook.iter_mut().for_each(&mut *change);
-                change(request_id);
-            }
-            Self::HandlerAbandoned { server, tool, request_id } => {
-                change(server);
-                change(tool);
-                change(request_id);
-            }
-            Self::ResumeStep { epoch: _, step: _, refused } => change(refused),
-            Self::SettingLost { epoch: _, subtype, reason } => {
-                change(subtype);
-                change(reason);
+                hook.iter_mut().chain([request_id]).for_each(change);
             }
             Self::CallCancelled { server, tool, request_id, reason } => {
-                change(server);
-                change(tool);
-                change(request_id);
-                reason.iter_mut().for_each(&mut *change);
+                reason.iter_mut().chain([server, tool, request_id]).for_each(change);
             }
-            Self::ServerRestarted { server, cause, generation: _ } => {
-                change(server);
-                change(cause);
+            Self::SettingLost { epoch: _, subtype: first, reason: second }
+            | Self::ServerRestarted { server: first, cause: second, generation: _ }
+            | Self::ServerFailed { server: first, cause: second } => {
+                [first, second].into_iter().for_each(change);
             }
-            Self::ServerFailed { server, cause } => {
-                change(server);
-                change(cause);
-            }
-            Self::AtCapacity { server, limit: _ } => server.iter_mut().for_each(&mut *change),
-            Self::LineSkipped { epoch: _, reason, bytes: _ } => change(reason),
-            Self::Failed { cause } => change(cause),
-            Self::MirrorFailed { key: _, entries: _, error } => change(error),
             Self::CliReregistered { epoch: _, servers: _, private: _ }
             | Self::CliRestarting { epoch: _, attempt: _, delay: _ }
             | Self::HooksNotApplied { epoch: _ }
@@ -323,13 +297,6 @@ impl Event {
 /// The events of a session from the subscription on. A [`Stream`] that ends with the session.
 ///
 /// A slow subscriber delays nobody: it loses events, and [`Event::Missed`] says how many.
-///
-/// ```
-/// async fn first(session: &greenroom::Session) -> Option<greenroom::Event> {
-///     session.events().next().await
-/// }
-/// # let _ = first;
-/// ```
 pub struct Events {
     receiver: Subscription<Event>,
 }

@@ -61,10 +61,6 @@ pub enum Outcome {
 }
 
 /// Who ended a turn early.
-///
-/// ```
-/// assert_eq!(greenroom::report::InterruptedBy::User.to_string(), "the user");
-/// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 #[non_exhaustive]

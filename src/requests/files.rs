@@ -97,13 +97,6 @@ words! {
 }
 
 /// A file to read, for [`Requests::read_file`](crate::session::Requests::read_file).
-///
-/// ```
-/// use greenroom::requests::{FileEncoding, ReadFile};
-///
-/// let read = ReadFile::new("logo.png").encoding(FileEncoding::Base64).max_bytes(1_000_000);
-/// # let _ = read;
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field has a method of its name")]
 #[non_exhaustive]
@@ -133,13 +126,6 @@ impl ReadFile {
 }
 
 /// A change of the working directory, for [`Requests::set_cwd`](crate::session::Requests::set_cwd).
-///
-/// ```
-/// use greenroom::requests::SetCwd;
-///
-/// let change = SetCwd::new("/srv/new").trust("/srv/new");
-/// # let _ = change;
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetCwd {
@@ -166,13 +152,6 @@ impl SetCwd {
 }
 
 /// A folder to add to the session, for [`Requests::register_repo_root`](crate::session::Requests::register_repo_root).
-///
-/// ```
-/// use greenroom::requests::RegisterRepoRoot;
-///
-/// let root = RegisterRepoRoot::new("/srv/part").reload_claude_md(true);
-/// # let _ = root;
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field has a method of its name")]
 #[non_exhaustive]
@@ -213,28 +192,9 @@ impl RegisterRepoRoot {
     }
 }
 
-macro_rules! from_path {
-    ($($name:ident),*) => {$(
-        impl From<&Path> for $name {
-            fn from(path: &Path) -> Self {
-                Self::new(path)
-            }
-        }
-
-        impl From<PathBuf> for $name {
-            fn from(path: PathBuf) -> Self {
-                Self::new(path)
-            }
-        }
-
-        impl From<&str> for $name {
-            fn from(path: &str) -> Self {
-                Self::new(path)
-            }
-        }
-    )*};
-}
-from_path!(ReadFile, SetCwd, RegisterRepoRoot);
+super::convert_from!(ReadFile: &Path, PathBuf, &str);
+super::convert_from!(SetCwd: &Path, PathBuf, &str);
+super::convert_from!(RegisterRepoRoot: &Path, PathBuf, &str);
 
 /// Checks the CLI's answer to a change of the working directory.
 pub(crate) fn cwd_was_set(answer: &Value) -> Result<(), String> {

@@ -197,13 +197,6 @@ objects! {
 }
 
 /// Options of [`Requests::reload_plugins`](crate::session::Requests::reload_plugins).
-///
-/// ```
-/// use greenroom::requests::ReloadPlugins;
-///
-/// let reload = ReloadPlugins::new().hold_on_cache_impact(true).add_plugin("/srv/notes");
-/// # let _ = reload;
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field has a method of its name")]
 #[non_exhaustive]

@@ -288,4 +288,4 @@ impl McpCall {
     }
 }
 
-super::from_text!(McpCall);
+super::convert_from!(McpCall: &str, String);

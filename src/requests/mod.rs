@@ -83,23 +83,17 @@
 //! the capability, the call fails with [`Unsupported`](crate::ErrorKind::Unsupported) and nothing is sent. Before the first
 //! turn the capabilities may be unknown; then the CLI decides. A request that the CLI does not know is also `Unsupported`.
 
-/// Converts a text into a request that has only this text.
-macro_rules! from_text {
-    ($name:ident) => {
-        impl From<&str> for $name {
-            fn from(text: &str) -> Self {
-                Self::new(text)
+/// Converts a path or a text into a request that has nothing else.
+macro_rules! convert_from {
+    ($name:ident: $($from:ty),+) => {$(
+        impl From<$from> for $name {
+            fn from(given: $from) -> Self {
+                Self::new(given)
             }
         }
-
-        impl From<String> for $name {
-            fn from(text: String) -> Self {
-                Self::new(text)
-            }
-        }
-    };
+    )+};
 }
-use from_text;
+use convert_from;
 
 mod files;
 mod info;
@@ -182,9 +176,7 @@ impl<T> Reply<T> {
     pub(crate) fn view_mut(&mut self) -> &mut T {
         &mut self.view
     }
-}
 
-impl<T> Reply<T> {
     /// An answer of this library.
     pub(crate) fn of(value: Value) -> Result<Self>
     where

@@ -116,13 +116,6 @@ words! {
 }
 
 /// A new title, for [`Requests::rename_session`](crate::session::Requests::rename_session).
-///
-/// ```
-/// use greenroom::requests::RenameSession;
-///
-/// let rename = RenameSession::new("Adding numbers").session_id("5edf22c9-8cc7-4887-8c1e-e7178f90e5a1");
-/// # let _ = rename;
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field has a method of its name")]
 #[non_exhaustive]
@@ -151,4 +144,4 @@ impl RenameSession {
     }
 }
 
-super::from_text!(RenameSession);
+super::convert_from!(RenameSession: &str, String);

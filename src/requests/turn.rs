@@ -70,4 +70,4 @@ impl SideQuestion {
     }
 }
 
-super::from_text!(SideQuestion);
+super::convert_from!(SideQuestion: &str, String);

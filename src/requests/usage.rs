@@ -194,13 +194,6 @@ objects! {
     }
 
     /// Cost of the session, and use of the plan's limits. The CLI calls this experimental: the shape may change.
-    ///
-    /// ```
-    /// async fn cost(session: &greenroom::Session) -> greenroom::Result<f64> {
-    ///     Ok(session.requests().usage(false).await?.session.total_cost_usd)
-    /// }
-    /// # let _ = cost;
-    /// ```
     answer UsageReport {
         session: SessionUsage,
         /// The plan, such as `max`; `None` for an API key.

@@ -1,6 +1,7 @@
 //! Features of in-process MCP servers beyond calls, on a CLI that the tests play: changes at run time, requests to
 //! the CLI, resources, prompts, completion, pages.
 
+mod content;
 mod dynamic;
 mod offers;
 mod promises;
