@@ -1,13 +1,13 @@
-//! A chat in the terminal: text as the model writes it, tool calls with their progress, and Ctrl-C, which interrupts the turn
-//! instead of the program.
+//! A chat in the terminal: text as the model writes it, tool calls with their progress, and Ctrl-C, which interrupts
+//! the turn instead of the program.
 //!
 //! ```text
 //! cargo run --example chat -- --cli claude --live  # with the real model, on your account
 //! cargo run --example chat                         # with a scripted model: needs only Rust
 //! ```
 //!
-//! `/model NAME` changes the model, `/context` shows how full the context is, `/quit` or the end of the input leaves. A second
-//! Ctrl-C while nothing runs leaves as well.
+//! `/model NAME` changes the model, `/context` shows how full the context is, `/quit` or the end of the input leaves. A
+//! second Ctrl-C while nothing runs leaves as well.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -69,8 +69,8 @@ fn script() -> Script {
         .otherwise(ModelTurn::new().text("I am only a script, and this is all I know."))
 }
 
-/// The screen: lines that stay, and a line at the bottom that is drawn again and again. Escape sequences are removed from
-/// texts of the CLI, the model and the tools, because they could overwrite earlier lines.
+/// The screen: lines that stay, and a line at the bottom that is drawn again and again. Escape sequences are removed
+/// from texts of the CLI, the model and the tools, because they could overwrite earlier lines.
 struct Screen {
     terminal: bool,
     /// Whether the cursor stands behind an unfinished line.

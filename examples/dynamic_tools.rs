@@ -5,8 +5,8 @@
 //! cargo run --example dynamic_tools -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! A shop opens with one tool. This tool adds another tool, which the model calls in the same turn. Then a tool is disabled,
-//! and at last a whole server joins.
+//! A shop opens with one tool. This tool adds another tool, which the model calls in the same turn. Then a tool is
+//! disabled, and at last a whole server joins.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 

@@ -1,11 +1,11 @@
 //! Find a bug that ordinary tests miss, by breaking things on purpose.
 //!
-//! A till takes coins from one account, waits for the bank, and puts the coins into another account. A handler whose call is
-//! cancelled, or whose CLI dies, has five seconds to end (`timeouts.cancel_grace`); a handler whose server is killed has no
-//! time. Then the handler is dropped where it waits, and the coins are gone.
+//! A till takes coins from one account, waits for the bank, and puts the coins into another account. A handler whose
+//! call is cancelled, or whose CLI dies, has five seconds to end (`timeouts.cancel_grace`); a handler whose server is
+//! killed has no time. Then the handler is dropped where it waits, and the coins are gone.
 //!
-//! Run it with `cargo run --example fault_injection`. It needs only Rust, and takes seconds. In your project the two halves
-//! of `main` would be two tests with `#[tokio::test(start_paused = true)]`.
+//! Run it with `cargo run --example fault_injection`. It needs only Rust, and takes seconds. In your project the two
+//! halves of `main` would be two tests with `#[tokio::test(start_paused = true)]`.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 

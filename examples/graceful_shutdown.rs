@@ -4,8 +4,8 @@
 //! cargo run --example graceful_shutdown        # needs nothing but Rust
 //! ```
 //!
-//! At SIGTERM the service takes no new prompts, lets the running turn finish within `timeouts.drain`, and then ends the CLI.
-//! In this lesson the service sends the signal to itself.
+//! At SIGTERM the service takes no new prompts, lets the running turn finish within `timeouts.drain`, and then ends the
+//! CLI. In this lesson the service sends the signal to itself.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
 

@@ -5,8 +5,8 @@
 //! cargo run --example hooks -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! The hooks forbid a call, rewrite the arguments of another call, hide a secret in a result before the model reads it, note
-//! every prompt, and keep the turn from ending before the model has given a summary.
+//! The hooks forbid a call, rewrite the arguments of another call, hide a secret in a result before the model reads it,
+//! note every prompt, and keep the turn from ending before the model has given a summary.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 

@@ -6,8 +6,9 @@
 //! echo 'n' | cargo run --example permissions       # the end of the input denies
 //! ```
 //!
-//! The model wants to send a letter twice, and then asks a question of its own. `y` allows the call, `a` allows all calls of
-//! the tool in this session, `n` denies, and any other text is a denial that the model reads. The end of the input denies.
+//! The model wants to send a letter twice, and then asks a question of its own. `y` allows the call, `a` allows all
+//! calls of the tool in this session, `n` denies, and any other text is a denial that the model reads. The end of the
+//! input denies.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 

@@ -5,9 +5,9 @@
 //! cargo run --example resources_and_prompts -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! The model lists the resources of a library and reads two of them, one by a template. Then the person uses a prompt of the
-//! library as a command. CLI 2.1.328 takes no prompts from in-process servers, so there the command reaches the model as
-//! typed.
+//! The model lists the resources of a library and reads two of them, one by a template. Then the person uses a prompt
+//! of the library as a command. CLI 2.1.328 takes no prompts from in-process servers, so there the command reaches the
+//! model as typed.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 

@@ -160,7 +160,8 @@ async fn main() -> Result<(), Failure> {
     println!("ada    > {}", ask(&ada).await?);
     println!("desk   : has noticed nothing: {}", desk_saw.try_recv().is_err());
 
-    // Bob's session loses its conversation, the actor that cannot be restarted. The session fails, and its supervisor is told.
+    // Bob's session loses its conversation, the actor that cannot be restarted. The session fails, and its supervisor
+    // is told.
     bob.inject(Fault::PanicConversation);
     bob.wait().await;
     println!("\nbob    : {}", bob.failure().map_or_else(String::new, |error| error.to_string()));

@@ -14,11 +14,11 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// An error: what went wrong, whose fault it is, and what to do about it.
 ///
 /// Match on [`kind`](Error::kind) for the exact case, or ask whose fault it is: [`is_caller`](Error::is_caller),
-/// [`is_cli`](Error::is_cli), [`is_wire`](Error::is_wire), [`is_tool`](Error::is_tool). `Display` prints the message, the
-/// [`help`](Error::help) and the end of the CLI's stderr.
+/// [`is_cli`](Error::is_cli), [`is_wire`](Error::is_wire), [`is_tool`](Error::is_tool). `Display` prints the message,
+/// the [`help`](Error::help) and the end of the CLI's stderr.
 ///
-/// All texts are safe to print on a terminal: escape sequences and control characters other than line breaks are removed,
-/// even if the CLI sent them. The [source](std::error::Error::source) is not cleaned.
+/// All texts are safe to print on a terminal: escape sequences and control characters other than line breaks are
+/// removed, even if the CLI sent them. The [source](std::error::Error::source) is not cleaned.
 ///
 /// ```
 /// use greenroom::{Error, ErrorKind};
@@ -79,11 +79,11 @@ pub enum ErrorKind {
     Overflow,
     /// The session has no running CLI at the moment, because it starts or recovers: try again later. CLI.
     NotReady,
-    /// A session does not exist on the disk, in the store or for the CLI, or a message or subagent of the session does not
-    /// exist. The text names the id. Caller.
+    /// A session does not exist on the disk, in the store or for the CLI, or a message or subagent of the session does
+    /// not exist. The text names the id. Caller.
     SessionNotFound,
-    /// Another live session uses the conversation, in this process or in another process of this user. The text names the id.
-    /// Caller.
+    /// Another live session uses the conversation, in this process or in another process of this user. The text names
+    /// the id. Caller.
     SessionInUse,
     /// The session was stopped, or is stopping. Caller.
     Stopped,
@@ -108,8 +108,8 @@ pub enum ErrorKind {
     Malformed,
     /// A tool, or the factory of a tool server's state, failed. Tool.
     Tool,
-    /// A session store failed or took too long; the source is the store's error. The application's store, for which none of
-    /// the questions of [`Error`] is true.
+    /// A session store failed or took too long; the source is the store's error. The application's store, for which
+    /// none of the questions of [`Error`] is true.
     Store,
     /// Reading or writing failed. Wire.
     Io,
@@ -185,12 +185,13 @@ impl Error {
         self.data.code.as_deref()
     }
 
-    /// True if the attempt may succeed later although nothing is changed: the kinds [`AtCapacity`](ErrorKind::AtCapacity),
-    /// [`NotReady`](ErrorKind::NotReady), [`SessionInUse`](ErrorKind::SessionInUse), [`RateLimited`](ErrorKind::RateLimited)
-    /// and [`Overloaded`](ErrorKind::Overloaded).
+    /// True if the attempt may succeed later although nothing is changed: the kinds
+    /// [`AtCapacity`](ErrorKind::AtCapacity), [`NotReady`](ErrorKind::NotReady),
+    /// [`SessionInUse`](ErrorKind::SessionInUse), [`RateLimited`](ErrorKind::RateLimited) and
+    /// [`Overloaded`](ErrorKind::Overloaded).
     ///
-    /// With the first three kinds nothing was done. With the last two kinds the model may have worked, and called tools,
-    /// before the API rejected a call. False for a timeout, after which the CLI may still do what was asked for.
+    /// With the first three kinds nothing was done. With the last two kinds the model may have worked, and called
+    /// tools, before the API rejected a call. False for a timeout, after which the CLI may still do what was asked for.
     ///
     /// ```
     /// use std::time::Duration;
@@ -206,8 +207,9 @@ impl Error {
         matches!(self.kind(), AtCapacity | NotReady | SessionInUse | RateLimited | Overloaded)
     }
 
-    /// Returns the time to wait before the next attempt, counted from when the error was made, if the API told it: the time
-    /// until the quota of a [`RateLimited`](ErrorKind::RateLimited) turn is full again, from the CLI's `rate_limit_event`.
+    /// Returns the time to wait before the next attempt, counted from when the error was made, if the API told it: the
+    /// time until the quota of a [`RateLimited`](ErrorKind::RateLimited) turn is full again, from the CLI's
+    /// `rate_limit_event`.
     pub fn retry_after(&self) -> Option<Duration> {
         self.data.retry_after
     }

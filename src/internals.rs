@@ -32,8 +32,8 @@ impl LineCodec {
         Self(line::Lines::new(bound))
     }
 
-    /// Reads a chunk in as many reads as needed. Calls `take` with each line that ends in the chunk, or with the length of a
-    /// line over the bound.
+    /// Reads a chunk in as many reads as needed. Calls `take` with each line that ends in the chunk, or with the length
+    /// of a line over the bound.
     pub fn push(&mut self, mut chunk: &[u8], mut take: impl FnMut(Result<&[u8], usize>)) {
         while !chunk.is_empty() {
             let room = self.0.room();

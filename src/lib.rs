@@ -1,8 +1,8 @@
 //! Agent sessions in the `claude` CLI, as supervision trees.
 //!
-//! Define tools and start a session. The session runs the `claude` CLI as a child process, and the CLI calls your tools over
-//! the same pipe. Handlers may panic, hang or be cancelled, and the CLI may crash: the session stays up, every request is
-//! answered exactly once, and no process is left behind.
+//! Define tools and start a session. The session runs the `claude` CLI as a child process, and the CLI calls your tools
+//! over the same pipe. Handlers may panic, hang or be cancelled, and the CLI may crash: the session stays up, every
+//! request is answered exactly once, and no process is left behind.
 //!
 //! ```no_run
 //! use greenroom::{Session, ToolServer};
@@ -69,8 +69,8 @@
 //!
 //! # What you provide
 //!
-//! The CLI (`npm install -g @anthropic-ai/claude-code`), its login, and a tokio runtime. Panics can only be caught in programs
-//! that unwind: with `panic = "abort"` a panicking tool ends the program.
+//! The CLI (`npm install -g @anthropic-ai/claude-code`), its login, and a tokio runtime. Panics can only be caught in
+//! programs that unwind: with `panic = "abort"` a panicking tool ends the program.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,11 +1,13 @@
 //! Types of the resources, prompts and completions of in-process MCP servers.
 //!
 //! Add resources and prompts to a [`ToolServer`](crate::ToolServer) like tools, or to a running server with a
-//! [`ServerHandle`](crate::tool::ServerHandle). Their handlers share the server's state and have the promises of a tool call.
+//! [`ServerHandle`](crate::tool::ServerHandle). Their handlers share the server's state and have the promises of a tool
+//! call.
 //!
-//! CLI 2.1.328 was seen to use them as follows. The model lists resources with `ListMcpResourcesTool` and reads them with
-//! `ReadMcpResourceTool`; it can also read the URI of a template, although templates are not listed. Bytes are saved to a file
-//! whose path the model reads. The CLI subscribes to nothing, completes nothing, and uses no prompts of in-process servers.
+//! CLI 2.1.328 was seen to use them as follows. The model lists resources with `ListMcpResourcesTool` and reads them
+//! with `ReadMcpResourceTool`; it can also read the URI of a template, although templates are not listed. Bytes are
+//! saved to a file whose path the model reads. The CLI subscribes to nothing, completes nothing, and uses no prompts of
+//! in-process servers.
 //!
 //! ```
 //! use greenroom::mcp::{PromptDef, ReadResource, ResourceDef, ResourceTemplateDef};

@@ -49,8 +49,8 @@ struct PromptSettings {
 
 /// The priority of a prompt in the CLI's queue.
 ///
-/// A session writes one prompt at a time, so only the CLI's own prompts (from background tasks and schedules) and messages into
-/// the running turn ([`Session::steer`](crate::Session::steer)) can wait in that queue beside it.
+/// A session writes one prompt at a time, so only the CLI's own prompts (from background tasks and schedules) and
+/// messages into the running turn ([`Session::steer`](crate::Session::steer)) can wait in that queue beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -129,17 +129,18 @@ impl Prompt {
 
     /// Sets whether the model is asked. Default: true.
     ///
-    /// With false the prompt is appended to the conversation, and the model reads it with the next prompt. CLI 2.1.328 was seen to
-    /// answer at once with a `system/init` and an empty result of 0 turns, so the turn is
-    /// [`Completed`](crate::Outcome::Completed). If the CLI gives no result, the turn is [`Appended`](crate::Outcome::Appended).
+    /// With false the prompt is appended to the conversation, and the model reads it with the next prompt. CLI 2.1.328
+    /// was seen to answer at once with a `system/init` and an empty result of 0 turns, so the turn is
+    /// [`Completed`](crate::Outcome::Completed). If the CLI gives no result, the turn is
+    /// [`Appended`](crate::Outcome::Appended).
     #[must_use]
     pub fn should_query(mut self, should_query: bool) -> Self {
         self.settings.should_query = Some(should_query);
         self
     }
 
-    /// Sets whether the CLI takes the text literally: no `/command`, no `@file`, nothing added at the start of a turn. Since CLI
-    /// 2.1.248. Default: [`Options::verbatim_prompts`](crate::Options::verbatim_prompts).
+    /// Sets whether the CLI takes the text literally: no `/command`, no `@file`, nothing added at the start of a turn.
+    /// Since CLI 2.1.248. Default: [`Options::verbatim_prompts`](crate::Options::verbatim_prompts).
     #[must_use]
     pub fn verbatim(mut self, verbatim: bool) -> Self {
         self.settings.verbatim = Some(verbatim);
@@ -166,8 +167,8 @@ impl Prompt {
 
     /// Adds pasted content: text, or a list of content blocks. May be called more than once.
     ///
-    /// CLI 2.1.328 was seen to put it after the text of the prompt, marked as `pasted_content`, so that the model can tell it from
-    /// the user's own words.
+    /// CLI 2.1.328 was seen to put it after the text of the prompt, marked as `pasted_content`, so that the model can
+    /// tell it from the user's own words.
     #[must_use]
     pub fn pasted(mut self, content: impl Into<Value>) -> Self {
         self.settings.pasted_content.push(content.into());
@@ -181,8 +182,8 @@ impl Prompt {
         self
     }
 
-    /// Sets the tool call that the prompt belongs to (`parent_tool_use_id`). Default: none. CLI 2.1.328 was seen to give the prompt
-    /// to the main thread anyway.
+    /// Sets the tool call that the prompt belongs to (`parent_tool_use_id`). Default: none. CLI 2.1.328 was seen to
+    /// give the prompt to the main thread anyway.
     #[must_use]
     pub fn parent_tool_use_id(mut self, id: impl Into<String>) -> Self {
         self.settings.parent_tool_use_id = Some(id.into());

@@ -1,8 +1,8 @@
 //! The names of tracing spans and their fields, on which dashboards may rely: they are stable.
 //!
-//! Install a [`tracing`] subscriber to record the spans; without a subscriber that enables them, none are made. Fields have
-//! the names of OpenTelemetry's semantic conventions (MCP, GenAI) where these exist; the short names beside them are easier to
-//! read in a log.
+//! Install a [`tracing`] subscriber to record the spans; without a subscriber that enables them, none are made. Fields
+//! have the names of OpenTelemetry's semantic conventions (MCP, GenAI) where these exist; the short names beside them
+//! are easier to read in a log.
 //!
 //! | span | level | parent | fields |
 //! |---|---|---|---|

@@ -1,6 +1,6 @@
-//! The CLI of the benchmarks: one thread that writes calls and takes answers, as cheaply as possible, so that the figures
-//! are the host's. It copies a prepared line for each call and fills in the numbers, looks for the numbers of an answer
-//! where the answer before had them, and reads the clock once for each read.
+//! The CLI of the benchmarks: one thread that writes calls and takes answers, as cheaply as possible, so that the
+//! figures are the host's. It copies a prepared line for each call and fills in the numbers, looks for the numbers of
+//! an answer where the answer before had them, and reads the clock once for each read.
 //!
 //! [`Driver`] is the machine without IO; [`run`] plays it over this process's stdin and stdout, [`play`] over a pair
 //! in memory.

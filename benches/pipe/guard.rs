@@ -111,8 +111,8 @@ fn pipe(host: &'static str, window: usize) -> Side {
     Side::pipe(host, Plan { window, calls: 50_000, ..Plan::default() })
 }
 
-/// Calls one by one, on one processor. With two processors, most of the time of such a call may go into waking the other
-/// processor. The bare loop of `tokio` never does that, so the ratio would say little about greenroom.
+/// Calls one by one, on one processor. With two processors, most of the time of such a call may go into waking the
+/// other processor. The bare loop of `tokio` never does that, so the ratio would say little about greenroom.
 fn one_by_one(host: &'static str) -> Side {
     Side::pipe(host, Plan { calls: 5_000, one_processor: true, ..Plan::default() })
 }

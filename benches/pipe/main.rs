@@ -8,9 +8,9 @@
 //! - `greenroom`, also with a subscriber for its spans: a registry alone, `fmt` at info into a sink,
 //!   and OpenTelemetry without an exporter
 //!
-//! `-- --rows '64 B'` runs the rows whose name contains `64 B`; `-- --times 1` runs each row once. `-- --json FILE` writes
-//! the figures, `-- --chart FILE` a chart of the figures and `-- --table FILE` tables; `-- --read FILE` reads the figures of
-//! an earlier run instead of running anything. Figures are for reading: a slow machine fails nothing.
+//! `-- --rows '64 B'` runs the rows whose name contains `64 B`; `-- --times 1` runs each row once. `-- --json FILE`
+//! writes the figures, `-- --chart FILE` a chart of the figures and `-- --table FILE` tables; `-- --read FILE` reads
+//! the figures of an earlier run instead of running anything. Figures are for reading: a slow machine fails nothing.
 //!
 //! `-- --guard` measures only figures that do not depend on the machine, and fails if one is out of its bounds.
 

@@ -1,5 +1,5 @@
-//! Starts the sessions of the examples: on the embedded CLI, on the real CLI with a scripted model, or on the real CLI with
-//! the real model.
+//! Starts the sessions of the examples: on the embedded CLI, on the real CLI with a scripted model, or on the real CLI
+//! with the real model.
 
 #![allow(dead_code, reason = "each example uses a part of it")]
 

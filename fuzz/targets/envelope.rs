@@ -1,5 +1,5 @@
-//! Lines and messages, with any bytes: nothing panics, JSON that names a kind of frame is read as that kind, and a message
-//! keeps the JSON that arrived, to the byte.
+//! Lines and messages, with any bytes: nothing panics, JSON that names a kind of frame is read as that kind, and a
+//! message keeps the JSON that arrived, to the byte.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The codec, with any bytes in any chunks. The lines are those of a naive reading of the whole stream, memory is bounded,
-//! and the codec reads a written line back as one line.
+//! The codec, with any bytes in any chunks. The lines are those of a naive reading of the whole stream, memory is
+//! bounded, and the codec reads a written line back as one line.
 
 #![no_main]
 

@@ -126,9 +126,9 @@ pub(crate) struct Shared {
     asked: AtomicU64,
     /// The requests that set something at run time, in order. Sent again to every incarnation.
     pub(crate) settings: Mutex<Vec<Value>>,
-    /// Settings that the current CLI was asked for and has not answered, each with its request id. The CLI may still apply
-    /// them when the caller has stopped waiting or the router has ended. Of withdrawn requests the last is kept for each
-    /// thing that can be set.
+    /// Settings that the current CLI was asked for and has not answered, each with its request id. The CLI may still
+    /// apply them when the caller has stopped waiting or the router has ended. Of withdrawn requests the last is kept
+    /// for each thing that can be set.
     settings_asked: Mutex<Vec<(String, Value)>>,
     /// The current router; `None` before the first.
     pub(crate) router: watch::Sender<Option<RouterLink>>,

@@ -1,9 +1,10 @@
 //! Run a session as a child of your own `ractor` actor.
 //!
-//! [`SessionBuilder::spawn_linked`](crate::SessionBuilder::spawn_linked) starts a session as a child of your actor. Your actor
-//! sees the session start, stop (`ActorTerminated`) and fail (`ActorFailed`, with a [`greenroom::Error`](crate::Error) inside)
-//! like any other child. When your actor ends, the session and everything that belongs to it end too. You get a
-//! [`Session`](crate::Session); a program that only sends messages can use its actor and [`SessionMessage`].
+//! [`SessionBuilder::spawn_linked`](crate::SessionBuilder::spawn_linked) starts a session as a child of your actor.
+//! Your actor sees the session start, stop (`ActorTerminated`) and fail (`ActorFailed`, with a
+//! [`greenroom::Error`](crate::Error) inside) like any other child. When your actor ends, the session and everything
+//! that belongs to it end too. You get a [`Session`](crate::Session); a program that only sends messages can use its
+//! actor and [`SessionMessage`].
 //!
 //! ```
 //! use greenroom::{Session, SessionBuilder};
@@ -34,8 +35,8 @@
 //! # let _ = Desk;
 //! ```
 //!
-//! `ractor`'s features `cluster` and `async-trait` change its traits for the whole program. When any crate of your program
-//! enables one of them, enable greenroom's feature of the same name too.
+//! `ractor`'s features `cluster` and `async-trait` change its traits for the whole program. When any crate of your
+//! program enables one of them, enable greenroom's feature of the same name too.
 //!
 //! # The actors of a session
 //!
@@ -48,8 +49,8 @@
 //! └── CliPort         one incarnation of the CLI: reader, writer, process
 //! ```
 //!
-//! They start in this order and stop in the reverse order: the CLI goes first, while everything that it may still ask for is
-//! there to answer.
+//! They start in this order and stop in the reverse order: the CLI goes first, while everything that it may still ask
+//! for is there to answer.
 
 pub(crate) mod base;
 pub(crate) mod callbacks;

@@ -16,8 +16,8 @@ words! {
 }
 
 requests! {
-    /// An MCP server asks the user for something (`elicitation`). Only servers that the CLI connects to itself can ask: the CLI
-    /// offers no elicitation to in-process servers.
+    /// An MCP server asks the user for something (`elicitation`). Only servers that the CLI connects to itself can ask:
+    /// the CLI offers no elicitation to in-process servers.
     request ElicitationRequest {
         need mcp_server_name: String,
         need message: String,
@@ -25,7 +25,8 @@ requests! {
         may mode: ElicitationMode,
         /// The page to open, with [`ElicitationMode::Url`].
         may url: String,
-        /// With [`ElicitationMode::Url`]: a `system` / `elicitation_complete` message with this id says that the page is done.
+        /// With [`ElicitationMode::Url`]: a `system` / `elicitation_complete` message with this id says that the page
+        /// is done.
         may elicitation_id: String,
         /// JSON schema of the content, with [`ElicitationMode::Form`].
         may requested_schema: Value,

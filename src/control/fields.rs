@@ -1,5 +1,5 @@
-//! Reads requests of the CLI field by field: a missing required field is an error, and an optional field that does not fit
-//! its type stays in `extra`.
+//! Reads requests of the CLI field by field: a missing required field is an error, and an optional field that does not
+//! fit its type stays in `extra`.
 
 use serde::de::{self, DeserializeOwned, Deserializer};
 use serde::ser::{self, SerializeMap};
@@ -93,9 +93,10 @@ pub(crate) fn write<M: SerializeMap>(
     }
 }
 
-/// Declares structs of the CLI's requests: `request` is a whole request, `part` an object inside of one. They are read with
-/// [`RequestFields`] and written as they came. A field is required (`need`), an `Option` (`may`), or has the default of its
-/// type if the CLI leaves it out (`or_default`). A field whose name on the wire differs is followed by that name.
+/// Declares structs of the CLI's requests: `request` is a whole request, `part` an object inside of one. They are read
+/// with [`RequestFields`] and written as they came. A field is required (`need`), an `Option` (`may`), or has the
+/// default of its type if the CLI leaves it out (`or_default`). A field whose name on the wire differs is followed by
+/// that name.
 macro_rules! requests {
     ($(
         $(#[$doc:meta])*
@@ -158,8 +159,8 @@ pub(crate) use requests;
 pub struct McpServerProvenance {
     /// Any server can have any name: decide about trust by `source`.
     pub name: String,
-    /// `sdk`, `plugin`, `user`, `project`, `local`, `dynamic`, `managed`, `enterprise`, `claudeai`, `agent`. The set is open:
-    /// treat an unknown source as configured by somebody else, never as this application.
+    /// `sdk`, `plugin`, `user`, `project`, `local`, `dynamic`, `managed`, `enterprise`, `claudeai`, `agent`. The set is
+    /// open: treat an unknown source as configured by somebody else, never as this application.
     pub source: String,
     #[serde(flatten)]
     pub extra: Map<String, Value>,

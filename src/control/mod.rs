@@ -1,7 +1,7 @@
 //! Requests of the CLI besides tool calls: permissions, hooks, elicitations, dialogs.
 //!
-//! A handler is an async closure. Each request runs as a task under the callbacks actor, with the promises of a tool call:
-//! a panic and a timeout are answered, and a withdrawn request cancels its handler.
+//! A handler is an async closure. Each request runs as a task under the callbacks actor, with the promises of a tool
+//! call: a panic and a timeout are answered, and a withdrawn request cancels its handler.
 
 pub mod callback;
 pub(crate) mod dialog;
@@ -75,7 +75,8 @@ where
     })
 }
 
-/// [`erase`] for a handler whose input is read first, within the handler's task: reading may run the application's code.
+/// [`erase`] for a handler whose input is read first, within the handler's task: reading may run the application's
+/// code.
 pub(crate) fn erase_reading<I, O, Fut>(
     read: impl Fn(&RawValue) -> Result<I, String> + Send + Sync + 'static,
     handler: impl Fn(I, CallbackContext) -> Fut + Send + Sync + 'static,

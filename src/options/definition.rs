@@ -15,8 +15,8 @@ use super::{
 
 /// All settings of a session, as plain data.
 ///
-/// Every field has a default, so a config file names only what it changes. Values that are not data (tool servers, handlers,
-/// a transport) are given to the [`SessionBuilder`](crate::SessionBuilder).
+/// Every field has a default, so a config file names only what it changes. Values that are not data (tool servers,
+/// handlers, a transport) are given to the [`SessionBuilder`](crate::SessionBuilder).
 ///
 /// The parentheses after a description say how the option reaches the CLI: as an argument (`--flag`), as an environment
 /// variable (`$NAME`), or in the request `initialize`, which goes through a pipe that no other process can read.
@@ -39,15 +39,15 @@ use super::{
 pub struct Options {
     /// The `claude` executable. Default: searched on `PATH`, then in the usual install folders.
     pub cli_path: Option<PathBuf>,
-    /// The JavaScript runtime, by name or path (`node`, `bun`, `deno`), for a `cli_path` that is a script (`.js`, `.mjs`,
-    /// `.ts` and so on). Default: the `node` on `PATH`.
+    /// The JavaScript runtime, by name or path (`node`, `bun`, `deno`), for a `cli_path` that is a script (`.js`,
+    /// `.mjs`, `.ts` and so on). Default: the `node` on `PATH`.
     pub runtime: Option<PathBuf>,
     /// Arguments of the runtime, before the script. `deno` needs `run` and its permissions.
     pub runtime_args: Vec<String>,
     /// The CLI's working directory. The CLI files its transcripts under it. Default: the host's.
     pub cwd: Option<PathBuf>,
-    /// Where project settings, `.mcp.json` and the `.claude` folder are read instead of `cwd`, as an absolute path. For a
-    /// `cwd` that is a worktree of that directory (`--project-config-root`).
+    /// Where project settings, `.mcp.json` and the `.claude` folder are read instead of `cwd`, as an absolute path. For
+    /// a `cwd` that is a worktree of that directory (`--project-config-root`).
     pub project_config_root: Option<PathBuf>,
     /// Environment variables of the CLI. They override inherited variables; some options override them.
     pub env: BTreeMap<String, String>,
@@ -60,11 +60,11 @@ pub struct Options {
     pub containment: Containment,
     /// The application's name in the CLI's requests to the API, such as `my-app/1.0` (`$CLAUDE_AGENT_SDK_CLIENT_APP`).
     pub client_app: Option<String>,
-    /// The way in which `mcp_servers`, `plugins`, inline `settings` with `sandbox`, and `managed_settings` reach the CLI.
-    /// Default: [`Delivery::Auto`], which is `initialize` if the CLI takes them there.
+    /// The way in which `mcp_servers`, `plugins`, inline `settings` with `sandbox`, and `managed_settings` reach the
+    /// CLI. Default: [`Delivery::Auto`], which is `initialize` if the CLI takes them there.
     pub delivery: Delivery,
-    /// Flags that this library does not know, without leading dashes; `None` for a flag without a value. Each is passed as
-    /// `--name=value`. Flags that the library writes itself, such as `output-format`, are refused.
+    /// Flags that this library does not know, without leading dashes; `None` for a flag without a value. Each is passed
+    /// as `--name=value`. Flags that the library writes itself, such as `output-format`, are refused.
     pub extra_args: BTreeMap<String, Option<String>>,
     /// Whether the CLI writes a debug log to stderr, or to `debug_file` (`--debug`).
     pub debug: bool,
@@ -73,14 +73,14 @@ pub struct Options {
 
     /// The model, by name or alias (`--model`). Default: the CLI's.
     pub model: Option<String>,
-    /// The model to use when `model` is overloaded, or several, separated by commas, in the order in which they are tried
-    /// (`--fallback-model`). Must not contain `model`.
+    /// The model to use when `model` is overloaded, or several, separated by commas, in the order in which they are
+    /// tried (`--fallback-model`). Must not contain `model`.
     pub fallback_model: Option<String>,
     /// Whether and how much the model thinks before it answers (`--thinking` or `--max-thinking-tokens`,
     /// `--thinking-display`). Default: the CLI's.
     pub thinking: Option<Thinking>,
-    /// The most tokens that the model may think; 0 disables thinking (`--max-thinking-tokens`, `--thinking=disabled`). The
-    /// older form of `thinking`; giving both is refused.
+    /// The most tokens that the model may think; 0 disables thinking (`--max-thinking-tokens`, `--thinking=disabled`).
+    /// The older form of `thinking`; giving both is refused.
     pub max_thinking_tokens: Option<u32>,
     /// Effort of the model (`--effort`). Default: the CLI's.
     pub effort: Option<Effort>,
@@ -90,8 +90,8 @@ pub struct Options {
     pub max_budget_usd: Option<f64>,
     /// A token budget that the model is told, so that it can pace itself; at least 1 (`--task-budget`).
     pub task_budget: Option<u64>,
-    /// Beta features. Each is a flag of its own (`--betas`): CLI 2.1.328 was seen to ignore two names with a comma between
-    /// them, and unknown names.
+    /// Beta features. Each is a flag of its own (`--betas`): CLI 2.1.328 was seen to ignore two names with a comma
+    /// between them, and unknown names.
     pub betas: Vec<String>,
     /// The form of the result of each turn (`initialize`). Default: text.
     pub output_format: Option<OutputFormat>,
@@ -99,21 +99,21 @@ pub struct Options {
     /// The system prompt (`initialize`; a file by `--system-prompt-file`). Default: [`SystemPrompt::Empty`], as in the
     /// official SDKs.
     pub system_prompt: SystemPrompt,
-    /// Whether parts that differ between users (working directory, memory, git status) move from the system prompt to the
-    /// first user message, so that the system prompt is cached for all users (`initialize`). No effect on your own system
-    /// prompt.
+    /// Whether parts that differ between users (working directory, memory, git status) move from the system prompt to
+    /// the first user message, so that the system prompt is cached for all users (`initialize`). No effect on your own
+    /// system prompt.
     pub exclude_dynamic_sections: bool,
-    /// Whether the system prompt is stored with the conversation and reused when it resumes (`initialize`). Default: the
-    /// CLI's, which is to do so if it can.
+    /// Whether the system prompt is stored with the conversation and reused when it resumes (`initialize`). Default:
+    /// the CLI's, which is to do so if it can.
     pub system_prompt_snapshot: Option<bool>,
     /// Instructions for plan mode that replace the CLI's own (`initialize`).
     pub plan_mode_instructions: Option<String>,
-    /// Whether prompts reach the model unchanged: no `@path` is expanded, no slash command runs, and nothing is attached
-    /// (`client_composed` on each prompt). Older CLIs than 2.1.248 ignore it.
+    /// Whether prompts reach the model unchanged: no `@path` is expanded, no slash command runs, and nothing is
+    /// attached (`client_composed` on each prompt). Older CLIs than 2.1.248 ignore it.
     pub verbatim_prompts: bool,
 
-    /// The agent of the main conversation, by name: one of `agents`, or of the settings (`--agent`). CLI 2.1.328 was seen to
-    /// start without an agent if the name is unknown.
+    /// The agent of the main conversation, by name: one of `agents`, or of the settings (`--agent`). CLI 2.1.328 was
+    /// seen to start without an agent if the name is unknown.
     pub agent: Option<String>,
     /// Subagents, by name (`initialize`).
     pub agents: BTreeMap<String, AgentDefinition>,
@@ -130,7 +130,8 @@ pub struct Options {
     pub permission_prompts: Option<PermissionPrompts>,
     /// The built-in tools that exist (`--tools`). Default: the CLI's set.
     pub tools: Option<BuiltInTools>,
-    /// Aliases of tools: a call of the key runs the tool in the value (`initialize`). The value must not be another alias.
+    /// Aliases of tools: a call of the key runs the tool in the value (`initialize`). The value must not be another
+    /// alias.
     pub tool_aliases: BTreeMap<String, String>,
     /// Rules for tools that run without asking, such as `mcp__calc__*` or `Bash(ls:*)` (`--allowedTools`).
     pub allowed_tools: Vec<String>,
@@ -150,8 +151,8 @@ pub struct Options {
     /// The sandbox for commands, merged over the sandbox in `settings` and sent with them. If `settings` is a file, the
     /// session reads the file once, when it starts.
     pub sandbox: Option<Sandbox>,
-    /// Settings of the policy tier, which restrict and cannot be overridden (`initialize`). An administrator's settings take
-    /// precedence.
+    /// Settings of the policy tier, which restrict and cannot be overridden (`initialize`). An administrator's settings
+    /// take precedence.
     pub managed_settings: Option<Map<String, Value>>,
     /// Plugins (`initialize`).
     pub plugins: Vec<Plugin>,
@@ -170,17 +171,17 @@ pub struct Options {
     pub prompt_suggestions: bool,
     /// Whether the CLI summarises the progress of each running subagent from time to time (`initialize`).
     pub agent_progress_summaries: bool,
-    /// Whether the application offers its user to stop single background tasks (`stop_task`), so that an interrupt does not
-    /// end all of them (`initialize`).
+    /// Whether the application offers its user to stop single background tasks (`stop_task`), so that an interrupt does
+    /// not end all of them (`initialize`).
     pub per_task_stop_affordance: bool,
 
     /// The conversation to resume, by id or title (`--resume`).
     pub resume: Option<String>,
     /// With `resume` or `continue_conversation`: the uuid of the last message to keep (`--resume-session-at`).
     pub resume_session_at: Option<String>,
-    /// With `resume_session_at`: the uuid of the prompt whose turn it cuts off. If it would cut off anything else, the CLI
-    /// refuses to resume, with an error result that begins with `Resume rejected by --resume-drops-turn:`; trying again does
-    /// not help (`--resume-drops-turn`).
+    /// With `resume_session_at`: the uuid of the prompt whose turn it cuts off. If it would cut off anything else, the
+    /// CLI refuses to resume, with an error result that begins with `Resume rejected by --resume-drops-turn:`; trying
+    /// again does not help (`--resume-drops-turn`).
     pub resume_drops_turn: Option<String>,
     /// With `resume` or `continue_conversation`: continue in a copy with a new id (`--fork-session`).
     pub fork_session: bool,
@@ -190,8 +191,9 @@ pub struct Options {
     pub session_id: Option<String>,
     /// The title of a new conversation (`initialize`). Default: the CLI makes one.
     pub title: Option<String>,
-    /// Whether the CLI writes a transcript. With `Some(false)` the conversation cannot be resumed, not even after a crash;
-    /// set `resume_ladder` to [`ResumeLadder::Fresh`] if the session should survive a crash (`--no-session-persistence`).
+    /// Whether the CLI writes a transcript. With `Some(false)` the conversation cannot be resumed, not even after a
+    /// crash; set `resume_ladder` to [`ResumeLadder::Fresh`] if the session should survive a crash
+    /// (`--no-session-persistence`).
     pub persist_session: Option<bool>,
     /// Whether the CLI keeps copies of files before it changes them, so that they can be rewound
     /// (`$CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING`).
@@ -214,18 +216,18 @@ pub struct Options {
     pub resume_ladder: ResumeLadder,
     /// The fate of partial messages that nobody reads. Default: [`UnreadPartials::Keep`].
     pub unread_partials: UnreadPartials,
-    /// The folder for temporary files with unread messages ([`Limits::spilled_bytes`]). Default: the system's folder for
-    /// temporary files.
+    /// The folder for temporary files with unread messages ([`Limits::spilled_bytes`]). Default: the system's folder
+    /// for temporary files.
     pub spill_dir: Option<PathBuf>,
 
     /// The folder for the lock files that keep two live sessions out of one conversation
-    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: `greenroom-<uid>` in the system's folder for
-    /// temporary files.
+    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: `greenroom-<uid>` in the system's folder
+    /// for temporary files.
     ///
-    /// All programs of one user must use the same folder. Set this if some of them have another folder for temporary files
-    /// (`TMPDIR`, `PrivateTmp` of systemd): otherwise they do not see each other's locks. The folder is created if it does not
-    /// exist. It must belong to the user of this process and be closed to others (mode 0700); otherwise a session that
-    /// resumes does not start, and a new session fails as soon as the CLI names its conversation.
+    /// All programs of one user must use the same folder. Set this if some of them have another folder for temporary
+    /// files (`TMPDIR`, `PrivateTmp` of systemd): otherwise they do not see each other's locks. The folder is created
+    /// if it does not exist. It must belong to the user of this process and be closed to others (mode 0700); otherwise
+    /// a session that resumes does not start, and a new session fails as soon as the CLI names its conversation.
     pub lock_dir: Option<PathBuf>,
 
     /// All time limits.
@@ -236,8 +238,8 @@ pub struct Options {
     pub restarts: Restarts,
     /// Settings for mirroring a session to its store and loading it.
     pub store: StoreOptions,
-    /// The trace that the CLI's own spans belong to (`$TRACEPARENT`, `$TRACESTATE`). Default: with the feature `otel` the
-    /// OpenTelemetry span in which the session starts, unless `env` has a `TRACEPARENT`; without the feature, none.
+    /// The trace that the CLI's own spans belong to (`$TRACEPARENT`, `$TRACESTATE`). Default: with the feature `otel`
+    /// the OpenTelemetry span in which the session starts, unless `env` has a `TRACEPARENT`; without the feature, none.
     pub trace_context: Option<TraceContext>,
     /// Whether tracing spans record arguments and results of tools, which may be secret. Default: false.
     pub trace_payloads: bool,

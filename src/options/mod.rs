@@ -1,8 +1,8 @@
 //! All settings of a session, as plain data: [`Options`] and its parts.
 //!
-//! Options are validated before a process starts, and they serialise, so they can come from a config file. Every limit of the
-//! library is an option. JSON names are the names of the fields, except where the CLI has JSON of its own (agents, MCP
-//! servers, plugins, the sandbox): that form is kept, so you can copy it from the CLI's settings.
+//! Options are validated before a process starts, and they serialise, so they can come from a config file. Every limit
+//! of the library is an option. JSON names are the names of the fields, except where the CLI has JSON of its own
+//! (agents, MCP servers, plugins, the sandbox): that form is kept, so you can copy it from the CLI's settings.
 
 mod check;
 pub(crate) mod cli;

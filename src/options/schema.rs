@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// The schema of `T`: draft 2020-12, which is MCP's own, without `$schema` and the type's Rust name as a title, and with
-/// subschemas inlined, so that only a recursive type has `$defs`.
+/// The schema of `T`: draft 2020-12, which is MCP's own, without `$schema` and the type's Rust name as a title, and
+/// with subschemas inlined, so that only a recursive type has `$defs`.
 pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
@@ -25,7 +25,8 @@ pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     }
 }
 
-/// A schema that is rarely read. Kept as text if the text parses back to the same schema: a tree takes ten times the memory.
+/// A schema that is rarely read. Kept as text if the text parses back to the same schema: a tree takes ten times the
+/// memory.
 #[derive(Clone, Debug)]
 pub(crate) enum StoredSchema {
     Text(Box<str>),

@@ -36,7 +36,8 @@ fn is_blank(text: &str) -> bool {
 }
 
 impl Options {
-    /// Finds values that cannot work and options that exclude each other. A session does this before it starts a process.
+    /// Finds values that cannot work and options that exclude each other. A session does this before it starts a
+    /// process.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption), naming the option.

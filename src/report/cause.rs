@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::error::{Error, ErrorKind};
 use crate::transport::Exit;
 
-/// Why a CLI exited without being asked. The texts have no escape sequences and no control characters except line breaks;
-/// `stderr` is the end of what the CLI wrote there.
+/// Why a CLI exited without being asked. The texts have no escape sequences and no control characters except line
+/// breaks; `stderr` is the end of what the CLI wrote there.
 ///
 /// ```
 /// use greenroom::report::ExitCause;
@@ -31,8 +31,8 @@ pub enum ExitCause {
         error: Option<String>,
         stderr: String,
     },
-    /// The CLI closed its stdin, or did not read it for [`Timeouts::stdin_stall`](crate::options::Timeouts::stdin_stall), so it was
-    /// killed.
+    /// The CLI closed its stdin, or did not read it for
+    /// [`Timeouts::stdin_stall`](crate::options::Timeouts::stdin_stall), so it was killed.
     StdinBroken {
         /// The write error.
         reason: String,

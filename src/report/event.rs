@@ -51,8 +51,8 @@ pub enum Event {
         /// The version that the CLI reports.
         version: Option<String>,
     },
-    /// The CLI did not understand a part of `initialize` and is started again, with arguments instead. Later CLIs of the
-    /// session get the arguments too.
+    /// The CLI did not understand a part of `initialize` and is started again, with arguments instead. Later CLIs of
+    /// the session get the arguments too.
     CliReregistered {
         /// The incarnation that was ended for this.
         epoch: u64,
@@ -70,8 +70,8 @@ pub enum Event {
     },
     /// A CLI exited without being asked.
     CliExited { epoch: u64, cause: ExitCause },
-    /// Processes that a CLI had started outlived it and were killed. Processes in the CLI's own process group are killed
-    /// with the CLI and not listed.
+    /// Processes that a CLI had started outlived it and were killed. Processes in the CLI's own process group are
+    /// killed with the CLI and not listed.
     LeftoversKilled { epoch: u64, processes: Vec<Leftover> },
     /// The CLI will be started again.
     CliRestarting {
@@ -123,7 +123,8 @@ pub enum Event {
         request_id: String,
         message: String,
     },
-    /// A callback of the application panicked. The request was answered as for [`CallbackFailed`](Self::CallbackFailed).
+    /// A callback of the application panicked. The request was answered as for
+    /// [`CallbackFailed`](Self::CallbackFailed).
     CallbackPanicked {
         /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
         callback: &'static str,
@@ -147,8 +148,8 @@ pub enum Event {
     /// The CLI did not accept the session's hooks, so none of them runs. A session with a hook that must block when it
     /// fails does not start on such a CLI.
     HooksNotApplied { epoch: u64 },
-    /// A handler that blocks its thread did not end in time. Its request was answered; the handler cannot be aborted and
-    /// occupies its thread until it returns.
+    /// A handler that blocks its thread did not end in time. Its request was answered; the handler cannot be aborted
+    /// and occupies its thread until it returns.
     HandlerAbandoned { server: String, tool: String, request_id: String },
     /// A turn exceeded a limit and is being interrupted.
     TurnTimedOut {
@@ -186,9 +187,9 @@ pub enum Event {
         /// The CLI's reason.
         reason: Option<String>,
     },
-    /// A tool server starts with a fresh state: after more panics than [`Restarts::panics`](crate::options::Restarts::panics),
-    /// after the end of its actor, or after its factory failed. Emitted when the factory is called; for a failed server,
-    /// once the factory has succeeded.
+    /// A tool server starts with a fresh state: after more panics than
+    /// [`Restarts::panics`](crate::options::Restarts::panics), after the end of its actor, or after its factory failed.
+    /// Emitted when the factory is called; for a failed server, once the factory has succeeded.
     ServerRestarted {
         server: String,
         /// Reason for losing the old state.
@@ -199,16 +200,16 @@ pub enum Event {
     /// A tool server failed. Its calls are answered with the cause, until a retry succeeds
     /// ([`Restarts::server_retry`](crate::options::Restarts::server_retry)).
     ServerFailed { server: String, cause: String },
-    /// Too many requests of the CLI are in flight, and a request was refused. Emitted once, and re-armed when load falls to
-    /// half the limit. `at_capacity` counts every refusal.
+    /// Too many requests of the CLI are in flight, and a request was refused. Emitted once, and re-armed when load
+    /// falls to half the limit. `at_capacity` counts every refusal.
     AtCapacity {
-        /// The tool server at its limit ([`Limits::calls_per_server`](crate::options::Limits::calls_per_server)); `None` for the
-        /// whole session ([`Limits::calls_in_flight`](crate::options::Limits::calls_in_flight)).
+        /// The tool server at its limit ([`Limits::calls_per_server`](crate::options::Limits::calls_per_server));
+        /// `None` for the whole session ([`Limits::calls_in_flight`](crate::options::Limits::calls_in_flight)).
         server: Option<String>,
         limit: usize,
     },
-    /// The CLI reads its stdin too slowly, and a request of the CLI was refused. Emitted once, and re-armed when the waiting
-    /// bytes fall to half the limit. `at_capacity` counts every refusal.
+    /// The CLI reads its stdin too slowly, and a request of the CLI was refused. Emitted once, and re-armed when the
+    /// waiting bytes fall to half the limit. `at_capacity` counts every refusal.
     OutboundFull {
         epoch: u64,
         /// In bytes: [`Limits::outbound_bytes`](crate::options::Limits::outbound_bytes).
@@ -227,8 +228,8 @@ pub enum Event {
     Stopped,
     /// The session has failed for good.
     Failed { cause: String },
-    /// Entries of a transcript did not reach the session's store, because the store failed or was too slow. The CLI's own
-    /// transcript has the entries; [`StoredSessions::import`](crate::store::StoredSessions::import) copies them.
+    /// Entries of a transcript did not reach the session's store, because the store failed or was too slow. The CLI's
+    /// own transcript has the entries; [`StoredSessions::import`](crate::store::StoredSessions::import) copies them.
     MirrorFailed {
         /// The session of the entries; `None` for a file that belongs to no session of this configuration folder.
         key: Option<SessionKey>,

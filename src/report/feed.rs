@@ -1,7 +1,7 @@
 //! A broadcast channel: each subscriber gets the items from its subscription on, in order, and the sender never waits.
 //!
-//! Unlike `tokio::sync::broadcast`, a feed holds only items that a subscriber has not received yet, so an idle feed takes
-//! almost no memory at any limit; and the limit is exact. An item without subscribers is dropped at once.
+//! Unlike `tokio::sync::broadcast`, a feed holds only items that a subscriber has not received yet, so an idle feed
+//! takes almost no memory at any limit; and the limit is exact. An item without subscribers is dropped at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,7 +51,8 @@ struct FeedState<T> {
 #[derive(Debug)]
 struct Unreceived<T> {
     item: T,
-    /// Subscribers that have not received the item. Later subscribers do not count, so items reach 0 from front to back.
+    /// Subscribers that have not received the item. Later subscribers do not count, so items reach 0 from front to
+    /// back.
     unreceived: usize,
 }
 

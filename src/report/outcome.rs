@@ -52,8 +52,8 @@ pub enum Outcome {
         /// The CLI's result, if there is one.
         result: Option<Arc<ResultMessage>>,
     },
-    /// No CLI started the turn: the session stopped or failed while the prompt waited, or the CLI exited right after the
-    /// prompt was written.
+    /// No CLI started the turn: the session stopped or failed while the prompt waited, or the CLI exited right after
+    /// the prompt was written.
     NotStarted {
         /// The prompt, returned.
         prompt: crate::Prompt,

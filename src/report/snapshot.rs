@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::counters::Counters;
 use crate::transport::ContainedBy;
 
-/// The state of a session at one moment: its actors, the calls in flight and their ages, restarts, queue sizes. Serialises
-/// to JSON. Ages are in milliseconds.
+/// The state of a session at one moment: its actors, the calls in flight and their ages, restarts, queue sizes.
+/// Serialises to JSON. Ages are in milliseconds.
 ///
 /// ```
 /// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {

@@ -23,9 +23,9 @@ impl ResultMessage {
     /// ```
     ///
     /// # Errors
-    /// [`TurnFailed`](ErrorKind::TurnFailed) if the turn failed or has no structured output; CLI 2.1.328 reports success
-    /// without one when the model insists on answering in text. [`Malformed`](ErrorKind::Malformed) if the output is no
-    /// `T`; the error names the place.
+    /// [`TurnFailed`](ErrorKind::TurnFailed) if the turn failed or has no structured output; CLI 2.1.328 reports
+    /// success without one when the model insists on answering in text. [`Malformed`](ErrorKind::Malformed) if the
+    /// output is no `T`; the error names the place.
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
         let whole = self.whole_structured_output();
         if whole.is_none() && self.structured_output.is_none() {

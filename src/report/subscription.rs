@@ -11,8 +11,8 @@ use super::feed::{FeedItem, Subscriber};
 
 pub(crate) type Subscription<T> = Pin<Box<dyn Stream<Item = T> + Send + Sync>>;
 
-/// The items of a feed as a stream; a gap becomes `missed`. The stream ends after the last item of a session that has ended,
-/// even while handles of the session still exist.
+/// The items of a feed as a stream; a gap becomes `missed`. The stream ends after the last item of a session that has
+/// ended, even while handles of the session still exist.
 pub(crate) fn subscription<T, S>(
     subscriber: Subscriber<T>,
     gone: CancellationToken,

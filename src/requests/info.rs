@@ -212,8 +212,8 @@ impl ReloadPlugins {
         Self::default()
     }
 
-    /// Changes nothing if the list of tools, and so the prompt cache, would change. The answer then lists the changes in
-    /// [`ReloadedPlugins::cache_impact`].
+    /// Changes nothing if the list of tools, and so the prompt cache, would change. The answer then lists the changes
+    /// in [`ReloadedPlugins::cache_impact`].
     pub fn hold_on_cache_impact(mut self, hold: bool) -> Self {
         self.hold_on_cache_impact = hold;
         self

@@ -139,8 +139,8 @@ impl McpCallResult {
     }
 }
 
-/// Configuration of an MCP server, as JSON, to which this type dereferences. It may hold secrets, so `Debug` writes only
-/// the names of the fields.
+/// Configuration of an MCP server, as JSON, to which this type dereferences. It may hold secrets, so `Debug` writes
+/// only the names of the fields.
 ///
 /// ```
 /// use greenroom::requests::McpServerConfig;
@@ -239,9 +239,9 @@ impl McpCall {
         self
     }
 
-    /// Checks the call as if the model made it: permission rules, the permission mode and hooks. By default none of them
-    /// is checked. The CLI must be known to have the capability `mcp_call_check_permissions_v1`: a CLI without it would
-    /// run the tool unchecked.
+    /// Checks the call as if the model made it: permission rules, the permission mode and hooks. By default none of
+    /// them is checked. The CLI must be known to have the capability `mcp_call_check_permissions_v1`: a CLI without it
+    /// would run the tool unchecked.
     pub fn check_permissions(mut self, check: bool) -> Self {
         self.check_permissions = check;
         self
@@ -253,8 +253,8 @@ impl McpCall {
         self
     }
 
-    /// Adds a synced file for the tool to write. `{{out:NAME}}` in the arguments becomes the file's path. With `if_match`,
-    /// only the version with this etag is overwritten.
+    /// Adds a synced file for the tool to write. `{{out:NAME}}` in the arguments becomes the file's path. With
+    /// `if_match`, only the version with this etag is overwritten.
     pub fn output_file(
         mut self,
         name: impl Into<String>,

@@ -1,11 +1,12 @@
 //! Types of the control requests that [`Session`](crate::Session) sends to the CLI, and of the CLI's answers.
 //!
 //! Each method of [`Session`](crate::Session) below sends one request. For a request without a method use
-//! [`Requests::control`](crate::session::Requests::control); each method fails as `control` does, and documents any other errors.
+//! [`Requests::control`](crate::session::Requests::control); each method fails as `control` does, and documents any
+//! other errors.
 //!
 //! Each answer is a [`Reply`]: a typed view, and the JSON that it was read from. The view is lenient: any field may be
-//! missing, and unknown fields and fields of an unexpected shape are in `extra`, at every level. Fields are named as on the
-//! wire.
+//! missing, and unknown fields and fields of an unexpected shape are in `extra`, at every level. Fields are named as on
+//! the wire.
 //!
 //! ```
 //! use greenroom::requests::{McpConnection, McpStatus};
@@ -65,23 +66,24 @@
 //! # Timeouts
 //!
 //! The limit is [`Timeouts::control_request`](crate::options::Timeouts::control_request), or
-//! [`Timeouts::long_request`](crate::options::Timeouts::long_request) for a request that waits for a tool or for the model.
-//! [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another limit for single calls. When the
-//! limit passes, or the future is dropped, the request is withdrawn: the CLI gets a `control_cancel_request`, and a later
-//! answer is ignored.
+//! [`Timeouts::long_request`](crate::options::Timeouts::long_request) for a request that waits for a tool or for the
+//! model. [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another limit for single calls.
+//! When the limit passes, or the future is dropped, the request is withdrawn: the CLI gets a `control_cancel_request`,
+//! and a later answer is ignored.
 //!
 //! # Restarts of the CLI
 //!
-//! State of the process is set again in the next process, before any other request: the model, the permission mode and its
-//! overrides for MCP servers, thinking, flag settings, the working directory, registered roots, and `has_subscribers`.
-//! State that the CLI stores itself is not sent again: the title and the colour, settings files, and which MCP servers are
-//! switched off. A seeded read state is lost with the process.
+//! State of the process is set again in the next process, before any other request: the model, the permission mode and
+//! its overrides for MCP servers, thinking, flag settings, the working directory, registered roots, and
+//! `has_subscribers`. State that the CLI stores itself is not sent again: the title and the colour, settings files, and
+//! which MCP servers are switched off. A seeded read state is lost with the process.
 //!
 //! # Capabilities
 //!
-//! Some requests and options need a [capability](crate::Session::has_capability) of the CLI. If the CLI is known to lack
-//! the capability, the call fails with [`Unsupported`](crate::ErrorKind::Unsupported) and nothing is sent. Before the first
-//! turn the capabilities may be unknown; then the CLI decides. A request that the CLI does not know is also `Unsupported`.
+//! Some requests and options need a [capability](crate::Session::has_capability) of the CLI. If the CLI is known to
+//! lack the capability, the call fails with [`Unsupported`](crate::ErrorKind::Unsupported) and nothing is sent. Before
+//! the first turn the capabilities may be unknown; then the CLI decides. A request that the CLI does not know is also
+//! `Unsupported`.
 
 /// Converts a path or a text into a request that has nothing else.
 macro_rules! convert_from {

@@ -33,7 +33,8 @@ objects! {
         claude_code_version: Option<String>,
         /// The process id, as the CLI sees it.
         pid: Option<u64>,
-        /// The permission mode at the start, as the CLI spells it. Modes set at run time are set again after this answer.
+        /// The permission mode at the start, as the CLI spells it. Modes set at run time are set again after this
+        /// answer.
         current_permission_mode: Option<String>,
         /// `idle`, `running` or `requires_action`.
         session_state: Option<String>,

@@ -72,8 +72,8 @@ objects! {
 }
 
 impl SessionSettings {
-    /// The strongest source of each key in [`effective`](Self::effective). If several sources have parts of an object, the
-    /// other parts are in [`sources`](Self::sources).
+    /// The strongest source of each key in [`effective`](Self::effective). If several sources have parts of an object,
+    /// the other parts are in [`sources`](Self::sources).
     ///
     /// ```
     /// let settings: greenroom::requests::SessionSettings = serde_json::from_str(

@@ -37,8 +37,8 @@ objects! {
     }
 }
 
-/// A question beside the conversation: the model answers from the conversation so far, without tools. Neither the question
-/// nor the answer becomes part of the conversation.
+/// A question beside the conversation: the model answers from the conversation so far, without tools. Neither the
+/// question nor the answer becomes part of the conversation.
 ///
 /// ```
 /// use greenroom::requests::SideQuestion;

@@ -200,8 +200,8 @@ objects! {
         subscription_type: Option<String>,
         rate_limits_available: bool,
         rate_limits: Option<RateLimits>,
-        /// Causes of the usage in the last day and the last week, from the transcripts on this machine. Only with a login
-        /// of claude.ai.
+        /// Causes of the usage in the last day and the last week, from the transcripts on this machine. Only with a
+        /// login of claude.ai.
         behaviors: Option<Value>,
     }
 

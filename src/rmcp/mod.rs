@@ -1,8 +1,8 @@
 //! Runs servers written with [`rmcp`](https://docs.rs/rmcp/3) in a session.
 //!
-//! [`mount`] makes a [`ToolServer`] from any `rmcp` handler (version 3), with the promises of a [`ToolServer`]: every request
-//! of the CLI is answered once, through panic, cancellation, timeout and restart; a factory makes the handler at each start of
-//! the server; calls are bounded, and listed in the snapshot.
+//! [`mount`] makes a [`ToolServer`] from any `rmcp` handler (version 3), with the promises of a [`ToolServer`]: every
+//! request of the CLI is answered once, through panic, cancellation, timeout and restart; a factory makes the handler
+//! at each start of the server; calls are bounded, and listed in the snapshot.
 //!
 //! ```
 //! use greenroom::Session;
@@ -41,10 +41,10 @@
 //!
 //! # How it works
 //!
-//! `rmcp`'s service loop runs each request on a task that nobody watches: if the handler panics, the request is never answered
-//! (seen in `rmcp` 3.9.0). So requests bypass that loop. They run on tasks of the server, which catch a panic, cancel
-//! [`RequestContext::ct`](::rmcp::service::RequestContext), and abort the handler after the grace time. The loop runs beside
-//! them for notifications of the CLI, and for what the handler sends with its [`Peer`](::rmcp::Peer).
+//! `rmcp`'s service loop runs each request on a task that nobody watches: if the handler panics, the request is never
+//! answered (seen in `rmcp` 3.9.0). So requests bypass that loop. They run on tasks of the server, which catch a panic,
+//! cancel [`RequestContext::ct`](::rmcp::service::RequestContext), and abort the handler after the grace time. The loop
+//! runs beside them for notifications of the CLI, and for what the handler sends with its [`Peer`](::rmcp::Peer).
 //!
 //! - A handler sees ids that are unique for it, not the CLI's ids, which repeat.
 //! - Progress goes to the CLI under the token of its call, and is dropped after the call. Other notifications go to the current
@@ -78,11 +78,11 @@ type RmcpHandler = Arc<dyn DynService<RoleServer>>;
 type MakeHandler = Arc<dyn Fn() -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync>;
 
 /// Makes a tool server from an `rmcp` handler: a `ServerHandler`, one of `rmcp`'s routers, or any other
-/// `Service<RoleServer>`. The factory makes the handler at each start of the server, on a task of its own; its panic is a
-/// failed start. See the [module](self) for an example.
+/// `Service<RoleServer>`. The factory makes the handler at each start of the server, on a task of its own; its panic is
+/// a failed start. See the [module](self) for an example.
 ///
-/// The handler defines the tools and the answer to `initialize`: a session refuses a mounted server with tools of its own
-/// ([`ToolServer::tool`]). Everything else of a [`ToolServer`] works as usual, except that a
+/// The handler defines the tools and the answer to `initialize`: a session refuses a mounted server with tools of its
+/// own ([`ToolServer::tool`]). Everything else of a [`ToolServer`] works as usual, except that a
 /// [`tool_policy`](ToolServer::tool_policy) may name any tool.
 pub fn mount<H, F>(name: impl Into<String>, factory: F) -> ToolServer
 where
@@ -142,7 +142,8 @@ struct Meeting {
 }
 
 /// Sends into the service loop of a handler. Unbounded here: answers to the handler's requests are bounded by
-/// [`Limits::mcp_requests_per_server`](crate::options::Limits::mcp_requests_per_server), and the loop takes notifications at once.
+/// [`Limits::mcp_requests_per_server`](crate::options::Limits::mcp_requests_per_server), and the loop takes
+/// notifications at once.
 type Door = mpsc::WeakUnboundedSender<ClientJsonRpcMessage>;
 
 impl Mount for RmcpMount {

@@ -101,9 +101,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Lets all tools of a server run without asking. Hooks still see their calls. The server may be one that only the CLI
-    /// knows, from `.mcp.json`, settings or plugins. With [`Options::strict_mcp_config`] there are no such servers, and
-    /// [`start`](SessionBuilder::start) refuses an unknown name.
+    /// Lets all tools of a server run without asking. Hooks still see their calls. The server may be one that only the
+    /// CLI knows, from `.mcp.json`, settings or plugins. With [`Options::strict_mcp_config`] there are no such servers,
+    /// and [`start`](SessionBuilder::start) refuses an unknown name.
     pub fn allow_server_tools(mut self, server: impl Into<String>) -> Self {
         self.allowed_servers.push(server.into());
         self
@@ -121,8 +121,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Decides on tool calls that no rule allows. Without a handler the CLI's permission mode decides, and denies where it would
-    /// ask. A handler that fails denies.
+    /// Decides on tool calls that no rule allows. Without a handler the CLI's permission mode decides, and denies where
+    /// it would ask. A handler that fails denies.
     ///
     /// ```
     /// use greenroom::{PermissionDecision, Session};
@@ -144,8 +144,8 @@ impl SessionBuilder {
     }
 
     /// Answers questions that the model asks the user with its tool `AskUserQuestion`. The handler of
-    /// [`can_use_tool`](SessionBuilder::can_use_tool) does not get these questions; without that handler, every other request
-    /// for permission is denied. A handler that fails denies the question, with the text of its error.
+    /// [`can_use_tool`](SessionBuilder::can_use_tool) does not get these questions; without that handler, every other
+    /// request for permission is denied. A handler that fails denies the question, with the text of its error.
     ///
     /// ```
     /// use greenroom::{Session, permission::Answers};
@@ -174,7 +174,8 @@ impl SessionBuilder {
 
     /// Subscribes to the supervision events of the session that this builder starts. Unlike [`Session::events`], the
     /// subscription sees the start of the first CLI, which is over when [`start`](SessionBuilder::start) returns. Set
-    /// [`Limits::events_kept`](crate::options::Limits::events_kept) before. A clone of the builder has events of its own.
+    /// [`Limits::events_kept`](crate::options::Limits::events_kept) before. A clone of the builder has events of its
+    /// own.
     ///
     /// ```no_run
     /// # async fn example() -> greenroom::Result<()> {
@@ -189,9 +190,9 @@ impl SessionBuilder {
         self.feeds().subscribe()
     }
 
-    /// Subscribes to all messages of the session that this builder starts, including messages that the CLI writes while it
-    /// starts. Set [`Limits::messages_kept`](crate::options::Limits::messages_kept) before; it bounds the messages that wait for you. A
-    /// clone of the builder has messages of its own.
+    /// Subscribes to all messages of the session that this builder starts, including messages that the CLI writes while
+    /// it starts. Set [`Limits::messages_kept`](crate::options::Limits::messages_kept) before; it bounds the messages
+    /// that wait for you. A clone of the builder has messages of its own.
     ///
     /// ```no_run
     /// # async fn example() -> greenroom::Result<()> {
@@ -218,8 +219,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Answers elicitations of MCP servers that the CLI connects to. Without a handler they are declined. A handler that fails
-    /// cancels the elicitation.
+    /// Answers elicitations of MCP servers that the CLI connects to. Without a handler they are declined. A handler
+    /// that fails cancels the elicitation.
     pub fn on_elicitation<Fut>(
         mut self,
         handler: impl Fn(ElicitationRequest, CallbackContext) -> Fut + Send + Sync + 'static,
@@ -231,8 +232,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Answers dialogs of the CLI of these kinds. The CLI is told the kinds and asks for no other; another dialog that it asks
-    /// for anyway is left to the CLI. A handler that fails closes the dialog.
+    /// Answers dialogs of the CLI of these kinds. The CLI is told the kinds and asks for no other; another dialog that
+    /// it asks for anyway is left to the CLI. A handler that fails closes the dialog.
     pub fn on_dialog<K: Into<String>, Fut>(
         mut self,
         kinds: impl IntoIterator<Item = K>,
@@ -357,17 +358,17 @@ impl SessionBuilder {
         self.configure(|options| options.timeouts.tool = Some(timeout))
     }
 
-    /// Mirrors the session to a store, and resumes or continues from the store: see [`greenroom::store`](crate::store) and
-    /// [`Options::store`](crate::Options::store).
+    /// Mirrors the session to a store, and resumes or continues from the store: see [`greenroom::store`](crate::store)
+    /// and [`Options::store`](crate::Options::store).
     ///
-    /// With [`resume`](SessionBuilder::resume) or [`continue_conversation`](crate::Options::continue_conversation) the session
-    /// is loaded from the store; a session on this machine's disk does not count. A loaded session runs in a configuration
-    /// folder of its own, with a copy of the user's settings and login (which cannot renew itself) and without plugins. The
-    /// folder is removed with the session, but not by a host that is killed. On macOS the login in the keychain is not copied:
-    /// give the CLI `CLAUDE_CODE_OAUTH_TOKEN` or a key.
+    /// With [`resume`](SessionBuilder::resume) or [`continue_conversation`](crate::Options::continue_conversation) the
+    /// session is loaded from the store; a session on this machine's disk does not count. A loaded session runs in a
+    /// configuration folder of its own, with a copy of the user's settings and login (which cannot renew itself) and
+    /// without plugins. The folder is removed with the session, but not by a host that is killed. On macOS the login in
+    /// the keychain is not copied: give the CLI `CLAUDE_CODE_OAUTH_TOKEN` or a key.
     ///
-    /// Excludes `persist_session: Some(false)`, because the CLI mirrors its own transcript, and `enable_file_checkpointing`,
-    /// because file checkpoints stay on this machine.
+    /// Excludes `persist_session: Some(false)`, because the CLI mirrors its own transcript, and
+    /// `enable_file_checkpointing`, because file checkpoints stay on this machine.
     pub fn session_store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
         self

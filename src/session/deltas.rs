@@ -39,8 +39,8 @@ impl Turn {
     /// [`include_partial_messages`](crate::Options::include_partial_messages), block by block without.
     ///
     /// The texts add up to the text of the turn's messages, even if partial messages were dropped
-    /// ([`missed_partials`](Turn::missed_partials)). Messages without deltas are skipped; to get them too, read the turn and feed
-    /// an [`Assembler`](crate::message::Assembler).
+    /// ([`missed_partials`](Turn::missed_partials)). Messages without deltas are skipped; to get them too, read the
+    /// turn and feed an [`Assembler`](crate::message::Assembler).
     pub fn deltas(&mut self) -> Deltas<'_> {
         let missed = self.missed_partials();
         Deltas { turn: self, assembler: Assembler::new(), waiting: VecDeque::new(), missed }
@@ -63,8 +63,8 @@ impl Deltas<'_> {
         None
     }
 
-    /// The message that the main thread (`None`) or the subagent of this call is writing or has written last, including deltas
-    /// that were not read yet.
+    /// The message that the main thread (`None`) or the subagent of this call is writing or has written last, including
+    /// deltas that were not read yet.
     pub fn message(&self, parent_tool_use_id: Option<&str>) -> Option<&PartialMessage> {
         self.assembler.message(parent_tool_use_id)
     }

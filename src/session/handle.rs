@@ -20,9 +20,9 @@ use crate::tool::ServerHandle;
 
 /// A running session. Cheap to clone; every clone is the same session.
 ///
-/// To end a session call [`stop`](Session::stop), which returns when nothing of the session is left. Dropping the last clone
-/// ends the session in the background: the CLI's stdin is closed, and processes that do not exit are killed. The CLI also ends
-/// with the tokio runtime and with the host process.
+/// To end a session call [`stop`](Session::stop), which returns when nothing of the session is left. Dropping the last
+/// clone ends the session in the background: the CLI's stdin is closed, and processes that do not exit are killed. The
+/// CLI also ends with the tokio runtime and with the host process.
 ///
 /// ```
 /// use greenroom::{Session, ToolServer};
@@ -90,18 +90,20 @@ impl Session {
         self.ask_conversation(|reply| ConversationMessage::Prompt { prompt, reply: reply.into() }).await?
     }
 
-    /// Sends a message into the running turn at once: the model reads the message with its next request, for example after the
-    /// result of the running tool. A message that comes too late becomes a turn of its own, before all queued prompts. The
-    /// [`Steering`] tells which.
+    /// Sends a message into the running turn at once: the model reads the message with its next request, for example
+    /// after the result of the running tool. A message that comes too late becomes a turn of its own, before all queued
+    /// prompts. The [`Steering`] tells which.
     ///
-    /// The message is an ordinary [`prompt`](Session::prompt), with its turn at hand, if no turn runs, if the CLI does not tell
-    /// the lifecycle of prompts (`command_lifecycle`), or if the message asks nothing ([`Prompt::queries`]). It counts towards
-    /// [`Limits::prompts_queued`](crate::options::Limits::prompts_queued) until its outcome is known. With
-    /// [`PromptPriority::Now`](crate::session::PromptPriority::Now) it cuts the running turn off; with `Later` it waits for the turn's end.
+    /// The message is an ordinary [`prompt`](Session::prompt), with its turn at hand, if no turn runs, if the CLI does
+    /// not tell the lifecycle of prompts (`command_lifecycle`), or if the message asks nothing ([`Prompt::queries`]).
+    /// It counts towards [`Limits::prompts_queued`](crate::options::Limits::prompts_queued) until its outcome is known.
+    /// With [`PromptPriority::Now`](crate::session::PromptPriority::Now) it cuts the running turn off; with `Later` it
+    /// waits for the turn's end.
     ///
-    /// When the CLI dies, a message that the CLI cannot have taken is sent to the next CLI, once, as a prompt of its own. A
-    /// message that the CLI may have taken is [`Unknown`](crate::session::Steered::Unknown) and not sent again. After an interrupt the CLI
-    /// makes a turn of the message; `interrupt_cancel_queued` gives it back. A stop waits for the message as for a turn.
+    /// When the CLI dies, a message that the CLI cannot have taken is sent to the next CLI, once, as a prompt of its
+    /// own. A message that the CLI may have taken is [`Unknown`](crate::session::Steered::Unknown) and not sent again.
+    /// After an interrupt the CLI makes a turn of the message; `interrupt_cancel_queued` gives it back. A stop waits
+    /// for the message as for a turn.
     ///
     /// Not cancel-safe: if the future is dropped, the message may still be sent.
     ///
@@ -126,8 +128,8 @@ impl Session {
         self.inner.shared.subscribe()
     }
 
-    /// Subscribes to all messages from now on, including messages that belong to no turn. The first call also gets the messages
-    /// before the first prompt, such as `SessionStart` hooks and warnings about settings
+    /// Subscribes to all messages from now on, including messages that belong to no turn. The first call also gets the
+    /// messages before the first prompt, such as `SessionStart` hooks and warnings about settings
     /// ([`Limits::early_bytes`](crate::options::Limits::early_bytes)).
     pub fn messages(&self) -> Messages {
         let (early, listener) = self.inner.shared.messages.subscribe();
@@ -138,19 +140,20 @@ impl Session {
     /// [`Timeouts::child_stop`](crate::options::Timeouts::child_stop); a part that does not answer in time is left out.
     ///
     /// # Errors
-    /// [`Stopped`](crate::ErrorKind::Stopped) or [`SessionFailed`](crate::ErrorKind::SessionFailed) if the session has ended.
+    /// [`Stopped`](crate::ErrorKind::Stopped) or [`SessionFailed`](crate::ErrorKind::SessionFailed) if the session has
+    /// ended.
     pub async fn snapshot(&self) -> Result<Snapshot> {
         self.ask(|reply| SessionMessage::Snapshot(reply.into())).await?
     }
 
-    /// The id of the conversation, for [`Options::resume`](crate::Options::resume). `None` until the CLI names it in the first
-    /// turn.
+    /// The id of the conversation, for [`Options::resume`](crate::Options::resume). `None` until the CLI names it in
+    /// the first turn.
     pub fn session_id(&self) -> Option<String> {
         self.inner.shared.facts.borrow().session_id.clone()
     }
 
-    /// Waits until the run is over: no turn, no queued prompt and no background work of the CLI. Also returns when the session
-    /// ends.
+    /// Waits until the run is over: no turn, no queued prompt and no background work of the CLI. Also returns when the
+    /// session ends.
     pub async fn wait_idle(&self) {
         let mut facts = self.inner.shared.facts.subscribe();
         tokio::select! {
@@ -163,9 +166,10 @@ impl Session {
     /// Stops the session, and returns when no process and no task of it is left, within
     /// [`shutdown_bound`](Session::shutdown_bound).
     ///
-    /// New prompts are refused. The running turn may end within [`Timeouts::drain`](crate::options::Timeouts::drain). Then the CLI's stdin
-    /// is closed; a CLI that does not exit gets SIGTERM, and then SIGKILL. Code that blocks its thread past its time, in a
-    /// handler or in the drop of a server's state, cannot be ended and is left on the runtime's blocking pool.
+    /// New prompts are refused. The running turn may end within [`Timeouts::drain`](crate::options::Timeouts::drain).
+    /// Then the CLI's stdin is closed; a CLI that does not exit gets SIGTERM, and then SIGKILL. Code that blocks its
+    /// thread past its time, in a handler or in the drop of a server's state, cannot be ended and is left on the
+    /// runtime's blocking pool.
     ///
     /// May be called more than once. If the future is dropped, the session still stops.
     ///

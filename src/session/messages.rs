@@ -14,12 +14,12 @@ use crate::report::feed::Subscriber;
 use crate::report::subscription::{Subscription, subscription};
 use crate::wire::Message;
 
-/// A [`Stream`] of all messages of a session, including messages that belong to no turn, such as those of background tasks
-/// between prompts. Ends with the session. Messages before the first prompt are kept for the first subscriber of
+/// A [`Stream`] of all messages of a session, including messages that belong to no turn, such as those of background
+/// tasks between prompts. Ends with the session. Messages before the first prompt are kept for the first subscriber of
 /// [`Session::messages`](crate::Session::messages).
 ///
-/// A slow subscriber holds nothing up: up to [`Limits::messages_kept`](crate::options::Limits::messages_kept) messages wait for it, and
-/// it is told how many more it has missed. A [`Turn`](crate::Turn) misses none.
+/// A slow subscriber holds nothing up: up to [`Limits::messages_kept`](crate::options::Limits::messages_kept) messages
+/// wait for it, and it is told how many more it has missed. A [`Turn`](crate::Turn) misses none.
 ///
 /// ```
 /// use greenroom::session::MessageOrGap;
@@ -79,8 +79,8 @@ impl fmt::Debug for Messages {
     }
 }
 
-/// The feeds of a session, opened before the session starts. A clone of the builder starts another session, with feeds of its
-/// own.
+/// The feeds of a session, opened before the session starts. A clone of the builder starts another session, with feeds
+/// of its own.
 #[derive(Default)]
 pub(super) struct OwnFeeds(pub(super) Option<Feeds>);
 

@@ -7,11 +7,11 @@ use crate::actor::turn::{Turn, TurnOwner};
 use crate::error::Result;
 use crate::prompt::Prompt;
 
-/// Asks a single prompt: starts a session, sends the prompt, and stops the session when the run is over. For more prompts, use
-/// a [`Session`](crate::Session).
+/// Asks a single prompt: starts a session, sends the prompt, and stops the session when the run is over. For more
+/// prompts, use a [`Session`](crate::Session).
 ///
-/// Call [`outcome`](Turn::outcome) on the turn: it waits for the end of the run, because background tasks may call tools
-/// after the first result. Dropping the turn ends the CLI.
+/// Call [`outcome`](Turn::outcome) on the turn: it waits for the end of the run, because background tasks may call
+/// tools after the first result. Dropping the turn ends the CLI.
 ///
 /// ```no_run
 /// # async fn example() -> greenroom::Result<()> {

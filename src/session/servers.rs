@@ -41,8 +41,8 @@ impl McpServerSet {
         Self::default()
     }
 
-    /// Adds a new in-process server. The session must not have a server of this name: [`keep`](McpServerSet::keep) that server,
-    /// or remove it before.
+    /// Adds a new in-process server. The session must not have a server of this name: [`keep`](McpServerSet::keep) that
+    /// server, or remove it before.
     pub fn server(mut self, server: ToolServer) -> Self {
         self.additions.push(Addition::Inside(Arc::new(server.spec().clone())));
         self
@@ -70,14 +70,14 @@ impl fmt::Debug for McpServerSet {
 
 /// Add and remove MCP servers while the session runs.
 ///
-/// Changes happen one at a time, in order. A change goes on if its future is dropped. Calls in flight of other servers are not
-/// disturbed, and the next CLI gets the changed set after a restart. A tool of a new in-process server can be called in the
-/// same turn: CLI 2.1.328 was seen to list the tools before it asks the model again.
+/// Changes happen one at a time, in order. A change goes on if its future is dropped. Calls in flight of other servers
+/// are not disturbed, and the next CLI gets the changed set after a restart. A tool of a new in-process server can be
+/// called in the same turn: CLI 2.1.328 was seen to list the tools before it asks the model again.
 ///
 /// External servers that the CLI was started with cannot be changed.
 impl Session {
-    /// Adds an in-process MCP server, supervised like the servers given to the builder. To let its tools run without asking, call
-    /// [`allow_server_tools`](Session::allow_server_tools).
+    /// Adds an in-process MCP server, supervised like the servers given to the builder. To let its tools run without
+    /// asking, call [`allow_server_tools`](Session::allow_server_tools).
     ///
     /// ```
     /// use greenroom::{NoArgs, Session, ToolServer};
@@ -121,47 +121,48 @@ impl Session {
         self.change_servers(ServerChange::Add(Addition::Outside(name.into(), server))).await.map(drop)
     }
 
-    /// Removes an in-process MCP server, or an external server that was added to the running session. The CLI is told first.
-    /// Then calls in flight are answered with an error, and their handlers are cancelled and get their
-    /// [grace time](crate::options::Timeouts::cancel_grace). Returns when the server has ended and its state is dropped.
+    /// Removes an in-process MCP server, or an external server that was added to the running session. The CLI is told
+    /// first. Then calls in flight are answered with an error, and their handlers are cancelled and get their [grace
+    /// time](crate::options::Timeouts::cancel_grace). Returns when the server has ended and its state is dropped.
     ///
     /// The model reads `Connection closed` for a call that was in flight (seen with CLI 2.1.328).
     ///
     /// # Errors
     /// The errors of [`add_mcp_server`](Session::add_mcp_server): the server is still there then.
-    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) also if the session has no such server, or if the CLI was started
-    /// with it and connects to it itself.
+    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) also if the session has no such server, or if the CLI was
+    /// started with it and connects to it itself.
     pub async fn remove_mcp_server(&self, name: impl Into<String>) -> Result<()> {
         self.change_servers(ServerChange::Remove(name.into())).await.map(drop)
     }
 
-    /// Replaces the in-process MCP servers and the servers that were added to the running session by this set. Servers that the
-    /// set does not name are removed, as by [`remove_mcp_server`](Session::remove_mcp_server).
+    /// Replaces the in-process MCP servers and the servers that were added to the running session by this set. Servers
+    /// that the set does not name are removed, as by [`remove_mcp_server`](Session::remove_mcp_server).
     ///
-    /// External servers that the CLI could not connect to are in [`errors`](McpSetServersResult::errors) and still in the set:
-    /// the CLI lists them as `failed`, and tries again after `mcp_reconnect` or a restart. An in-process server with an error is
-    /// removed again.
+    /// External servers that the CLI could not connect to are in [`errors`](McpSetServersResult::errors) and still in
+    /// the set: the CLI lists them as `failed`, and tries again after `mcp_reconnect` or a restart. An in-process
+    /// server with an error is removed again.
     ///
     /// # Errors
     /// The errors of [`add_mcp_server`](Session::add_mcp_server): nothing has changed then.
     pub async fn set_mcp_servers(&self, set: McpServerSet) -> Result<McpSetServersResult> {
-        // Copied, because a clone of the set may be for another session, whose servers change independently. This future keeps
-        // the originals, so that the supervisor never drops the last handler of a refused set.
+        // Copied, because a clone of the set may be for another session, whose servers change independently. This
+        // future keeps the originals, so that the supervisor never drops the last handler of a refused set.
         let additions = set.additions.iter().map(Addition::for_another_session).collect();
         self.change_servers(ServerChange::Replace { additions, kept: set.kept.clone() }).await
     }
 
-    /// Lets all tools of a server run without asking, like [`SessionBuilder::allow_server_tools`]. Hooks still see their calls.
-    /// The server need not be there yet. The rule stays when the server is removed and when the CLI is restarted.
+    /// Lets all tools of a server run without asking, like [`SessionBuilder::allow_server_tools`]. Hooks still see
+    /// their calls. The server need not be there yet. The rule stays when the server is removed and when the CLI is
+    /// restarted.
     ///
-    /// Adds a rule to the `permissions` of the CLI's flag settings (`apply_flag_settings`). CLI 2.1.328 was seen to honour the
-    /// rule from the next call on.
+    /// Adds a rule to the `permissions` of the CLI's flag settings (`apply_flag_settings`). CLI 2.1.328 was seen to
+    /// honour the rule from the next call on.
     ///
     /// [`SessionBuilder::allow_server_tools`]: crate::SessionBuilder::allow_server_tools
     ///
     /// # Errors
-    /// The errors of [`control`](super::Requests::control). [`InvalidOption`](crate::ErrorKind::InvalidOption) also if the session's
-    /// [`settings`](crate::Options::settings) are a file: the rule would replace the rules in the file.
+    /// The errors of [`control`](super::Requests::control). [`InvalidOption`](crate::ErrorKind::InvalidOption) also if
+    /// the session's [`settings`](crate::Options::settings) are a file: the rule would replace the rules in the file.
     pub async fn allow_server_tools(&self, server: impl AsRef<str>) -> Result<()> {
         let shared = &self.inner.shared;
         // Held so that two calls do not overwrite each other's rule.

@@ -22,8 +22,8 @@ use crate::tool::spec::ServerSpec;
 use crate::transport::ChildProcess;
 
 impl SessionBuilder {
-    /// Starts the session and waits until the CLI has answered `initialize`. Needs a tokio runtime with time and IO enabled.
-    /// Dropping the future ends the session.
+    /// Starts the session and waits until the CLI has answered `initialize`. Needs a tokio runtime with time and IO
+    /// enabled. Dropping the future ends the session.
     ///
     /// # Errors
     /// Returns within [`Timeouts::start`](crate::options::Timeouts::start), plus the time to end the CLI:
@@ -68,7 +68,8 @@ impl SessionBuilder {
         #[cfg(feature = "otel")]
         super::otel::take_current(&mut self.options);
         read_settings_file(&mut self.options).await?;
-        // Before the store changes the options: the claim is on the conversation in the folder that the user's options name.
+        // Before the store changes the options: the claim is on the conversation in the folder that the user's options
+        // name.
         let claims = Claims::new(&self.options, self.transport.as_deref())?;
         let home = match &self.store {
             Some(store) => {

@@ -1,7 +1,7 @@
 //! The archive mark of a session: a file of its own beside the transcript, which is not touched.
 //!
-//! The form is that of TypeScript SDK 0.3.330: `archived.json` in the session's folder, with the state and the time of the
-//! change.
+//! The form is that of TypeScript SDK 0.3.330: `archived.json` in the session's folder, with the state and the time of
+//! the change.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -27,7 +27,8 @@ struct ArchiveMark {
     at: String,
 }
 
-/// Whether the session is archived; `None` if it has no mark. A prompt after the time of the mark unarchives the session.
+/// Whether the session is archived; `None` if it has no mark. A prompt after the time of the mark unarchives the
+/// session.
 pub(crate) fn state(file: &SessionFile, last_asked: Option<u64>) -> Option<bool> {
     let mut text = String::new();
     let mut mark = File::open(file.own_folder().join(FILE)).ok()?.take(MARK + 1);

@@ -1,15 +1,15 @@
 //! Claims: no two live sessions write to one conversation.
 //!
-//! A claim has two parts. An entry in a list of this process refuses a second session in this process. For conversations on
-//! disk, a locked file (`flock`) also refuses sessions in other processes of the user. The system releases the lock when the
-//! process ends, even by SIGKILL. The files are outside of the CLI's own folders:
+//! A claim has two parts. An entry in a list of this process refuses a second session in this process. For
+//! conversations on disk, a locked file (`flock`) also refuses sessions in other processes of the user. The system
+//! releases the lock when the process ends, even by SIGKILL. The files are outside of the CLI's own folders:
 //!
 //! ```text
 //!   <lock folder>/<conversation>-<hash of the configuration folder>.lock     contains the process id of the owner
 //! ```
 //!
-//! A program that deletes the file of a held lock, such as a cleaner of temporary files, releases it for other processes; the
-//! list of this process still refuses.
+//! A program that deletes the file of a held lock, such as a cleaner of temporary files, releases it for other
+//! processes; the list of this process still refuses.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -45,7 +45,8 @@ impl Claim {
     /// Claims a conversation. The id must be a UUID.
     ///
     /// # Errors
-    /// [`ErrorKind::SessionInUse`] if a live session has claimed it, [`ErrorKind::Io`] if the lock file cannot be locked.
+    /// [`ErrorKind::SessionInUse`] if a live session has claimed it, [`ErrorKind::Io`] if the lock file cannot be
+    /// locked.
     pub(crate) async fn take(place: &ConversationPlace, id: &str) -> Result<Self> {
         if !is_session_id(id) {
             let text = format!("{id:?} is not a session id, so its conversation cannot be claimed");
@@ -171,8 +172,8 @@ impl Drop for LockFile {
         if self.process != std::process::id() {
             return;
         }
-        // Deleted while locked: a process that has opened the file meanwhile notices that it locked a deleted file. The path
-        // may name the file of another process by now, if somebody has deleted ours.
+        // Deleted while locked: a process that has opened the file meanwhile notices that it locked a deleted file. The
+        // path may name the file of another process by now, if somebody has deleted ours.
         if let Ok(true) = is_same_file(&self.file, &self.path)
             && let Err(error) = fs::remove_file(&self.path)
         {

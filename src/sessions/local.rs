@@ -23,7 +23,8 @@ use crate::files::is_absent;
 /// runtime; nothing is cached. Changing a session that a CLI has open is safe: entries are appended.
 ///
 /// Errors of all methods with a session id: [`InvalidOption`](ErrorKind::InvalidOption) if the id is no UUID,
-/// [`SessionNotFound`](ErrorKind::SessionNotFound) if there is no such session, and [`Io`](ErrorKind::Io) if the disk fails.
+/// [`SessionNotFound`](ErrorKind::SessionNotFound) if there is no such session, and [`Io`](ErrorKind::Io) if the disk
+/// fails.
 ///
 /// ```no_run
 /// use greenroom::sessions::{LocalSessions, Page};
@@ -42,8 +43,8 @@ pub struct LocalSessions {
 }
 
 impl LocalSessions {
-    /// The sessions in the configuration folder of this process's environment: `CLAUDE_CONFIG_DIR`, else `.claude` in the
-    /// home.
+    /// The sessions in the configuration folder of this process's environment: `CLAUDE_CONFIG_DIR`, else `.claude` in
+    /// the home.
     ///
     /// # Errors
     /// [`InvalidOption`](ErrorKind::InvalidOption) if there is no home directory.
@@ -60,7 +61,8 @@ impl LocalSessions {
     /// The sessions of a CLI with these options: in its environment and its working directory.
     ///
     /// # Errors
-    /// As [`new`](LocalSessions::new); [`Io`](ErrorKind::Io) if the host's working directory is needed and does not exist.
+    /// As [`new`](LocalSessions::new); [`Io`](ErrorKind::Io) if the host's working directory is needed and does not
+    /// exist.
     pub fn of(options: &Options) -> Result<Self> {
         let sessions = Self::at(key::config_dir(|name| key::variable(options, name))?);
         let cwd = match &options.cwd {
@@ -70,8 +72,8 @@ impl LocalSessions {
         Ok(sessions.in_directory(cwd))
     }
 
-    /// Only sessions of this directory and of the other worktrees of its git repository. The directory is resolved first, as
-    /// the CLI does.
+    /// Only sessions of this directory and of the other worktrees of its git repository. The directory is resolved
+    /// first, as the CLI does.
     #[must_use]
     pub fn in_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.scope.directory = Some(directory.into());
@@ -97,8 +99,8 @@ impl LocalSessions {
         &self.scope.config_dir
     }
 
-    /// Lists sessions, the most recently written first. Reads both ends of each file, and only as many files as the page
-    /// needs. Transcripts of subagents, transcripts without a message, and unreadable files are left out.
+    /// Lists sessions, the most recently written first. Reads both ends of each file, and only as many files as the
+    /// page needs. Transcripts of subagents, transcripts without a message, and unreadable files are left out.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) if an existing folder cannot be read.
@@ -139,8 +141,8 @@ impl LocalSessions {
         .await
     }
 
-    /// The messages of a session's conversation in order, from the start or from the last compaction. Rewound and edited
-    /// messages and messages that the CLI added for itself are left out; all parallel tool calls are included.
+    /// The messages of a session's conversation in order, from the start or from the last compaction. Rewound and
+    /// edited messages and messages that the CLI added for itself are left out; all parallel tool calls are included.
     pub async fn messages(&self, session_id: &str, page: Page) -> Result<SessionMessages> {
         self.read_messages(session_id, page, false).await
     }
@@ -162,24 +164,27 @@ impl LocalSessions {
     /// Gives a session a title, by which the CLI can also resume it. White space around the title is removed.
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) if the title is empty, [`SessionNotFound`](ErrorKind::SessionNotFound).
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if the title is empty,
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn rename(&self, session_id: &str, title: &str) -> Result<()> {
         let entry = title_entry(session_id, title)?;
         self.with(session_id, move |file| disk::append(&file.path, &entry)).await
     }
 
-    /// Sets a session's tag, or removes it with `None`. Invisible characters and white space around the tag are removed.
+    /// Sets a session's tag, or removes it with `None`. Invisible characters and white space around the tag are
+    /// removed.
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) if the tag is empty, [`SessionNotFound`](ErrorKind::SessionNotFound).
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if the tag is empty,
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn tag(&self, session_id: &str, tag: Option<&str>) -> Result<()> {
         let entry = tag_entry(session_id, tag)?;
         self.with(session_id, move |file| disk::append(&file.path, &entry)).await
     }
 
     /// Archives a session. Its files stay, and lists show the mark
-    /// ([`SessionInfo::archived`](super::SessionInfo::archived)). A CLI that has the session open is not affected; the next
-    /// prompt unarchives the session.
+    /// ([`SessionInfo::archived`](super::SessionInfo::archived)). A CLI that has the session open is not affected; the
+    /// next prompt unarchives the session.
     pub async fn archive(&self, session_id: &str) -> Result<()> {
         self.mark(session_id, true).await
     }
@@ -218,9 +223,9 @@ impl LocalSessions {
         .await
     }
 
-    /// Copies a session's conversation, up to and including the message `up_to`, into a new session next to it, and returns
-    /// the new id. Entries get new ids and name their origin. Without a title, the copy gets the session's title with
-    /// ` (fork)` appended. Checkpoints of files are not copied.
+    /// Copies a session's conversation, up to and including the message `up_to`, into a new session next to it, and
+    /// returns the new id. Entries get new ids and name their origin. Without a title, the copy gets the session's
+    /// title with ` (fork)` appended. Checkpoints of files are not copied.
     ///
     /// # Errors
     /// [`SessionNotFound`](ErrorKind::SessionNotFound), also if `up_to` is not in the session.

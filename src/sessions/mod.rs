@@ -1,4 +1,5 @@
-//! The conversations that CLIs have written to disk: list, read, rename, tag, archive, fork and delete them without a CLI.
+//! The conversations that CLIs have written to disk: list, read, rename, tag, archive, fork and delete them without a
+//! CLI.
 //!
 //! Start with [`LocalSessions`]. For conversations in a [`SessionStore`](crate::store::SessionStore) use
 //! [`StoredSessions`](crate::store::StoredSessions). [`project_key`] is the name of a directory's folder on disk:

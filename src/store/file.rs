@@ -17,10 +17,11 @@ use crate::sessions::{each_line, fold_edges, transcripts};
 
 /// A [`SessionStore`] in a folder, on a local disk or on a file system that several machines share.
 ///
-/// Each key is a file of JSON lines, `<project>/<session>.jsonl` or `<project>/<session>/<subpath>.jsonl`; characters that a
-/// file name cannot have are escaped as `%XX`. Several processes may use one folder: an append locks its file, and is written
-/// whole or not at all. Dropping an append that waits for the lock cancels it. Entries with the same uuid are loaded once,
-/// and lines that a crash has torn are skipped. Needs a tokio runtime with the time driver, as a session does.
+/// Each key is a file of JSON lines, `<project>/<session>.jsonl` or `<project>/<session>/<subpath>.jsonl`; characters
+/// that a file name cannot have are escaped as `%XX`. Several processes may use one folder: an append locks its file,
+/// and is written whole or not at all. Dropping an append that waits for the lock cancels it. Entries with the same
+/// uuid are loaded once, and lines that a crash has torn are skipped. Needs a tokio runtime with the time driver, as a
+/// session does.
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -80,8 +81,8 @@ impl FileStore {
         path.join(name + ".jsonl")
     }
 
-    /// Appends text unless another process holds the lock or the caller has dropped its future. Returns whether it did; if
-    /// not, the caller may try again.
+    /// Appends text unless another process holds the lock or the caller has dropped its future. Returns whether it did;
+    /// if not, the caller may try again.
     fn try_append(&self, path: &Path, text: &[u8], asked: &Weak<()>) -> io::Result<bool> {
         let mut file = self.open(path)?;
         match file.try_lock() {

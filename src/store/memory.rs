@@ -8,8 +8,8 @@ use futures_util::future::{BoxFuture, ready};
 
 use super::{SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession, TranscriptEntry};
 
-/// A [`SessionStore`] in memory, for tests, and for sessions that move within one process. It is lost with the process, and
-/// its size has no bound.
+/// A [`SessionStore`] in memory, for tests, and for sessions that move within one process. It is lost with the process,
+/// and its size has no bound.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     transcripts: Mutex<BTreeMap<SessionKey, StoredTranscript>>,

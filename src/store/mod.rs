@@ -1,5 +1,5 @@
-//! Sessions outside of the machine that runs them: a [`SessionStore`] gets a copy of every transcript while the CLI writes it,
-//! and a CLI on another machine can resume from the copy.
+//! Sessions outside of the machine that runs them: a [`SessionStore`] gets a copy of every transcript while the CLI
+//! writes it, and a CLI on another machine can resume from the copy.
 //!
 //! ```text
 //!   claude CLI ── its own transcript on disk
@@ -69,8 +69,8 @@ pub struct SessionKey {
     pub project_key: String,
     /// The session's id.
     pub session_id: String,
-    /// A part of the session, such as `subagents/agent-1`, with `/` on every system. `None` for the session's own transcript.
-    /// Never empty.
+    /// A part of the session, such as `subagents/agent-1`, with `/` on every system. `None` for the session's own
+    /// transcript. Never empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subpath: Option<String>,
 }
@@ -106,11 +106,12 @@ impl fmt::Display for SessionKey {
 
 /// Keeps the transcripts of sessions.
 ///
-/// Implement [`append`](Self::append) and [`load`](Self::load). The other methods fail with [`Unsupported`] by default; each
-/// says what is impossible without it. `testkit::store_conformance` tests everything that is documented here.
+/// Implement [`append`](Self::append) and [`load`](Self::load). The other methods fail with [`Unsupported`] by default;
+/// each says what is impossible without it. `testkit::store_conformance` tests everything that is documented here.
 ///
-/// Methods are called on separate tasks, one at a time for each mirrored session, and at the same time for different sessions.
-/// A method that takes too long is dropped, and a panic counts as an error. No method should block its thread.
+/// Methods are called on separate tasks, one at a time for each mirrored session, and at the same time for different
+/// sessions. A method that takes too long is dropped, and a panic counts as an error. No method should block its
+/// thread.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -144,8 +145,8 @@ impl fmt::Display for SessionKey {
 /// }
 /// ```
 pub trait SessionStore: Send + Sync + 'static {
-    /// Appends entries to those of the key. A [`load`](Self::load) that starts after this has returned must return them in
-    /// this order. Appending no entries changes nothing.
+    /// Appends entries to those of the key. A [`load`](Self::load) that starts after this has returned must return them
+    /// in this order. Appending no entries changes nothing.
     ///
     /// A batch that failed is sent again and may have been stored in part: drop an entry whose
     /// [`uuid`](TranscriptEntry::uuid) the key already has. Keep every entry without a uuid.
@@ -155,23 +156,24 @@ pub trait SessionStore: Send + Sync + 'static {
         entries: &'a [TranscriptEntry],
     ) -> BoxFuture<'a, StoreResult<()>>;
 
-    /// Returns all entries of a key in order (the order of fields within an entry may differ); `None` if the key has none.
+    /// Returns all entries of a key in order (the order of fields within an entry may differ); `None` if the key has
+    /// none.
     fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>>;
 
-    /// Lists the sessions of a project, in any order, without parts of sessions. Needed to list sessions, and to continue the
-    /// newest session of a project.
+    /// Lists the sessions of a project, in any order, without parts of sessions. Needed to list sessions, and to
+    /// continue the newest session of a project.
     fn list_sessions<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<StoredSession>>> {
         Unsupported::answer("list_sessions", project_key)
     }
 
-    /// Returns the [`SessionSummary`] of each session of a project. Makes listing fast; without it every session is loaded for
-    /// a list.
+    /// Returns the [`SessionSummary`] of each session of a project. Makes listing fast; without it every session is
+    /// loaded for a list.
     fn list_summaries<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<SessionSummary>>> {
         Unsupported::answer("list_summaries", project_key)
     }
 
-    /// Deletes the entries of a key, and with the key of a session's own transcript all parts of the session. Succeeds if
-    /// there is nothing to delete.
+    /// Deletes the entries of a key, and with the key of a session's own transcript all parts of the session. Succeeds
+    /// if there is nothing to delete.
     fn delete<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<()>> {
         Unsupported::answer("delete", &key.project_key)
     }

@@ -20,8 +20,8 @@ pub(crate) const AGENT_METADATA: &str = "agent_metadata";
 /// The sessions of one project in a [`SessionStore`], with the methods that [`LocalSessions`] has for a disk.
 ///
 /// Errors of all methods with a session id: [`InvalidOption`](ErrorKind::InvalidOption) if the id is no UUID,
-/// [`SessionNotFound`](ErrorKind::SessionNotFound) if the store has no such session, and [`Store`](ErrorKind::Store) if the
-/// store fails. Methods of the store run on the caller's task, without a time limit.
+/// [`SessionNotFound`](ErrorKind::SessionNotFound) if the store has no such session, and [`Store`](ErrorKind::Store) if
+/// the store fails. Methods of the store run on the caller's task, without a time limit.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -111,7 +111,8 @@ impl StoredSessions {
     /// Gives a session a title.
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) if the title is empty, [`SessionNotFound`](ErrorKind::SessionNotFound).
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if the title is empty,
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn rename(&self, session_id: &str, title: &str) -> Result<()> {
         self.add(session_id, title_entry(session_id, title)?).await
     }
@@ -119,7 +120,8 @@ impl StoredSessions {
     /// Sets a session's tag, or removes it with `None`.
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) if the tag is empty, [`SessionNotFound`](ErrorKind::SessionNotFound).
+    /// [`InvalidOption`](ErrorKind::InvalidOption) if the tag is empty,
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn tag(&self, session_id: &str, tag: Option<&str>) -> Result<()> {
         self.add(session_id, tag_entry(session_id, tag)?).await
     }
@@ -200,8 +202,8 @@ impl StoredSessions {
         Ok(read(&entries, &links, &visible_of_subagent(&links), page, &started_by))
     }
 
-    /// Copies a session with its subagents from this machine's disk into the store, `batch` entries at a time. A store drops
-    /// entries that it already has, so this also adds entries that the store has missed.
+    /// Copies a session with its subagents from this machine's disk into the store, `batch` entries at a time. A store
+    /// drops entries that it already has, so this also adds entries that the store has missed.
     ///
     /// # Errors
     /// [`SessionNotFound`](ErrorKind::SessionNotFound), [`Io`](ErrorKind::Io), [`Store`](ErrorKind::Store);

@@ -26,8 +26,8 @@ impl StoredSession {
 
 /// The description of a session, folded from its entries while they are appended, so that a list reads no entries.
 ///
-/// A store with [`list_summaries`](super::SessionStore::list_summaries) keeps one for each session (not for parts of sessions)
-/// as its JSON, without reading the JSON, and folds each batch into it:
+/// A store with [`list_summaries`](super::SessionStore::list_summaries) keeps one for each session (not for parts of
+/// sessions) as its JSON, without reading the JSON, and folds each batch into it:
 ///
 /// ```
 /// use greenroom::sessions::TranscriptEntry;

@@ -77,8 +77,8 @@ impl Probe {
         Self { session: session.clone(), seen, count, next: 0, _reading: reading }
     }
 
-    /// The next event for which `fits` is true, after the one that this method returned last. Those before it are passed
-    /// over. `what` is said when it does not come.
+    /// The next event for which `fits` is true, after the one that this method returned last. Those before it are
+    /// passed over. `what` is said when it does not come.
     ///
     /// # Panics
     /// When it does not come within the limit, or when the session ends before, with the events that came.

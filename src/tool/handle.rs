@@ -16,17 +16,17 @@ use super::run::log_level::LogLevel;
 use super::spec::ServerSpec;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The handle of a tool server in a running session: adds, removes, enables and disables what the server offers, and sends
-/// notifications. Get it from [`Session::server`](crate::Session::server) or
+/// The handle of a tool server in a running session: adds, removes, enables and disables what the server offers, and
+/// sends notifications. Get it from [`Session::server`](crate::Session::server) or
 /// [`ToolContext::server_handle`](crate::ToolContext::server_handle). Cheap to clone.
 ///
-/// A change takes effect before the method returns: the next call sees it. The CLI gets `notifications/tools/list_changed`
-/// or its like, or the new lists at its next start. Changes survive restarts of the server and of the CLI. Calls in flight
-/// are not affected.
+/// A change takes effect before the method returns: the next call sees it. The CLI gets
+/// `notifications/tools/list_changed` or its like, or the new lists at its next start. Changes survive restarts of the
+/// server and of the CLI. Calls in flight are not affected.
 ///
-/// CLI 2.1.328 asks for the list of tools again at once, so that the model has a new tool in its next request or the one
-/// after, and for the list of resources when the model wants it. A CLI asks for resources and prompts only if the server
-/// announced them when the two met: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
+/// CLI 2.1.328 asks for the list of tools again at once, so that the model has a new tool in its next request or the
+/// one after, and for the list of resources when the model wants it. A CLI asks for resources and prompts only if the
+/// server announced them when the two met: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolDef, ToolServer};
@@ -68,16 +68,16 @@ impl ServerHandle {
         lists.tools.iter().filter(|tool| tool.enabled).map(|tool| tool.definition.name.clone()).collect()
     }
 
-    /// Tells the CLI that the contents of a resource changed (`notifications/resources/updated`), if the CLI has subscribed to
-    /// it. Waits when many notifications are queued; does nothing while there is no CLI.
+    /// Tells the CLI that the contents of a resource changed (`notifications/resources/updated`), if the CLI has
+    /// subscribed to it. Waits when many notifications are queued; does nothing while there is no CLI.
     pub async fn resource_updated(&self, uri: &str) {
         if self.spec.registry.is_subscribed(uri) {
             self.notify("notifications/resources/updated", serde_json::json!({ "uri": uri })).await;
         }
     }
 
-    /// Sends a log message to the CLI, unless the CLI wants only more severe ones. Waits when many notifications are queued;
-    /// does nothing while there is no CLI.
+    /// Sends a log message to the CLI, unless the CLI wants only more severe ones. Waits when many notifications are
+    /// queued; does nothing while there is no CLI.
     pub async fn log(&self, level: LogLevel, logger: &str, data: impl Into<serde_json::Value> + Send) {
         if self.spec.registry.log_level.lets(level) {
             let params = serde_json::json!({ "level": level, "logger": logger, "data": data.into() });
@@ -86,8 +86,8 @@ impl ServerHandle {
     }
 
     /// Sends a notification that has no method here. Waits when many are queued
-    /// ([`Limits::notifications_queued`](crate::options::Limits::notifications_queued)); does nothing while there is no CLI, or when
-    /// `params` do not serialise.
+    /// ([`Limits::notifications_queued`](crate::options::Limits::notifications_queued)); does nothing while there is no
+    /// CLI, or when `params` do not serialise.
     pub async fn notify(&self, method: &str, params: impl Serialize + Send) {
         if let (Some(peer), Ok(params)) = (self.spec.registry.peer(), to_raw_value(&params)) {
             peer.notify(method, params).await;

@@ -113,8 +113,8 @@ impl<T: Listable> List<T> {
         listed
     }
 
-    /// A page of enabled items, after the item that `cursor` names. Cursors survive changes of the list: an item that is
-    /// there all the time is on exactly one page.
+    /// A page of enabled items, after the item that `cursor` names. Cursors survive changes of the list: an item that
+    /// is there all the time is on exactly one page.
     pub(crate) fn page(&self, cursor: Option<&str>, size: Option<usize>) -> Result<Value, RpcError> {
         let after = match cursor {
             None => 0,

@@ -1,8 +1,8 @@
 //! The lists of a server: tools, resources, resource templates and prompts.
 //!
-//! A [`Registry`] belongs to one server in one session. It outlives the server's actor and the CLI, so changes at run time
-//! survive a restart of either. The actor works on a snapshot ([`Lists`]), so a tool call takes no lock; each change wakes the
-//! actor, which takes a new snapshot.
+//! A [`Registry`] belongs to one server in one session. It outlives the server's actor and the CLI, so changes at run
+//! time survive a restart of either. The actor works on a snapshot ([`Lists`]), so a tool call takes no lock; each
+//! change wakes the actor, which takes a new snapshot.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,8 +225,8 @@ impl Registry {
 
     /// Sets the function that wakes the actor, in place of the one before.
     pub(crate) fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
-        // In this order: a change after the flag is cleared wakes the new actor, and a change before is in the snapshot that
-        // the new actor takes next.
+        // In this order: a change after the flag is cleared wakes the new actor, and a change before is in the snapshot
+        // that the new actor takes next.
         *lock(&self.wake) = Some(Box::new(wake));
         self.woken.store(false, Ordering::Release);
     }
@@ -237,8 +237,8 @@ impl Registry {
         self.snapshot()
     }
 
-    /// A CLI meets the server, by a manifest or `initialize`, and knows these lists. It has no subscriptions and no log level
-    /// yet.
+    /// A CLI meets the server, by a manifest or `initialize`, and knows these lists. It has no subscriptions and no log
+    /// level yet.
     pub(crate) fn announce(&self, lists: &Lists) {
         *lock(&self.announced) = Some(lists.revisions());
         lock(&self.subscriptions).clear();

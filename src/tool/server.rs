@@ -28,8 +28,8 @@ use crate::error::{BoxError, Result};
 /// A definition is cheap to clone, and may serve many sessions at once, each with a state of its own.
 ///
 /// `S` is the type of the state that is still missing, as in the router of a web framework: handlers that take a
-/// `ToolContext<App>` make a `ToolServer<App>`, and [`state`](ToolServer::state) turns that into a `ToolServer` that a session
-/// accepts. A forgotten state does not compile.
+/// `ToolContext<App>` make a `ToolServer<App>`, and [`state`](ToolServer::state) turns that into a `ToolServer` that a
+/// session accepts. A forgotten state does not compile.
 ///
 /// ```
 /// use greenroom::{NoArgs, ToolContext, ToolServer};
@@ -54,7 +54,8 @@ pub struct ToolServer<S = ()> {
 }
 
 impl<S> Clone for ToolServer<S> {
-    /// Clones the definition; the state that [`call`](ToolServer::call) and [`handle`](ToolServer::handle) use is not shared.
+    /// Clones the definition; the state that [`call`](ToolServer::call) and [`handle`](ToolServer::handle) use is not
+    /// shared.
     fn clone(&self) -> Self {
         Self::with(self.spec.clone())
     }
@@ -113,8 +114,8 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
         self
     }
 
-    /// Sets how to make the state of all tools, resources and prompts added so far. The factory runs at each start of the
-    /// server, on a task of its own; its panic is a failed start.
+    /// Sets how to make the state of all tools, resources and prompts added so far. The factory runs at each start of
+    /// the server, on a task of its own; its panic is a failed start.
     pub fn state<N: Send + Sync + 'static>(
         self,
         factory: impl Fn() -> S + Send + Sync + 'static,
@@ -192,39 +193,39 @@ impl<S> ToolServer<S> {
         self
     }
 
-    /// Sets the number of items on one page of each list, at least 1. Default: one page, which the CLI gets at its start; for
-    /// several pages it has to ask.
+    /// Sets the number of items on one page of each list, at least 1. Default: one page, which the CLI gets at its
+    /// start; for several pages it has to ask.
     pub fn page_size(mut self, items: usize) -> Self {
         self.spec.page_size = Some(items);
         self
     }
 
-    /// Sets the CLI's own limit for a call of this server, after which it cancels the call. The CLI ignores values under 1 s.
-    /// Default: the CLI's.
+    /// Sets the CLI's own limit for a call of this server, after which it cancels the call. The CLI ignores values
+    /// under 1 s. Default: the CLI's.
     pub fn cli_timeout(mut self, timeout: Duration) -> Self {
         self.spec.timeout = Some(timeout);
         self
     }
 
-    /// Whether the session depends on this server. If so, [`SessionBuilder::start`](crate::SessionBuilder::start) waits for the
-    /// server's state, and fails at once if the state cannot be made; and when the server fails for good later, the session
-    /// fails with it. Default: false.
+    /// Whether the session depends on this server. If so, [`SessionBuilder::start`](crate::SessionBuilder::start) waits
+    /// for the server's state, and fails at once if the state cannot be made; and when the server fails for good later,
+    /// the session fails with it. Default: false.
     pub fn significant(mut self, significant: bool) -> Self {
         self.spec.significant = significant;
         self
     }
 
-    /// Whether the model sees all tools of the server from the start (`anthropic/alwaysLoad`), also tools added later, unless
-    /// a tool [sets it itself](crate::ToolDef::always_load). Otherwise the CLI may put the tools behind its tool search. A
-    /// mounted server lists its tools itself.
+    /// Whether the model sees all tools of the server from the start (`anthropic/alwaysLoad`), also tools added later,
+    /// unless a tool [sets it itself](crate::ToolDef::always_load). Otherwise the CLI may put the tools behind its tool
+    /// search. A mounted server lists its tools itself.
     pub fn always_load(mut self, always: bool) -> Self {
         self.spec.registry.get_mut().tools.meta.insert("anthropic/alwaysLoad".into(), always.into());
         self
     }
 
-    /// Sets what the CLI does before it calls the tool with this name (without the prefix). The last policy of a tool counts.
-    /// The CLI enforces it: it is told at its start and with every change of the session's servers. A policy for a tool that
-    /// the server does not have fails `start()`.
+    /// Sets what the CLI does before it calls the tool with this name (without the prefix). The last policy of a tool
+    /// counts. The CLI enforces it: it is told at its start and with every change of the session's servers. A policy
+    /// for a tool that the server does not have fails `start()`.
     pub fn tool_policy(mut self, tool: impl Into<String>, policy: ToolPolicy) -> Self {
         self.spec.policies.set(tool.into(), policy);
         self
@@ -248,14 +249,14 @@ impl ToolServer {
         &self.spec
     }
 
-    /// Calls a tool without a session, for unit tests. The state is made at the first call and kept in this value. A panic
-    /// becomes an error result, as in a session.
+    /// Calls a tool without a session, for unit tests. The state is made at the first call and kept in this value. A
+    /// panic becomes an error result, as in a session.
     pub async fn call(&self, tool: &str, arguments: Value) -> crate::tool::CallToolResult {
         self.isolated().await.call(tool, arguments).await
     }
 
-    /// Answers a JSON-RPC message without a session; `None` for notifications and responses, which have no answer. Uses the
-    /// state of [`call`](ToolServer::call).
+    /// Answers a JSON-RPC message without a session; `None` for notifications and responses, which have no answer. Uses
+    /// the state of [`call`](ToolServer::call).
     ///
     /// ```
     /// use greenroom::ToolServer;

@@ -39,8 +39,8 @@ pub(crate) trait Mount: Send + Sync {
     fn for_another_session(&self) -> Box<dyn Mount>;
 }
 
-/// A server without the type of its state. Within a session only its [`Registry`] changes. A clone is the same server for
-/// another session.
+/// A server without the type of its state. Within a session only its [`Registry`] changes. A clone is the same server
+/// for another session.
 #[derive(Clone)]
 pub(crate) struct ServerSpec {
     pub(crate) name: String,
@@ -117,8 +117,8 @@ impl ServerSpec {
         result
     }
 
-    /// The manifest for `initialize`, so that the CLI need not ask before the first turn. A list of several pages is left out;
-    /// the CLI asks for it. `None` for a mounted server, which has to be asked.
+    /// The manifest for `initialize`, so that the CLI need not ask before the first turn. A list of several pages is
+    /// left out; the CLI asks for it. `None` for a mounted server, which has to be asked.
     pub(crate) fn manifest(&self) -> Option<Value> {
         if self.is_mounted() {
             return None;

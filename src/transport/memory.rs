@@ -130,9 +130,9 @@ impl fmt::Debug for MemoryListener {
 
 /// The CLI's side of one connection: a process played by your code.
 ///
-/// The process ends once, by whichever comes first: [`exit`](MemoryCli::exit); a kill by the host, which counts as signal 9; or being
-/// dropped, with code 0, or with code 101 if a panic drops it. Its pipes close when it ends, whoever holds them; bytes that
-/// it wrote before can still be read.
+/// The process ends once, by whichever comes first: [`exit`](MemoryCli::exit); a kill by the host, which counts as
+/// signal 9; or being dropped, with code 0, or with code 101 if a panic drops it. Its pipes close when it ends, whoever
+/// holds them; bytes that it wrote before can still be read.
 ///
 /// ```
 /// use greenroom::transport::{Exit, MemoryCli};
@@ -171,14 +171,14 @@ impl MemoryCli {
         self.process.end(exit);
     }
 
-    /// Resolves when the host has asked the process to end ([`Process::terminate`]). The request alone ends nothing: a script
-    /// that does not call this plays a process that ignores SIGTERM.
+    /// Resolves when the host has asked the process to end ([`Process::terminate`]). The request alone ends nothing: a
+    /// script that does not call this plays a process that ignores SIGTERM.
     pub async fn terminated(&self) {
         self.process.terminated.cancelled().await;
     }
 
-    /// Resolves when the host has killed the process or dropped its [`Process`]. The process has ended by then, unless it
-    /// [survives](MemoryCli::survive_kill).
+    /// Resolves when the host has killed the process or dropped its [`Process`]. The process has ended by then, unless
+    /// it [survives](MemoryCli::survive_kill).
     pub async fn killed(&self) {
         self.process.killed.cancelled().await;
     }

@@ -1,7 +1,7 @@
 //! The connection to a CLI: a [`Transport`] opens one [`Connection`] for each incarnation.
 //!
-//! A transport moves bytes and does not interpret them. There are two: [`ChildProcess`] starts the CLI, and [`memory`] makes
-//! a connected pair for tests and for embedding. Write your own to run the CLI elsewhere, for instance over SSH.
+//! A transport moves bytes and does not interpret them. There are two: [`ChildProcess`] starts the CLI, and [`memory`]
+//! makes a connected pair for tests and for embedding. Write your own to run the CLI elsewhere, for instance over SSH.
 //!
 //! ```text
 //! Transport ──open(Launch)──► Connection { reader, writer, process }
@@ -64,8 +64,8 @@ pub trait Transport: Send + Sync + 'static {
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>>;
 
     /// Where the CLIs of this transport keep their conversations, so that no two live sessions open the same one
-    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: [`Conversations::OfUser`]. A transport that wraps
-    /// another should return that one's value.
+    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: [`Conversations::OfUser`]. A transport
+    /// that wraps another should return that one's value.
     fn conversations(&self) -> Conversations {
         Conversations::OfUser
     }
@@ -89,8 +89,8 @@ impl Conversations {
     }
 }
 
-/// Arguments, environment and settings of one incarnation. `Debug` shows the names of variables without values, and no JSON
-/// of arguments.
+/// Arguments, environment and settings of one incarnation. `Debug` shows the names of variables without values, and no
+/// JSON of arguments.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Launch {
@@ -103,9 +103,9 @@ pub struct Launch {
     /// Arguments of the runtime, before the script. Ignored for an executable that is no script.
     pub runtime_args: Vec<String>,
     /// Arguments of the CLI, each value as `--flag=value`. Under
-    /// [`Delivery::Arguments`](crate::options::Delivery::Arguments), and with a CLI that takes nothing in `initialize`, some
-    /// arguments name files of this machine (`--mcp-config`, `--settings`). A transport that runs the CLI on another machine
-    /// has to copy these files.
+    /// [`Delivery::Arguments`](crate::options::Delivery::Arguments), and with a CLI that takes nothing in `initialize`,
+    /// some arguments name files of this machine (`--mcp-config`, `--settings`). A transport that runs the CLI on
+    /// another machine has to copy these files.
     pub args: Vec<String>,
     /// Variables to set.
     pub env: BTreeMap<String, String>,

@@ -1,8 +1,8 @@
 //! Files and folders that only the CLI's user can read.
 //!
-//! Every user of the machine can read the arguments of a process. If a CLI takes MCP servers and settings only as arguments,
-//! [`open`] writes them to private files and passes the paths. The files are removed when the incarnation has ended; a host
-//! that is killed leaves them in the system's folder for temporary files.
+//! Every user of the machine can read the arguments of a process. If a CLI takes MCP servers and settings only as
+//! arguments, [`open`] writes them to private files and passes the paths. The files are removed when the incarnation
+//! has ended; a host that is killed leaves them in the system's folder for temporary files.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

@@ -216,8 +216,8 @@ impl CallToolResult {
         self
     }
 
-    /// Ends the turn with this result, unless the result is an error: the model is not called again, and the turn's outcome
-    /// has no text. Sent as `claude/endTurn` in the result's `_meta`, as CLI 2.1.328 expects.
+    /// Ends the turn with this result, unless the result is an error: the model is not called again, and the turn's
+    /// outcome has no text. Sent as `claude/endTurn` in the result's `_meta`, as CLI 2.1.328 expects.
     pub fn end_turn(self) -> Self {
         self.with_meta("claude/endTurn", true)
     }

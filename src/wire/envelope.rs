@@ -1,6 +1,7 @@
 //! Tells the lines of the CLI apart, and reads its control frames.
 //!
-//! Keys may stand in any order, so a line is parsed whole before its type is known. Payloads stay raw JSON until they are used.
+//! Keys may stand in any order, so a line is parsed whole before its type is known. Payloads stay raw JSON until they
+//! are used.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -156,8 +157,8 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// Replaces lone surrogates by U+FFFD. JavaScript writes a text that was cut inside a surrogate pair as an escape that is not
-/// valid Unicode; such a text may be anywhere in a request.
+/// Replaces lone surrogates by U+FFFD. JavaScript writes a text that was cut inside a surrogate pair as an escape that
+/// is not valid Unicode; such a text may be anywhere in a request.
 fn mended(raw: &RawValue) -> Cow<'_, RawValue> {
     match mend(raw.get()) {
         Cow::Borrowed(_) => Cow::Borrowed(raw),

@@ -1,8 +1,8 @@
 //! The lenient reader: a field of an unexpected shape costs that field and nothing else.
 //!
 //! The CLI may be newer or older than this library, so its JSON is never refused for what is inside of it. [`Lenient`]
-//! says how a type is read, and [`JsonSource`] from what. Structs are declared with [`objects!`](super::objects), enums of words
-//! with [`words!`](super::words).
+//! says how a type is read, and [`JsonSource`] from what. Structs are declared with [`objects!`](super::objects), enums
+//! of words with [`words!`](super::words).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

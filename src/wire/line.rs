@@ -1,7 +1,8 @@
 //! Splits bytes into lines, and makes lines of JSON texts.
 //!
-//! Only `\n` ends a line; U+2028 and the like are data. A line over the limit is dropped up to its end, and reading goes on
-//! after it. Bytes without a line end when the stream closes are a last line: a CLI that dies in mid-line leaves half of one.
+//! Only `\n` ends a line; U+2028 and the like are data. A line over the limit is dropped up to its end, and reading
+//! goes on after it. Bytes without a line end when the stream closes are a last line: a CLI that dies in mid-line
+//! leaves half of one.
 //!
 //! ```text
 //!            ┌──────────── push(bytes) ────────────┐
@@ -28,8 +29,8 @@ pub(crate) enum LineStep {
 
 /// Splits a stream of bytes into lines of at most `limit` bytes.
 ///
-/// Memory: the longest pending line plus one read. The first read is small. If it fills its room, the next reads are large. Once
-/// there is nothing more to read, a buffer without a pending line is small again.
+/// Memory: the longest pending line plus one read. The first read is small. If it fills its room, the next reads are
+/// large. Once there is nothing more to read, a buffer without a pending line is small again.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
@@ -73,8 +74,9 @@ impl Lines {
         let small = self.is_small();
         let too_little = if small { filled || room < FIRST / 4 } else { room < READ / 4 };
         if too_little {
-            // Doubling copies each byte of a long line a constant number of times; the limit is the longest line and a read. A
-            // small buffer grows by the length of the last long line at once: another one of its kind is likely.
+            // Doubling copies each byte of a long line a constant number of times; the limit is the longest line and a
+            // read. A small buffer grows by the length of the last long line at once: another one of its kind is
+            // likely.
             let least = self.buffer.len() + READ;
             let most = self.limit.saturating_add(READ).max(least);
             let wanted = if small {
@@ -157,8 +159,8 @@ impl Lines {
 
 /// Makes a line of a JSON text that `serde_json` wrote.
 ///
-/// Such a text has no raw `\n` or `\r`. The CLI's line reader also ends lines at U+2028 and U+2029, so these are escaped; they
-/// stand only inside strings, where the escape means the same.
+/// Such a text has no raw `\n` or `\r`. The CLI's line reader also ends lines at U+2028 and U+2029, so these are
+/// escaped; they stand only inside strings, where the escape means the same.
 pub(crate) fn into_line(mut json: Vec<u8>) -> Vec<u8> {
     debug_assert!(memchr::memchr2(b'\n', b'\r', &json).is_none(), "a line holds a line end");
     escape_separators(&mut json, 0);

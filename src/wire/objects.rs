@@ -60,8 +60,8 @@ fn keep<'a>(key: &str, value: impl JsonSource<'a>, extra: &mut Map<String, Value
 }
 
 /// Declares structs that are read leniently. `message` is the body of a message, `part` an object inside of one, and
-/// `answer` an answer of the CLI or an object inside of one: see [`ObjectKind`]. A field whose name on the wire differs is
-/// followed by that name.
+/// `answer` an answer of the CLI or an object inside of one: see [`ObjectKind`]. A field whose name on the wire differs
+/// is followed by that name.
 macro_rules! objects {
     ($(
         $(#[$doc:meta])*

@@ -1,7 +1,7 @@
 //! The JSON-RPC messages inside `mcp_message`.
 //!
-//! `method` tells requests from responses, never the id: both sides count their ids from 0, so a response of one side may
-//! have the id of an open request of the other. Ids are echoed as raw JSON, so that any number survives.
+//! `method` tells requests from responses, never the id: both sides count their ids from 0, so a response of one side
+//! may have the id of an open request of the other. Ids are echoed as raw JSON, so that any number survives.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,8 +62,8 @@ impl Rpc {
         let Ok(fields) = serde_json::from_str::<RpcFields<'_>>(message.get()) else {
             return Rpc::Malformed;
         };
-        // JSON null is no id. Other ids must be numbers or strings: an object or an array could hold a line end, which would
-        // tear the line that echoes the id.
+        // JSON null is no id. Other ids must be numbers or strings: an object or an array could hold a line end, which
+        // would tear the line that echoes the id.
         let id = match fields.id.map(RawValue::get) {
             None | Some("null") => None,
             Some(id) if id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => fields.id,
@@ -86,8 +86,8 @@ impl Rpc {
     }
 }
 
-/// A JSON-RPC error. Handlers of resources, prompts and completions return one to choose the error code; the CLI answers with
-/// one when it refuses a request of a tool server.
+/// A JSON-RPC error. Handlers of resources, prompts and completions return one to choose the error code; the CLI
+/// answers with one when it refuses a request of a tool server.
 ///
 /// ```
 /// use greenroom::mcp::RpcError;

@@ -2,8 +2,8 @@
 //!
 //! `extract.py` finds the fields, those inside of fields too. A field is here if the type of the library that the table
 //! names has a member or a word on the wire that is called the same. `fields.tsv` says the rest: which type of the
-//! library belongs to a type that has no row in the table, where a field is that is called otherwise, and why a field is
-//! not here. A row may stand for many with `*`, and covers what is inside of its field.
+//! library belongs to a type that has no row in the table, where a field is that is called otherwise, and why a field
+//! is not here. A row may stand for many with `*`, and covers what is inside of its field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,8 @@ const ENVELOPE: [&str; 7] = [
     "user_message_uuids",
 ];
 
-/// Their fields have names of a kind of their own: `option`, `method`, `initialize`. What is inside of those is checked here.
+/// Their fields have names of a kind of their own: `option`, `method`, `initialize`. What is inside of those is checked
+/// here.
 const OF_ANOTHER_KIND: [&str; 4] = ["Options", "ClaudeAgentOptions", "Query", "SDKControlInitializeRequest"];
 
 /// A type's row in the table: its paths in greenroom, or the reason why there are none.

@@ -1,7 +1,7 @@
 //! Every path of the table is known to the compiler.
 //!
-//! Types, traits, variants and functions are imported by `uses.rs`, which is made of the table and does not compile when
-//! one of them is not there. What belongs to a type and cannot be imported is named here.
+//! Types, traits, variants and functions are imported by `uses.rs`, which is made of the table and does not compile
+//! when one of them is not there. What belongs to a type and cannot be imported is named here.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 /// A row: something that the protocol or an SDK has.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// `option`, `initialize`, `request` (to the CLI), `asked` (by the CLI), `prompt`, `message`, `hook`, `mcp` (between the
-    /// CLI and a tool server), `function`, `method`, `type`.
+    /// `option`, `initialize`, `request` (to the CLI), `asked` (by the CLI), `prompt`, `message`, `hook`, `mcp`
+    /// (between the CLI and a tool server), `function`, `method`, `type`.
     pub(crate) kind: String,
     /// Name on the wire: a flag, a variable, a field, a subtype, an event.
     pub(crate) wire: Option<String>,

@@ -38,8 +38,8 @@ pub(crate) fn normal(value: &Value, root: &str) -> Value {
             let fields = fields.iter().filter(|(name, value)| !value.is_null() && !name.ends_with("_ms"));
             let mut fields: Map<_, _> =
                 fields.map(|(name, value)| (name.clone(), normal(value, root))).collect();
-            // A text, and a list with one block of text, are the same to the API. The Python SDK sends the one, greenroom
-            // and the TypeScript SDK the other.
+            // A text, and a list with one block of text, are the same to the API. The Python SDK sends the one,
+            // greenroom and the TypeScript SDK the other.
             if fields.contains_key("role")
                 && let Some(Value::String(text)) = fields.get("content")
             {

@@ -1,13 +1,14 @@
 //! Played through the Python SDK and through greenroom, a scenario sends the model the same requests.
 //!
-//! Each scenario is played twice, on the same CLI, against the same scripted model, in the same empty home and
-//! working directory: by `scenario.py` with the SDK, and by `scenarios.rs` with greenroom. What the model is told in
-//! each request (system prompt, tools, messages, tool results), what the application reads, and what its callbacks
-//! are asked must be equal. Each difference that there is stands in `listed.rs`, with its reason. One that is not listed
-//! fails the test, and so does a listed one that is no more.
+//! Each scenario is played twice, on the same CLI, against the same scripted model, in the same empty home and working
+//! directory: by `scenario.py` with the SDK, and by `scenarios.rs` with greenroom. What the model is told in each
+//! request (system prompt, tools, messages, tool results), what the application reads, and what its callbacks are asked
+//! must be equal. Each difference that there is stands in `listed.rs`, with its reason. One that is not listed fails
+//! the test, and so does a listed one that is no more.
 //!
-//! `GREENROOM_CLI` names the CLI, and `GREENROOM_PYTHON` a Python that has the packages of `requirements.txt`. `.ci/run`
-//! sets both. With `GREENROOM_REQUIRE_CLI=1` a missing one is a failure; otherwise a test says that it was not run.
+//! `GREENROOM_CLI` names the CLI, and `GREENROOM_PYTHON` a Python that has the packages of `requirements.txt`.
+//! `.ci/run` sets both. With `GREENROOM_REQUIRE_CLI=1` a missing one is a failure; otherwise a test says that it was
+//! not run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 

@@ -43,8 +43,8 @@ fn count(before: usize, after: usize) {
     }
 }
 
-// SAFETY: every call is passed on unchanged to the system allocator, which keeps the contract of the trait; `count` touches
-// no memory of the caller and allocates nothing.
+// SAFETY: every call is passed on unchanged to the system allocator, which keeps the contract of the trait; `count`
+// touches no memory of the caller and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(0, layout.size());

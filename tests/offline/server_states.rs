@@ -1,5 +1,5 @@
-//! The state of a tool server: replaced after panics without harm to calls in flight, waited for while it cannot be made,
-//! and tried again after the server was given up.
+//! The state of a tool server: replaced after panics without harm to calls in flight, waited for while it cannot be
+//! made, and tried again after the server was given up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,7 +1,9 @@
-//! Tests with real child processes or sockets, in real time: pipes, signals, exit codes, process groups, umask, locked files.
+//! Tests with real child processes or sockets, in real time: pipes, signals, exit codes, process groups, umask, locked
+//! files.
 //!
 //! The CLI is a stand-in: `greenroom-fake-cli` (`tests/support/fake_cli`), or the testkit's `FakeCli`, which is this
-//! test binary once more. A test waits for events; where it needs a limit, the limit is far more than a busy machine takes.
+//! test binary once more. A test waits for events; where it needs a limit, the limit is far more than a busy machine
+//! takes.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,8 @@
 //! A host that ends without stopping its sessions leaves nothing behind.
 //!
-//! The host is this test binary, run once more for one of its tests. Its CLIs are stand-ins
-//! (`tests/support/fake_cli`) that ignore SIGTERM, and so do two processes that each of them has started, one of them in
-//! a process group of its own. They hold a named pipe, which ends when the last of them has ended.
+//! The host is this test binary, run once more for one of its tests. Its CLIs are stand-ins (`tests/support/fake_cli`)
+//! that ignore SIGTERM, and so do two processes that each of them has started, one of them in a process group of its
+//! own. They hold a named pipe, which ends when the last of them has ended.
 
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the host is started without the library, as a user would")]

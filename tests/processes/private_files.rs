@@ -128,8 +128,8 @@ async fn the_files_go_when_the_cli_dies_and_the_next_one_gets_its_own() {
 
 /// Writes a shell script that everybody can run.
 ///
-/// A child process writes it: a file that this process has open for writing may be inherited by a child of another test,
-/// and the system refuses to run a file that is open for writing.
+/// A child process writes it: a file that this process has open for writing may be inherited by a child of another
+/// test, and the system refuses to run a file that is open for writing.
 fn executable(path: &Path, script: &str) {
     let write = "printf '#!/bin/sh\n%s' \"$1\" >\"$0\" && chmod 755 \"$0\"";
     let status = Command::new("/bin/sh").args(["-c", write]).arg(path).arg(script).status();

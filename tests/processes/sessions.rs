@@ -347,8 +347,8 @@ async fn the_stderr_in_an_error_is_bounded() {
 
 // ---- nobody is left ---------------------------------------------------------------------------------------
 
-/// A session whose CLI ignores SIGTERM and the end of its stdin, and has started processes that do too: one in its group
-/// and one that has left it.
+/// A session whose CLI ignores SIGTERM and the end of its stdin, and has started processes that do too: one in its
+/// group and one that has left it.
 async fn stubborn(scratch: &Scratch) -> (Session, Held) {
     stubborn_by(scratch, "fork;fork-away", Containment::Auto).await
 }

@@ -1,7 +1,8 @@
 //! Commands of the real CLI's Bash tool end with their session, however it ends.
 //!
-//! The CLI starts each command in a session of its own. So in each test its Bash tool runs one `sleep` in the background and
-//! one in the foreground, each with an argument that no other process has. They are looked for in `/proc`.
+//! The CLI starts each command in a session of its own. So in each test its Bash tool runs one `sleep` in the
+//! background and one in the foreground, each with an argument that no other process has. They are looked for in
+//! `/proc`.
 
 #![cfg(target_os = "linux")]
 
@@ -108,8 +109,8 @@ async fn contained_by(session: &Session) -> ContainedBy {
     session.snapshot().await.unwrap().cli.unwrap().contained_by.unwrap()
 }
 
-/// A session whose CLI runs both commands is ended like this; afterwards they are gone within the stated time. With each
-/// way to contain them.
+/// A session whose CLI runs both commands is ended like this; afterwards they are gone within the stated time. With
+/// each way to contain them.
 async fn ended<F: Future<Output = ()>>(what: &str, timeouts: &Timeouts, end: impl Fn(Session, Pid) -> F) {
     for (containment, by) in ways() {
         let sleeps = Sleeps::new();

@@ -1,4 +1,5 @@
-//! A hundred thousand requests in one session, while handlers, servers, the router, the port and the CLI die all the time.
+//! A hundred thousand requests in one session, while handlers, servers, the router, the port and the CLI die all the
+//! time.
 //!
 //! Alone in its process, because it counts all of it: the live heap, tasks, file descriptors, children.
 

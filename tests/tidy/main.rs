@@ -68,8 +68,8 @@ fn no_send_is_ignored_in_silence_and_nothing_is_left_to_do() {
     }
 }
 
-/// The texts of the files under `tests/` that a name such as `isolation`, `mcp/promises` or `real_cli` means: a file or a
-/// folder, in any group of tests.
+/// The texts of the files under `tests/` that a name such as `isolation`, `mcp/promises` or `real_cli` means: a file or
+/// a folder, in any group of tests.
 fn tests_of(place: &str) -> Vec<String> {
     let tests = root().join("tests");
     let is_meant = |path: &PathBuf| {

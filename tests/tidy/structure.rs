@@ -2,8 +2,8 @@
 //!
 //! The imports come from the text of the sources: `use` declarations, also those in macros, and paths that begin with
 //! `crate`, `super` or `self`. A name that a module re-exports counts as an import of the file that declares the name.
-//! Tests, comments and texts in quotes do not count. A `mod.rs` and the files of its folder are one unit, so an import of
-//! one by the other closes no circle.
+//! Tests, comments and texts in quotes do not count. A `mod.rs` and the files of its folder are one unit, so an import
+//! of one by the other closes no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -154,8 +154,8 @@ impl Sources {
         circles(&folders)
     }
 
-    /// Types that more than one file declares, with these files. The names of ractor's associated types are indented, so
-    /// they do not count.
+    /// Types that more than one file declares, with these files. The names of ractor's associated types are indented,
+    /// so they do not count.
     fn repeated_types(&self) -> BTreeMap<String, Vec<&String>> {
         let mut types: BTreeMap<String, Vec<&String>> = BTreeMap::new();
         for (file, code) in &self.code {

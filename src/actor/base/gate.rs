@@ -1,7 +1,8 @@
-//! Admission: counts the requests of the CLI in flight, for the whole session and for each tool server, against a limit.
+//! Admission: counts the requests of the CLI in flight, for the whole session and for each tool server, against a
+//! limit.
 //!
-//! A request over the limit is refused at once. The first refusal is an event. The next event comes only after the gate was
-//! down to half its limit, so a flood of refusals is not a flood of events.
+//! A request over the limit is refused at once. The first refusal is an event. The next event comes only after the gate
+//! was down to half its limit, so a flood of refusals is not a flood of events.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -72,8 +72,8 @@ pub(crate) struct ChangePlan {
     pub(crate) start: Vec<Arc<ServerSpec>>,
     /// Servers in this process to stop.
     pub(crate) stop: Vec<String>,
-    /// New servers that the CLI must accept, or the change fails: those in this process, and the server of a single-server
-    /// change.
+    /// New servers that the CLI must accept, or the change fails: those in this process, and the server of a
+    /// single-server change.
     pub(crate) needed: Vec<String>,
     /// A single-server change: all or nothing.
     pub(crate) alone: bool,
@@ -130,8 +130,8 @@ impl Roster {
         roster
     }
 
-    /// The `mcp_set_servers` request. It replaces all servers set before and all in-process servers from the CLI's start, so it
-    /// names each server with its settings.
+    /// The `mcp_set_servers` request. It replaces all servers set before and all in-process servers from the CLI's
+    /// start, so it names each server with its settings.
     pub(crate) fn request(&self) -> Value {
         let mut servers = Map::new();
         for spec in &self.inside {

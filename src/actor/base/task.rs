@@ -44,8 +44,8 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// Moves the current task to the end of the run queue once. Unlike `tokio::task::yield_now`, which defers the task on its
-/// own worker thread, the queue can be stolen from: a handler that blocks this thread does not hold the task up.
+/// Moves the current task to the end of the run queue once. Unlike `tokio::task::yield_now`, which defers the task on
+/// its own worker thread, the queue can be stolen from: a handler that blocks this thread does not hold the task up.
 pub(crate) async fn step_back() {
     let mut stepped = false;
     std::future::poll_fn(|cx| {

@@ -1,4 +1,5 @@
-//! The application's callbacks: permissions, hooks, elicitations, dialogs. Each request runs as a task, like a tool call.
+//! The application's callbacks: permissions, hooks, elicitations, dialogs. Each request runs as a task, like a tool
+//! call.
 //!
 //! | request | no handler | the handler fails or panics | the handler times out |
 //! |---|---|---|---|
@@ -10,8 +11,8 @@
 //!
 //! At an event without a forbidding answer, `Block` answers with an error; the CLI then blocks.
 //!
-//! A handler fails when it returns an error, and when its answer cannot be sent. A request that cannot be read gets an error
-//! answer, and is reported like a failure.
+//! A handler fails when it returns an error, and when its answer cannot be sent. A request that cannot be read gets an
+//! error answer, and is reported like a failure.
 //!
 //! Restart policy: permanent. When the actor ends, its open requests get an error answer.
 

@@ -1,7 +1,7 @@
 //! Messages before the first prompt, kept for the first subscriber to all messages.
 //!
-//! The CLI runs `SessionStart` hooks and warns of broken settings while it starts, before `start` has returned a session to
-//! subscribe to.
+//! The CLI runs `SessionStart` hooks and warns of broken settings while it starts, before `start` has returned a
+//! session to subscribe to.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

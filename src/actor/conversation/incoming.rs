@@ -11,8 +11,8 @@ use crate::sessions::is_session_id;
 use crate::wire::Message;
 
 impl ConversationState {
-    /// Takes messages that came together. Pieces of messages are many, and are handed over as one batch, which wakes the
-    /// turn's reader once.
+    /// Takes messages that came together. Pieces of messages are many, and are handed over as one batch, which wakes
+    /// the turn's reader once.
     pub(super) fn messages(&mut self, epoch: u64, messages: Vec<Message>) {
         let mut pieces = Vec::new();
         for message in messages {

@@ -1,7 +1,7 @@
 //! The conversation: it queues prompts, runs one turn at a time, and gives each message of the CLI to the running turn.
 //!
-//! Only one prompt runs at a time, so that every message and every result belongs to one turn. The other prompts wait here; only
-//! messages into the running turn ([`steering`]) are written before the turn ends.
+//! Only one prompt runs at a time, so that every message and every result belongs to one turn. The other prompts wait
+//! here; only messages into the running turn ([`steering`]) are written before the turn ends.
 //!
 //! ```text
 //!            prompt            CLI ready, no turn          result of the CLI
@@ -230,8 +230,8 @@ impl ConversationState {
         turn(uuid.to_owned(), self.shared.options(), self.shared.counting.clone())
     }
 
-    /// The queue of the incarnation that takes prompts. `None` while there is none, or when the incarnation has ended and
-    /// its end is still to be told.
+    /// The queue of the incarnation that takes prompts. `None` while there is none, or when the incarnation has ended
+    /// and its end is still to be told.
     fn outbound(&mut self) -> Option<Outbound> {
         let outbound = self.shared.outbound_of(self.ready_epoch?);
         if outbound.is_none() {
@@ -240,8 +240,8 @@ impl ConversationState {
         outbound
     }
 
-    /// Starts the next turn if a CLI takes prompts and no turn runs: from a message into the turn before, or from the next
-    /// prompt of the queue.
+    /// Starts the next turn if a CLI takes prompts and no turn runs: from a message into the turn before, or from the
+    /// next prompt of the queue.
     fn next(&mut self) {
         if self.running.is_some() {
             return;

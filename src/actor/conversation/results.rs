@@ -1,8 +1,8 @@
 //! Decide which result ends the running turn.
 //!
-//! A result that names the prompt (`user_message_uuids`) ends the prompt's turn. A result that names no prompt may be stale,
-//! written before the prompt was; or it may belong to work of the CLI's own, such as a `set_cwd` or the report of a
-//! background task. The CLI's progress with the prompt decides:
+//! A result that names the prompt (`user_message_uuids`) ends the prompt's turn. A result that names no prompt may be
+//! stale, written before the prompt was; or it may belong to work of the CLI's own, such as a `set_cwd` or the report
+//! of a background task. The CLI's progress with the prompt decides:
 //!
 //! ```text
 //!             an `init` or a message of a turn            names the prompt: its lifecycle, its uuid
@@ -17,12 +17,12 @@
 //! | names none | is kept | ends the turn |
 //! | names other prompts | is kept | is kept |
 //!
-//! A result kept before `Started` is stale, and dropped when the prompt starts. A result kept after `Started` ends the turn
-//! when the CLI says `idle`, so a misjudged result leaves no turn open. `idle` counts once the CLI has named the prompt, if
-//! only as queued: before that, `idle` may belong to the previous turn. If the CLI tells no lifecycle, `idle` counts after a
-//! `running` or an `init` behind the prompt. A turn without a result, because its line could not be read or the CLI wrote
-//! none, ends at `idle` too. CLI 2.1.330 was seen to say `idle` after the result, and not while a prompt is queued; if
-//! `idle` comes first, the next result ends the turn.
+//! A result kept before `Started` is stale, and dropped when the prompt starts. A result kept after `Started` ends the
+//! turn when the CLI says `idle`, so a misjudged result leaves no turn open. `idle` counts once the CLI has named the
+//! prompt, if only as queued: before that, `idle` may belong to the previous turn. If the CLI tells no lifecycle,
+//! `idle` counts after a `running` or an `init` behind the prompt. A turn without a result, because its line could not
+//! be read or the CLI wrote none, ends at `idle` too. CLI 2.1.330 was seen to say `idle` after the result, and not
+//! while a prompt is queued; if `idle` comes first, the next result ends the turn.
 
 use std::sync::Arc;
 
@@ -176,8 +176,8 @@ impl ResultWatch {
         self.named || (!tells_lifecycle && self.ran && self.progress == PromptProgress::Started)
     }
 
-    /// Notes signs that the CLI works at the prompt. A sign that may be about other work counts as `MaybeStarted`: a prompt is
-    /// rather reported as lost than sent twice.
+    /// Notes signs that the CLI works at the prompt. A sign that may be about other work counts as `MaybeStarted`: a
+    /// prompt is rather reported as lost than sent twice.
     fn progresses(&mut self, message: &Message, tells_lifecycle: bool) {
         let mut started = message.user_message_uuids().contains(&self.uuid)
             // The CLI repeats the prompt under `--replay-user-messages`.

@@ -1,8 +1,9 @@
 //! Decide when a run is over: the CLI works at nothing any more, in the foreground or the background.
 //!
-//! A `result` ends a turn ([`results`](super::results)), not the run: a background agent that finishes may begin another
-//! turn, and closing stdin before would take the application's tools away from it. The signs are the CLI's session state, its
-//! results, and the background tasks that it has announced. A ceiling ends the run of a CLI that says too little.
+//! A `result` ends a turn ([`results`](super::results)), not the run: a background agent that finishes may begin
+//! another turn, and closing stdin before would take the application's tools away from it. The signs are the CLI's
+//! session state, its results, and the background tasks that it has announced. A ceiling ends the run of a CLI that
+//! says too little.
 //!
 //! ```text
 //!                 prompt written

@@ -13,12 +13,12 @@
 //!   queue: Turn ◄────────┘ could take it
 //! ```
 //!
-//! Still one prompt runs at a time: when the turn ends, the oldest of these messages runs next, before the queue. The CLI may
-//! begin with another message (messages have priorities), or with several at once, which it makes one turn: the turn of the
-//! first message, which the others join.
+//! Still one prompt runs at a time: when the turn ends, the oldest of these messages runs next, before the queue. The
+//! CLI may begin with another message (messages have priorities), or with several at once, which it makes one turn: the
+//! turn of the first message, which the others join.
 //!
-//! Seen with CLI 2.1.330: a message that a hook blocks is `started` and `completed` at once, and the result does not name the
-//! message. A message that has joined is `completed` before the result, which names it.
+//! Seen with CLI 2.1.330: a message that a hook blocks is `started` and `completed` at once, and the result does not
+//! name the message. A message that has joined is `completed` before the result, which names it.
 
 use super::queue::{Queued, TurnHistory};
 use super::results::{PromptProgress, ResultWatch};
@@ -122,7 +122,8 @@ impl ConversationState {
         Ok(handle)
     }
 
-    /// Writes the unwritten messages once the CLI tells lifecycles, or makes ordinary prompts of them if the CLI tells none.
+    /// Writes the unwritten messages once the CLI tells lifecycles, or makes ordinary prompts of them if the CLI tells
+    /// none.
     pub(super) fn write_steering(&mut self) {
         if !self.steering.iter().any(|pending| pending.state == SteeringState::Unwritten) {
             return;
@@ -234,7 +235,8 @@ impl ConversationState {
         }
     }
 
-    /// The CLI may have taken the written messages: it has sent something that may follow on a message, or a line was lost.
+    /// The CLI may have taken the written messages: it has sent something that may follow on a message, or a line was
+    /// lost.
     pub(super) fn maybe_taken(&mut self) {
         for pending in self.steering.iter_mut().filter(|pending| pending.state == SteeringState::Written) {
             pending.state = SteeringState::MaybeTaken;
@@ -278,8 +280,8 @@ impl ConversationState {
         );
     }
 
-    /// Ends the messages when the CLI has ended. Messages that the CLI cannot have taken are queued if the CLI died, and come
-    /// back otherwise.
+    /// Ends the messages when the CLI has ended. Messages that the CLI cannot have taken are queued if the CLI died,
+    /// and come back otherwise.
     pub(super) fn steering_ends_with_cli(&mut self, cause: Option<&ExitCause>) {
         let error = match cause {
             Some(cause) => cause.to_error(),

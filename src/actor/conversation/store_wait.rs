@@ -1,8 +1,9 @@
 //! Results that wait for the session's store.
 //!
-//! A result, or any other event that ends a turn, waits here until the store has taken what the CLI mirrored before it. Events
-//! of the CLI behind it wait too, in order, up to `StoreOptions::held_bytes`; past that bound nothing waits any longer. The
-//! conversation goes on meanwhile: it takes prompts, interrupts and questions, and the reader of the pipe is not held up.
+//! A result, or any other event that ends a turn, waits here until the store has taken what the CLI mirrored before it.
+//! Events of the CLI behind it wait too, in order, up to `StoreOptions::held_bytes`; past that bound nothing waits any
+//! longer. The conversation goes on meanwhile: it takes prompts, interrupts and questions, and the reader of the pipe
+//! is not held up.
 
 use std::collections::VecDeque;
 

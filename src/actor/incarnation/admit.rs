@@ -1,5 +1,5 @@
-//! Admits the requests that were read: enters them in the ledger, refuses those over a limit, and sends the others to the
-//! actors that serve them.
+//! Admits the requests that were read: enters them in the ledger, refuses those over a limit, and sends the others to
+//! the actors that serve them.
 
 use std::sync::Arc;
 
@@ -123,7 +123,8 @@ impl Admitter {
         }
     }
 
-    /// Enters all requests under one lock of the ledger, without user code under it: a span runs the application's subscriber.
+    /// Enters all requests under one lock of the ledger, without user code under it: a span runs the application's
+    /// subscriber.
     fn enter_with(&mut self, ledger: &Ledger, origin: &Arc<RequestOrigin>, permit: MailboxPermit) {
         let mut read = std::mem::take(&mut self.read);
         let mut entered = std::mem::take(&mut self.entered);
@@ -223,8 +224,8 @@ impl Admitter {
         None
     }
 
-    /// Whether a request comes through above the limits: a message that ends a call, or that a call waits for, which is served
-    /// at once; and a request that gets no answer.
+    /// Whether a request comes through above the limits: a message that ends a call, or that a call waits for, which is
+    /// served at once; and a request that gets no answer.
     fn passes_full(&self, body: &InboundBody) -> bool {
         match body {
             InboundBody::Mcp { message: McpMessage::Rpc(rpc), .. } => {

@@ -5,10 +5,10 @@
 //!                (one read)        ≤ Limits::message_lane_bytes, until the conversation has taken them
 //! ```
 //!
-//! The reader only collects the lines of one read, and hands them over after the control frames of that read were sent. A
-//! task beside the reader parses the lines, a few at a time while requests of the CLI are in flight: so a call does not wait
-//! for messages before or after it. One task keeps the order of messages, of lost lines, and of the mirror's entries. Whoever
-//! needs to know what was said earlier waits for the task with a [`FeederHandle`].
+//! The reader only collects the lines of one read, and hands them over after the control frames of that read were sent.
+//! A task beside the reader parses the lines, a few at a time while requests of the CLI are in flight: so a call does
+//! not wait for messages before or after it. One task keeps the order of messages, of lost lines, and of the mirror's
+//! entries. Whoever needs to know what was said earlier waits for the task with a [`FeederHandle`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,13 +73,14 @@ pub(crate) struct MessageFeeder {
 #[derive(Clone, Debug)]
 pub(crate) struct FeederHandle(mpsc::UnboundedSender<FeederItem>);
 
-/// Most messages, and most bytes of them, that are parsed before other tasks may run: while requests are in flight, and while
-/// none are.
+/// Most messages, and most bytes of them, that are parsed before other tasks may run: while requests are in flight, and
+/// while none are.
 const FEW: (usize, usize) = (8, 4 << 10);
 const MANY: (usize, usize) = (256, 64 << 10);
 
 impl MessageFeeder {
-    /// Starts the feeder's task, which ends with the last of this feeder and its handles, or when the [`Task`] is dropped.
+    /// Starts the feeder's task, which ends with the last of this feeder and its handles, or when the [`Task`] is
+    /// dropped.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         epoch: u64,
@@ -144,8 +145,8 @@ impl MessageFeeder {
         !self.batches.is_empty()
     }
 
-    /// Sends the collected lines to the task. Waits while more than `Limits::message_lane_bytes` are on their way; a larger
-    /// message waits until the lane is empty.
+    /// Sends the collected lines to the task. Waits while more than `Limits::message_lane_bytes` are on their way; a
+    /// larger message waits until the lane is empty.
     pub(super) async fn hand_over(&mut self) -> Result<(), FeederEnded> {
         for batch in self.batches.drain(..) {
             let bytes = u32::try_from(batch.weight.min(self.most)).unwrap_or(u32::MAX);

@@ -54,8 +54,8 @@ impl FollowedRouter {
         Some((link.ledger.clone(), origin.clone()))
     }
 
-    /// The ledger and the origin for new requests; waits for the next router if the current one has ended. Without a next one the
-    /// ledger is closed, and requests are answered by their drop.
+    /// The ledger and the origin for new requests; waits for the next router if the current one has ended. Without a
+    /// next one the ledger is closed, and requests are answered by their drop.
     pub(super) async fn ledger(&mut self) -> (Arc<Ledger>, Arc<RequestOrigin>) {
         self.refresh();
         while self.current.is_some() {

@@ -81,8 +81,8 @@ impl IncarnationTask {
         Ok(())
     }
 
-    /// Asks the CLI while it may die or be told to end. When the router ends before the CLI has answered, asks through the
-    /// next router.
+    /// Asks the CLI while it may die or be told to end. When the router ends before the CLI has answered, asks through
+    /// the next router.
     async fn ask(
         &mut self,
         open: &mut OpenIncarnation,
@@ -124,7 +124,8 @@ impl IncarnationTask {
         refused(error.to_string())
     }
 
-    /// Whether the CLI has taken the in-process servers: by its answer to `initialize`, or by its answer to `mcp_status`.
+    /// Whether the CLI has taken the in-process servers: by its answer to `initialize`, or by its answer to
+    /// `mcp_status`.
     async fn registered(
         &mut self,
         open: &mut OpenIncarnation,
@@ -147,8 +148,8 @@ impl IncarnationTask {
         }
     }
 
-    /// Sends again what was set at run time. Fails if a setting is lost without which the CLI would do what it was told not to
-    /// do, or do it elsewhere.
+    /// Sends again what was set at run time. Fails if a setting is lost without which the CLI would do what it was told
+    /// not to do, or do it elsewhere.
     async fn set_again(&mut self, open: &mut OpenIncarnation, deadline: Instant) -> Result<(), PortEnd> {
         for body in self.arguments.shared.settings() {
             let reason = match self.ask(open, &body, deadline).await? {
@@ -195,7 +196,8 @@ impl IncarnationTask {
         self.arguments.shared.emit(Event::SettingLost { epoch: self.arguments.epoch, subtype, reason });
     }
 
-    /// Says why an incarnation ended during the handshake. A CLI that refuses to resume says so in an error result and exits.
+    /// Says why an incarnation ended during the handshake. A CLI that refuses to resume says so in an error result and
+    /// exits.
     async fn died_at_start(&self, open: &mut OpenIncarnation, signal: ExitSignal) -> ExitCause {
         let cause = self.died(open, signal).await;
         match (cause, open.evidence.last_error(), self.arguments.resume.session_id()) {

@@ -121,12 +121,13 @@ pub(crate) struct InitializeAnswer {
     sdk_mcp_manifests_parked: Option<Map<String, Value>>,
     hook_on_failure_supported: Option<bool>,
     hooks_applied: Option<bool>,
-    /// The `*_applied` fields: whether the CLI applied a field that it takes only when it is told to wait for `initialize`.
+    /// The `*_applied` fields: whether the CLI applied a field that it takes only when it is told to wait for
+    /// `initialize`.
     applied: BTreeMap<String, bool>,
 }
 
-/// The fields of `initialize` that a CLI takes only when it is told to wait for them: the field, the field of the answer
-/// about it, and whether an answer of false is enough because it shows that the CLI has seen the field.
+/// The fields of `initialize` that a CLI takes only when it is told to wait for them: the field, the field of the
+/// answer about it, and whether an answer of false is enough because it shows that the CLI has seen the field.
 const PRIVATE: [(&str, &str, bool); 4] = [
     ("mcpServers", "mcp_servers_applied", true),
     ("plugins", "plugins_applied", true),
@@ -180,8 +181,9 @@ impl InitializeAnswer {
         !spec.handlers.hooks.is_empty() && self.hooks_applied == Some(false)
     }
 
-    /// A private field of the sent `initialize` that the CLI ignored. Settings have to be applied, because they may restrict
-    /// the session. Servers and plugins have to be seen: a server or plugin that does not work is reported otherwise.
+    /// A private field of the sent `initialize` that the CLI ignored. Settings have to be applied, because they may
+    /// restrict the session. Servers and plugins have to be seen: a server or plugin that does not work is reported
+    /// otherwise.
     pub(crate) fn overlooked(&self, sent: &Value) -> Option<&'static str> {
         let overlooked = |(_, answer, seen): &&(&str, &str, bool)| match self.applied.get(*answer) {
             Some(applied) => !applied && !seen,

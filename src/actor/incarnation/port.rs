@@ -1,7 +1,7 @@
 //! The port: the actor of one incarnation of the CLI, from its start to the end of its last process.
 //!
-//! The actor is a shell around one task ([`run`](super::run)). When the actor ends, the task is aborted, and every process of
-//! the incarnation ends with it.
+//! The actor is a shell around one task ([`run`](super::run)). When the actor ends, the task is aborted, and every
+//! process of the incarnation ends with it.
 //!
 //! Restart policy: permanent, with the limits of `Restarts::cli`. A restart is a new incarnation with the next epoch;
 //! router, servers and conversation are told of it and go on.

@@ -2,9 +2,10 @@
 //!
 //! Messages go by the [feeder](super::feeder), which parses them; the control frames of a read go first.
 //!
-//! The reader never waits for the consumer of messages. It waits only for actors that wait for nobody: for the conversation,
-//! while more than `Limits::message_lane_bytes` are on their way to it; for the actors that serve requests, while as many
-//! control frames as `Limits::calls_in_flight` are in their mailboxes; and for the next router when one has ended.
+//! The reader never waits for the consumer of messages. It waits only for actors that wait for nobody: for the
+//! conversation, while more than `Limits::message_lane_bytes` are on their way to it; for the actors that serve
+//! requests, while as many control frames as `Limits::calls_in_flight` are in their mailboxes; and for the next router
+//! when one has ended.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -201,7 +202,8 @@ impl StdoutReader {
         }
     }
 
-    /// A tool call to a server with tools of its own and a route, read in one pass. `None` leaves the line to the layers.
+    /// A tool call to a server with tools of its own and a route, read in one pass. `None` leaves the line to the
+    /// layers.
     fn plain_call(&self, line: &[u8]) -> Option<InboundRequest> {
         let call = CallLine::parse(line)?;
         let route = self.admitter.route(&call.server).filter(|route| route.own_tools)?;

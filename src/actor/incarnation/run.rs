@@ -229,8 +229,8 @@ impl IncarnationTask {
         }
     }
 
-    /// Kills what is left of the incarnation's processes, waits until they are gone, and reports processes that outlived the
-    /// CLI.
+    /// Kills what is left of the incarnation's processes, waits until they are gone, and reports processes that
+    /// outlived the CLI.
     async fn kill(&self, open: &mut OpenIncarnation) {
         let shared = &self.arguments.shared;
         open.process.kill();
@@ -250,8 +250,8 @@ impl IncarnationTask {
         }
     }
 
-    /// Reads what an ended process has left in the pipe. Limited, because a process that the system could not kill may hold
-    /// the pipe open.
+    /// Reads what an ended process has left in the pipe. Limited, because a process that the system could not kill may
+    /// hold the pipe open.
     async fn read_rest(&self, open: &mut OpenIncarnation) {
         if !open.reader.is_joined() {
             let limit = self.arguments.shared.options().timeouts.child_stop;

@@ -1,7 +1,7 @@
 //! Finds calls by their JSON-RPC id, for the CLI to cancel them.
 //!
-//! Few calls are cancelled, so the index is built on demand, and only of the calls since the last look-up. The ids of one MCP
-//! session mean nothing in the next.
+//! Few calls are cancelled, so the index is built on demand, and only of the calls since the last look-up. The ids of
+//! one MCP session mean nothing in the next.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,12 +7,12 @@
 //!     └── failed ──┘ when the supervisor says so; calls are refused once it has given the server up
 //! ```
 //!
-//! Handlers and the factory of the state run as tasks, never inside the actor; their panics and errors do not end the actor.
-//! Restart policy: transient, with the limits of `Restarts::server`. When the actor ends, its calls get an error answer; calls
-//! that arrive before its restart wait in the router.
+//! Handlers and the factory of the state run as tasks, never inside the actor; their panics and errors do not end the
+//! actor. Restart policy: transient, with the limits of `Restarts::server`. When the actor ends, its calls get an error
+//! answer; calls that arrive before its restart wait in the router.
 //!
-//! The lists that the server offers are in its registry, which outlives the actor. A change of the registry wakes the actor,
-//! which takes the new lists before it tells the CLI: the CLI's next call always finds them.
+//! The lists that the server offers are in its registry, which outlives the actor. A change of the registry wakes the
+//! actor, which takes the new lists before it tells the CLI: the CLI's next call always finds them.
 //!
 //! - here: the actor, from its start to its end
 //! - [`calls`]: calls and other requests, from their arrival to their answer

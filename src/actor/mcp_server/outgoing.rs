@@ -1,10 +1,10 @@
 //! Requests of tool servers to the CLI that wait for an answer.
 //!
-//! The CLI acknowledges such a request as a control request, and answers it with a message of its own to the same server. The
-//! ids are texts that begin with [`ID_PREFIX`], so that no id equals one of the CLI's, which are numbers.
+//! The CLI acknowledges such a request as a control request, and answers it with a message of its own to the same
+//! server. The ids are texts that begin with [`ID_PREFIX`], so that no id equals one of the CLI's, which are numbers.
 //!
-//! A waiter is settled by the answer, the refusal of the control request, the limit, or the end of its call, incarnation or
-//! server, whichever comes first. Settling removes its entry.
+//! A waiter is settled by the answer, the refusal of the control request, the limit, or the end of its call,
+//! incarnation or server, whichever comes first. Settling removes its entry.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -46,8 +46,8 @@ impl Drop for OwnLink {
     }
 }
 
-/// The CLI that a request came from, for the handler that answers the request; and what the server has to know of the handler
-/// while it runs.
+/// The CLI that a request came from, for the handler that answers the request; and what the server has to know of the
+/// handler while it runs.
 pub(super) struct CallPeer {
     pub(super) pending: Arc<PendingRequest>,
     pub(super) link: Arc<Link>,

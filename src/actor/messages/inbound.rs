@@ -34,8 +34,8 @@ impl InboundBody {
 
 /// A message to a tool server.
 pub(crate) enum McpMessage {
-    /// A tool call read in one pass: its arguments. The [`RequestIds`](crate::wire::fast::request_ids::RequestIds) hold the
-    /// rest. Only for servers with tools of their own.
+    /// A tool call read in one pass: its arguments. The [`RequestIds`](crate::wire::fast::request_ids::RequestIds) hold
+    /// the rest. Only for servers with tools of their own.
     Call(Option<Box<RawValue>>),
     /// Any message, parsed as JSON-RPC.
     Rpc(Rpc),

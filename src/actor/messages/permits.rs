@@ -2,8 +2,8 @@
 
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Permits for control frames in mailboxes (`Limits::calls_in_flight`), or for the bytes of messages on their way to the
-/// conversation (`Limits::message_lane_bytes`). Released when the actor takes the message, or ends.
+/// Permits for control frames in mailboxes (`Limits::calls_in_flight`), or for the bytes of messages on their way to
+/// the conversation (`Limits::message_lane_bytes`). Released when the actor takes the message, or ends.
 #[derive(Default)]
 pub(crate) struct MailboxPermit(Option<OwnedSemaphorePermit>);
 

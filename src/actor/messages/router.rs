@@ -73,8 +73,8 @@ pub(crate) struct OutboundRequest {
     /// The body, with `subtype`.
     pub(crate) body: Value,
     pub(crate) limit: Duration,
-    /// The incarnation whose handshake the request belongs to, and which alone may read it. The handshake asks before the
-    /// application may, and repeats earlier settings.
+    /// The incarnation whose handshake the request belongs to, and which alone may read it. The handshake asks before
+    /// the application may, and repeats earlier settings.
     pub(crate) handshake: Option<u64>,
     pub(crate) reply: oneshot::Sender<Result<Box<RawValue>>>,
 }

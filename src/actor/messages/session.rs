@@ -32,7 +32,8 @@ use crate::report::{McpSetServersResult, Snapshot};
 pub enum SessionMessage {
     /// Queues a prompt. Answers with its turn, or with the reason why the prompt was not accepted.
     Prompt(crate::Prompt, RpcReplyPort<Result<Turn>>),
-    /// Sends a message into the running turn. Answers with its handle, or with the reason why the message was not accepted.
+    /// Sends a message into the running turn. Answers with its handle, or with the reason why the message was not
+    /// accepted.
     Steer(crate::Prompt, RpcReplyPort<Result<Steering>>),
     /// Interrupts the running turn. Answers when the CLI has acknowledged.
     Interrupt(RpcReplyPort<Result<()>>),
@@ -40,8 +41,8 @@ pub enum SessionMessage {
     Snapshot(RpcReplyPort<Result<Snapshot>>),
     /// Subscribes to the events.
     Events(RpcReplyPort<crate::report::Events>),
-    /// Stops the session in order. Answers when nothing of it is left. Send this instead of stopping the actor: `stop` on the
-    /// actor ends the CLI at once.
+    /// Stops the session in order. Answers when nothing of it is left. Send this instead of stopping the actor: `stop`
+    /// on the actor ends the CLI at once.
     Stop(RpcReplyPort<Result<()>>),
     #[doc(hidden)]
     Internal(Internal),

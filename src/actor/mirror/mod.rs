@@ -6,12 +6,14 @@
 //!                   ◄── when all is settled ───┴────────────────────────┘
 //! ```
 //!
-//! `push` and `flush` only take a lock, so the reader of the pipe never waits for the store. One worker empties the queue, so
-//! the entries of a file keep their order. The worker belongs to the supervisor and outlives every incarnation of the CLI.
+//! `push` and `flush` only take a lock, so the reader of the pipe never waits for the store. One worker empties the
+//! queue, so the entries of a file keep their order. The worker belongs to the supervisor and outlives every
+//! incarnation of the CLI.
 //!
-//! A killed CLI may have written entries that it did not report, and the next one links its entries to them. So after each
-//! unexpected exit the worker reads the transcripts from the last entry that the store took
-//! ([`catch_up`](Mirror::catch_up)). Entries lost before are read again too, because reading starts before the first loss.
+//! A killed CLI may have written entries that it did not report, and the next one links its entries to them. So after
+//! each unexpected exit the worker reads the transcripts from the last entry that the store took
+//! ([`catch_up`](Mirror::catch_up)). Entries lost before are read again too, because reading starts before the first
+//! loss.
 //!
 //! - here: what the reader, the conversation and the supervisor call
 //! - [`worker`]: empties the queue; [`queue`]: frames, waiters and losses; [`key`]: the key of a file

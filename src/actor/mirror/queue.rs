@@ -14,7 +14,8 @@ pub(super) struct MirrorQueue {
     pub(super) entries: usize,
     /// Bytes of the queued frames, and of those that the worker is giving to the store.
     pub(super) bytes: usize,
-    /// Files and numbers of entries that the worker is giving to the store; no file for a catch-up that still has to read.
+    /// Files and numbers of entries that the worker is giving to the store; no file for a catch-up that still has to
+    /// read.
     pub(super) in_flight: Vec<(Option<String>, usize)>,
     /// Losses not reported yet, at most [`LOST`] and one.
     pub(super) lost: Vec<Lost>,
@@ -97,7 +98,8 @@ impl MirrorQueue {
         let count = match self.wanted.saturating_sub(self.settled) {
             0 => 0,
             _ if eager => 1,
-            // All queued frames, but none after a catch-up: entries of the next CLI link to those that the catch-up reads.
+            // All queued frames, but none after a catch-up: entries of the next CLI link to those that the catch-up
+            // reads.
             _ => {
                 let catch_up = self.frames.iter().position(|frame| frame.catch_up.is_some());
                 catch_up.map_or(self.frames.len(), |at| at + 1)

@@ -1,7 +1,7 @@
 //! The limit on the bytes that wait for the CLI to read its stdin: `Limits::outbound_bytes`.
 //!
-//! Answers of accepted requests are always queued: none is lost while the incarnation lives. The limit holds because nothing
-//! new begins above it:
+//! Answers of accepted requests are always queued: none is lost while the incarnation lives. The limit holds because
+//! nothing new begins above it:
 //!
 //! | what | above the limit |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! | a request of the application | refused with `AtCapacity`, except an interrupt and a change of the MCP servers |
 //! | a prompt | written: there is one at a time, and the prompts in the queue have a limit of their own |
 //!
-//! So the queue holds at most the limit, one prompt, and the results of the handlers that ran when the limit was reached.
-//! Running handlers are not paused, because a paused handler may hold a lock that another session waits for.
+//! So the queue holds at most the limit, one prompt, and the results of the handlers that ran when the limit was
+//! reached. Running handlers are not paused, because a paused handler may hold a lock that another session waits for.
 //!
-//! A CLI that reads is not slowed down: handlers begin again while nearly `outbound_bytes` of answers are unread. A CLI that
-//! does not read is ended after `Timeouts::stdin_stall`.
+//! A CLI that reads is not slowed down: handlers begin again while nearly `outbound_bytes` of answers are unread. A CLI
+//! that does not read is ended after `Timeouts::stdin_stall`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

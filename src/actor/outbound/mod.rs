@@ -165,8 +165,8 @@ impl Outbound {
         self.prompt_progress() == WRITTEN
     }
 
-    /// Notes that the CLI works at the last prompt. The reader notes it before the conversation is told: a message may be lost
-    /// with its incarnation, but a begun prompt must not be sent again.
+    /// Notes that the CLI works at the last prompt. The reader notes it before the conversation is told: a message may
+    /// be lost with its incarnation, but a begun prompt must not be sent again.
     pub(crate) fn note_begin(&self) {
         self.state.prompt.store(BEGUN, Ordering::Release);
     }

@@ -41,8 +41,8 @@ pub(super) const LARGE: usize = 8 << 10;
 const KEPT: usize = 64 << 10;
 const KEPT_QUIET: usize = 512;
 
-/// Writes lines until the queue is closed or writing fails; then closes `writer`. While handlers are about to begin, lets them
-/// run first, and writes their answers in one go.
+/// Writes lines until the queue is closed or writing fails; then closes `writer`. While handlers are about to begin,
+/// lets them run first, and writes their answers in one go.
 ///
 /// # Errors
 /// The error of `writer`, or that nothing could be written for `stall`.
@@ -88,7 +88,8 @@ pub(crate) async fn write_lines(
                     } else {
                         write_all(&mut writer, &bytes, line, stall).await?;
                         bytes.clear();
-                        // Freed now and not with the batch: a batch of large lines takes long, and others wait for room.
+                        // Freed now and not with the batch: a batch of large lines takes long, and others wait for
+                        // room.
                         receiver.state.bytes.remove(std::mem::take(line).capacity());
                     }
                 }

@@ -10,8 +10,8 @@ use crate::actor::base::gate::Gate;
 use crate::wire::fast::request_ids::RequestIds;
 use crate::wire::rpc::RpcError;
 
-/// The duty to answer one request. Dropped before the request is settled, it answers with an error: so a request that is lost
-/// in the mailbox of an actor that ended, or in an aborted task, is answered too.
+/// The duty to answer one request. Dropped before the request is settled, it answers with an error: so a request that
+/// is lost in the mailbox of an actor that ended, or in an aborted task, is answered too.
 #[derive(Debug)]
 pub(crate) struct Answer(Option<Arc<PendingRequest>>);
 
@@ -63,8 +63,9 @@ impl Drop for Answer {
     }
 }
 
-/// Drops settled requests from a full list before it grows. A cancelled request leaves its gates at once and stays in such a
-/// list, so the gates do not bound the list. Runs only when the list has reached twice its length after the last run.
+/// Drops settled requests from a full list before it grows. A cancelled request leaves its gates at once and stays in
+/// such a list, so the gates do not bound the list. Runs only when the list has reached twice its length after the last
+/// run.
 pub(crate) fn drop_settled<T>(list: &mut VecDeque<T>, is_open: impl FnMut(&T) -> bool) {
     const LEAST: usize = 16;
     if list.len() == list.capacity() {

@@ -9,8 +9,8 @@
 //!     └─┴─ waits while the outbound queue is over `Limits::outbound_bytes`; done if cancelled meanwhile
 //! ```
 //!
-//! The actor watches the limit, not the task: so the call of a handler that blocks its thread is answered in time. Dropping
-//! [`HandlerTasks`] aborts all tasks and answers their requests with an error.
+//! The actor watches the limit, not the task: so the call of a handler that blocks its thread is answered in time.
+//! Dropping [`HandlerTasks`] aborts all tasks and answers their requests with an error.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -28,8 +28,8 @@ use super::sweep_mark::SweepMark;
 use crate::actor::base::deadlines::{Deadlines, after};
 use crate::wire::rpc::RpcError;
 
-/// Numbers the handlers of one actor. Request ids do not: the CLI may use the id of a settled request again while the handler
-/// of the first request still has its grace time.
+/// Numbers the handlers of one actor. Request ids do not: the CLI may use the id of a settled request again while the
+/// handler of the first request still has its grace time.
 pub(crate) type HandlerId = u64;
 
 /// Entry of a handler in the list of its actor.
@@ -230,7 +230,8 @@ impl<L> HandlerTasks<L> {
         self.abort_text = text;
     }
 
-    /// Runs a handler, whose output is what the actor has to be told, if anything. `tell` is called on the handler's task.
+    /// Runs a handler, whose output is what the actor has to be told, if anything. `tell` is called on the handler's
+    /// task.
     pub(crate) fn start<E: Send + 'static>(
         &mut self,
         pending: Arc<PendingRequest>,
@@ -250,7 +251,8 @@ impl<L> HandlerTasks<L> {
             tell: Some(tell),
             told: PhantomData,
         };
-        // Not kept: a `JoinHandle` would hold the memory of a task that has ended. `abort_all` ends the tasks by their tokens.
+        // Not kept: a `JoinHandle` would hold the memory of a task that has ended. `abort_all` ends the tasks by their
+        // tokens.
         drop(self.tasks.spawn(HandlerTask {
             handler: Some(handler),
             stage: HandlerStage::Spawned,
@@ -328,8 +330,8 @@ impl<L> HandlerTasks<L> {
         self.deadlines.arm(wake);
     }
 
-    /// The handlers whose limit has passed; each is returned once. They still run: the caller answers their requests and
-    /// cancels their tokens.
+    /// The handlers whose limit has passed; each is returned once. They still run: the caller answers their requests
+    /// and cancels their tokens.
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<HandlerId> {
         let expired = self.deadlines.expired(now);
         for id in &expired {
@@ -340,8 +342,8 @@ impl<L> HandlerTasks<L> {
         expired
     }
 
-    /// Answers all requests with an error, cancels their handlers, and aborts those that outlive their grace time. Returns when
-    /// all tasks have ended, or after `abort_within`: a handler that blocks its thread cannot be aborted.
+    /// Answers all requests with an error, cancels their handlers, and aborts those that outlive their grace time.
+    /// Returns when all tasks have ended, or after `abort_within`: a handler that blocks its thread cannot be aborted.
     pub(crate) async fn stop(&mut self, abort_within: Duration) {
         self.refuse_all();
         self.tasks.close();

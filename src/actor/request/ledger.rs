@@ -6,9 +6,9 @@
 //!                        └─ the router ends: answered with an error, and the ledger is closed for good
 //! ```
 //!
-//! Each router has a ledger of its own. The reader admits the requests of one read under one lock. The router looks requests
-//! up to withdraw or cancel them, for snapshots, and when an incarnation or the router ends. The duty to answer is not here
-//! but in [`Answer`](super::answer::Answer). JSON-RPC ids are no keys: they repeat.
+//! Each router has a ledger of its own. The reader admits the requests of one read under one lock. The router looks
+//! requests up to withdraw or cancel them, for snapshots, and when an incarnation or the router ends. The duty to
+//! answer is not here but in [`Answer`](super::answer::Answer). JSON-RPC ids are no keys: they repeat.
 //!
 //! A settled request stays in the ledger until the next sweep, see [`SweepMark`]. Handlers never take the lock.
 
@@ -114,8 +114,8 @@ impl Book {
         self.open.contains(request_id) || self.settled.iter().any(|settled| settled == request_id)
     }
 
-    /// Removes settled requests and gives them back, to be dropped after the lock is released. Remembers the ids of at most
-    /// `remembered` of those that the CLI may list as pending.
+    /// Removes settled requests and gives them back, to be dropped after the lock is released. Remembers the ids of at
+    /// most `remembered` of those that the CLI may list as pending.
     fn sweep(&mut self, mark: &SweepMark, remembered: usize) -> Vec<Arc<PendingRequest>> {
         let mut swept = Vec::new();
         let mut due = mark.is_due();
@@ -141,8 +141,8 @@ impl Book {
 }
 
 impl Ledger {
-    /// Opens the ledger of a router: requests of incarnations up to `ended_epoch` are not admitted. `wake` is called when the
-    /// ledger has to be swept.
+    /// Opens the ledger of a router: requests of incarnations up to `ended_epoch` are not admitted. `wake` is called
+    /// when the ledger has to be swept.
     pub(crate) fn start(&self, ended_epoch: u64, wake: impl Fn() + Send + 'static) {
         let mut book = lock(&self.book);
         book.ended_epoch = book.ended_epoch.max(ended_epoch);
@@ -154,7 +154,8 @@ impl Ledger {
         &self.bell
     }
 
-    /// Locks the ledger to admit requests; `None` if the router has ended. For `remembered` see [`sweep`](Ledger::sweep).
+    /// Locks the ledger to admit requests; `None` if the router has ended. For `remembered` see
+    /// [`sweep`](Ledger::sweep).
     pub(crate) fn admissions(&self, remembered: usize) -> Option<Admissions<'_>> {
         let mut book = lock(&self.book);
         if book.closed {
@@ -169,8 +170,8 @@ impl Ledger {
         lock(&self.book).closed
     }
 
-    /// Removes settled requests if enough have gathered. Remembers the ids of at most `remembered` of those that the CLI may
-    /// still list as pending.
+    /// Removes settled requests if enough have gathered. Remembers the ids of at most `remembered` of those that the
+    /// CLI may still list as pending.
     pub(crate) fn sweep(&self, remembered: usize) {
         let swept = lock(&self.book).sweep(self.bell.mark(), remembered);
         drop(swept);

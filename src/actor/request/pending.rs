@@ -1,5 +1,5 @@
-//! A request of the CLI and the ways to answer it. The answer goes to the outbound queue of the incarnation that asked, and
-//! can go to no other.
+//! A request of the CLI and the ways to answer it. The answer goes to the outbound queue of the incarnation that asked,
+//! and can go to no other.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,8 +84,8 @@ pub(crate) struct PendingRequest {
     pub(crate) received: Instant,
     /// Cancelled when nobody waits for the answer any more.
     pub(crate) cancel: Cancel,
-    /// Taken when the request is settled, so that the span closes then and not when the ledger is swept. A running handler
-    /// keeps the span open with a clone of its own.
+    /// Taken when the request is settled, so that the span closes then and not when the ledger is swept. A running
+    /// handler keeps the span open with a clone of its own.
     span: Mutex<tracing::Span>,
     /// Whether there is a span. Without a subscriber the mutex is never locked.
     traced: bool,

@@ -1,4 +1,5 @@
-//! When a list drops its finished entries: in batches, so that finishing an entry costs its owner no message and no lock.
+//! When a list drops its finished entries: in batches, so that finishing an entry costs its owner no message and no
+//! lock.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -6,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::lock;
 
-/// Counts the finished entries of a list, and says when to sweep them out: once they are half as many as the entries that the
-/// last sweep kept, or [`LEAST`](SweepMark::LEAST). The owner of the list asks when a new entry comes. If none comes, the owner
-/// is woken when all kept entries have finished, but not for fewer than [`PATIENCE`](SweepMark::PATIENCE) times `LEAST`.
+/// Counts the finished entries of a list, and says when to sweep them out: once they are half as many as the entries
+/// that the last sweep kept, or [`LEAST`](SweepMark::LEAST). The owner of the list asks when a new entry comes. If none
+/// comes, the owner is woken when all kept entries have finished, but not for fewer than
+/// [`PATIENCE`](SweepMark::PATIENCE) times `LEAST`.
 #[derive(Debug)]
 pub(crate) struct SweepMark {
     finished: AtomicUsize,

@@ -9,11 +9,11 @@
 //!              /settings.json          from the user's configuration, without plugins
 //! ```
 //!
-//! The copy of the login has no refresh token, because that can be used once: a CLI that used it here would log the user out
-//! everywhere else.
+//! The copy of the login has no refresh token, because that can be used once: a CLI that used it here would log the
+//! user out everywhere else.
 //!
-//! The folder belongs to the user that the CLI runs as, and is closed to others (0700). A host that is killed leaves the folder
-//! behind, in the system's folder for temporary files.
+//! The folder belongs to the user that the CLI runs as, and is closed to others (0700). A host that is killed leaves
+//! the folder behind, in the system's folder for temporary files.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! Resume a session from its store: load its transcripts into a configuration folder of its own ([`home`]) before the CLI
-//! starts.
+//! Resume a session from its store: load its transcripts into a configuration folder of its own ([`home`]) before the
+//! CLI starts.
 
 mod home;
 

@@ -17,7 +17,8 @@ pub(crate) async fn ask(shared: &Shared, body: Value, limit: Duration) -> Result
     ask_in(shared, body, limit, None).await
 }
 
-/// Asks the CLI; with an epoch, during the handshake of that incarnation: what the request sets is not noted as a new setting.
+/// Asks the CLI; with an epoch, during the handshake of that incarnation: what the request sets is not noted as a new
+/// setting.
 pub(crate) async fn ask_in(
     shared: &Shared,
     body: Value,

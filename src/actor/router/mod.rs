@@ -1,16 +1,17 @@
-//! The control router: keeps the [ledger](super::request::ledger) of open requests, publishes the [routes] to the tool servers,
-//! and sends requests without a route to the actors that serve them. It runs no user code and waits for nothing.
+//! The control router: keeps the [ledger](super::request::ledger) of open requests, publishes the [routes] to the tool
+//! servers, and sends requests without a route to the actors that serve them. It runs no user code and waits for
+//! nothing.
 //!
-//! The reader enters requests in the ledger, and sends messages to running tool servers itself: so a tool call has one hop
-//! fewer. All other requests come through here. Messages to a tool server that is restarting are *parked* until the server is
-//! back, up to `Timeouts::server_restart`.
+//! The reader enters requests in the ledger, and sends messages to running tool servers itself: so a tool call has one
+//! hop fewer. All other requests come through here. Messages to a tool server that is restarting are *parked* until the
+//! server is back, up to `Timeouts::server_restart`.
 //!
 //! - [`client`]: how the session asks the CLI
 //! - [`outbound_requests`]: the requests to the CLI that wait for an answer
 //! - [`settings`]: the run-time settings that are sent again to the next CLI
 //!
-//! Restart policy: permanent. When a router ends, its open requests are answered with an error, its requests to the CLI fail,
-//! and the next router starts with an empty ledger.
+//! Restart policy: permanent. When a router ends, its open requests are answered with an error, its requests to the CLI
+//! fail, and the next router starts with an empty ledger.
 
 pub(crate) mod client;
 pub(crate) mod outbound_requests;

@@ -27,8 +27,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::wire::envelope::{ControlReply, ReplyError};
 use crate::wire::outgoing::{self, OutRequest};
 
-/// Subtypes that are written above `Limits::outbound_bytes`. An interrupt ends a turn. A change of the MCP servers may have to
-/// be undone, or the CLI would keep servers that the session does not have; there is one change at a time.
+/// Subtypes that are written above `Limits::outbound_bytes`. An interrupt ends a turn. A change of the MCP servers may
+/// have to be undone, or the CLI would keep servers that the session does not have; there is one change at a time.
 const PASSES: [&str; 2] = ["interrupt", "mcp_set_servers"];
 
 /// The requests to the CLI that wait for an answer.
@@ -165,8 +165,8 @@ impl OutboundRequests {
         // An incarnation that has ended needs no withdrawal.
         awaited.outbound.send(outgoing::cancel(request_id)).ok();
         awaited.span.record("outcome", outcome);
-        // The CLI may still answer, and then the setting is in force. Of the withdrawn settings only the last of each kind is
-        // kept.
+        // The CLI may still answer, and then the setting is in force. Of the withdrawn settings only the last of each
+        // kind is kept.
         let mut asked = self.shared.settings_asked();
         if let Some((_, setting)) = asked.iter().find(|(asked, _)| asked == request_id).cloned() {
             asked.retain(|(other, earlier)| {

@@ -1,8 +1,8 @@
 //! The routes to the tool servers that are up: published by the router, used by the reader.
 //!
-//! The reader sends a message to its server directly if there is a route, and no earlier message is still with the router. The
-//! router publishes a route only after it has passed on the messages that waited for that server. So a server gets the messages
-//! of the CLI in order.
+//! The reader sends a message to its server directly if there is a route, and no earlier message is still with the
+//! router. The router publishes a route only after it has passed on the messages that waited for that server. So a
+//! server gets the messages of the CLI in order.
 
 use std::collections::HashMap;
 use std::sync::Arc;

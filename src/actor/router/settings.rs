@@ -1,7 +1,7 @@
 //! Settings made at run time, as the requests that made them: sent again to the next incarnation.
 //!
-//! Only settings that live in the CLI's process are kept. The CLI itself restores those that it writes to disk: the title,
-//! settings files, the list of disabled MCP servers.
+//! Only settings that live in the CLI's process are kept. The CLI itself restores those that it writes to disk: the
+//! title, settings files, the list of disabled MCP servers.
 
 use std::path::Path;
 
@@ -41,8 +41,8 @@ pub(crate) fn took_effect(body: &Value, answer: &Value) -> Result<(), String> {
     if subtype(body) == "set_cwd" { cwd_was_set(answer) } else { Ok(()) }
 }
 
-/// The request to send again: with the absolute path from the CLI's answer, because the path in the request may be relative to
-/// the working directory at that time.
+/// The request to send again: with the absolute path from the CLI's answer, because the path in the request may be
+/// relative to the working directory at that time.
 pub(crate) fn as_taken(body: &Value, answer: &Value) -> Value {
     let (given, taken) = match subtype(body) {
         "set_cwd" => ("path", "cwd"),
@@ -56,8 +56,8 @@ pub(crate) fn as_taken(body: &Value, answer: &Value) -> Value {
     body
 }
 
-/// The name of a setting whose refusal ends the session: without it the CLI would do forbidden things, or work elsewhere.
-/// `None` for a setting that the session can do without.
+/// The name of a setting whose refusal ends the session: without it the CLI would do forbidden things, or work
+/// elsewhere. `None` for a setting that the session can do without.
 pub(crate) fn vital(body: &Value) -> Option<&'static str> {
     let (name, is_vital) = match subtype(body) {
         "set_permission_mode" => ("the permission mode", true),
@@ -86,13 +86,13 @@ fn forbids(permissions: &Value) -> bool {
     })
 }
 
-/// Notes a setting. The list has each setting once, in the order in which they were made, so that a setting comes after those
-/// that it depends on.
+/// Notes a setting. The list has each setting once, in the order in which they were made, so that a setting comes after
+/// those that it depends on.
 pub(crate) fn note(settings: &mut Vec<Value>, body: &Value) {
     let mut body = body.clone();
     if let Some(at) = settings.iter().rposition(|earlier| same(earlier, &body)) {
-        // A root that was registered later may be relative to this working directory, so the entry stays. The CLI registers no
-        // root twice, so there are no more such entries than roots.
+        // A root that was registered later may be relative to this working directory, so the entry stays. The CLI
+        // registers no root twice, so there are no more such entries than roots.
         let stays = subtype(&body) == "set_cwd"
             && settings[at..].iter().any(|later| subtype(later) == "register_repo_root");
         if !stays {

@@ -12,11 +12,11 @@
 //!                                       forget them, if it lives)     are killed
 //! ```
 //!
-//! Changes are made one at a time: the caller holds `Shared::changing`, and the guard travels with the change until the change is
-//! done. So the supervisor needs no queue of changes. A change whose caller stops waiting goes on.
+//! Changes are made one at a time: the caller holds `Shared::changing`, and the guard travels with the change until the
+//! change is done. So the supervisor needs no queue of changes. A change whose caller stops waiting goes on.
 //!
-//! The CLI's answer counts only while its incarnation lives. When the incarnation ends first, the change is undone, and the
-//! next CLI is told the servers as they were before: no incarnation begins with a set that is not settled.
+//! The CLI's answer counts only while its incarnation lives. When the incarnation ends first, the change is undone, and
+//! the next CLI is told the servers as they were before: no incarnation begins with a set that is not settled.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ pub(super) struct Leaving {
 }
 
 impl Changing {
-    /// Whether this answer settles the change. An answer that was in the mailbox when the CLI ended does not: the change is
-    /// undone already.
+    /// Whether this answer settles the change. An answer that was in the mailbox when the CLI ended does not: the
+    /// change is undone already.
     fn awaits(&self, outcome: &ChangeOutcome) -> bool {
         self.number == outcome.number && matches!(self.step, ChangeStep::Asking(_))
     }
@@ -194,8 +194,8 @@ impl SupervisorState {
     }
 }
 
-/// Tells the CLI its servers. New servers that the change needs and that the CLI could not take are removed from the CLI
-/// again; their names are returned.
+/// Tells the CLI its servers. New servers that the change needs and that the CLI could not take are removed from the
+/// CLI again; their names are returned.
 async fn tell(
     shared: &Shared,
     plan: &ChangePlan,
@@ -228,7 +228,8 @@ async fn tell(
     Ok((result, failed))
 }
 
-/// Sets the CLI's servers back to `roster`. When the router ends before the CLI has answered, asks through the next router.
+/// Sets the CLI's servers back to `roster`. When the router ends before the CLI has answered, asks through the next
+/// router.
 async fn restore(shared: &Shared, roster: &Roster) {
     let limit = shared.options().timeouts.control_request;
     let deadline = after(Instant::now(), limit);

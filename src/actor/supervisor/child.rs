@@ -33,8 +33,8 @@ impl<M: Message> ChildActor<M> {
         self.actor().map(ActorRef::get_cell)
     }
 
-    /// Tells the child, if it is up. A child that has just ended misses the message: its successor starts from the current
-    /// state.
+    /// Tells the child, if it is up. A child that has just ended misses the message: its successor starts from the
+    /// current state.
     pub(super) fn tell(&self, message: M) {
         if let Some(actor) = self.actor() {
             actor.cast(message).ok();

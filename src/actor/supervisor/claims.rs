@@ -55,8 +55,8 @@ impl Claims {
         Ok(Self { place, turn: tokio::sync::Mutex::default(), held: Mutex::default() })
     }
 
-    /// Claims the conversation that the options open by its id, if they name one. Not for a fork, which does not write to its
-    /// origin.
+    /// Claims the conversation that the options open by its id, if they name one. Not for a fork, which does not write
+    /// to its origin.
     pub(crate) async fn begin(&self, options: &Options) -> Result<()> {
         match opens(options).filter(|id| is_session_id(id)) {
             Some(id) => self.follow(|| Some(id.to_owned())).await,
@@ -64,8 +64,8 @@ impl Claims {
         }
     }
 
-    /// Claims the conversation that `named` returns, and releases the claim held before. `named` is called when earlier calls
-    /// are done.
+    /// Claims the conversation that `named` returns, and releases the claim held before. `named` is called when earlier
+    /// calls are done.
     ///
     /// # Errors
     /// The errors of [`Claim::take`]; the old claim is still held then.

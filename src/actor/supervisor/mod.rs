@@ -1,5 +1,5 @@
-//! The supervisor of a session starts, restarts and stops the other actors. It does no work itself, so it cannot fail at
-//! work.
+//! The supervisor of a session starts, restarts and stops the other actors. It does no work itself, so it cannot fail
+//! at work.
 //!
 //! ```text
 //!                     ready              the CLI died
@@ -18,8 +18,8 @@
 //! | tool server | restarted (`Restarts::server`), then given up: a significant server fails the session, any other is tried again each `Restarts::server_retry`. A server whose state cannot be made is treated alike |
 //! | port | the next incarnation starts (`Restarts::cli`), then the session fails |
 //!
-//! Each step of stopping has a limit; when it passes, the actors that are left are killed. A supervisor that is killed takes
-//! its children with it, and the port takes the CLI's process group.
+//! Each step of stopping has a limit; when it passes, the actors that are left are killed. A supervisor that is killed
+//! takes its children with it, and the port takes the CLI's process group.
 //!
 //! - here: the state, and what each message leads to
 //! - [`children`]: start children, notice their ends
@@ -73,8 +73,8 @@ use stopping::StopStep;
 pub(crate) struct SessionSupervisor;
 
 pub(crate) struct SupervisorState {
-    /// Releases the claim on the conversation, however the session ended. Declared first: the claim is free when `_gone`
-    /// tells the end.
+    /// Releases the claim on the conversation, however the session ended. Declared first: the claim is free when
+    /// `_gone` tells the end.
     _claimed: ReleaseClaim,
     /// Cancels `Shared::gone`, however the session ended.
     _gone: DropGuard,

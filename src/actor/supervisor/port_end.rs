@@ -111,8 +111,8 @@ impl SupervisorState {
         if refused && !self.resume_otherwise(&cause) {
             return self.fail(cause.to_error()).await;
         }
-        // A refusal and an exit after an error result do not count as crashes. They cannot go on for ever: the ladder ends,
-        // and an error result needs a prompt.
+        // A refusal and an exit after an error result do not count as crashes. They cannot go on for ever: the ladder
+        // ends, and an error result needs a prompt.
         let verdict = if refused || matches!(end, PortEnd::AfterErrorResult(_)) {
             Verdict::After { delay: self.windows.port.delay(1), attempt: 0 }
         } else {
@@ -136,8 +136,8 @@ impl SupervisorState {
         self.shared.outbound_ended(epoch);
         self.router.tell(RouterMessage::Ended { epoch });
         if let Some(mirror) = self.shared.mirror() {
-            // Before the conversation is told, so that the turn's outcome waits until the store has what the CLI mirrored
-            // and, after a crash, what the CLI had no time to mirror.
+            // Before the conversation is told, so that the turn's outcome waits until the store has what the CLI
+            // mirrored and, after a crash, what the CLI had no time to mirror.
             match cause {
                 Some(_) => mirror.catch_up(self.shared.facts.borrow().session_id.clone()),
                 None => mirror.flush(|| {}),

@@ -37,8 +37,8 @@ pub(super) struct ServerChild {
     cause: Option<String>,
     /// Whether the server ever had its state.
     pub(super) served: bool,
-    /// Failures in a row before the server had its state. A server that never gets its state is given up, however slowly it
-    /// fails.
+    /// Failures in a row before the server had its state. A server that never gets its state is given up, however
+    /// slowly it fails.
     starts_without_state: u32,
     /// The backoff timer.
     timer: Option<Task>,

@@ -7,12 +7,13 @@
 //!          └─ straight into the head while it has room and nothing waits behind it ─►┘
 //! ```
 //!
-//! Messages in the tail are younger than messages in the file, and those are younger than messages in the head: order is kept.
-//! `push` and `take` lock for a moment and never wait. The [mover](super::mover) moves messages between memory and file.
+//! Messages in the tail are younger than messages in the file, and those are younger than messages in the head: order
+//! is kept. `push` and `take` lock for a moment and never wait. The [mover](super::mover) moves messages between memory
+//! and file.
 //!
-//! When a bound is reached or the file cannot be written, the next `push` that finds no room fails with the error that ends
-//! the turn. Messages accepted before are still read, in order. The mover belongs to the [`TurnBuffer`] and so to the turn:
-//! dropping the turn ends the mover and closes the file.
+//! When a bound is reached or the file cannot be written, the next `push` that finds no room fails with the error that
+//! ends the turn. Messages accepted before are still read, in order. The mover belongs to the [`TurnBuffer`] and so to
+//! the turn: dropping the turn ends the mover and closes the file.
 
 use std::io;
 use std::path::PathBuf;
@@ -146,7 +147,8 @@ impl TurnBuffer {
     /// Adds messages in order. Returns the number of messages that were dropped because the reader is gone.
     ///
     /// # Errors
-    /// `Overflow` past the bounds: the error that the turn ends with, and the number of messages behind the refused one.
+    /// `Overflow` past the bounds: the error that the turn ends with, and the number of messages behind the refused
+    /// one.
     pub(super) fn push(&self, messages: impl ExactSizeIterator<Item = Message>) -> Result<u64, (Error, u64)> {
         let (pushed, reader) = {
             let queue = &mut *self.state();
@@ -207,8 +209,8 @@ impl TurnBuffer {
         self.counting.dropped_partials.add(dropped);
     }
 
-    /// Makes room in the head by dropping partial messages. For a new partial message this is done only while many can be
-    /// dropped: a pass over the head costs more than the one message.
+    /// Makes room in the head by dropping partial messages. For a new partial message this is done only while many can
+    /// be dropped: a pass over the head costs more than the one message.
     fn drop_partials(&self, queue: &mut BufferState, for_partial: bool) {
         let least = if for_partial { self.bounds.unread / 4 } else { 0 };
         if queue.is_spilling() || queue.head.partial_bytes <= least {

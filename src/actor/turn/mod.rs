@@ -32,8 +32,8 @@ use buffer::{Bounds, NextItem, TurnBuffer};
 /// [`Options::unread_partials`](crate::Options::unread_partials) allows it. Past both bounds the turn ends with
 /// [`Overflow`](ErrorKind::Overflow), after the messages that were accepted.
 ///
-/// Dropping a turn does not end it: its further messages are dropped, and the next prompt still waits for its result. To end
-/// a turn, call [`interrupt`](crate::Session::interrupt).
+/// Dropping a turn does not end it: its further messages are dropped, and the next prompt still waits for its result.
+/// To end a turn, call [`interrupt`](crate::Session::interrupt).
 ///
 /// ```
 /// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {
@@ -131,8 +131,8 @@ impl Turn {
     /// Waits for the end of the turn and returns its outcome. Drops messages that you have not read.
     ///
     /// # Errors
-    /// [`SessionFailed`](ErrorKind::SessionFailed), if the session was torn down (killed, or its runtime shut down) before the
-    /// turn had an outcome.
+    /// [`SessionFailed`](ErrorKind::SessionFailed), if the session was torn down (killed, or its runtime shut down)
+    /// before the turn had an outcome.
     pub async fn outcome(&mut self) -> Result<Outcome> {
         if !self.over {
             self.missed_partials = self.buffer.discard();

@@ -1,9 +1,10 @@
 //! The temporary file of a turn's unread messages: a ring of records, written and read on blocking threads.
 //!
-//! The file has no name (or loses it at once), so the system removes it with its last handle, however the process ends. The
-//! file is a ring of `Limits::spilled_bytes`: messages that were read make room, and the file never grows beyond the bound.
-//! A position grows until every message was read, and then starts again at 0; the offset in the file is the position modulo
-//! the bound. A record is a header (length of the JSON, number of partial messages dropped right before it) and the JSON.
+//! The file has no name (or loses it at once), so the system removes it with its last handle, however the process ends.
+//! The file is a ring of `Limits::spilled_bytes`: messages that were read make room, and the file never grows beyond
+//! the bound. A position grows until every message was read, and then starts again at 0; the offset in the file is the
+//! position modulo the bound. A record is a header (length of the JSON, number of partial messages dropped right before
+//! it) and the JSON.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -35,7 +35,8 @@ pub struct Steering {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Steered {
-    /// The message joined a running turn: the model reads it in its next request. Messages and result are part of that turn.
+    /// The message joined a running turn: the model reads it in its next request. Messages and result are part of that
+    /// turn.
     Joined {
         /// The [`prompt_uuid`](Turn::prompt_uuid) of the turn.
         prompt_uuid: String,
@@ -44,14 +45,14 @@ pub enum Steered {
     Turn(Turn),
     /// The model does not read the message. It was taken back
     /// ([`cancel_async_message`](crate::Session::cancel_async_message),
-    /// [`interrupt_cancel_queued`](crate::Session::interrupt_cancel_queued)), a `UserPromptSubmit` hook blocked it, or the
-    /// session ended before.
+    /// [`interrupt_cancel_queued`](crate::Session::interrupt_cancel_queued)), a `UserPromptSubmit` hook blocked it, or
+    /// the session ended before.
     NotTaken {
         /// The message, to send again if you like.
         prompt: Prompt,
     },
-    /// The CLI or the session ended before it was known whether the model has read the message. greenroom does not send the
-    /// message again.
+    /// The CLI or the session ended before it was known whether the model has read the message. greenroom does not send
+    /// the message again.
     Unknown {
         /// The message.
         prompt: Prompt,
@@ -76,11 +77,12 @@ impl Steering {
 
     /// Waits for the outcome, which is known when the running turn or its CLI ends, at the latest.
     ///
-    /// To wait with a limit, pin the future and poll it again after the limit: dropping the future drops the `Steering`.
+    /// To wait with a limit, pin the future and poll it again after the limit: dropping the future drops the
+    /// `Steering`.
     ///
     /// # Errors
-    /// [`SessionFailed`](ErrorKind::SessionFailed), if the session was torn down (killed, or its runtime shut down) before the
-    /// message had an outcome.
+    /// [`SessionFailed`](ErrorKind::SessionFailed), if the session was torn down (killed, or its runtime shut down)
+    /// before the message had an outcome.
     pub async fn outcome(self) -> Result<Steered> {
         self.outcome.await.map_err(|_| {
             Error::new(

@@ -91,7 +91,8 @@ fn ops(rare: u32) -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// In any order of pushes, takes and moves, every accepted message is read once and in order, and gaps are told in place.
+    /// In any order of pushes, takes and moves, every accepted message is read once and in order, and gaps are told in
+    /// place.
     #[test]
     fn accepted_messages_are_read_once_and_in_order(
         ops in ops(1), unread in 1usize..1500, spilling in 1usize..1500, spilled in 0u64..3000, drops in any::<bool>(),

@@ -64,8 +64,8 @@ impl MessageQueue {
         rest
     }
 
-    /// Drops partial messages, the oldest first, until at most `down_to` bytes are left. Returns how many were dropped, and
-    /// how many of them after the youngest message that is left.
+    /// Drops partial messages, the oldest first, until at most `down_to` bytes are left. Returns how many were dropped,
+    /// and how many of them after the youngest message that is left.
     pub(super) fn drop_partials(&mut self, down_to: usize) -> (u64, u64) {
         let (mut dropped, mut missed) = (0, 0);
         for mut entry in std::mem::take(&mut self.entries) {

@@ -44,16 +44,16 @@ event! {
 }
 
 event! {
-    /// Before a task is completed. The CLI ignores [`OnFailure::Block`](super::OnFailure::Block) here, and is about to drop
-    /// `team_name`.
+    /// Before a task is completed. The CLI ignores [`OnFailure::Block`](super::OnFailure::Block) here, and is about to
+    /// drop `team_name`.
     TaskCompleted: TaskCompletedInput, TaskCompletedOutput;
     input { task_id: String, task_subject: String, }
     may { task_description: String, teammate_name: String, team_name: String, }
 }
 
 event! {
-    /// Before a teammate becomes idle. The CLI ignores [`OnFailure::Block`](super::OnFailure::Block) here, and is about to
-    /// drop `team_name`.
+    /// Before a teammate becomes idle. The CLI ignores [`OnFailure::Block`](super::OnFailure::Block) here, and is about
+    /// to drop `team_name`.
     TeammateIdle: TeammateIdleInput, TeammateIdleOutput;
     input { teammate_name: String, }
     may { team_name: String, }

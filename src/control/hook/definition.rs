@@ -89,9 +89,9 @@ impl Hook {
         self
     }
 
-    /// Limits how long the hook may take. Default: [`Timeouts::hook`](crate::options::Timeouts::hook). At most a day, also without a
-    /// limit. The CLI is told a later limit, by [`Timeouts::cancel_grace`](crate::options::Timeouts::cancel_grace) and at least a
-    /// second.
+    /// Limits how long the hook may take. Default: [`Timeouts::hook`](crate::options::Timeouts::hook). At most a day,
+    /// also without a limit. The CLI is told a later limit, by
+    /// [`Timeouts::cancel_grace`](crate::options::Timeouts::cancel_grace) and at least a second.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -121,8 +121,8 @@ impl Hook {
         Ok(())
     }
 
-    /// The `hooks` field of `initialize`; the callback ids are `hook_0`, `hook_1` and so on. The CLI waits longer than we do
-    /// by `grace`, so that `on_failure` decides about a late hook, without a race.
+    /// The `hooks` field of `initialize`; the callback ids are `hook_0`, `hook_1` and so on. The CLI waits longer than
+    /// we do by `grace`, so that `on_failure` decides about a late hook, without a race.
     pub(crate) fn to_wire(hooks: &[Hook], limit: Option<Duration>, grace: Duration) -> Value {
         let mut events: Map<String, Value> = Map::new();
         for (index, hook) in hooks.iter().enumerate() {
@@ -191,8 +191,8 @@ pub enum OnFailure {
     /// The CLI continues as if there were no hook.
     Continue,
     /// The tool call, the permission or the prompt is refused, and the failure is the reason. At other events the CLI
-    /// blocks by its own rules (`onFailure: "block"`). `start()` fails when the CLI does not know `onFailure`, and when the
-    /// hook is at `Stop`, `SubagentStop`, `TaskCompleted` or `TeammateIdle`, where the CLI ignores it.
+    /// blocks by its own rules (`onFailure: "block"`). `start()` fails when the CLI does not know `onFailure`, and when
+    /// the hook is at `Stop`, `SubagentStop`, `TaskCompleted` or `TeammateIdle`, where the CLI ignores it.
     Block,
 }
 

@@ -67,8 +67,8 @@ pub struct Common {
     pub prompt_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
-    /// The subagent in which the event happens; `None` on the main thread. At [`SubagentStart`](super::SubagentStart) and
-    /// [`SubagentStop`](super::SubagentStop) the subagent that starts or ends.
+    /// The subagent in which the event happens; `None` on the main thread. At [`SubagentStart`](super::SubagentStart)
+    /// and [`SubagentStop`](super::SubagentStop) the subagent that starts or ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The type of that subagent, or of the agent that the session runs as.
@@ -78,8 +78,8 @@ pub struct Common {
     pub effort: Option<Effort>,
 }
 
-/// The effort with which the model thinks in this turn: `low`, `medium`, `high`, `xhigh` or `max`. The level may be lower
-/// than the requested one.
+/// The effort with which the model thinks in this turn: `low`, `medium`, `high`, `xhigh` or `max`. The level may be
+/// lower than the requested one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named as on the wire")]
 #[non_exhaustive]

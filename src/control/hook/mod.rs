@@ -31,9 +31,9 @@
 //!
 //! # When a hook fails
 //!
-//! A hook fails when it returns an error, panics, times out, gets an input that does not fit its type, or returns an answer
-//! that the CLI could not read (not an object, arguments that are no object, an invalid decision). [`OnFailure`] decides
-//! what the CLI is told: by default a hook that can forbid something forbids it. The session emits
+//! A hook fails when it returns an error, panics, times out, gets an input that does not fit its type, or returns an
+//! answer that the CLI could not read (not an object, arguments that are no object, an invalid decision). [`OnFailure`]
+//! decides what the CLI is told: by default a hook that can forbid something forbids it. The session emits
 //! [`Event::CallbackFailed`](crate::Event::CallbackFailed), [`CallbackPanicked`](crate::Event::CallbackPanicked) or
 //! [`CallbackTimedOut`](crate::Event::CallbackTimedOut) with the name of the hook's event.
 

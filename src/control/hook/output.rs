@@ -183,8 +183,8 @@ impl<E: EventType> Output<E> {
         }
     }
 
-    /// Blocks the event's subject (`decision: "block"`). At `Stop` and `SubagentStop` the model must continue, and reads the
-    /// reason.
+    /// Blocks the event's subject (`decision: "block"`). At `Stop` and `SubagentStop` the model must continue, and
+    /// reads the reason.
     pub fn block(reason: impl Into<String>) -> Self {
         Self::pass().decision(HookDecision::Block).reason(reason)
     }
@@ -197,8 +197,8 @@ impl<E: EventType> Output<E> {
         output
     }
 
-    /// The CLI continues at once, as if the hook had no opinion, and counts the hook as running for `limit` (default: the
-    /// CLI's own). The CLI reads nothing else of such an answer: one with other fields fails the hook.
+    /// The CLI continues at once, as if the hook had no opinion, and counts the hook as running for `limit` (default:
+    /// the CLI's own). The CLI reads nothing else of such an answer: one with other fields fails the hook.
     pub fn asynchronous(limit: Option<Duration>) -> Self {
         let mut output = Self::pass();
         output.common.asynchronous = Some(limit);

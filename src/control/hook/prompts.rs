@@ -25,7 +25,8 @@ words! {
 }
 
 event! {
-    /// Before a prompt reaches the model. [`block`](super::Output::block) withholds the prompt; the user reads the reason.
+    /// Before a prompt reaches the model. [`block`](super::Output::block) withholds the prompt; the user reads the
+    /// reason.
     UserPromptSubmit: UserPromptSubmitInput, UserPromptSubmitOutput, UserPromptSubmitFields;
     input { prompt: String, }
     may { source: PromptSource, session_title: String, }
@@ -86,8 +87,8 @@ words! {
 }
 
 event! {
-    /// Before the question of an MCP server reaches the user or the application's handler. The input has the fields of an
-    /// [`ElicitationRequest`](crate::callback::ElicitationRequest).
+    /// Before the question of an MCP server reaches the user or the application's handler. The input has the fields of
+    /// an [`ElicitationRequest`](crate::callback::ElicitationRequest).
     Elicitation: ElicitationInput, ElicitationOutput, ElicitationFields;
     input { mcp_server_name: String, message: String, }
     may { mode: ElicitationMode, url: String, elicitation_id: String, requested_schema: Value, }
@@ -138,8 +139,8 @@ answers_elicitation! {
 }
 
 event! {
-    /// While a message of the model is shown, once for each batch of lines. A hook changes only the display: the model's
-    /// input and the transcript stay as they are.
+    /// While a message of the model is shown, once for each batch of lines. A hook changes only the display: the
+    /// model's input and the transcript stay as they are.
     MessageDisplay: MessageDisplayInput, MessageDisplayOutput, MessageDisplayFields;
     input {
         turn_id: String,

@@ -68,8 +68,8 @@ words! {
 }
 
 event! {
-    /// When a session ends. CLI 2.1.328 was not seen to run an application's hooks when its input is closed, which is how
-    /// [`Session::stop`](crate::Session::stop) ends it.
+    /// When a session ends. CLI 2.1.328 was not seen to run an application's hooks when its input is closed, which is
+    /// how [`Session::stop`](crate::Session::stop) ends it.
     SessionEnd: SessionEndInput, SessionEndOutput;
     input { reason: SessionEndReason, }
     may {}
@@ -200,8 +200,8 @@ words! {
 }
 
 event! {
-    /// Before the model is switched. CLI 2.1.328 was seen to run the hook several times for one switch, once for each model
-    /// it considered.
+    /// Before the model is switched. CLI 2.1.328 was seen to run the hook several times for one switch, once for each
+    /// model it considered.
     PreModelSwitch: PreModelSwitchInput, PreModelSwitchOutput, PreModelSwitchFields;
     input { from_model: String, to_model: String, source: ModelSwitchSource, }
     may {

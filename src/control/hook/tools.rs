@@ -81,8 +81,8 @@ event! {
         updated_tool_output: Value,
         /// Replaces the result of an MCP tool only; `updated_tool_output` works for all tools.
         updated_mcp_tool_output: Value = "updatedMCPToolOutput",
-        /// Text for the classifier of the permission mode `auto`, at most 2000 UTF-16 units: statements of the user, nothing
-        /// that a tool or a model wrote.
+        /// Text for the classifier of the permission mode `auto`, at most 2000 UTF-16 units: statements of the user,
+        /// nothing that a tool or a model wrote.
         classifier_context: String,
     }
 }
@@ -104,8 +104,8 @@ event! {
 }
 
 event! {
-    /// After all tool calls of one message of the model have their results, before the model reads the results. Runs once
-    /// for the whole batch.
+    /// After all tool calls of one message of the model have their results, before the model reads the results. Runs
+    /// once for the whole batch.
     PostToolBatch: PostToolBatchInput, PostToolBatchOutput, PostToolBatchFields;
     input { tool_calls: Vec<BatchedToolCall>, }
     may {}
@@ -126,8 +126,8 @@ requests! {
 }
 
 event! {
-    /// Before the user is asked for a permission. CLI 2.1.328 was seen to ask the application's permission handler at the
-    /// same time; the first decision counts.
+    /// Before the user is asked for a permission. CLI 2.1.328 was seen to ask the application's permission handler at
+    /// the same time; the first decision counts.
     PermissionRequest: PermissionRequestInput, PermissionRequestOutput, PermissionRequestFields;
     input { tool_name: String, tool_input: Value, }
     may {

@@ -17,7 +17,8 @@ words! {
 }
 
 event! {
-    /// When settings or skills changed, before the change takes effect. [`block`](super::Output::block) rejects the change.
+    /// When settings or skills changed, before the change takes effect. [`block`](super::Output::block) rejects the
+    /// change.
     ConfigChange: ConfigChangeInput, ConfigChangeOutput;
     input { source: ConfigSource, }
     may { file_path: String, }
@@ -64,8 +65,8 @@ event! {
 }
 
 event! {
-    /// Creates a worktree: the hook has to create it and answer with its path. [`pass`](super::Output::pass) is no answer
-    /// here.
+    /// Creates a worktree: the hook has to create it and answer with its path. [`pass`](super::Output::pass) is no
+    /// answer here.
     WorktreeCreate: WorktreeCreateInput, WorktreeCreateOutput, WorktreeCreateFields;
     input { name: String, }
     may {}

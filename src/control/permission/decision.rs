@@ -64,10 +64,11 @@ impl PermissionDecision {
         Self::new(Decision::Allow { input: Some(input), answers: None, updates: Vec::new() })
     }
 
-    /// Allows the call, and applies all [`permission_suggestions`](PermissionRequest::permission_suggestions), which may
-    /// allow more than such calls. For a shell command that writes a file, CLI 2.1.328 was seen to suggest a rule in the
-    /// project's settings, its directory, and the mode [`AcceptEdits`](crate::PermissionMode::AcceptEdits), all at once. Do
-    /// not use it when [`suppress_always_allow_rule`](PermissionRequest::suppress_always_allow_rule) is set.
+    /// Allows the call, and applies all [`permission_suggestions`](PermissionRequest::permission_suggestions), which
+    /// may allow more than such calls. For a shell command that writes a file, CLI 2.1.328 was seen to suggest a rule
+    /// in the project's settings, its directory, and the mode [`AcceptEdits`](crate::PermissionMode::AcceptEdits), all
+    /// at once. Do not use it when [`suppress_always_allow_rule`](PermissionRequest::suppress_always_allow_rule) is
+    /// set.
     pub fn allow_always(request: &PermissionRequest) -> Self {
         Self::allow()
             .updates(request.permission_suggestions.iter().cloned())

@@ -134,8 +134,8 @@ impl<'de> Visitor<'de> for HasValue {
     }
 }
 
-/// A field's name that serde_json does not reserve. The reserved name of a `RawValue`, as an object's first field, makes
-/// serde_json parse the field's text in place of the object.
+/// A field's name that serde_json does not reserve. The reserved name of a `RawValue`, as an object's first field,
+/// makes serde_json parse the field's text in place of the object.
 struct FieldName;
 
 const RESERVED: &str = "$serde_json::private::";

@@ -1,8 +1,8 @@
 //! Permission requests: may this tool run? Decisions, changes of the permission rules, and the questions of
 //! `AskUserQuestion`.
 //!
-//! The handler given with [`SessionBuilder::can_use_tool`](crate::SessionBuilder::can_use_tool) is asked about the calls
-//! that no rule, no permission mode and no hook decided.
+//! The handler given with [`SessionBuilder::can_use_tool`](crate::SessionBuilder::can_use_tool) is asked about the
+//! calls that no rule, no permission mode and no hook decided.
 //!
 //! | the handler | the CLI gets |
 //! |---|---|

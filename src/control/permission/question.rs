@@ -154,8 +154,8 @@ impl Answers {
         self
     }
 
-    /// Adds why there is no answer, for programs that follow the session; the model does not read it. Sent only to a CLI
-    /// that announces `ask_user_question_unanswered_v1`: another CLI would refuse all answers.
+    /// Adds why there is no answer, for programs that follow the session; the model does not read it. Sent only to a
+    /// CLI that announces `ask_user_question_unanswered_v1`: another CLI would refuse all answers.
     pub fn unanswered(mut self, question: impl Into<String>, why: Unanswered) -> Self {
         self.annotation(question).unanswered = Some(why);
         self

@@ -36,8 +36,8 @@ words! {
 }
 
 requests! {
-    /// The user's `ask` rule that forced a request. Its texts may contain escape sequences of a terminal: show them through
-    /// [`plain_text`].
+    /// The user's `ask` rule that forced a request. Its texts may contain escape sequences of a terminal: show them
+    /// through [`plain_text`].
     part MatchedAskRule {
         /// Where the rule is written, such as `userSettings`.
         need source: String,
@@ -67,14 +67,16 @@ pub struct PermissionRequest {
     pub(super) input: Input,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// Rule changes after which the CLI would not ask again. Return one with [`PermissionDecision::update`](crate::PermissionDecision::update), or all with
+    /// Rule changes after which the CLI would not ask again. Return one with
+    /// [`PermissionDecision::update`](crate::PermissionDecision::update), or all with
     /// [`PermissionDecision::allow_always`](crate::PermissionDecision::allow_always).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub permission_suggestions: Vec<PermissionUpdate>,
     /// The path that needs the permission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_path: Option<String>,
-    /// The reason for the request. May contain escape sequences of a terminal: show [`reason_text`](Self::reason_text) instead.
+    /// The reason for the request. May contain escape sequences of a terminal: show [`reason_text`](Self::reason_text)
+    /// instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,8 +116,8 @@ pub struct PermissionRequest {
 }
 
 impl PermissionRequest {
-    /// The arguments of the call: an object, or `Null` if the CLI sent none. Parsed on the first use, which takes many times
-    /// the memory of the JSON if it holds very many values.
+    /// The arguments of the call: an object, or `Null` if the CLI sent none. Parsed on the first use, which takes many
+    /// times the memory of the JSON if it holds very many values.
     pub fn input(&self) -> &Value {
         self.input.value()
     }

@@ -34,8 +34,8 @@ words! {
 /// A change of the permission rules.
 ///
 /// The CLI suggests changes with a request
-/// ([`permission_suggestions`](super::PermissionRequest::permission_suggestions)) and accepts changes with a decision. It
-/// drops *all* changes of a decision if one of them is malformed; the functions below make well-formed ones.
+/// ([`permission_suggestions`](super::PermissionRequest::permission_suggestions)) and accepts changes with a decision.
+/// It drops *all* changes of a decision if one of them is malformed; the functions below make well-formed ones.
 ///
 /// ```
 /// use greenroom::permission::{PermissionBehavior, PermissionRule, PermissionUpdate};
@@ -192,8 +192,8 @@ impl DirectoryChange {
 pub struct PermissionRule {
     /// Name of the tool.
     pub tool_name: String,
-    /// A pattern in the tool's own syntax; `None` matches every call of the tool. Never sent as null, for which the CLI would
-    /// drop every change of the decision.
+    /// A pattern in the tool's own syntax; `None` matches every call of the tool. Never sent as null, for which the CLI
+    /// would drop every change of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule_content: Option<String>,
     /// Every other field, as it came.

@@ -14,8 +14,8 @@ use crate::wire::words::words;
 
 /// A subagent, as the CLI's JSON (camelCase). It goes to the CLI in `initialize`.
 ///
-/// Fields that are `None` or empty are left to the CLI. Every field is named as in `AgentDefinition` of the TypeScript SDK
-/// 0.3.330. `Debug` shows the names of the fields in `extra` without their values.
+/// Fields that are `None` or empty are left to the CLI. Every field is named as in `AgentDefinition` of the TypeScript
+/// SDK 0.3.330. `Debug` shows the names of the fields in `extra` without their values.
 ///
 /// ```
 /// use greenroom::options::AgentDefinition;
@@ -98,8 +98,8 @@ impl AgentDefinition {
     }
 }
 
-/// An MCP server of an agent: a server of the session by name, or definitions of other servers. Refer to in-process servers
-/// by name.
+/// An MCP server of an agent: a server of the session by name, or definitions of other servers. Refer to in-process
+/// servers by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]

@@ -16,8 +16,8 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An MCP server that the CLI connects to itself, as the CLI's JSON (camelCase; the default `type` is `stdio`).
 ///
-/// In-process servers are not given here but to [`SessionBuilder::mcp_server`](crate::SessionBuilder::mcp_server). `Debug`
-/// shows the names of variables and headers without values, no arguments, and only scheme and host of a URL.
+/// In-process servers are not given here but to [`SessionBuilder::mcp_server`](crate::SessionBuilder::mcp_server).
+/// `Debug` shows the names of variables and headers without values, no arguments, and only scheme and host of a URL.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,7 +39,8 @@ pub enum ExternalServer {
     Stdio {
         /// The program's name or path.
         command: String,
-        /// Always written, because CLI 2.1.328 was seen not to connect to a server without `args` that is added at run time.
+        /// Always written, because CLI 2.1.328 was seen not to connect to a server without `args` that is added at run
+        /// time.
         #[serde(default)]
         args: Vec<String>,
         /// Variables to set for the program.
@@ -48,8 +49,8 @@ pub enum ExternalServer {
         /// Limit for a call of a tool, in milliseconds in JSON, at least a second. Progress does not extend it.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_millis")]
         timeout: Option<Duration>,
-        /// Whether the model's request lists the server's tools from the start, for which the start of the CLI waits up to
-        /// 5 s (true), or the model searches for them (false). Default: the CLI's.
+        /// Whether the model's request lists the server's tools from the start, for which the start of the CLI waits up
+        /// to 5 s (true), or the model searches for them (false). Default: the CLI's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         always_load: Option<bool>,
         /// Other fields that the CLI knows.
@@ -278,8 +279,8 @@ words! {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum McpRegistration {
-    /// In `initialize`. A CLI whose answer shows that it ignored the servers is restarted once with `--mcp-config`, which is
-    /// then used for the rest of the session.
+    /// In `initialize`. A CLI whose answer shows that it ignored the servers is restarted once with `--mcp-config`,
+    /// which is then used for the rest of the session.
     #[default]
     Auto,
     /// In `initialize`, together with the results of the MCP handshake, so that no round trip delays the first turn.

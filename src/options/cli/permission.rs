@@ -12,7 +12,8 @@ words! {
         Default = "default",
         /// Allow edits of files; ask for the rest.
         AcceptEdits = "acceptEdits",
-        /// Allow everything. Needs [`Options::allow_dangerously_skip_permissions`](crate::Options::allow_dangerously_skip_permissions).
+        /// Allow everything. Needs
+        /// [`Options::allow_dangerously_skip_permissions`](crate::Options::allow_dangerously_skip_permissions).
         BypassPermissions = "bypassPermissions",
         /// Plan only; change nothing.
         Plan = "plan",
@@ -26,7 +27,8 @@ words! {
 words! {
     /// Who answers permission requests.
     pub enum PermissionPrompts {
-        /// This host: its handler, or the tool in [`Options::permission_prompt_tool_name`](crate::Options::permission_prompt_tool_name).
+        /// This host: its handler, or the tool in
+        /// [`Options::permission_prompt_tool_name`](crate::Options::permission_prompt_tool_name).
         Host = "host",
         /// Nobody: a call that would ask is denied at once, and the model is told why.
         None = "none",
@@ -80,8 +82,8 @@ impl BuiltInTools {
 pub enum Skills {
     /// Every skill that the CLI finds.
     All,
-    /// The skills of these names; a skill of a plugin is `plugin:skill`. The model is told of no other skill and can call no
-    /// other, but it can still read their files.
+    /// The skills of these names; a skill of a plugin is `plugin:skill`. The model is told of no other skill and can
+    /// call no other, but it can still read their files.
     Only(Vec<String>),
 }
 

@@ -27,8 +27,8 @@ pub enum SystemPrompt {
     Empty,
     /// Only this text.
     Text(String),
-    /// Only these texts, with [`DYNAMIC_BOUNDARY`](SystemPrompt::DYNAMIC_BOUNDARY) at most once between them: blocks before
-    /// it may be cached across sessions, blocks after it not.
+    /// Only these texts, with [`DYNAMIC_BOUNDARY`](SystemPrompt::DYNAMIC_BOUNDARY) at most once between them: blocks
+    /// before it may be cached across sessions, blocks after it not.
     Blocks(Vec<String>),
     /// Claude Code's own.
     ClaudeCode,

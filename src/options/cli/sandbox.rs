@@ -25,19 +25,20 @@ macro_rules! settings {
 }
 
 settings! {
-    /// The sandbox in which the CLI runs commands: the `sandbox` block of the CLI's settings (camelCase in JSON). A field that
-    /// is `None` is left to the CLI and to other settings.
+    /// The sandbox in which the CLI runs commands: the `sandbox` block of the CLI's settings (camelCase in JSON). A
+    /// field that is `None` is left to the CLI and to other settings.
     ///
-    /// The fields are those of `SandboxSettings` in the TypeScript SDK 0.3.330. The CLI's documentation of its settings says
-    /// what each of them does; the descriptions here add units and surprises.
+    /// The fields are those of `SandboxSettings` in the TypeScript SDK 0.3.330. The CLI's documentation of its settings
+    /// says what each of them does; the descriptions here add units and surprises.
     ///
-    /// The sandbox is merged over the `sandbox` block in [`Options::settings`](crate::Options::settings), inline or in a
-    /// file: a field here replaces that field there, lists of restrictions are joined, and settings that would switch off a
-    /// restriction of this sandbox (`filesystem.disabled`, a proxy that does not check the lists of domains) are removed.
+    /// The sandbox is merged over the `sandbox` block in [`Options::settings`](crate::Options::settings), inline or in
+    /// a file: a field here replaces that field there, lists of restrictions are joined, and settings that would switch
+    /// off a restriction of this sandbox (`filesystem.disabled`, a proxy that does not check the lists of domains) are
+    /// removed.
     ///
-    /// With `enabled: true`, `failIfUnavailable` is true unless set otherwise on either side. CLI 2.1.328 was then seen not to
-    /// start if the programs that the sandbox needs are missing (`bwrap` and `socat` on Linux); without it, the CLI runs
-    /// commands outside of a sandbox.
+    /// With `enabled: true`, `failIfUnavailable` is true unless set otherwise on either side. CLI 2.1.328 was then seen
+    /// not to start if the programs that the sandbox needs are missing (`bwrap` and `socat` on Linux); without it, the
+    /// CLI runs commands outside of a sandbox.
     ///
     /// ```
     /// use greenroom::options::Sandbox;
@@ -130,7 +131,8 @@ settings! {
 }
 
 settings! {
-    /// Access of commands in a [`Sandbox`] to credentials. The CLI also knows `awsPairs` and `sigv4`, which go into `extra`.
+    /// Access of commands in a [`Sandbox`] to credentials. The CLI also knows `awsPairs` and `sigv4`, which go into
+    /// `extra`.
     pub struct SandboxCredentials {
         files: Vec<CredentialFile>,
         env_vars: Vec<CredentialVar>,

@@ -21,12 +21,12 @@ pub(crate) fn settings_file(settings: Option<&Value>) -> Option<&str> {
     settings?.as_str().filter(|text| !text.trim_start().starts_with('{') && !text.trim().is_empty())
 }
 
-/// If a sandbox has to be merged into a settings file, reads the file and replaces its path in the options by its content.
-/// A relative path starts at the CLI's working directory, as it does for the CLI.
+/// If a sandbox has to be merged into a settings file, reads the file and replaces its path in the options by its
+/// content. A relative path starts at the CLI's working directory, as it does for the CLI.
 ///
 /// # Errors
-/// [`InvalidOption`](ErrorKind::InvalidOption) if the file cannot be read within `timeouts.start` or holds no JSON object.
-/// Starting without these settings could allow what they forbid.
+/// [`InvalidOption`](ErrorKind::InvalidOption) if the file cannot be read within `timeouts.start` or holds no JSON
+/// object. Starting without these settings could allow what they forbid.
 pub(crate) async fn read_settings_file(options: &mut Options) -> Result<()> {
     let Some(path) = settings_file(options.settings.as_ref()).filter(|_| options.sandbox.is_some()) else {
         return Ok(());

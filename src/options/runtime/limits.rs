@@ -6,10 +6,11 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 
 with_defaults! {
-    /// All bounds on memory and concurrency of a session. Nothing is bounded elsewhere, and no bound is hidden in the code.
+    /// All bounds on memory and concurrency of a session. Nothing is bounded elsewhere, and no bound is hidden in the
+    /// code.
     ///
-    /// Set the fields that you want to change and take the rest from [`Limits::default`]. Zero is refused, except where a field
-    /// says what it means.
+    /// Set the fields that you want to change and take the rest from [`Limits::default`]. Zero is refused, except where
+    /// a field says what it means.
     ///
     /// ```
     /// use greenroom::options::Limits;
@@ -21,44 +22,48 @@ with_defaults! {
         /// Longest line that is read from the CLI, in bytes. A longer line is skipped, with
         /// [`Event::LineSkipped`](crate::Event::LineSkipped). Default: 64 MiB.
         pub line_bytes: usize = 64 << 20,
-        /// Most prompts that wait for their turn, together with messages from [`Session::steer`](crate::Session::steer) whose
-        /// fate is not known yet. A further prompt fails with [`AtCapacity`](crate::ErrorKind::AtCapacity). Default: 256.
+        /// Most prompts that wait for their turn, together with messages from [`Session::steer`](crate::Session::steer)
+        /// whose fate is not known yet. A further prompt fails with [`AtCapacity`](crate::ErrorKind::AtCapacity).
+        /// Default: 256.
         pub prompts_queued: usize = 256,
-        /// Most requests of the CLI in flight at once; most of them are tool calls. A further request is answered with the error
-        /// "at capacity", with an event. Cancellations and answers are always accepted. The reader reads at most this many control
-        /// frames ahead. Default: 16,384.
+        /// Most requests of the CLI in flight at once; most of them are tool calls. A further request is answered with
+        /// the error "at capacity", with an event. Cancellations and answers are always accepted. The reader reads at
+        /// most this many control frames ahead. Default: 16,384.
         pub calls_in_flight: usize = 16_384,
-        /// Most requests in flight for each tool server. A further request is answered with an error that names the server. Set
-        /// it below `calls_in_flight` to keep one server from using up the capacity of all. Default: 16,384.
+        /// Most requests in flight for each tool server. A further request is answered with an error that names the
+        /// server. Set it below `calls_in_flight` to keep one server from using up the capacity of all. Default:
+        /// 16,384.
         pub calls_per_server: usize = 16_384,
         /// Most unanswered requests of one tool server to the CLI
         /// ([`ToolContext::request`](crate::ToolContext::request)). A further request is refused. Default: 256.
         pub mcp_requests_per_server: usize = 256,
-        /// Most resources of one tool server that the CLI may subscribe to. A further subscription is refused. Default: 1,024.
+        /// Most resources of one tool server that the CLI may subscribe to. A further subscription is refused. Default:
+        /// 1,024.
         pub subscriptions_per_server: usize = 1024,
-        /// Most blocking handlers ([`ToolDef::blocking`](crate::ToolDef::blocking)) that run at once for each tool server; further
-        /// calls wait. A handler that timed out occupies its thread until it returns. Default: 64.
+        /// Most blocking handlers ([`ToolDef::blocking`](crate::ToolDef::blocking)) that run at once for each tool
+        /// server; further calls wait. A handler that timed out occupies its thread until it returns. Default: 64.
         pub blocking_calls: usize = 64,
         /// Most unread messages of one turn in memory, in bytes of JSON. Further messages go to a temporary file; if
         /// `spilled_bytes` is 0, the turn ends with [`Overflow`](crate::ErrorKind::Overflow) instead. Default: 16 MiB.
         pub unread_bytes: usize = 16 << 20,
-        /// Most unread messages of one turn that wait to be written to the temporary file, in bytes of JSON. They are not part of
-        /// `unread_bytes`. A disk that is too slow ends the turn with [`Overflow`](crate::ErrorKind::Overflow). A single message
-        /// larger than the bound is accepted if no other waits. Default: 64 MiB.
+        /// Most unread messages of one turn that wait to be written to the temporary file, in bytes of JSON. They are
+        /// not part of `unread_bytes`. A disk that is too slow ends the turn with
+        /// [`Overflow`](crate::ErrorKind::Overflow). A single message larger than the bound is accepted if no other
+        /// waits. Default: 64 MiB.
         pub spilling_bytes: usize = 64 << 20,
-        /// Largest temporary file of one turn, in bytes: the JSON of each unread message and 16 bytes more. The file has no name
-        /// and is closed with the turn; reading frees its space. If the file is full or cannot be written, the turn ends with
-        /// [`Overflow`](crate::ErrorKind::Overflow): messages that wait can still be read, the CLI goes on, and the next prompt
-        /// works. 0: no file. Default: 1 GiB.
+        /// Largest temporary file of one turn, in bytes: the JSON of each unread message and 16 bytes more. The file
+        /// has no name and is closed with the turn; reading frees its space. If the file is full or cannot be written,
+        /// the turn ends with [`Overflow`](crate::ErrorKind::Overflow): messages that wait can still be read, the CLI
+        /// goes on, and the next prompt works. 0: no file. Default: 1 GiB.
         pub spilled_bytes: u64 = 1 << 30,
-        /// Most messages between the reader of the pipe and the conversation, in bytes of JSON. When it is full, the reader waits
-        /// for the conversation, which never waits for your code. Default: 16 MiB.
+        /// Most messages between the reader of the pipe and the conversation, in bytes of JSON. When it is full, the
+        /// reader waits for the conversation, which never waits for your code. Default: 16 MiB.
         pub message_lane_bytes: usize = 16 << 20,
-        /// Most progress and log notifications of tools that wait to be written. When it is full, the tool that sends the next
-        /// notification waits. Default: 1,024.
+        /// Most progress and log notifications of tools that wait to be written. When it is full, the tool that sends
+        /// the next notification waits. Default: 1,024.
         pub notifications_queued: usize = 1024,
-        /// Most lines that wait for the CLI to read its stdin. Beyond this the CLI counts as hung and is restarted. Default:
-        /// 65,536.
+        /// Most lines that wait for the CLI to read its stdin. Beyond this the CLI counts as hung and is restarted.
+        /// Default: 65,536.
         pub lines_queued: usize = 65_536,
         /// Most bytes that wait for the CLI to read its stdin. When it is full:
         ///
@@ -68,21 +73,22 @@ with_defaults! {
         /// - requests of the application fail with [`AtCapacity`](crate::ErrorKind::AtCapacity), except interrupts and changes of
         ///   the MCP servers.
         ///
-        /// Accepted work is never dropped: the results of running handlers, and the prompt whose turn it is, are added beyond the
-        /// bound. A CLI that reads nothing is restarted after [`Timeouts::stdin_stall`](crate::options::Timeouts::stdin_stall).
+        /// Accepted work is never dropped: the results of running handlers, and the prompt whose turn it is, are added
+        /// beyond the bound. A CLI that reads nothing is restarted after
+        /// [`Timeouts::stdin_stall`](crate::options::Timeouts::stdin_stall).
         ///
-        /// Prompts that wait for their turn have a bound of the same size of their own, in bytes of JSON. A further prompt fails
-        /// with `AtCapacity`, unless no other prompt waits. Default: 64 MiB.
+        /// Prompts that wait for their turn have a bound of the same size of their own, in bytes of JSON. A further
+        /// prompt fails with `AtCapacity`, unless no other prompt waits. Default: 64 MiB.
         pub outbound_bytes: usize = 64 << 20,
-        /// Most supervision events that are kept for each subscriber. A subscriber that is slower is told how many events it
-        /// missed. At most 1,048,576. Default: 1,024.
+        /// Most supervision events that are kept for each subscriber. A subscriber that is slower is told how many
+        /// events it missed. At most 1,048,576. Default: 1,024.
         pub events_kept: usize = 1024,
-        /// Most messages that are kept for each subscriber of [`Session::messages`](crate::Session::messages). A subscriber that
-        /// is slower is told how many messages it missed. At most 1,048,576. Default: 1,024.
+        /// Most messages that are kept for each subscriber of [`Session::messages`](crate::Session::messages). A
+        /// subscriber that is slower is told how many messages it missed. At most 1,048,576. Default: 1,024.
         pub messages_kept: usize = 1024,
-        /// Most messages from before the first prompt, also from the start of the session, that are kept for the first subscriber
-        /// of [`Session::messages`](crate::Session::messages), in bytes of JSON. Beyond it, the subscriber is told how many
-        /// messages it missed. 0: none are kept. Default: 1 MiB.
+        /// Most messages from before the first prompt, also from the start of the session, that are kept for the first
+        /// subscriber of [`Session::messages`](crate::Session::messages), in bytes of JSON. Beyond it, the subscriber
+        /// is told how many messages it missed. 0: none are kept. Default: 1 MiB.
         pub early_bytes: usize = 1 << 20,
         /// Size of the end of the CLI's stderr that is kept for errors, in bytes. Default: 16 KiB.
         pub stderr_tail_bytes: usize = 16 << 10,

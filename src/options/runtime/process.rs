@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Where the CLI's environment comes from.
 ///
-/// The CLI passes its environment on to every command that the model runs, so the model can read each variable that the CLI
-/// inherits.
+/// The CLI passes its environment on to every command that the model runs, so the model can read each variable that the
+/// CLI inherits.
 ///
 /// | | host's environment | [`Options::env`](crate::Options::env) |
 /// |---|---|---|
@@ -14,13 +14,14 @@ use serde::{Deserialize, Serialize};
 /// | `Only` | only the variables that you name | added, and overrides |
 /// | `Clean` | nothing | the whole environment |
 ///
-/// Choose `Service` in a service: its keys, tokens and database addresses stay out of the CLI. Give the CLI its login in
-/// `env`, and a proxy as well, because the address of a proxy may contain a password.
+/// Choose `Service` in a service: its keys, tokens and database addresses stay out of the CLI. Give the CLI its login
+/// in `env`, and a proxy as well, because the address of a proxy may contain a password.
 ///
-/// Compared with the official SDKs: the TypeScript SDK inherits without `env` (`Inherit`) and *replaces* the environment with
-/// one (`Clean`); the Python SDK always merges (`Inherit`). All policies add the variables that name the host
-/// (`CLAUDE_CODE_ENTRYPOINT`, `CLAUDE_AGENT_SDK_VERSION`) unless `env` has them, the variables of other options (`client_app`,
-/// `trace_context` and others), which override `env`, and `GREENROOM_INCARNATION` unless [`Containment::Group`] is chosen.
+/// Compared with the official SDKs: the TypeScript SDK inherits without `env` (`Inherit`) and *replaces* the
+/// environment with one (`Clean`); the Python SDK always merges (`Inherit`). All policies add the variables that name
+/// the host (`CLAUDE_CODE_ENTRYPOINT`, `CLAUDE_AGENT_SDK_VERSION`) unless `env` has them, the variables of other
+/// options (`client_app`, `trace_context` and others), which override `env`, and `GREENROOM_INCARNATION` unless
+/// [`Containment::Group`] is chosen.
 ///
 /// ```
 /// use greenroom::options::EnvPolicy;
@@ -41,10 +42,10 @@ pub enum EnvPolicy {
     /// Only variables that a program needs to run and that hold no secret:
     /// [`SERVICE_VARIABLES`](EnvPolicy::SERVICE_VARIABLES).
     Service,
-    /// Only the variables of these names. A `*` at the end matches any ending, but never a name that looks like that of a
-    /// secret or of an address with a password: a name that contains `KEY`, `TOKEN`, `SECRET`, `PASS`, `PWD`, `CREDENTIAL`,
-    /// `AUTH`, `COOKIE`, `JWT`, `PRIVATE`, `CONNECTION`, `DSN`, `PROXY`, `URI`, `URL` or `WEBHOOK`. Name such a variable in
-    /// full.
+    /// Only the variables of these names. A `*` at the end matches any ending, but never a name that looks like that of
+    /// a secret or of an address with a password: a name that contains `KEY`, `TOKEN`, `SECRET`, `PASS`, `PWD`,
+    /// `CREDENTIAL`, `AUTH`, `COOKIE`, `JWT`, `PRIVATE`, `CONNECTION`, `DSN`, `PROXY`, `URI`, `URL` or `WEBHOOK`. Name
+    /// such a variable in full.
     Only(Vec<String>),
     /// Only [`Options::env`](crate::Options::env). Without a `PATH` in it, the CLI has none.
     Clean,
@@ -58,8 +59,8 @@ const SECRET: &str =
     "KEY TOKEN SECRET PASS PWD CREDENTIAL AUTH COOKIE JWT PRIVATE CONNECTION DSN PROXY URI URL WEBHOOK";
 
 impl EnvPolicy {
-    /// The variables of [`Service`](EnvPolicy::Service): paths of programs, home and temporary files, language, time zone,
-    /// and certificates.
+    /// The variables of [`Service`](EnvPolicy::Service): paths of programs, home and temporary files, language, time
+    /// zone, and certificates.
     pub const SERVICE_VARIABLES: &[&str] = &[
         "PATH",
         "HOME",
@@ -91,7 +92,8 @@ impl EnvPolicy {
         Self::Only(service.chain(names.into_iter().map(Into::into)).collect())
     }
 
-    /// Whether the CLI inherits this variable of the host. A value in [`Options::env`](crate::Options::env) overrides it.
+    /// Whether the CLI inherits this variable of the host. A value in [`Options::env`](crate::Options::env) overrides
+    /// it.
     pub fn inherits(&self, name: &str) -> bool {
         match self {
             Self::Inherit => !NOT_INHERITED.contains(&name),
@@ -121,9 +123,9 @@ fn listed(names: &[impl AsRef<str>], name: &str) -> bool {
 
 /// The operating-system user of the CLI, by ids.
 ///
-/// The host needs the permission to become this user (root, or the capability), or the CLI does not start. Supplementary
-/// groups are dropped. The environment stays the same: set another `HOME` in [`Options::env`](crate::Options::env), or the
-/// CLI uses the host's home.
+/// The host needs the permission to become this user (root, or the capability), or the CLI does not start.
+/// Supplementary groups are dropped. The environment stays the same: set another `HOME` in
+/// [`Options::env`](crate::Options::env), or the CLI uses the host's home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -142,8 +144,8 @@ impl OsUser {
 
 /// The way in which processes that the CLI starts are found, so that all of them end with it.
 ///
-/// The CLI's Bash tool starts each command in a session of its own, which a signal to the CLI's process group does not reach.
-/// So there are three ways:
+/// The CLI's Bash tool starts each command in a session of its own, which a signal to the CLI's process group does not
+/// reach. So there are three ways:
 ///
 /// | | finds | misses | needs |
 /// |---|---|---|---|
@@ -151,45 +153,45 @@ impl OsUser {
 /// | mark | every descendant that inherited the variable `GREENROOM_INCARNATION`, by `/proc` | a process whose environment was replaced (`env -i`), or that the host's user must not read | Linux |
 /// | process group | processes that did not leave the group | commands of the Bash tool | Unix |
 ///
-/// Each way includes the ways below it. The mark is a random value for each incarnation, so no other process is ever killed.
-/// A process that another service starts for the CLI (`systemd-run`, `docker run`) is that service's descendant; no way finds
-/// it. [`CliSnapshot::contained_by`](crate::report::CliSnapshot::contained_by) says which way is in force, and
-/// [`Event::LeftoversKilled`](crate::Event::LeftoversKilled) which processes were left and killed.
+/// Each way includes the ways below it. The mark is a random value for each incarnation, so no other process is ever
+/// killed. A process that another service starts for the CLI (`systemd-run`, `docker run`) is that service's
+/// descendant; no way finds it. [`CliSnapshot::contained_by`](crate::report::CliSnapshot::contained_by) says which way
+/// is in force, and [`Event::LeftoversKilled`](crate::Event::LeftoversKilled) which processes were left and killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Containment {
-    /// A control group if one can be made, else the mark, else the process group. The mark needs `/proc` and a host that may
-    /// read the CLI's environment, which root without `CAP_SYS_PTRACE` may not with [`OsUser`].
+    /// A control group if one can be made, else the mark, else the process group. The mark needs `/proc` and a host
+    /// that may read the CLI's environment, which root without `CAP_SYS_PTRACE` may not with [`OsUser`].
     #[default]
     Auto,
     /// A control group; if that is impossible, the session does not start.
     Cgroup,
     /// The mark without a control group; if that is impossible, the session does not start.
     Mark,
-    /// The process group only. Choose it for commands that should outlive the session: processes that the CLI has not ended
-    /// itself live on, and you have to end them.
+    /// The process group only. Choose it for commands that should outlive the session: processes that the CLI has not
+    /// ended itself live on, and you have to end them.
     Group,
 }
 
-/// The way in which settings that may be secret reach the CLI: MCP servers with their headers and variables, plugins, and
-/// inline settings.
+/// The way in which settings that may be secret reach the CLI: MCP servers with their headers and variables, plugins,
+/// and inline settings.
 ///
-/// Every user of the machine can read arguments, but not the pipe of `initialize`. If a CLI needs arguments, MCP servers and
-/// settings go into files that only the CLI's user can read (`--mcp-config FILE`, `--settings FILE`), and that are removed
-/// when the incarnation has ended; a host that is killed leaves them in the system's folder for temporary files. Managed
-/// settings and the paths of plugins stay arguments, because the CLI takes no file for them. `initialize` needs the flag
-/// `--await-initialize`, which the CLI knows since 2.1.261.
+/// Every user of the machine can read arguments, but not the pipe of `initialize`. If a CLI needs arguments, MCP
+/// servers and settings go into files that only the CLI's user can read (`--mcp-config FILE`, `--settings FILE`), and
+/// that are removed when the incarnation has ended; a host that is killed leaves them in the system's folder for
+/// temporary files. Managed settings and the paths of plugins stay arguments, because the CLI takes no file for them.
+/// `initialize` needs the flag `--await-initialize`, which the CLI knows since 2.1.261.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Delivery {
-    /// In `initialize`. A CLI that does not support this is restarted once with arguments, which are then used for the rest
-    /// of the session; [`Event::CliReregistered`](crate::Event::CliReregistered) reports it.
+    /// In `initialize`. A CLI that does not support this is restarted once with arguments, which are then used for the
+    /// rest of the session; [`Event::CliReregistered`](crate::Event::CliReregistered) reports it.
     #[default]
     Auto,
-    /// In `initialize` only: with a CLI that does not support this, the session does not start. Choose it if the settings
-    /// must never be arguments.
+    /// In `initialize` only: with a CLI that does not support this, the session does not start. Choose it if the
+    /// settings must never be arguments.
     Initialize,
     /// As arguments and files, which every CLI supports.
     Arguments,

@@ -12,7 +12,8 @@ pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 with_defaults! {
     /// Settings for a session with a [`SessionStore`](crate::store::SessionStore), which is given to
-    /// [`SessionBuilder::session_store`](crate::SessionBuilder::session_store). Without a store these options have no effect.
+    /// [`SessionBuilder::session_store`](crate::SessionBuilder::session_store). Without a store these options have no
+    /// effect.
     ///
     /// The defaults are those of the official SDKs, where the SDKs have the option.
     pub struct StoreOptions {
@@ -25,26 +26,28 @@ with_defaults! {
         pub batch_entries: usize = 500,
         /// A batch is sent without waiting for a result when it has this many bytes. Default: 1 MiB.
         pub batch_bytes: usize = 1 << 20,
-        /// Most bytes of entries that wait for a slow store, including the batch that is being sent. Entries beyond this are not
-        /// mirrored, which [`Event::MirrorFailed`](crate::Event::MirrorFailed) reports. They are in the CLI's own transcript, from
-        /// which [`StoredSessions::import`](crate::store::StoredSessions::import) copies them. Default: 64 MiB.
+        /// Most bytes of entries that wait for a slow store, including the batch that is being sent. Entries beyond
+        /// this are not mirrored, which [`Event::MirrorFailed`](crate::Event::MirrorFailed) reports. They are in the
+        /// CLI's own transcript, from which [`StoredSessions::import`](crate::store::StoredSessions::import) copies
+        /// them. Default: 64 MiB.
         pub queue_bytes: usize = 64 << 20,
-        /// Most bytes of messages that wait behind a turn's outcome while the store takes the entries before it. Beyond this the
-        /// outcome is delivered without waiting for the store. Default: 16 MiB.
+        /// Most bytes of messages that wait behind a turn's outcome while the store takes the entries before it. Beyond
+        /// this the outcome is delivered without waiting for the store. Default: 16 MiB.
         pub held_bytes: usize = 16 << 20,
-        /// The pauses before a failed append is tried again, one attempt for each. In JSON a list of milliseconds. Default:
-        /// 200 ms, 800 ms.
+        /// The pauses before a failed append is tried again, one attempt for each. In JSON a list of milliseconds.
+        /// Default: 200 ms, 800 ms.
         #[serde(with = "list_of_millis")]
         pub retry_pauses: Vec<Duration> = vec![Duration::from_millis(200), Duration::from_millis(800)],
-        /// Time limit of an append, in milliseconds in JSON. An append that takes longer is not tried again, because it may still
-        /// succeed. Default: 60 s.
+        /// Time limit of an append, in milliseconds in JSON. An append that takes longer is not tried again, because it
+        /// may still succeed. Default: 60 s.
         #[serde(with = "millis")]
         pub append: Duration = Duration::from_secs(60),
         /// Time limit of each call that loads a session before the CLI starts, in milliseconds in JSON. Default: 60 s.
         #[serde(with = "millis")]
         pub load: Duration = Duration::from_secs(60),
-        /// Longest wait of a session that stops until the store has taken the remaining entries, in milliseconds in JSON; then
-        /// these entries are reported as lost. Part of [`Session::shutdown_bound`](crate::Session::shutdown_bound). Default: 10 s.
+        /// Longest wait of a session that stops until the store has taken the remaining entries, in milliseconds in
+        /// JSON; then these entries are reported as lost. Part of
+        /// [`Session::shutdown_bound`](crate::Session::shutdown_bound). Default: 10 s.
         #[serde(with = "millis")]
         pub stop: Duration = Duration::from_secs(10),
     }

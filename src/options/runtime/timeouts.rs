@@ -14,8 +14,8 @@ const fn secs(secs: u64) -> Duration {
 with_defaults! {
     /// All time limits of a session. No other limit applies, and no limit is hidden in the code.
     ///
-    /// In JSON each limit is a number of milliseconds, and `null` means "no limit" where that is possible. A limit of more than
-    /// ten years counts as ten years.
+    /// In JSON each limit is a number of milliseconds, and `null` means "no limit" where that is possible. A limit of
+    /// more than ten years counts as ten years.
     ///
     /// ```
     /// use std::time::Duration;
@@ -26,8 +26,8 @@ with_defaults! {
     /// assert_eq!(timeouts.shutdown_bound(), Duration::from_secs(28));
     /// ```
     pub struct Timeouts {
-        /// From the start of the CLI to its answer to `initialize`. A CLI that has to be restarted because it does not support
-        /// the way in which servers or settings were sent gets this time twice. Beyond it, starting fails with
+        /// From the start of the CLI to its answer to `initialize`. A CLI that has to be restarted because it does not
+        /// support the way in which servers or settings were sent gets this time twice. Beyond it, starting fails with
         /// [`StartTimeout`](crate::ErrorKind::StartTimeout). Default: 60 s.
         #[serde(with = "millis")]
         pub start: Duration = secs(60),
@@ -36,24 +36,24 @@ with_defaults! {
         #[serde(with = "millis")]
         pub control_request: Duration = secs(60),
         /// As `control_request`, for requests that wait for a tool or for the model: `mcp_call`, `side_question`,
-        /// `generate_session_title`, `get_context_usage` in full. Default: 180 s, which exceeds the 30 s and 120 s that the CLI
-        /// gives a server to start and a tool to run.
+        /// `generate_session_title`, `get_context_usage` in full. Default: 180 s, which exceeds the 30 s and 120 s that
+        /// the CLI gives a server to start and a tool to run.
         #[serde(with = "millis")]
         pub long_request: Duration = secs(180),
-        /// For a tool call, from its arrival; a limit of the tool itself takes precedence. Beyond it, the call is answered with an
-        /// error and its handler is cancelled. Default: none.
+        /// For a tool call, from its arrival; a limit of the tool itself takes precedence. Beyond it, the call is
+        /// answered with an error and its handler is cancelled. Default: none.
         #[serde(with = "optional_millis")]
         pub tool: Option<Duration> = None,
-        /// For a request of a tool server to the CLI ([`ToolContext::request`](crate::ToolContext::request)). Beyond it, the
-        /// request fails and the CLI is told that it was cancelled. Default: 60 s, as in the MCP SDKs.
+        /// For a request of a tool server to the CLI ([`ToolContext::request`](crate::ToolContext::request)). Beyond
+        /// it, the request fails and the CLI is told that it was cancelled. Default: 60 s, as in the MCP SDKs.
         #[serde(with = "millis")]
         pub mcp_request: Duration = secs(60),
-        /// For a hook handler. Beyond it, the hook counts as failed, and its [`OnFailure`](crate::hook::OnFailure) decides. Default:
-        /// 600 s, the CLI's own limit (measured with CLI 2.1.330). At most a day, also with `None`.
+        /// For a hook handler. Beyond it, the hook counts as failed, and its [`OnFailure`](crate::hook::OnFailure)
+        /// decides. Default: 600 s, the CLI's own limit (measured with CLI 2.1.330). At most a day, also with `None`.
         #[serde(with = "optional_millis")]
         pub hook: Option<Duration> = Some(secs(600)),
-        /// For a permission, elicitation or dialog handler. Beyond it, a permission is denied, and an elicitation or dialog is
-        /// cancelled. Default: none, because a person may have to decide.
+        /// For a permission, elicitation or dialog handler. Beyond it, a permission is denied, and an elicitation or
+        /// dialog is cancelled. Default: none, because a person may have to decide.
         #[serde(with = "optional_millis")]
         pub permission: Option<Duration> = None,
         /// For a whole turn. Beyond it, the turn is interrupted. Default: none.
@@ -66,25 +66,26 @@ with_defaults! {
         /// Time for a cancelled handler to return before its task is aborted. Default: 5 s.
         #[serde(with = "millis")]
         pub cancel_grace: Duration = secs(5),
-        /// Longest wait of calls for a tool server that restarts or has no state yet. Beyond it, they are answered with an error.
-        /// Also the limit for the server's factory. Default: 10 s.
+        /// Longest wait of calls for a tool server that restarts or has no state yet. Beyond it, they are answered with
+        /// an error. Also the limit for the server's factory. Default: 10 s.
         #[serde(with = "millis")]
         pub server_restart: Duration = secs(10),
-        /// Longest time for which the CLI may leave our writes unread. Beyond it, the CLI counts as hung and is restarted. Default: 60 s.
+        /// Longest time for which the CLI may leave our writes unread. Beyond it, the CLI counts as hung and is
+        /// restarted. Default: 60 s.
         #[serde(with = "millis")]
         pub stdin_stall: Duration = secs(60),
         /// Time that `stop` gives the running turn to end. Default: 5 s.
         #[serde(with = "millis")]
         pub drain: Duration = secs(5),
-        /// Time for the CLI to exit after its stdin was closed, when it writes the end of its transcript. Beyond it, the CLI gets
-        /// SIGTERM. Default: 5 s.
+        /// Time for the CLI to exit after its stdin was closed, when it writes the end of its transcript. Beyond it,
+        /// the CLI gets SIGTERM. Default: 5 s.
         #[serde(with = "millis")]
         pub exit_after_eof: Duration = secs(5),
         /// Time for the CLI to exit after SIGTERM. Beyond it, the CLI gets SIGKILL. Default: 5 s.
         #[serde(with = "millis")]
         pub exit_after_term: Duration = secs(5),
-        /// Time for the CLI to exit after the host has ended without stopping the session. The CLI gets SIGTERM at once; beyond
-        /// this time the guardian sends SIGKILL to all that is left. In steps of 100 ms. Default: 2 s.
+        /// Time for the CLI to exit after the host has ended without stopping the session. The CLI gets SIGTERM at
+        /// once; beyond this time the guardian sends SIGKILL to all that is left. In steps of 100 ms. Default: 2 s.
         #[serde(with = "millis")]
         pub exit_after_host: Duration = secs(2),
         /// Longest wait for the system to end a killed CLI and everything that the CLI has started. Default: 2 s.
@@ -94,8 +95,8 @@ with_defaults! {
         /// handlers. Beyond it, the part is killed. Default: 1 s.
         #[serde(with = "millis")]
         pub child_stop: Duration = secs(1),
-        /// Longest time for which a one-shot [`query`](crate::query) keeps stdin open after a result while the CLI has not reported that it is
-        /// idle. `None`: without limit. Default: 600 s, as in the official SDKs.
+        /// Longest time for which a one-shot [`query`](crate::query) keeps stdin open after a result while the CLI has
+        /// not reported that it is idle. `None`: without limit. Default: 600 s, as in the official SDKs.
         #[serde(with = "optional_millis")]
         pub run_ceiling: Option<Duration> = Some(secs(600)),
     }
@@ -133,10 +134,11 @@ impl Timeouts {
     }
 
     /// The longest that [`Session::stop`](crate::Session::stop) can take, whatever handlers and the CLI do: `drain`,
-    /// `exit_after_eof`, `exit_after_term`, `reap`, `cancel_grace`, and six times `child_stop`. With the defaults: 28 s.
+    /// `exit_after_eof`, `exit_after_term`, `reap`, `cancel_grace`, and six times `child_stop`. With the defaults: 28
+    /// s.
     pub fn shutdown_bound(&self) -> Duration {
-        // Tool servers and callbacks stop together; then the router, then the conversation. Parts that did not stop in time
-        // are killed at the end.
+        // Tool servers and callbacks stop together; then the router, then the conversation. Parts that did not stop in
+        // time are killed at the end.
         let steps = [self.exit_after_eof, self.exit_after_term, self.reap, self.cancel_grace];
         let steps = steps.into_iter().fold(self.drain, Duration::saturating_add);
         steps.saturating_add(self.child_stop.saturating_mul(6))

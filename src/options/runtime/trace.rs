@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 
 /// The parent of the CLI's own spans, as a W3C Trace Context.
 ///
-/// With the feature `otel` a session takes it from the OpenTelemetry span in which it starts, unless the options set it.
+/// With the feature `otel` a session takes it from the OpenTelemetry span in which it starts, unless the options set
+/// it.
 /// ```
 /// use greenroom::options::TraceContext;
 ///

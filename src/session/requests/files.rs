@@ -29,8 +29,8 @@ impl Session {
         self.request(RequestBody::new("rewind_files").with("user_message_id", prompt_uuid)).await
     }
 
-    /// Reports what [`rewind_files`](Session::rewind_files) would do, without changing anything. Fails as `rewind_files`
-    /// does.
+    /// Reports what [`rewind_files`](Session::rewind_files) would do, without changing anything. Fails as
+    /// `rewind_files` does.
     pub async fn rewind_files_dry_run(&self, prompt_uuid: &str) -> Result<Reply<RewindResult>> {
         let body = RequestBody::new("rewind_files").with("user_message_id", prompt_uuid);
         self.request(body.with("dry_run", true)).await
@@ -38,16 +38,16 @@ impl Session {
 }
 
 impl Requests<'_> {
-    /// Tells the CLI that the model has read a file at this `mtime` (milliseconds since 1970), so that the model may edit
-    /// the file although the read is no longer in the context. Has no effect if the file has changed since. Lost when the
-    /// CLI restarts.
+    /// Tells the CLI that the model has read a file at this `mtime` (milliseconds since 1970), so that the model may
+    /// edit the file although the read is no longer in the context. Has no effect if the file has changed since. Lost
+    /// when the CLI restarts.
     pub async fn seed_read_state(self, path: impl AsRef<Path>, mtime: u64) -> Result<()> {
         let body = RequestBody::new("seed_read_state").path("path", path.as_ref());
         self.session.acknowledged(body.with("mtime", mtime)).await
     }
 
-    /// Searches the project for files by path. An empty query lists the top of the project. CLI 2.1.328 builds its list in
-    /// the background, so the first answers may be empty.
+    /// Searches the project for files by path. An empty query lists the top of the project. CLI 2.1.328 builds its list
+    /// in the background, so the first answers may be empty.
     pub async fn file_suggestions(self, query: &str) -> Result<Reply<FileSuggestions>> {
         self.session.request(RequestBody::new("file_suggestions").with("query", query)).await
     }

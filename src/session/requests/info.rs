@@ -15,14 +15,14 @@ use crate::requests::{
 use crate::session::Session;
 
 impl Session {
-    /// The CLI's description of itself from its start: commands, agents, models, account, version and more. Of the newest
-    /// incarnation; sends no request.
+    /// The CLI's description of itself from its start: commands, agents, models, account, version and more. Of the
+    /// newest incarnation; sends no request.
     pub fn server_info(&self) -> Arc<Reply<ServerInfo>> {
         self.shared().server_info.read().clone()
     }
 
-    /// The capabilities that the current CLI has reported, sorted: in its answer to `initialize` and, from its first turn on,
-    /// in `system/init`. Words such as `interrupt_receipt_v1`; an open set. CLIs before 2.1.205 report none.
+    /// The capabilities that the current CLI has reported, sorted: in its answer to `initialize` and, from its first
+    /// turn on, in `system/init`. Words such as `interrupt_receipt_v1`; an open set. CLIs before 2.1.205 report none.
     pub fn capabilities(&self) -> Vec<String> {
         let known = self.shared().capabilities.read();
         let all: BTreeSet<&String> =
@@ -30,14 +30,15 @@ impl Session {
         all.into_iter().cloned().collect()
     }
 
-    /// Whether the current CLI has this capability. `None` before the first turn, with which the CLI reports all of them.
+    /// Whether the current CLI has this capability. `None` before the first turn, with which the CLI reports all of
+    /// them.
     pub fn has_capability(&self, name: &str) -> Option<bool> {
         self.shared().capabilities.read().has(name)
     }
 
-    /// Contents of the context window (`get_context_usage`). For [`Full`](ContextDetail::Full) the CLI asks the API to count
-    /// tokens, limited by [`Timeouts::long_request`](crate::options::Timeouts::long_request); if the API cannot count, CLI 2.1.328
-    /// estimates as for [`Summary`](ContextDetail::Summary).
+    /// Contents of the context window (`get_context_usage`). For [`Full`](ContextDetail::Full) the CLI asks the API to
+    /// count tokens, limited by [`Timeouts::long_request`](crate::options::Timeouts::long_request); if the API cannot
+    /// count, CLI 2.1.328 estimates as for [`Summary`](ContextDetail::Summary).
     pub async fn context_usage(&self, detail: ContextDetail) -> Result<Reply<ContextUsage>> {
         let body = RequestBody::new("get_context_usage").with("detail", detail.as_str());
         if detail == ContextDetail::Summary {
@@ -49,8 +50,8 @@ impl Session {
 }
 
 impl Requests<'_> {
-    /// Cost of the session, and use of the plan's limits (`get_usage`). With `behaviors` the CLI also reads the transcripts of
-    /// the last week to find the causes. The CLI calls this experimental.
+    /// Cost of the session, and use of the plan's limits (`get_usage`). With `behaviors` the CLI also reads the
+    /// transcripts of the last week to find the causes. The CLI calls this experimental.
     pub async fn usage(self, behaviors: bool) -> Result<Reply<UsageReport>> {
         self.session.request(RequestBody::new("get_usage").flag("skip_behaviors", !behaviors)).await
     }
@@ -93,9 +94,10 @@ impl Requests<'_> {
     /// Reloads plugins, and lists the result.
     ///
     /// # Errors
-    /// Besides those of [`control`](Requests::control): [`InvalidOption`](crate::ErrorKind::InvalidOption) for a plugin whose path
-    /// is not absolute; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, for
-    /// [`refuse_if_busy`](ReloadPlugins::refuse_if_busy) if the CLI is known to lack `reload_plugins_refuse_if_busy_v1`.
+    /// Besides those of [`control`](Requests::control): [`InvalidOption`](crate::ErrorKind::InvalidOption) for a plugin
+    /// whose path is not absolute; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, for
+    /// [`refuse_if_busy`](ReloadPlugins::refuse_if_busy) if the CLI is known to lack
+    /// `reload_plugins_refuse_if_busy_v1`.
     pub async fn reload_plugins(self, reload: ReloadPlugins) -> Result<Reply<ReloadedPlugins>> {
         let ReloadPlugins { hold_on_cache_impact, refuse_if_busy, add_plugins } = reload;
         if refuse_if_busy {

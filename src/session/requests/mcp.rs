@@ -39,8 +39,8 @@ impl Requests<'_> {
     ///
     /// # Errors
     /// Besides those of [`control`](Requests::control): `Refused` for other addresses, for servers that are not
-    /// connected, and for in-process servers; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, if the CLI
-    /// is known to lack `mcp_read_resource_v1`.
+    /// connected, and for in-process servers; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, if the
+    /// CLI is known to lack `mcp_read_resource_v1`.
     pub async fn mcp_read_resource(self, server: &str, uri: &str) -> Result<Reply<McpResource>> {
         self.session.require("mcp_read_resource_v1", "`mcp_read_resource`")?;
         self.session
@@ -52,8 +52,8 @@ impl Requests<'_> {
     /// [`check_permissions`](McpCall::check_permissions).
     ///
     /// Limited by [`Timeouts::long_request`](crate::options::Timeouts::long_request), or by the call's own
-    /// [`timeout`](McpCall::timeout) plus [`Timeouts::control_request`](crate::options::Timeouts::control_request). Withdrawing the
-    /// call also ends it in the CLI.
+    /// [`timeout`](McpCall::timeout) plus [`Timeouts::control_request`](crate::options::Timeouts::control_request).
+    /// Withdrawing the call also ends it in the CLI.
     ///
     /// A call with a limit, a deadline or files returns `Ok` even if the tool fails: check
     /// [`staging`](McpCallResult::staging).
@@ -72,9 +72,9 @@ impl Requests<'_> {
     ///
     /// # Errors
     /// Besides those of [`control`](Requests::control): `Refused` with the tool's text if the tool fails, for servers
-    /// that are not connected, and for in-process servers; [`InvalidOption`](crate::ErrorKind::InvalidOption) for invalid
-    /// limits and arguments; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, if the CLI lacks a
-    /// capability that an option needs.
+    /// that are not connected, and for in-process servers; [`InvalidOption`](crate::ErrorKind::InvalidOption) for
+    /// invalid limits and arguments; [`Unsupported`](crate::ErrorKind::Unsupported), with nothing sent, if the CLI
+    /// lacks a capability that an option needs.
     pub async fn mcp_call(self, call: impl Into<McpCall>) -> Result<Reply<McpCallResult>> {
         let call = call.into();
         call.validate()?;

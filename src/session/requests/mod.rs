@@ -31,8 +31,8 @@ use crate::wire::lenient::Lenient;
 
 impl Session {
     /// Returns a handle to this session with another time limit for its requests to the CLI, in place of
-    /// [`Timeouts::control_request`](crate::options::Timeouts::control_request) and the others. A request that exceeds the limit is
-    /// withdrawn.
+    /// [`Timeouts::control_request`](crate::options::Timeouts::control_request) and the others. A request that exceeds
+    /// the limit is withdrawn.
     ///
     /// ```
     /// use std::time::Duration;
@@ -103,8 +103,8 @@ impl Session {
 
 /// The control requests that few programs need: settings files, the working directory, listings, side questions.
 ///
-/// [`Session::requests`] gives this handle. What most programs need (interrupt, model, permission mode, MCP status, context
-/// usage) is on [`Session`] itself. [`requests`](crate::requests) lists all of them.
+/// [`Session::requests`] gives this handle. What most programs need (interrupt, model, permission mode, MCP status,
+/// context usage) is on [`Session`] itself. [`requests`](crate::requests) lists all of them.
 ///
 /// ```
 /// async fn name(session: &greenroom::Session) -> greenroom::Result<()> {
@@ -121,8 +121,8 @@ pub struct Requests<'a> {
 
 impl Requests<'_> {
     /// Sends any control request to the CLI and returns its answer, for requests without a method. `body` needs a
-    /// `subtype`. Settings (the model, the permission mode and others, see [`requests`](crate::requests)) are set again after
-    /// a restart of the CLI. The request is withdrawn when
+    /// `subtype`. Settings (the model, the permission mode and others, see [`requests`](crate::requests)) are set again
+    /// after a restart of the CLI. The request is withdrawn when
     /// [`Timeouts::control_request`](crate::options::Timeouts::control_request) passes or the future is dropped.
     ///
     /// ```
@@ -134,12 +134,12 @@ impl Requests<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, and for `initialize` and `mcp_set_servers`, which
-    /// only the session may send; [`NotReady`](ErrorKind::NotReady) while there is no CLI; [`Timeout`](ErrorKind::Timeout);
-    /// [`Refused`](ErrorKind::Refused) by the CLI, with the CLI's [code](Error::code) if there is one;
-    /// [`Unsupported`](ErrorKind::Unsupported) if the CLI does not know the request; [`CliExited`](ErrorKind::CliExited) if
-    /// the CLI exits before it answers; [`AtCapacity`](ErrorKind::AtCapacity) while too much waits for the CLI's stdin
-    /// ([`Limits::outbound_bytes`](crate::options::Limits::outbound_bytes)).
+    /// [`InvalidOption`](ErrorKind::InvalidOption) without a `subtype`, and for `initialize` and `mcp_set_servers`,
+    /// which only the session may send; [`NotReady`](ErrorKind::NotReady) while there is no CLI;
+    /// [`Timeout`](ErrorKind::Timeout); [`Refused`](ErrorKind::Refused) by the CLI, with the CLI's [code](Error::code)
+    /// if there is one; [`Unsupported`](ErrorKind::Unsupported) if the CLI does not know the request;
+    /// [`CliExited`](ErrorKind::CliExited) if the CLI exits before it answers; [`AtCapacity`](ErrorKind::AtCapacity)
+    /// while too much waits for the CLI's stdin ([`Limits::outbound_bytes`](crate::options::Limits::outbound_bytes)).
     pub async fn control(self, body: Value) -> Result<Value> {
         match body.get("subtype").and_then(Value::as_str) {
             None => {

@@ -19,15 +19,15 @@ fn or_null<T: Into<Value>>(value: Option<T>) -> Value {
 }
 
 impl Session {
-    /// Changes the model for later turns; `None` restores the session's default. Survives a restart of the CLI. CLI 2.1.328
-    /// does not check that the model exists: if not, the next turn fails.
+    /// Changes the model for later turns; `None` restores the session's default. Survives a restart of the CLI. CLI
+    /// 2.1.328 does not check that the model exists: if not, the next turn fails.
     pub async fn set_model(&self, model: Option<&str>) -> Result<Reply<ModelSet>> {
         self.request(RequestBody::new("set_model").with("model", or_null(model))).await
     }
 
-    /// Changes how the CLI decides on tools that no rule allows. After a restart of the CLI the last mode that was set here
-    /// is set again, even if a permission decision or the model's plan mode has changed the mode since. A CLI that then
-    /// refuses the mode is not used.
+    /// Changes how the CLI decides on tools that no rule allows. After a restart of the CLI the last mode that was set
+    /// here is set again, even if a permission decision or the model's plan mode has changed the mode since. A CLI that
+    /// then refuses the mode is not used.
     ///
     /// # Errors
     /// Besides those of [`control`](Requests::control): CLI 2.1.328 refuses
@@ -46,9 +46,9 @@ impl Session {
 }
 
 impl Requests<'_> {
-    /// Overrides the permission mode for the tools of one MCP server; `None` removes the override. Survives a restart of the
-    /// CLI; a CLI that then refuses [`Default`](McpPermissionMode::Default) is not used. An unknown server is only a
-    /// warning.
+    /// Overrides the permission mode for the tools of one MCP server; `None` removes the override. Survives a restart
+    /// of the CLI; a CLI that then refuses [`Default`](McpPermissionMode::Default) is not used. An unknown server is
+    /// only a warning.
     pub async fn set_mcp_permission_mode_override(
         self,
         server: &str,
@@ -73,12 +73,12 @@ impl Requests<'_> {
     }
 
     /// Overrides the settings of all files for this session. The object is applied key by key at the top level; `null`
-    /// removes an override. Survives a restart of the CLI. A `model` here and [`set_model`](Session::set_model) replace each
-    /// other.
+    /// removes an override. Survives a restart of the CLI. A `model` here and [`set_model`](Session::set_model) replace
+    /// each other.
     ///
     /// # Errors
-    /// Besides those of [`control`](Requests::control): [`InvalidOption`](crate::ErrorKind::InvalidOption) if `settings` is
-    /// no object. After an error none of the settings applies. CLI 2.1.328 accepts unknown keys.
+    /// Besides those of [`control`](Requests::control): [`InvalidOption`](crate::ErrorKind::InvalidOption) if
+    /// `settings` is no object. After an error none of the settings applies. CLI 2.1.328 accepts unknown keys.
     pub async fn apply_flag_settings(self, settings: Value) -> Result<()> {
         self.session.acknowledged(RequestBody::new("apply_flag_settings").object("settings", settings)).await
     }
@@ -86,8 +86,8 @@ impl Requests<'_> {
     /// Writes settings to a file, also for later sessions. The CLI accepts only the keys that [`SettingsFile`] names.
     ///
     /// # Errors
-    /// Besides those of [`control`](Requests::control): [`InvalidOption`](crate::ErrorKind::InvalidOption) if `settings` is
-    /// no object.
+    /// Besides those of [`control`](Requests::control): [`InvalidOption`](crate::ErrorKind::InvalidOption) if
+    /// `settings` is no object.
     pub async fn update_settings(self, file: SettingsFile, settings: Value) -> Result<()> {
         let body = RequestBody::new("update_settings").with("source", file.as_str());
         self.session.acknowledged(body.object("settings", settings)).await
@@ -100,8 +100,8 @@ impl Requests<'_> {
         self.session.request(RequestBody::new("get_settings")).await
     }
 
-    /// Changes the CLI's working directory, and with it the project. CLI 2.1.328 moves the transcript to the folder of the
-    /// new project.
+    /// Changes the CLI's working directory, and with it the project. CLI 2.1.328 moves the transcript to the folder of
+    /// the new project.
     ///
     /// Check the [status](SetCwdResult::status): an untrusted folder and a change during a turn are rejected without an
     /// error.
@@ -135,8 +135,8 @@ impl Requests<'_> {
             .await
     }
 
-    /// Adds a folder that the session may work in. The folder must be below the working directory or below a directory of
-    /// the options. Survives a restart of the CLI.
+    /// Adds a folder that the session may work in. The folder must be below the working directory or below a directory
+    /// of the options. Survives a restart of the CLI.
     ///
     /// # Errors
     /// Besides those of [`control`](Requests::control): `Refused` for any other folder, and for a registered folder.
@@ -168,8 +168,8 @@ impl Requests<'_> {
     /// Sets the colour of the session: a name, or `default`.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) with CLI 2.1.328, which declares this request but does not know it in
-    /// this mode.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) with CLI 2.1.328, which declares this request but does not know
+    /// it in this mode.
     pub async fn set_color(self, color: &str) -> Result<()> {
         self.session.acknowledged(RequestBody::new("set_color").with("color", color)).await
     }

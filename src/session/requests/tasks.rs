@@ -14,8 +14,8 @@ impl Session {
 }
 
 impl Requests<'_> {
-    /// Moves all shells and subagents that the turn waits for into the background: their tool calls return at once, the turn
-    /// goes on, and messages report when the tasks end.
+    /// Moves all shells and subagents that the turn waits for into the background: their tool calls return at once, the
+    /// turn goes on, and messages report when the tasks end.
     pub async fn background_tasks(self) -> Result<Reply<Backgrounded>> {
         self.session.request(RequestBody::new("background_tasks")).await
     }

@@ -10,10 +10,10 @@ use crate::requests::{CancelledMessage, InterruptReceipt, Reply, SideAnswer, Sid
 use crate::session::Session;
 
 impl Session {
-    /// Interrupts the CLI, like the escape key. Returns when the CLI has acknowledged; soon after, the running turn ends with
-    /// [`Outcome::Interrupted`](crate::Outcome::Interrupted), and handlers of its tool calls are cancelled. Waiting prompts
-    /// stay, and the receipt names them. Without a running turn, this interrupts work that the CLI started itself, such as a
-    /// turn for a background task.
+    /// Interrupts the CLI, like the escape key. Returns when the CLI has acknowledged; soon after, the running turn
+    /// ends with [`Outcome::Interrupted`](crate::Outcome::Interrupted), and handlers of its tool calls are cancelled.
+    /// Waiting prompts stay, and the receipt names them. Without a running turn, this interrupts work that the CLI
+    /// started itself, such as a turn for a background task.
     ///
     /// Dropping the future does not withdraw the interrupt.
     ///
@@ -27,8 +27,8 @@ impl Session {
     /// [`Outcome::NotStarted`](crate::Outcome::NotStarted), and the CLI drops its own queue. The receipt names both.
     ///
     /// # Errors
-    /// Besides those of [`interrupt`](Session::interrupt): [`Unsupported`](crate::ErrorKind::Unsupported), with nothing done,
-    /// if the CLI is known to lack `interrupt_cancel_queued_v1`.
+    /// Besides those of [`interrupt`](Session::interrupt): [`Unsupported`](crate::ErrorKind::Unsupported), with nothing
+    /// done, if the CLI is known to lack `interrupt_cancel_queued_v1`.
     pub async fn interrupt_cancel_queued(&self) -> Result<Reply<InterruptReceipt>> {
         self.require("interrupt_cancel_queued_v1", "an interrupt that cancels what is queued")?;
         self.send_interrupt(true).await
@@ -40,8 +40,8 @@ impl Session {
     }
 
     /// Withdraws a waiting prompt, named by its [uuid](crate::Turn::prompt_uuid): its turn ends with
-    /// [`Outcome::NotStarted`](crate::Outcome::NotStarted). A prompt in the session's own queue needs no request; for any
-    /// other uuid the CLI is asked. A prompt that was started keeps running.
+    /// [`Outcome::NotStarted`](crate::Outcome::NotStarted). A prompt in the session's own queue needs no request; for
+    /// any other uuid the CLI is asked. A prompt that was started keeps running.
     pub async fn cancel_async_message(&self, message_uuid: &str) -> Result<Reply<CancelledMessage>> {
         let uuid = message_uuid.to_owned();
         if self.ask_conversation(|reply| ConversationMessage::TakeBack { uuid, reply }).await? {
@@ -52,8 +52,8 @@ impl Session {
 }
 
 impl Requests<'_> {
-    /// Asks the model a question about the conversation so far, beside a running turn. Neither the question nor the answer
-    /// becomes part of the conversation. Costs an API request, limited by
+    /// Asks the model a question about the conversation so far, beside a running turn. Neither the question nor the
+    /// answer becomes part of the conversation. Costs an API request, limited by
     /// [`Timeouts::long_request`](crate::options::Timeouts::long_request); dropping the future also ends it in the CLI.
     ///
     /// The SDKs publish no type for this answer; it is that of CLI 2.1.328.

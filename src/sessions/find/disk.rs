@@ -1,8 +1,8 @@
-//! Finds transcripts on disk and reads them, robust against files that are huge, torn or deleted meanwhile. All functions
-//! block.
+//! Finds transcripts on disk and reads them, robust against files that are huge, torn or deleted meanwhile. All
+//! functions block.
 //!
-//! A list reads the first and the last 64 KiB of each file. Reading messages goes through a file line by line and keeps the
-//! position of each entry, so memory is bounded by the longest line and the entries that are asked for.
+//! A list reads the first and the last 64 KiB of each file. Reading messages goes through a file line by line and keeps
+//! the position of each entry, so memory is bounded by the longest line and the entries that are asked for.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -269,8 +269,8 @@ impl Index {
     }
 }
 
-/// Calls `take` for each line that starts with `{`, with its position, length and text. Returns the number of lines that are
-/// no entries: lines that start otherwise, and lines for which `take` returned false.
+/// Calls `take` for each line that starts with `{`, with its position, length and text. Returns the number of lines
+/// that are no entries: lines that start otherwise, and lines for which `take` returned false.
 pub(crate) fn each_line(
     path: &Path,
     mut take: impl FnMut(u64, usize, &str) -> Result<bool>,

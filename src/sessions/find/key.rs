@@ -12,9 +12,9 @@ const LONGEST_KEY: usize = 200;
 
 /// The name of the folder in which the CLI keeps the sessions of a directory.
 ///
-/// The path is resolved, including symbolic links, and put into Unicode form NFC; every character other than `A-Z`, `a-z` and
-/// `0-9` becomes a `-`. A name of more than 200 characters is cut, and a hash of the whole path is appended. A directory that
-/// does not exist is used as written.
+/// The path is resolved, including symbolic links, and put into Unicode form NFC; every character other than `A-Z`,
+/// `a-z` and `0-9` becomes a `-`. A name of more than 200 characters is cut, and a hash of the whole path is appended.
+/// A directory that does not exist is used as written.
 ///
 /// Reads the file system, and may block.
 ///

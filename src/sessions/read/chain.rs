@@ -1,7 +1,7 @@
 //! The conversation in a transcript: which entries belong to it, and in which order.
 //!
-//! Entries form a tree, because each names its parent. Edited prompts, rewound turns and parallel tool calls are branches.
-//! The conversation is the path from the root to the newest leaf, with two corrections:
+//! Entries form a tree, because each names its parent. Edited prompts, rewound turns and parallel tool calls are
+//! branches. The conversation is the path from the root to the newest leaf, with two corrections:
 //!
 //! - Messages that a compaction keeps are before its boundary in the file, but after its summary in the conversation.
 //! - An answer of the model is one entry for each of its blocks, and each tool result is a child of its own call. With

@@ -70,8 +70,8 @@ impl TranscriptEntry {
         self.kind.as_deref()
     }
 
-    /// The entry's own id, which every entry of the conversation has. A store should drop an entry whose uuid it already has
-    /// under the same key: a batch is sent again after a failed attempt.
+    /// The entry's own id, which every entry of the conversation has. A store should drop an entry whose uuid it
+    /// already has under the same key: a batch is sent again after a failed attempt.
     pub fn uuid(&self) -> Option<&str> {
         self.uuid.as_deref()
     }

@@ -24,8 +24,8 @@ pub struct TranscriptMessage {
     pub parent_agent_id: Option<String>,
     /// Whether the message is the summary of a compaction.
     pub is_compact_summary: bool,
-    /// The message. The fields around `message` in its JSON are named as in transcripts (`parentUuid`), not as on the wire:
-    /// see [`raw`](Message::raw).
+    /// The message. The fields around `message` in its JSON are named as in transcripts (`parentUuid`), not as on the
+    /// wire: see [`raw`](Message::raw).
     pub message: Message,
 }
 

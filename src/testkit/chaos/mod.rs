@@ -23,8 +23,8 @@ use crate::session::SessionBuilder;
 /// Plays a [`FaultPlan`] against your sessions and their tools, on an in-memory CLI. Checks every promise in
 /// [`invariants`](super::invariants), that each prompt has one outcome, and that no task is left behind.
 ///
-/// Sessions get no restart limits, so that they survive the faults, unless [`keep_limits`](Chaos::keep_limits) is set. A run
-/// waits a lot, so use tokio's paused clock: `#[tokio::test(start_paused = true)]`.
+/// Sessions get no restart limits, so that they survive the faults, unless [`keep_limits`](Chaos::keep_limits) is set.
+/// A run waits a lot, so use tokio's paused clock: `#[tokio::test(start_paused = true)]`.
 ///
 /// ```
 /// use greenroom::testkit::{Chaos, FaultMix};
@@ -103,8 +103,8 @@ impl Chaos {
         self
     }
 
-    /// Checks the result of each call without a fault of its own, given its arguments. JSON-RPC errors are skipped, because
-    /// faults around the call cause them.
+    /// Checks the result of each call without a fault of its own, given its arguments. JSON-RPC errors are skipped,
+    /// because faults around the call cause them.
     #[must_use]
     pub fn expect(
         mut self,

@@ -13,8 +13,8 @@ use crate::options::OsUser;
 use crate::session::SessionBuilder;
 use crate::transport::{Resume, StderrSink, launch_for};
 
-/// Everything that a session sends to its first CLI at the start: the effect of its [`Options`](crate::Options), handlers
-/// and tool servers. No process is started.
+/// Everything that a session sends to its first CLI at the start: the effect of its [`Options`](crate::Options),
+/// handlers and tool servers. No process is started.
 ///
 /// ```
 /// use greenroom::Options;

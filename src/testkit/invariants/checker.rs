@@ -13,8 +13,8 @@ const SILENT: [&str; 4] =
 /// Most requests, open at the end of their incarnation, whose ids are kept.
 const OPEN_KEPT: usize = 1000;
 
-/// Checks a transcript that is too long to be kept: feed it entry by entry. It forgets an incarnation when that ends. For a
-/// whole transcript use [`check`](super::check).
+/// Checks a transcript that is too long to be kept: feed it entry by entry. It forgets an incarnation when that ends.
+/// For a whole transcript use [`check`](super::check).
 ///
 /// ```
 /// use greenroom::testkit::{Recorder, invariants::Checker};
@@ -94,8 +94,8 @@ impl Checker {
         }
     }
 
-    /// The result so far. Open requests of a running incarnation count as unanswered, so call this when no request is in
-    /// flight.
+    /// The result so far. Open requests of a running incarnation count as unanswered, so call this when no request is
+    /// in flight.
     pub fn report(&self) -> Report {
         let mut violations = self.violations.clone();
         for (epoch, incarnation) in &self.living {

@@ -8,8 +8,8 @@
 //! | lossless | an answer has the exact JSON-RPC id of its request |
 //! | ended-once | a prompt is written twice only if its first CLI ended before it started the turn |
 //!
-//! Requests that are open when their incarnation ends are no violation, because no CLI is left to answer. They are listed in
-//! [`Report::open_at_end`].
+//! Requests that are open when their incarnation ends are no violation, because no CLI is left to answer. They are
+//! listed in [`Report::open_at_end`].
 //!
 //! ```
 //! use greenroom::testkit::{Transcript, invariants};
@@ -96,11 +96,11 @@ pub enum Violation {
     AnsweredTwice { epoch: u64, request_id: String },
     /// A request that a host must not answer was answered.
     AnsweredSilent { epoch: u64, request_id: String, subtype: String },
-    /// An incarnation got an answer to a request that it had not sent. `asked_by` is the incarnation that had sent the request,
-    /// if that is known.
+    /// An incarnation got an answer to a request that it had not sent. `asked_by` is the incarnation that had sent the
+    /// request, if that is known.
     NotAsked { epoch: u64, request_id: String, asked_by: Option<u64> },
-    /// The answer to an MCP message has another JSON-RPC id than the request. Ids are compared as they are spelled; `asked` is
-    /// `None` if the request has no id.
+    /// The answer to an MCP message has another JSON-RPC id than the request. Ids are compared as they are spelled;
+    /// `asked` is `None` if the request has no id.
     OtherRpcId { epoch: u64, request_id: String, asked: Option<String>, answered: Option<String> },
     /// A line of the host is not one JSON object, or was cut while its incarnation ran.
     TornLine { epoch: u64, line: String },

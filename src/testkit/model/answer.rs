@@ -80,8 +80,8 @@ async fn read(mut body: Incoming) -> Result<(Value, usize), HttpAnswer> {
         let frame = frame.map_err(|error| invalid_request(&format!("the body ended early: {error}")))?;
         let Some(data) = frame.data_ref() else { continue };
         total += data.len();
-        // Read and drop the rest of a request that is too large: closing a connection with unread bytes resets it, and the
-        // answer would be lost.
+        // Read and drop the rest of a request that is too large: closing a connection with unread bytes resets it, and
+        // the answer would be lost.
         if total <= MAX_REQUEST_BYTES {
             bytes.extend_from_slice(data);
         } else {

@@ -64,9 +64,9 @@ const TEST: &str = "greenroom_fake_cli";
 /// # fn main() {}
 /// ```
 ///
-/// It plays what [`ScriptedCli`](crate::testkit::ScriptedCli) plays, by the same player, and the script goes on where it was
-/// when a process follows another. Prompts and calls are counted from 1, anew in each process. Misbehaviours combine.
-/// What a test harness writes of its own accord (`running 1 test`) does not reach the session.
+/// It plays what [`ScriptedCli`](crate::testkit::ScriptedCli) plays, by the same player, and the script goes on where
+/// it was when a process follows another. Prompts and calls are counted from 1, anew in each process. Misbehaviours
+/// combine. What a test harness writes of its own accord (`running 1 test`) does not reach the session.
 ///
 /// It takes real time, so it does not go together with tokio's paused clock. What is said here to last for ever ends
 /// after ten minutes, so that a test that fails leaves nothing behind for long.

@@ -30,9 +30,9 @@ impl fmt::Display for StoreViolation {
 
 type Checked = Result<(), StoreError>;
 
-/// Checks every promise of [`SessionStore`] on stores that `make` makes, an empty one for each. Methods that a store does
-/// not have ([`Unsupported`]) are passed over, but each of their promises is checked where they are there. A method that
-/// panics, fails or takes more than 30 s breaks the promise that it was called for.
+/// Checks every promise of [`SessionStore`] on stores that `make` makes, an empty one for each. Methods that a store
+/// does not have ([`Unsupported`]) are passed over, but each of their promises is checked where they are there. A
+/// method that panics, fails or takes more than 30 s breaks the promise that it was called for.
 ///
 /// Returns the promises that were kept.
 ///

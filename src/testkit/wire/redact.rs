@@ -9,8 +9,8 @@ use super::transcript::{Entry, Line, Transcript, Wire};
 /// Replacement of removed texts.
 pub(crate) const REDACTED: &str = "[redacted]";
 
-/// Rules for removing secrets from a transcript: pass them to [`Recorder::redacting`](crate::testkit::Recorder::redacting),
-/// or apply them to a transcript.
+/// Rules for removing secrets from a transcript: pass them to
+/// [`Recorder::redacting`](crate::testkit::Recorder::redacting), or apply them to a transcript.
 ///
 /// ```
 /// use greenroom::testkit::{Redact, Transcript};

@@ -140,8 +140,8 @@ pub(crate) trait Listable: Clone {
     fn validate(&self, server: &str) -> crate::error::Result<()>;
 }
 
-/// Builder methods that several definitions share, each written once here: `builder_methods!(inner: title, icon)` is used in
-/// an `impl` block of a type whose field `inner` has the fields that the methods set.
+/// Builder methods that several definitions share, each written once here: `builder_methods!(inner: title, icon)` is
+/// used in an `impl` block of a type whose field `inner` has the fields that the methods set.
 macro_rules! builder_methods {
     ($inner:ident: $($method:ident),+) => {
         $($crate::tool::define::about::builder_methods! { @$method $inner })+

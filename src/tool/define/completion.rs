@@ -77,7 +77,8 @@ impl Completion {
     }
 }
 
-/// The return type of a completion handler: a `Vec` or an array of texts, a [`Completion`], or a `Result` of one of these.
+/// The return type of a completion handler: a `Vec` or an array of texts, a [`Completion`], or a `Result` of one of
+/// these.
 pub trait IntoCompletion {
     /// Converts to a completion.
     ///

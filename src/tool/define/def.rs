@@ -105,9 +105,9 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
     }
 
     /// A tool that blocks its thread: `handler` runs on the runtime's blocking pool, at most
-    /// [`Limits::blocking_calls`](crate::options::Limits::blocking_calls) of a server at once. Nothing can stop a blocking handler:
-    /// it should check [`ToolContext::is_cancelled`] now and then. If it continues after a cancellation or a timeout, the
-    /// call is answered, and the handler counts as abandoned.
+    /// [`Limits::blocking_calls`](crate::options::Limits::blocking_calls) of a server at once. Nothing can stop a
+    /// blocking handler: it should check [`ToolContext::is_cancelled`] now and then. If it continues after a
+    /// cancellation or a timeout, the call is answered, and the handler counts as abandoned.
     pub fn blocking<A, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -125,9 +125,9 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         Self::build(name.into(), description.into(), schema::of::<A>(), R::output_schema(), runner)
     }
 
-    /// A tool with a hand-written schema, which must describe an object. With the feature `schema` arguments are checked
-    /// before the handler runs: arguments that do not fit give a result with `isError` that names each path, and an invalid
-    /// schema fails `start()`. Without the feature the handler gets the arguments unchecked.
+    /// A tool with a hand-written schema, which must describe an object. With the feature `schema` arguments are
+    /// checked before the handler runs: arguments that do not fit give a result with `isError` that names each path,
+    /// and an invalid schema fails `start()`. Without the feature the handler gets the arguments unchecked.
     ///
     /// ```
     /// use greenroom::{ToolContext, ToolDef, ToolServer};
@@ -221,8 +221,8 @@ impl<S> ToolDef<S> {
     }
 
     hint_methods! {
-        /// Declares that the tool changes nothing. The CLI runs the calls of read-only tools at the same time, and all others
-        /// one after another.
+        /// Declares that the tool changes nothing. The CLI runs the calls of read-only tools at the same time, and all
+        /// others one after another.
         read_only_hint,
         /// Declares that the tool may destroy something.
         destructive_hint,
@@ -232,8 +232,8 @@ impl<S> ToolDef<S> {
         open_world_hint
     }
 
-    /// Whether the model sees the tool from the start (`anthropic/alwaysLoad`). Otherwise the CLI may put the tool behind its
-    /// tool search.
+    /// Whether the model sees the tool from the start (`anthropic/alwaysLoad`). Otherwise the CLI may put the tool
+    /// behind its tool search.
     pub fn always_load(self, always: bool) -> Self {
         self.meta("anthropic/alwaysLoad", always)
     }
@@ -243,14 +243,14 @@ impl<S> ToolDef<S> {
         self.meta("anthropic/searchHint", hint.into())
     }
 
-    /// Longest result that the model reads in full, in characters (`anthropic/maxResultSizeChars`). The CLI saves a longer
-    /// result to a file and shows its beginning.
+    /// Longest result that the model reads in full, in characters (`anthropic/maxResultSizeChars`). The CLI saves a
+    /// longer result to a file and shows its beginning.
     pub fn max_result_size_chars(self, chars: u64) -> Self {
         self.meta("anthropic/maxResultSizeChars", chars)
     }
 
-    /// Sets the schema of the structured content from a type, where it does not follow from the handler's return type. A
-    /// result whose structured content is missing or does not fit becomes a result with `isError` that says so.
+    /// Sets the schema of the structured content from a type, where it does not follow from the handler's return type.
+    /// A result whose structured content is missing or does not fit becomes a result with `isError` that says so.
     ///
     /// ```
     /// use greenroom::tool::{CallToolResult, Content};
@@ -270,8 +270,8 @@ impl<S> ToolDef<S> {
         self.checked_output(schema::of::<T>(), OutputCheck::of_type::<T>())
     }
 
-    /// Sets a hand-written schema of the structured content, which must describe an object. Results are checked against it
-    /// with the feature `schema` only.
+    /// Sets a hand-written schema of the structured content, which must describe an object. Results are checked against
+    /// it with the feature `schema` only.
     pub fn output_schema(self, schema: impl Into<Value>) -> Self {
         let schema = object_or_empty(schema.into());
         let check = OutputCheck::Schema(Validator::new(&schema));

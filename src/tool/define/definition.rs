@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::options::schema;
 use crate::tool::run::erased::{Ran, ToolRunner};
 
-/// Hints about a tool (MCP `ToolAnnotations`). Nothing enforces them, but the CLI runs the calls of one message at the same
-/// time only if their tools are read-only.
+/// Hints about a tool (MCP `ToolAnnotations`). Nothing enforces them, but the CLI runs the calls of one message at the
+/// same time only if their tools are read-only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolAnnotations {

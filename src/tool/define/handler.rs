@@ -13,11 +13,12 @@ use crate::options::schema;
 use crate::tool::run::context::ToolContext;
 use crate::wire::{CallToolResult, Content};
 
-/// The handler of a tool: an async closure or function of the arguments, or of the arguments and the [`ToolContext`]. You
-/// need not implement the trait; `M` only tells the two forms apart.
+/// The handler of a tool: an async closure or function of the arguments, or of the arguments and the [`ToolContext`].
+/// You need not implement the trait; `M` only tells the two forms apart.
 ///
-/// Rust rejects an `async move |…|` closure here that uses a captured value, because its future borrows from the closure.
-/// Keep shared values in the server's state, or write a plain closure that returns an `async move` block with clones.
+/// Rust rejects an `async move |…|` closure here that uses a captured value, because its future borrows from the
+/// closure. Keep shared values in the server's state, or write a plain closure that returns an `async move` block with
+/// clones.
 ///
 /// ```
 /// use greenroom::{ToolContext, ToolServer};
@@ -190,7 +191,8 @@ impl<T: IntoToolResult, E: Display> IntoToolResult for Result<T, E> {
     }
 }
 
-/// A value to return as JSON: as text for the model, and as structured content with an output schema if it is an object.
+/// A value to return as JSON: as text for the model, and as structured content with an output schema if it is an
+/// object.
 ///
 /// ```
 /// use greenroom::{IntoToolResult, Json};

@@ -61,8 +61,8 @@ pub(crate) struct PromptDefinition {
 
 impl<S: Send + Sync + 'static> PromptDef<S> {
     /// A prompt whose arguments are the fields of a struct: required ones in their order, then the others by name
-    /// ([`arguments`](PromptDef::arguments) sets another order). MCP sends every argument as text; numbers and `bool`s are
-    /// parsed. Arguments that do not fit are answered with -32602 and the name of the field.
+    /// ([`arguments`](PromptDef::arguments) sets another order). MCP sends every argument as text; numbers and `bool`s
+    /// are parsed. Arguments that do not fit are answered with -32602 and the name of the field.
     pub fn new<A, F, Fut>(name: impl Into<String>, description: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -77,8 +77,8 @@ impl<S: Send + Sync + 'static> PromptDef<S> {
         })
     }
 
-    /// A prompt with a hand-written list of arguments. The handler gets the given arguments as texts; a missing required one
-    /// is answered with -32602.
+    /// A prompt with a hand-written list of arguments. The handler gets the given arguments as texts; a missing
+    /// required one is answered with -32602.
     pub fn raw<F, Fut>(
         name: impl Into<String>,
         description: impl Into<String>,

@@ -94,9 +94,9 @@ impl GetPromptResult {
     }
 }
 
-/// The return type of a prompt handler: a text or a [`Content`] as the user's message, one [`PromptMessage`] or several, a
-/// [`GetPromptResult`], or a `Result` of one of these. An error becomes a JSON-RPC error: an [`RpcError`] unchanged, any
-/// other -32603 with its text.
+/// The return type of a prompt handler: a text or a [`Content`] as the user's message, one [`PromptMessage`] or
+/// several, a [`GetPromptResult`], or a `Result` of one of these. An error becomes a JSON-RPC error: an [`RpcError`]
+/// unchanged, any other -32603 with its text.
 pub trait IntoPrompt {
     /// Converts to a prompt.
     ///

@@ -130,8 +130,8 @@ where
     })
 }
 
-/// The definition of a resource, for [`ToolServer::resource`](crate::ToolServer::resource): fixed contents, or a handler that
-/// makes them for each read.
+/// The definition of a resource, for [`ToolServer::resource`](crate::ToolServer::resource): fixed contents, or a
+/// handler that makes them for each read.
 ///
 /// A handler has the promises of a tool call: a task of its own, a time limit, and an error answer if it panics.
 ///
@@ -172,8 +172,8 @@ pub(crate) enum ResourceSource {
 }
 
 impl<S: Send + Sync + 'static> ResourceDef<S> {
-    /// A resource whose contents `handler` makes for each read. The name is for programs, [`title`](ResourceDef::title) for
-    /// people.
+    /// A resource whose contents `handler` makes for each read. The name is for programs, [`title`](ResourceDef::title)
+    /// for people.
     pub fn new<F, Fut>(uri: impl Into<String>, name: impl Into<String>, handler: F) -> Self
     where
         F: Fn(ReadResource, ToolContext<S>) -> Fut + Send + Sync + 'static,

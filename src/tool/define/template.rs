@@ -16,9 +16,10 @@ use crate::tool::run::context::ToolContext;
 /// The definition of all resources whose URI matches a template, for
 /// [`ToolServer::resource_template`](crate::ToolServer::resource_template).
 ///
-/// A template may hold `{name}`, whose value ends at `/`, `?` or `#`, and `{+name}`, whose value may contain them: levels 1
-/// and 2 of RFC 6570 with one variable for each pair of braces. Other forms fail `start()`, because a URI cannot be matched
-/// against them. A resource with exactly the requested URI takes precedence, then the first template that matches.
+/// A template may hold `{name}`, whose value ends at `/`, `?` or `#`, and `{+name}`, whose value may contain them:
+/// levels 1 and 2 of RFC 6570 with one variable for each pair of braces. Other forms fail `start()`, because a URI
+/// cannot be matched against them. A resource with exactly the requested URI takes precedence, then the first template
+/// that matches.
 ///
 /// ```
 /// use greenroom::mcp::{CompletionRequest, ReadResource, ResourceTemplateDef, RpcError};

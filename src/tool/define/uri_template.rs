@@ -1,8 +1,8 @@
 //! URI templates, matched against URIs.
 //!
-//! RFC 6570 defines how a template expands; a server has to do the reverse, and find the values in a URI. That is possible
-//! for simple forms only: `{name}` (level 1), whose value ends at `/`, `?` or `#`, and `{+name}` (level 2), whose value may
-//! contain them. There must be a literal between two variables. Values are percent-decoded.
+//! RFC 6570 defines how a template expands; a server has to do the reverse, and find the values in a URI. That is
+//! possible for simple forms only: `{name}` (level 1), whose value ends at `/`, `?` or `#`, and `{+name}` (level 2),
+//! whose value may contain them. There must be a literal between two variables. Values are percent-decoded.
 
 use std::collections::BTreeMap;
 
@@ -66,11 +66,11 @@ impl UriTemplate {
         self.parts.iter().any(|part| matches!(part, TemplatePart::Variable { name, .. } if name == variable))
     }
 
-    /// The values for which the template expands to this URI; none is empty. If there are several ways, the values are as
-    /// short as possible, from left to right.
+    /// The values for which the template expands to this URI; none is empty. If there are several ways, the values are
+    /// as short as possible, from left to right.
     ///
-    /// Linear in the length of the URI for each part of the template: [`fits`](Self::fits) looks from the right where each
-    /// part can start, then the values are taken from the left.
+    /// Linear in the length of the URI for each part of the template: [`fits`](Self::fits) looks from the right where
+    /// each part can start, then the values are taken from the left.
     pub(crate) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let fits = self.fits(uri.as_bytes());
         if !fits[0][0] {
@@ -93,7 +93,8 @@ impl UriTemplate {
         Some(values)
     }
 
-    /// For each part, and for the end: the byte offsets from which the rest of the URI matches this part and those after it.
+    /// For each part, and for the end: the byte offsets from which the rest of the URI matches this part and those
+    /// after it.
     fn fits(&self, uri: &[u8]) -> Vec<Vec<bool>> {
         let mut at_the_end = vec![false; uri.len() + 1];
         at_the_end[uri.len()] = true;

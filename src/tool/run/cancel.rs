@@ -7,8 +7,8 @@ use std::task::Context;
 use futures_util::task::AtomicWaker;
 use tokio_util::sync::CancellationToken;
 
-/// The cancellation of one request. Most requests are never cancelled and nobody listens: the token is made on first use,
-/// and the handler's task is woken without a token.
+/// The cancellation of one request. Most requests are never cancelled and nobody listens: the token is made on first
+/// use, and the handler's task is woken without a token.
 #[derive(Debug, Default)]
 pub(crate) struct Cancel {
     stage: AtomicU8,

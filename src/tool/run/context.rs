@@ -15,8 +15,8 @@ use super::log_level::LogLevel;
 use super::peer::{Alone, Caller, RequestError};
 use crate::wire::rpc::CallMeta;
 
-/// The context of a handler: the server's state, the call, its deadline and cancellation, and the CLI to talk to. Cheap to
-/// clone.
+/// The context of a handler: the server's state, the call, its deadline and cancellation, and the CLI to talk to. Cheap
+/// to clone.
 ///
 /// ```
 /// use greenroom::{NoArgs, ToolContext, ToolServer};
@@ -172,8 +172,9 @@ impl<S> ToolContext<S> {
     }
 
     /// The token that is cancelled when nobody waits for the answer: the call was cancelled or timed out, the turn was
-    /// interrupted, or the CLI died. The handler then has [`Timeouts::cancel_grace`](crate::options::Timeouts::cancel_grace) to clean
-    /// up before it is dropped at an `await`. When the server's actor fails, its handlers are dropped at once.
+    /// interrupted, or the CLI died. The handler then has
+    /// [`Timeouts::cancel_grace`](crate::options::Timeouts::cancel_grace) to clean up before it is dropped at an
+    /// `await`. When the server's actor fails, its handlers are dropped at once.
     pub fn cancellation(&self) -> &CancellationToken {
         self.call.cancel().token()
     }
@@ -189,8 +190,8 @@ impl<S> ToolContext<S> {
     }
 
     /// Reports progress: the amount done, the total if known, and a text. Waits while
-    /// [`Limits::notifications_queued`](crate::options::Limits::notifications_queued) notifications are queued; does nothing if the
-    /// CLI did not ask for progress.
+    /// [`Limits::notifications_queued`](crate::options::Limits::notifications_queued) notifications are queued; does
+    /// nothing if the CLI did not ask for progress.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.call.progress_token() else { return };
         // The token is echoed as raw JSON, because it may be any number.
@@ -218,9 +219,9 @@ impl<S> ToolContext<S> {
         }
     }
 
-    /// Sends an MCP request to the CLI (`roots/list`, `elicitation/create`, `sampling/createMessage`, `ping`) and waits for
-    /// the answer, at most [`Timeouts::mcp_request`](crate::options::Timeouts::mcp_request). The request ends with the call, the CLI
-    /// or the server.
+    /// Sends an MCP request to the CLI (`roots/list`, `elicitation/create`, `sampling/createMessage`, `ping`) and waits
+    /// for the answer, at most [`Timeouts::mcp_request`](crate::options::Timeouts::mcp_request). The request ends with
+    /// the call, the CLI or the server.
     ///
     /// The CLI announces no capabilities to in-process servers. CLI 2.1.328 was seen to answer `ping`, and to refuse
     /// everything else with -32601.

@@ -1,5 +1,5 @@
-//! The MCP session of a [`ToolServer`](crate::ToolServer): answers the requests that need no handler, and finds the handler
-//! for the others.
+//! The MCP session of a [`ToolServer`](crate::ToolServer): answers the requests that need no handler, and finds the
+//! handler for the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

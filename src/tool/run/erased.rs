@@ -48,8 +48,8 @@ pub(crate) type HandlerFn<P> =
 pub(crate) type StartHandler =
     Box<dyn FnOnce(AnyState, Arc<CallContext>) -> BoxFuture<'static, HandlerResult> + Send>;
 
-/// The state as the type that a handler wants. `ToolServer` binds each handler to a state of its type, so the error is not
-/// reachable through it.
+/// The state as the type that a handler wants. `ToolServer` binds each handler to a state of its type, so the error is
+/// not reachable through it.
 pub(crate) fn typed_state<S: Send + Sync + 'static>(state: AnyState) -> Result<Arc<S>, RpcError> {
     state
         .downcast::<S>()

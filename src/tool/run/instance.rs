@@ -27,7 +27,8 @@ pub(crate) struct Instance {
     blocking: Arc<BlockingLane>,
 }
 
-/// The tools of a server by their names. Handlers are dropped on the blocking pool: the application's drop may block or panic.
+/// The tools of a server by their names. Handlers are dropped on the blocking pool: the application's drop may block or
+/// panic.
 #[derive(Default)]
 pub(crate) struct Tools(HashMap<String, Runnable, RandomState>);
 
@@ -175,7 +176,8 @@ impl Instance {
         self.tools.0.get(name).filter(|tool| tool.enabled)
     }
 
-    /// The future of a call; it catches the handler's panic. Dropping it ends an async handler and abandons a blocking one.
+    /// The future of a call; it catches the handler's panic. Dropping it ends an async handler and abandons a blocking
+    /// one.
     pub(crate) fn run(
         &self,
         tool: &Runnable,
@@ -196,7 +198,8 @@ impl Instance {
     }
 }
 
-/// The call of an async handler. The first poll calls the handler, so that a panic before its future exists is caught too.
+/// The call of an async handler. The first poll calls the handler, so that a panic before its future exists is caught
+/// too.
 enum RunAsync {
     Begins { run: AsyncRun, state: AnyState, call: Arc<CallContext>, arguments: Arguments },
     Runs(BoxFuture<'static, Ran>),
@@ -270,8 +273,8 @@ fn ended(ran: Result<Ran, Box<dyn Any + Send>>) -> CallEnd {
     }
 }
 
-/// Waits for a permit, and then for room for the answer, because the CLI may have stopped reading meanwhile. `None` if the
-/// call is cancelled first.
+/// Waits for a permit, and then for room for the answer, because the CLI may have stopped reading meanwhile. `None` if
+/// the call is cancelled first.
 async fn acquire(permits: Arc<Semaphore>, call: &CallContext) -> Option<OwnedSemaphorePermit> {
     let acquiring = async {
         // A semaphore that is never closed always gives a permit.

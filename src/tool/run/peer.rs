@@ -129,7 +129,8 @@ pub enum RequestError {
     Refused(RpcError),
     /// The CLI rejected the message itself, with this text.
     NotTaken(String),
-    /// The CLI did not answer within [`Timeouts::mcp_request`](crate::options::Timeouts::mcp_request). The request was withdrawn.
+    /// The CLI did not answer within [`Timeouts::mcp_request`](crate::options::Timeouts::mcp_request). The request was
+    /// withdrawn.
     TimedOut(Duration),
     /// The call that sent the request was cancelled or timed out.
     Cancelled,

@@ -1,5 +1,5 @@
-//! The seam between a server's actor and what answers for the server: a [`ToolServer`](crate::ToolServer)'s own MCP session,
-//! or a mounted server.
+//! The seam between a server's actor and what answers for the server: a [`ToolServer`](crate::ToolServer)'s own MCP
+//! session, or a mounted server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::tool::registry::Lists;
 use crate::wire::rpc::{CallMeta, CallParams, CancelledParams, INVALID_REQUEST, Rpc, RpcError};
 
 /// The MCP session of one server. The server's actor calls it with the CLI's messages in order; it lives as long as the
-/// actor. It runs no code of the application: handlers come back as [`ServiceStep::Call`] or [`ServiceStep::Run`], and run
-/// as tasks under the promises of a tool call.
+/// actor. It runs no code of the application: handlers come back as [`ServiceStep::Call`] or [`ServiceStep::Run`], and
+/// run as tasks under the promises of a tool call.
 pub(crate) trait Service: Send {
     /// Decides what to do with a request.
     fn request(&mut self, id: Box<RawValue>, method: String, params: Option<Box<RawValue>>) -> ServiceStep;

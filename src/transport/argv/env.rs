@@ -13,9 +13,9 @@ pub(super) const READS_SESSION_STATE: &str = "CLAUDE_CODE_SDK_READS_SESSION_STAT
 /// The variables to set: `Options::env`, and those that other options stand for.
 pub(super) fn env(options: &Options, inherited: &[OsString]) -> BTreeMap<String, String> {
     let mut env = options.env.clone();
-    // An inherited value is ignored: a host that a CLI has started inherits that CLI's. CLI 2.1.328 takes only `sdk-ts`,
-    // `sdk-py` and `sdk-cli` for programs. Under any other name it offers the model what is meant for people: the agent
-    // `claude-code-guide`, previews in `AskUserQuestion`.
+    // An inherited value is ignored: a host that a CLI has started inherits that CLI's. CLI 2.1.328 takes only
+    // `sdk-ts`, `sdk-py` and `sdk-cli` for programs. Under any other name it offers the model what is meant for people:
+    // the agent `claude-code-guide`, previews in `AskUserQuestion`.
     env.entry("CLAUDE_CODE_ENTRYPOINT".into()).or_insert_with(|| "sdk-cli".into());
     env.entry("CLAUDE_AGENT_SDK_VERSION".into()).or_insert_with(|| env!("CARGO_PKG_VERSION").into());
     let is_set = options.env.keys().any(|name| name.eq_ignore_ascii_case(READS_SESSION_STATE))

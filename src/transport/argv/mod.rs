@@ -3,10 +3,10 @@
 //! Every value is written as `--flag=value`, so that a value that begins with a dash stays a value. A flag for several
 //! files or directories is repeated.
 //!
-//! Every user of the machine can read arguments. Settings that may be secret (MCP servers, inline settings) and long texts
-//! go in `initialize` if the CLI takes them there, and else into files ([`private`](super::private)). Always arguments:
-//! [`Options::extra_args`], and managed settings for a CLI that does not take them in `initialize`. The environment is
-//! private to the user.
+//! Every user of the machine can read arguments. Settings that may be secret (MCP servers, inline settings) and long
+//! texts go in `initialize` if the CLI takes them there, and else into files ([`private`](super::private)). Always
+//! arguments: [`Options::extra_args`], and managed settings for a CLI that does not take them in `initialize`. The
+//! environment is private to the user.
 
 mod env;
 pub(crate) mod fields;

@@ -1,8 +1,8 @@
 //! An in-memory pipe in one direction. Either end can be closed while somebody else holds it.
 //!
-//! The pipe allocates only for unread bytes, up to its bound, so an idle pipe costs next to nothing. It behaves like a pipe of
-//! the system: after the writer is closed, a reader gets the remaining bytes and then the end; a writer waits while the pipe
-//! is full, and gets `BrokenPipe` after the reader is closed.
+//! The pipe allocates only for unread bytes, up to its bound, so an idle pipe costs next to nothing. It behaves like a
+//! pipe of the system: after the writer is closed, a reader gets the remaining bytes and then the end; a writer waits
+//! while the pipe is full, and gets `BrokenPipe` after the reader is closed.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

@@ -1,7 +1,7 @@
 //! Waits for the end of child processes: of each CLI, and of the guardian.
 //!
-//! An end must be noticed without reaping the process (`group.rs` says why), and also when no runtime is left. So threads
-//! wait, not tasks:
+//! An end must be noticed without reaping the process (`group.rs` says why), and also when no runtime is left. So
+//! threads wait, not tasks:
 //!
 //! - On Linux one thread, `greenroom-exits`, waits for all children. Each child has a pidfd: a descriptor that becomes
 //!   readable when the process ends, and that never means another process, even when the process id is reused. The
@@ -33,8 +33,8 @@ pub(super) trait WatchedChild: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether the child has ended, and acts on the end if so. Called when the pidfd is readable. A process that a
-    /// debugger holds makes its pidfd readable twice; the first time this returns false.
+    /// Returns whether the child has ended, and acts on the end if so. Called when the pidfd is readable. A process
+    /// that a debugger holds makes its pidfd readable twice; the first time this returns false.
     fn poll_exit(&self) -> bool;
 
     /// Blocks until the child has ended, and acts on the end.
@@ -190,7 +190,8 @@ mod epoll {
         child.abandon();
     }
 
-    /// Someone else in this process has closed the epoll descriptor. Each child gets a thread; the next child, a new set.
+    /// Someone else in this process has closed the epoll descriptor. Each child gets a thread; the next child, a new
+    /// set.
     fn fall_back(error: Errno) {
         let children = {
             let mut set = lock();

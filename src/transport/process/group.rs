@@ -1,19 +1,20 @@
 //! The process group of a CLI, and the rule for its signals: a signal is sent only while the process id of the group
 //! surely belongs to this CLI.
 //!
-//! The id of a group is the process id of its leader, and the system does not reuse it until the leader is reaped. So the
-//! leader is reaped last, after the group got its SIGKILL:
+//! The id of a group is the process id of its leader, and the system does not reuse it until the leader is reaped. So
+//! the leader is reaped last, after the group got its SIGKILL:
 //!
 //! ```text
 //! Running ──kill──► Killed ──leader exits, reaped──► Reaped
 //!    └──leader exits──► Exited (a zombie) ──kill, reaped──► Reaped
 //! ```
 //!
-//! A single SIGKILL is enough: the system gives it to all members of the group in one step that no fork can slip through. The
-//! leader gets a SIGKILL of its own as well, because it may have moved to another group. Descendants may have left the
-//! group too; the first kill submits them to `contain/sweep.rs`.
+//! A single SIGKILL is enough: the system gives it to all members of the group in one step that no fork can slip
+//! through. The leader gets a SIGKILL of its own as well, because it may have moved to another group. Descendants may
+//! have left the group too; the first kill submits them to `contain/sweep.rs`.
 //!
-//! The guardian follows the same rule: it knows the id from the start of the leader until just before the leader is reaped.
+//! The guardian follows the same rule: it knows the id from the start of the leader until just before the leader is
+//! reaped.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,8 +51,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A group whose leader is a running child of this process. The caller has it watched (`exits.rs`), or the leader is
-    /// never reaped.
+    /// A group whose leader is a running child of this process. The caller has it watched (`exits.rs`), or the leader
+    /// is never reaped.
     pub(super) fn new(leader: Pid, contained: Contained) -> Arc<Self> {
         Arc::new(Self {
             id: leader,

@@ -42,8 +42,8 @@ compile_error!("greenroom starts the CLI in a Unix process group: Windows is not
 /// Runs the CLI as a child process in a process group of its own. This is the transport of a session unless you give it
 /// another. Unix only.
 ///
-/// The executable is [`Launch::program`]. Without one, `claude` is looked for on `PATH` (the `PATH` in [`Launch::env`], or
-/// else the host's) and then in the usual install folders. A `.js`, `.mjs`, `.cjs` or `.ts` file runs under `node`.
+/// The executable is [`Launch::program`]. Without one, `claude` is looked for on `PATH` (the `PATH` in [`Launch::env`],
+/// or else the host's) and then in the usual install folders. A `.js`, `.mjs`, `.cjs` or `.ts` file runs under `node`.
 ///
 /// # When the CLI ends
 ///
@@ -52,29 +52,29 @@ compile_error!("greenroom starts the CLI in a Unix process group: Windows is not
 /// - When the host ends for whatever reason, even by SIGKILL, the system sends SIGTERM to the CLI on Linux and FreeBSD; on
 ///   other systems the guardian does. After [`Launch::exit_after_host`] the guardian sends SIGKILL to what is left.
 ///
-/// A CLI that has exited stays a zombie until it is killed or dropped, so that the id of its process group is not reused and
-/// no signal reaches a stranger.
+/// A CLI that has exited stays a zombie until it is killed or dropped, so that the id of its process group is not
+/// reused and no signal reaches a stranger.
 ///
 /// # Descendants
 ///
 /// The CLI starts each command of its Bash tool in a session of its own. So each incarnation gets a random mark in the
-/// variable `GREENROOM_INCARNATION`, which descendants inherit, and a control group (cgroup v2) below the host's own, if the
-/// host may make one. [`Containment`](crate::options::Containment) says what each of them finds and misses.
+/// variable `GREENROOM_INCARNATION`, which descendants inherit, and a control group (cgroup v2) below the host's own,
+/// if the host may make one. [`Containment`](crate::options::Containment) says what each of them finds and misses.
 ///
 /// # The guardian
 ///
-/// The guardian is one small process for each host, whatever the number of sessions: a `/bin/sh` with a short script, started
-/// before the first CLI, in a process group of its own. It sleeps until the host has ended, waits for the CLIs to exit, kills
-/// what is left, removes the host's control groups, and exits. A guardian that is killed is replaced at once. Without
-/// `/bin/sh` a warning is logged once, and the system sends SIGKILL instead of SIGTERM to the CLI.
+/// The guardian is one small process for each host, whatever the number of sessions: a `/bin/sh` with a short script,
+/// started before the first CLI, in a process group of its own. It sleeps until the host has ended, waits for the CLIs
+/// to exit, kills what is left, removes the host's control groups, and exits. A guardian that is killed is replaced at
+/// once. Without `/bin/sh` a warning is logged once, and the system sends SIGKILL instead of SIGTERM to the CLI.
 ///
-/// The guardian is a child of the host: a host that waits for *all* its children waits for ever. A fork of the host that
-/// executes no other program, made after the first CLI, keeps the guardian waiting like the host itself.
+/// The guardian is a child of the host: a host that waits for *all* its children waits for ever. A fork of the host
+/// that executes no other program, made after the first CLI, keeps the guardian waiting like the host itself.
 ///
 /// # Requirements
 ///
-/// A Tokio runtime with IO enabled, and two threads for the whole host. They start with the first CLI, sleep most of the
-/// time, and never end; they belong to no runtime:
+/// A Tokio runtime with IO enabled, and two threads for the whole host. They start with the first CLI, sleep most of
+/// the time, and never end; they belong to no runtime:
 ///
 /// - `greenroom-cli` starts all CLIs, one after another. The parent-death signal of the system fires when the *thread* that
 ///   started a child ends, and threads of a runtime come and go.
@@ -83,9 +83,9 @@ compile_error!("greenroom starts the CLI in a Unix process group: Windows is not
 ///
 /// A third thread, `greenroom-sweep`, runs only while descendants of a CLI that ended are being killed.
 ///
-/// Before each start, a short-lived thread (`greenroom-look`) opens the files that the start needs, so a file system that
-/// hangs delays only the starts that need it. If the start itself hangs, other starts wait behind it until its future
-/// ([`open`](Transport::open)) is dropped; a session drops the future after
+/// Before each start, a short-lived thread (`greenroom-look`) opens the files that the start needs, so a file system
+/// that hangs delays only the starts that need it. If the start itself hangs, other starts wait behind it until its
+/// future ([`open`](Transport::open)) is dropped; a session drops the future after
 /// [`Timeouts::start`](crate::options::Timeouts::start).
 #[derive(Clone, Debug, Default)]
 pub struct ChildProcess {

@@ -1,8 +1,8 @@
 //! Writes the answer to a tool call as one line.
 //!
 //! Writes the same bytes as [`outgoing::success`](crate::wire::outgoing::success) with a
-//! [`RpcResponse`](crate::wire::rpc::RpcResponse) and [`into_line`](crate::wire::line::into_line), but escapes text on its way into
-//! the line: each text is read once and copied once.
+//! [`RpcResponse`](crate::wire::rpc::RpcResponse) and [`into_line`](crate::wire::line::into_line), but escapes text on
+//! its way into the line: each text is read once and copied once.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,9 +1,10 @@
 //! Reads a tool call in one pass: nearly all control requests are tool calls, and only they come by the thousand.
 //!
 //! [`Frame::parse`](crate::wire::envelope::Frame::parse), [`Rpc::parse`](crate::wire::rpc::Rpc::parse) and
-//! [`CallParams`](crate::wire::rpc::CallParams) define how a line is read, layer by layer. This module reads the same values
-//! without a copy from a line that is plainly a call, and leaves every other line to the layers: white space between tokens,
-//! another first key, a duplicate key, an escape of a surrogate (which may have to be mended), a field of an unexpected type.
+//! [`CallParams`](crate::wire::rpc::CallParams) define how a line is read, layer by layer. This module reads the same
+//! values without a copy from a line that is plainly a call, and leaves every other line to the layers: white space
+//! between tokens, another first key, a duplicate key, an escape of a surrogate (which may have to be mended), a field
+//! of an unexpected type.
 
 use std::borrow::Cow;
 
@@ -161,8 +162,8 @@ impl<'a> MetaPart<'a> {
     }
 }
 
-/// Sets a field; `None` for a duplicate key. In one layer the last duplicate wins, in another serde refuses it, so the layers
-/// have to decide.
+/// Sets a field; `None` for a duplicate key. In one layer the last duplicate wins, in another serde refuses it, so the
+/// layers have to decide.
 fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
 }

@@ -1,5 +1,6 @@
 //! The measured fast path of a tool call. What it reads and writes is compared in tests with the layers
-//! ([`envelope`](super::envelope), [`rpc`](super::rpc), [`outgoing`](super::outgoing), [`line`](super::line)), which define it.
+//! ([`envelope`](super::envelope), [`rpc`](super::rpc), [`outgoing`](super::outgoing), [`line`](super::line)), which
+//! define it.
 //!
 //! - [`call`]: reads a tool call in one pass
 //! - [`answer`]: writes the answer of a tool call as one line

@@ -23,8 +23,8 @@ pub(crate) fn line(bytes: &[u8], from: usize) -> usize {
     next::<true>(bytes, from)
 }
 
-/// Like [`line`], for a match that is probably near: looks at the first bytes one by one, and skips characters there that
-/// begin with 0xE2 and are no separators.
+/// Like [`line`], for a match that is probably near: looks at the first bytes one by one, and skips characters there
+/// that begin with 0xE2 and are no separators.
 #[inline]
 pub(crate) fn near(bytes: &[u8], from: usize) -> usize {
     let (mut at, mut end) = (from, from + 8);

@@ -1,8 +1,8 @@
 //! Bounds the memory of a typed view.
 //!
-//! In JSON a value may take three bytes (`[],`); as a [`Value`](serde_json::Value) or a content block it takes about fifty
-//! times as much. So a typed view has a limited number of values: a list or an object with too many is read as `null`. The
-//! JSON of the message stays complete.
+//! In JSON a value may take three bytes (`[],`); as a [`Value`](serde_json::Value) or a content block it takes about
+//! fifty times as much. So a typed view has a limited number of values: a list or an object with too many is read as
+//! `null`. The JSON of the message stays complete.
 //!
 //! One pass over the text, without recursion: values deeper than [`DEPTH`] count for the container at that depth.
 

@@ -17,9 +17,9 @@ use super::{
 
 /// A message of the conversation, as the CLI wrote it.
 ///
-/// [`raw`](Message::raw) is the exact JSON that arrived, and serialising a message writes that JSON again. A message of an
-/// unknown `type` is [`Other`](Message::Other). A field of an unexpected shape counts as missing; only if the typed view
-/// makes no sense without the field (each type says which) the whole message is `Other`.
+/// [`raw`](Message::raw) is the exact JSON that arrived, and serialising a message writes that JSON again. A message of
+/// an unknown `type` is [`Other`](Message::Other). A field of an unexpected shape counts as missing; only if the typed
+/// view makes no sense without the field (each type says which) the whole message is `Other`.
 ///
 /// Clones are cheap and share their content. `Debug` writes the fields that are set, and cuts long texts.
 ///
@@ -118,8 +118,8 @@ impl Message {
         each!(self, message => message.raw())
     }
 
-    /// Whether the typed view is incomplete, to limit its memory: a list or an object with more than 8,192 values, and more
-    /// than one value per 128 bytes of the message, is read as `null`. [`raw`](Message::raw) is complete, and
+    /// Whether the typed view is incomplete, to limit its memory: a list or an object with more than 8,192 values, and
+    /// more than one value per 128 bytes of the message, is read as `null`. [`raw`](Message::raw) is complete, and
     /// [`field`](Message::field) reads from it.
     pub fn is_abridged(&self) -> bool {
         each!(self, message => message.head.abridged)
@@ -213,8 +213,8 @@ impl Message {
     }
 
     /// The ids of the prompts that this message belongs to, without repeats: `user_message_uuids` and
-    /// `user_message_uuid` together. Empty if the CLI names none. The CLI names at most 64 prompts, so a prompt that was
-    /// merged with many others may be missing.
+    /// `user_message_uuid` together. Empty if the CLI names none. The CLI names at most 64 prompts, so a prompt that
+    /// was merged with many others may be missing.
     pub fn user_message_uuids(&self) -> &[String] {
         each!(self, message => message.user_message_uuids())
     }

@@ -2,9 +2,9 @@
 //!
 //! Each [`Message`] keeps its exact JSON ([`Message::raw`]), and serialising a message writes that JSON again.
 //!
-//! Typed views are lenient. A field of an unexpected shape counts as missing; a field that a type does not declare is in
-//! its `extra`; a word that an enum does not know is in its `Other`, as the CLI spells it. Fields are named as on the
-//! wire. Times are in milliseconds unless a field says otherwise.
+//! Typed views are lenient. A field of an unexpected shape counts as missing; a field that a type does not declare is
+//! in its `extra`; a word that an enum does not know is in its `Other`, as the CLI spells it. Fields are named as on
+//! the wire. Times are in milliseconds unless a field says otherwise.
 //!
 //! ```
 //! use greenroom::message::{TaskStatus, TaskUpdated};

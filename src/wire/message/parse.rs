@@ -78,9 +78,9 @@ impl Message {
         Ok(Message::Other(Arc::new(OtherMessage::new(head, raw, problem))))
     }
 
-    /// Whether a line is certainly a message, so that it need not be parsed to tell it from a control frame: it starts with
-    /// the `type` of a message, and has no text that could be a second, winning `type` of a control frame. False may also
-    /// be a message.
+    /// Whether a line is certainly a message, so that it need not be parsed to tell it from a control frame: it starts
+    /// with the `type` of a message, and has no text that could be a second, winning `type` of a control frame. False
+    /// may also be a message.
     pub(crate) fn is_plainly(line: &[u8]) -> bool {
         let Some(rest) = line.strip_prefix(b"{\"type\":\"") else { return false };
         let Some(end) = memchr::memchr(b'"', &rest[..rest.len().min(32)]) else { return false };

@@ -236,8 +236,9 @@ pub(crate) fn field_names(raw: &RawValue) -> Vec<String> {
 
 /// Replaces every lone surrogate escape in a JSON text by the escape of U+FFFD.
 ///
-/// JavaScript writes a string that was cut inside a surrogate pair as `"\ud83d"`: valid JSON, invalid Unicode. serde_json
-/// refuses it, which would cost the typed view of the whole message. `text` may also be a truncated line of a file.
+/// JavaScript writes a string that was cut inside a surrogate pair as `"\ud83d"`: valid JSON, invalid Unicode.
+/// serde_json refuses it, which would cost the typed view of the whole message. `text` may also be a truncated line of
+/// a file.
 pub(crate) fn mend(text: &str) -> Cow<'_, str> {
     if !scan::surrogates(text.as_bytes()) {
         return Cow::Borrowed(text);

@@ -34,7 +34,8 @@ pub(super) fn millis_of(text: &str) -> Option<u64> {
             if sign(at, "+-")? == "-" { -minutes } else { minutes }
         }
     };
-    // Days since 1970 in the proleptic Gregorian calendar. The year starts in March, so that a leap day is its last day.
+    // Days since 1970 in the proleptic Gregorian calendar. The year starts in March, so that a leap day is its last
+    // day.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

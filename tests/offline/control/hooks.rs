@@ -12,8 +12,8 @@ fn common(event: &str) -> Map<String, Value> {
     common.as_object().unwrap().clone()
 }
 
-/// Reads an event's sample whole, with only the required fields, without each field and with misfits; returns the event.
-/// `needs` are the names of the required fields.
+/// Reads an event's sample whole, with only the required fields, without each field and with misfits; returns the
+/// event. `needs` are the names of the required fields.
 fn check<E: EventType>(needs: &str, sample: &str) -> HookEvent
 where
     E::Input: Serialize + std::fmt::Debug,

@@ -211,7 +211,8 @@ async fn pages_are_read_to_the_last_and_prompts_are_not_asked_for() {
     let session = stage.start(server).await;
     answers(&session, "Go.", "Found.").await;
     assert_eq!(stage.last_result().text, "here");
-    // Seen on CLI 2.1.328: it never asks an in-process server for `prompts/list`, and the command is a text like any other.
+    // Seen on CLI 2.1.328: it never asks an in-process server for `prompts/list`, and the command is a text like any
+    // other.
     answers(&session, "/mcp__calc__sum 7", "What?").await;
     assert_eq!(stage.last_request().last_user_text(), Some("/mcp__calc__sum 7"));
     stop(&session).await;

@@ -116,8 +116,8 @@ fn spans_close_at_once_while_the_router_is_woken_rarely() {
         wakes.fetch_add(1, Ordering::Relaxed);
     });
     let cli = Asking::incarnation(1, &ledger);
-    // Other tests create this span on threads without a subscriber. If such a test is the first, the callsite caches the span
-    // as disabled: create it here, and rebuild the cache.
+    // Other tests create this span on threads without a subscriber. If such a test is the first, the callsite caches
+    // the span as disabled: create it here, and rebuild the cache.
     cli.asks(RequestKind::Hook, "first").without_answer();
     tracing::callsite::rebuild_interest_cache();
     closed.store(0, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The summary of a session: its titles, prompts and metadata, folded from its entries one by one, so that each entry is
-//! read once.
+//! The summary of a session: its titles, prompts and metadata, folded from its entries one by one, so that each entry
+//! is read once.
 
 mod entry;
 
@@ -29,8 +29,8 @@ pub struct SessionInfo {
     pub custom_title: Option<String>,
     /// The title that the CLI has generated.
     pub ai_title: Option<String>,
-    /// The first prompt of a person, in one line of at most 200 characters. The name of a slash command if there is no other
-    /// prompt.
+    /// The first prompt of a person, in one line of at most 200 characters. The name of a slash command if there is no
+    /// other prompt.
     pub first_prompt: Option<String>,
     /// The last prompt.
     pub last_prompt: Option<String>,
@@ -48,8 +48,8 @@ pub struct SessionInfo {
     pub modified: SystemTime,
     /// Size of the transcript in bytes; `None` in a store.
     pub file_size: Option<u64>,
-    /// Whether the session is archived ([`LocalSessions::archive`](crate::sessions::LocalSessions::archive)). `Some(false)` if it was
-    /// unarchived, or has had a prompt since. `None` if it was never archived, and in a store.
+    /// Whether the session is archived ([`LocalSessions::archive`](crate::sessions::LocalSessions::archive)).
+    /// `Some(false)` if it was unarchived, or has had a prompt since. `None` if it was never archived, and in a store.
     pub archived: Option<bool>,
 }
 
@@ -91,7 +91,8 @@ pub(crate) struct Folded {
     pub(crate) git_branch: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<String>,
-    /// Time of the last prompt of a person, in milliseconds since 1970. Only for archive marks, which stores do not have.
+    /// Time of the last prompt of a person, in milliseconds since 1970. Only for archive marks, which stores do not
+    /// have.
     #[serde(skip)]
     pub(crate) last_asked: Option<u64>,
     /// `sessionKind` of the first entry of the conversation, which names a daemon.

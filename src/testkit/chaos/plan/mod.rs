@@ -157,8 +157,8 @@ impl FaultPlan {
         &self.steps
     }
 
-    /// Smaller plans, the smallest first: without one half, without one quarter, and so on to single steps, then with fewer
-    /// calls. If a plan shows a bug, find a smaller plan that shows the bug, and shrink that plan further.
+    /// Smaller plans, the smallest first: without one half, without one quarter, and so on to single steps, then with
+    /// fewer calls. If a plan shows a bug, find a smaller plan that shows the bug, and shrink that plan further.
     pub fn shrink(&self) -> impl Iterator<Item = FaultPlan> + use<> {
         let (plan, len) = (self.clone(), self.steps.len());
         let sizes = std::iter::successors(Some(len.div_ceil(2)), |size| (*size > 1).then(|| size / 2));

@@ -1,5 +1,5 @@
-//! The process of a fake CLI: plays the script on in-memory pipes. This module copies between them and the real pipes, and
-//! misbehaves on the way.
+//! The process of a fake CLI: plays the script on in-memory pipes. This module copies between them and the real pipes,
+//! and misbehaves on the way.
 //!
 //! ```text
 //!   stdin ──lines──► stops reading? ──► memory ──► Player

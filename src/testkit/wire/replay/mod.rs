@@ -21,8 +21,8 @@ use crate::transport::MemoryTransport;
 /// prompt. Ids that the host makes up (of its requests, of prompts) are rewritten in what the CLI says. No time is
 /// spent between lines. Where the CLI crashed, it crashes again.
 ///
-/// [`differences`](Replay::differences) lists what the host does differently: another result of a tool, another prompt, a
-/// missing frame.
+/// [`differences`](Replay::differences) lists what the host does differently: another result of a tool, another prompt,
+/// a missing frame.
 ///
 /// ```
 /// use greenroom::testkit::{ModelTurn, Recorder, Replay, Script, ScriptedCli};

@@ -1,4 +1,5 @@
-//! A control group (cgroup v2) for each incarnation. A descendant leaves it only if somebody with the permission moves it.
+//! A control group (cgroup v2) for each incarnation. A descendant leaves it only if somebody with the permission moves
+//! it.
 //!
 //! ```text
 //! the host's own group/
@@ -6,8 +7,8 @@
 //!     cli-INCARNATION/        one for each incarnation: the CLI enters it before it executes its program
 //! ```
 //!
-//! The groups are below the host's own, where the host needs no help from systemd or a container's runtime to make them. No
-//! controller is enabled, because a group with controllers and processes may have no groups below it.
+//! The groups are below the host's own, where the host needs no help from systemd or a container's runtime to make
+//! them. No controller is enabled, because a group with controllers and processes may have no groups below it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,7 +1,7 @@
 //! Finds every process that an incarnation has started, so that all of them can be ended.
 //!
-//! The process group is not enough: the CLI starts each command of its Bash tool in a session of its own. Two more ways are
-//! used, together where possible:
+//! The process group is not enough: the CLI starts each command of its Bash tool in a session of its own. Two more ways
+//! are used, together where possible:
 //!
 //! ```text
 //! prepare ── a mark (mark.rs), and a control group if one can be made (cgroup.rs)
@@ -13,8 +13,8 @@
 //! sweep ──── control group killed, marked processes killed, until none is found (sweep.rs)
 //! ```
 //!
-//! If the host ends first, its guardian sweeps all incarnations of the host: all marks of a host begin with the host's own
-//! mark, and all its control groups are below one folder.
+//! If the host ends first, its guardian sweeps all incarnations of the host: all marks of a host begin with the host's
+//! own mark, and all its control groups are below one folder.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -146,17 +146,17 @@ impl Contained {
             rustix::io::write(&entrance, b"0").ok();
             Ok(())
         };
-        // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes one plain system call on an
-        // open descriptor; it allocates nothing and takes no lock. The host cannot move the child instead: by then the
-        // child could have started processes.
+        // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes one plain system call on
+        // an open descriptor; it allocates nothing and takes no lock. The host cannot move the child instead: by then
+        // the child could have started processes.
         unsafe {
             command.pre_exec(enter);
         }
     }
 
     /// Checks whether the child has entered its control group, and whether this process can read its mark. Without
-    /// `CAP_SYS_PTRACE`, which containers take even from root, the mark of another user's process cannot be read, nor that of
-    /// a program whose file may not be read.
+    /// `CAP_SYS_PTRACE`, which containers take even from root, the mark of another user's process cannot be read, nor
+    /// that of a program whose file may not be read.
     ///
     /// # Errors
     /// If the chosen way does not hold the child.

@@ -1,8 +1,8 @@
 //! The mark of an incarnation: a random value in an environment variable, which all descendants inherit.
 //!
-//! A scan of `/proc/*/environ` finds it; these files hold the environment that a program was started with. Processes that
-//! this user must not read are skipped. A host that runs under another host's CLI keeps the outer mark beside its own, so
-//! the outer host finds the processes of the inner host as well.
+//! A scan of `/proc/*/environ` finds it; these files hold the environment that a program was started with. Processes
+//! that this user must not read are skipped. A host that runs under another host's CLI keeps the outer mark beside its
+//! own, so the outer host finds the processes of the inner host as well.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -7,9 +7,9 @@
 //!                                                                         └ found none ──► swept
 //! ```
 //!
-//! A thread (`greenroom-sweep`) does this, because it reads files of the system and must work without a runtime. The thread
-//! starts with the first incarnation that is killed and ends when no sweep is left. Sweeps that run at the same time share
-//! each scan of the process list.
+//! A thread (`greenroom-sweep`) does this, because it reads files of the system and must work without a runtime. The
+//! thread starts with the first incarnation that is killed and ends when no sweep is left. Sweeps that run at the same
+//! time share each scan of the process list.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -104,7 +104,8 @@ impl Sweep {
         Self { descendants, killed: BTreeMap::new(), rounds: 0, clean_rounds: 0 }
     }
 
-    /// Records a process that is about to be killed. Members of the process group were killed with it and are no leftovers.
+    /// Records a process that is about to be killed. Members of the process group were killed with it and are no
+    /// leftovers.
     fn record(&mut self, pid: Pid) {
         let leader = self.descendants.leader();
         // A process that has just ended may have been a member of the group.
@@ -138,7 +139,8 @@ impl Sweep {
         true
     }
 
-    /// Without a control group two clean rounds are needed: during `execve` a process shows no environment for a moment.
+    /// Without a control group two clean rounds are needed: during `execve` a process shows no environment for a
+    /// moment.
     fn is_done(&self) -> bool {
         let needed = if self.descendants.contained().by() == ContainedBy::Cgroup { 1 } else { 2 };
         self.clean_rounds >= needed || self.rounds >= ROUNDS
@@ -176,7 +178,8 @@ fn round(open: &mut Vec<Sweep>) {
     }
 }
 
-/// Kills the process if it still has the mark, because its id may have been reused since the scan. Returns `None` if not.
+/// Kills the process if it still has the mark, because its id may have been reused since the scan. Returns `None` if
+/// not.
 fn kill_marked(mark: &str, pid: Pid, record: impl FnOnce()) -> Option<Option<OwnedFd>> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
     if !mark::has(mark, pid) {

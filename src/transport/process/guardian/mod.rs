@@ -1,8 +1,8 @@
 //! The guardian: one small process that outlives the host and ends what the host leaves behind.
 //!
 //! When the host ends, the system sends SIGTERM to its CLIs, where it knows a parent-death signal, and a CLI that gets
-//! SIGTERM ends its commands itself. But a CLI may hang, and its commands may survive it. So a host starts a guardian before
-//! its first CLI:
+//! SIGTERM ends its commands itself. But a CLI may hang, and its commands may survive it. So a host starts a guardian
+//! before its first CLI:
 //!
 //! ```text
 //! host ──pipe: "+ID/MS" when a group starts, "-ID/MS" before its leader is reaped──► guardian
@@ -85,8 +85,8 @@ fn ended() {
     update(|guardian| ((), guardian.ended()));
 }
 
-/// Changes the guardian of this process. After the lock is released, has the end of a new one watched and logs the warning:
-/// a subscriber may take its time.
+/// Changes the guardian of this process. After the lock is released, has the end of a new one watched and logs the
+/// warning: a subscriber may take its time.
 fn update<T>(change: impl FnOnce(&mut Guardian) -> (T, Option<Warning>)) -> T {
     let mut guardian = lock();
     let (result, warning) = change(&mut guardian);
@@ -277,7 +277,8 @@ impl Guardian {
 
 impl GuardianProcess {
     fn tell(&mut self, sign: char, group: Pid, grace: u64) -> io::Result<()> {
-        // A write may succeed after the guardian has ended: a process that another thread is starting holds the reading end.
+        // A write may succeed after the guardian has ended: a process that another thread is starting holds the reading
+        // end.
         if let Some(status) = self.child.try_wait()? {
             return Err(io::Error::other(format!("it has ended ({status})")));
         }

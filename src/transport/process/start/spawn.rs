@@ -122,8 +122,8 @@ fn command(launch: &Launch, located: &Located) -> Command {
     command
 }
 
-/// Sets the parent-death signal of the child, which fires when the thread that spawns the child ends: SIGTERM if a guardian
-/// runs that kills the child later, so that the CLI can end its commands first; else SIGKILL.
+/// Sets the parent-death signal of the child, which fires when the thread that spawns the child ends: SIGTERM if a
+/// guardian runs that kills the child later, so that the CLI can end its commands first; else SIGKILL.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn die_with_parent(command: &mut Command, guarded: bool) {
     use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
@@ -135,8 +135,8 @@ fn die_with_parent(command: &mut Command, guarded: bool) {
         // The signal does not fire for a parent that died before this call.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
-    // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes two plain system calls and builds
-    // an error from a number; it allocates nothing and takes no lock. Only the child itself can set the signal.
+    // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes two plain system calls and
+    // builds an error from a number; it allocates nothing and takes no lock. Only the child itself can set the signal.
     unsafe {
         command.pre_exec(ask);
     }
@@ -146,7 +146,8 @@ fn die_with_parent(command: &mut Command, guarded: bool) {
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn die_with_parent(_: &mut Command, _: bool) {}
 
-/// Finds the cause of a failed start: the system has one error code for many (a missing directory, program or interpreter).
+/// Finds the cause of a failed start: the system has one error code for many (a missing directory, program or
+/// interpreter).
 fn explain(error: io::Error, launch: &Launch, located: &Located) -> Error {
     let spawn = |message: String, help: &str| Error::new(ErrorKind::Spawn, message).with_help(help);
     if let Some(cwd) = launch.cwd.as_deref()

@@ -6,9 +6,9 @@
 //!   threads of a runtime end with the runtime, or when idle: the CLI would be killed for no reason.
 //! - forking blocks until the child has executed its program.
 //!
-//! Finding the executable, or the cause of a failure, happens on other threads (`spawn.rs`), so a file system that hangs
-//! does not block this one. If a start hangs all the same, its caller drops the future some time later. The thread is then
-//! stuck with that job, and the next job gets another thread:
+//! Finding the executable, or the cause of a failure, happens on other threads (`spawn.rs`), so a file system that
+//! hangs does not block this one. If a start hangs all the same, its caller drops the future some time later. The
+//! thread is then stuck with that job, and the next job gets another thread:
 //!
 //! ```text
 //! idle ──a job──► running ──done, or a panic──► idle
@@ -72,8 +72,8 @@ impl Spawner {
         Self { queue: Mutex::new(SpawnQueue::new(0)), more: Condvar::new() }
     }
 
-    /// Runs `work` on the thread, after the jobs before it. Dropping the future removes a waiting job, or drops the result
-    /// of a running one.
+    /// Runs `work` on the thread, after the jobs before it. Dropping the future removes a waiting job, or drops the
+    /// result of a running one.
     pub(crate) async fn run<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -184,8 +184,8 @@ impl Drop for AbandonOnDrop {
     }
 }
 
-/// Runs work that may hang on a thread of its own (`greenroom-look`), so that neither the spawner nor the end of a runtime
-/// waits for it.
+/// Runs work that may hang on a thread of its own (`greenroom-look`), so that neither the spawner nor the end of a
+/// runtime waits for it.
 pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (reply, done) = oneshot::channel();
     thread::Builder::new()

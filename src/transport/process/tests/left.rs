@@ -135,8 +135,8 @@ async fn with_the_group_alone_processes_that_left_live_on() {
     assert_eq!(to_the_end(reader).await, "outlived\n");
 }
 
-/// The system does not show the environment of a program whose file may not be read, like that of another user's process
-/// to a host without `CAP_SYS_PTRACE`.
+/// The system does not show the environment of a program whose file may not be read, like that of another user's
+/// process to a host without `CAP_SYS_PTRACE`.
 #[test]
 fn a_mark_that_the_host_may_not_read_does_not_count() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};

@@ -77,8 +77,8 @@ async fn arguments_that_are_too_long_are_refused() {
     assert_refused(&error, ErrorKind::Spawn, "longer than the system takes");
 }
 
-/// Writes an executable, in a child: a child of another test could inherit a descriptor that is open for writing here, and
-/// the file could not be executed then ("text file busy").
+/// Writes an executable, in a child: a child of another test could inherit a descriptor that is open for writing here,
+/// and the file could not be executed then ("text file busy").
 fn executable(path: &Path, content: &str) {
     let script = format!("printf '{content}' > \"$0\" && chmod +x \"$0\"");
     assert!(Command::new("/bin/sh").args(["-c", &script]).arg(path).status().unwrap().success());

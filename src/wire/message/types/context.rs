@@ -1,6 +1,7 @@
 //! Fill of the context window and usage of the session, as the CLI may attach them to an assistant message.
 //!
-//! [`Session::context_usage`](crate::Session::context_usage) and [`Requests::usage`](crate::session::Requests::usage) ask for more.
+//! [`Session::context_usage`](crate::Session::context_usage) and [`Requests::usage`](crate::session::Requests::usage)
+//! ask for more.
 
 use std::collections::BTreeMap;
 

@@ -56,8 +56,8 @@ message! {
         duration_ms: u64,
         /// Time spent waiting for the API.
         duration_api_ms: u64,
-        /// Cost of the whole conversation so far, resumed parts included, as the CLI estimates it, in US dollars. Starts
-        /// at 0 again after a [`ConversationReset`](crate::message::ConversationReset);
+        /// Cost of the whole conversation so far, resumed parts included, as the CLI estimates it, in US dollars.
+        /// Starts at 0 again after a [`ConversationReset`](crate::message::ConversationReset);
         /// [`UsageTracker`](crate::message::UsageTracker) adds up the parts. With CLI 2.1.328, a turn without a model
         /// call reports 0 before the first model call.
         total_cost_usd: Option<f64>,
@@ -202,8 +202,8 @@ impl ResultMessage {
 
     /// The error text; `None` if the turn succeeded.
     ///
-    /// With the subtype `success` it is `result`, otherwise `errors` joined by `; ` (as in the official TypeScript SDK).
-    /// If these are empty, it names the HTTP status or the subtype.
+    /// With the subtype `success` it is `result`, otherwise `errors` joined by `; ` (as in the official TypeScript
+    /// SDK). If these are empty, it names the HTTP status or the subtype.
     pub fn error_text(&self) -> Option<String> {
         if self.is_success() {
             return None;

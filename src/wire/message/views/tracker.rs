@@ -7,11 +7,11 @@ use crate::wire::message::{Message, ModelUsage, ResultMessage, Usage};
 /// Adds up the cost of a session.
 ///
 /// The CLI reports totals of the conversation so far, which start at 0 again after `/clear` and in a new process that
-/// does not resume. The tracker takes the difference of two results as the cost of a turn, notices when the totals start
-/// again, and keeps its own totals.
+/// does not resume. The tracker takes the difference of two results as the cost of a turn, notices when the totals
+/// start again, and keeps its own totals.
 ///
-/// Feed every message. The first total of a resumed conversation includes its earlier cost and counts for the first turn,
-/// unless you start with [`resuming`](UsageTracker::resuming).
+/// Feed every message. The first total of a resumed conversation includes its earlier cost and counts for the first
+/// turn, unless you start with [`resuming`](UsageTracker::resuming).
 ///
 /// ```
 /// use greenroom::{Message, message::UsageTracker};

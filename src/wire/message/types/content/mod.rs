@@ -176,7 +176,8 @@ impl ToolResultContent {
     }
 }
 
-/// A tool call in a message, borrowed from [`ContentBlock::ToolUse`]: see [`Message::tool_uses`](crate::Message::tool_uses).
+/// A tool call in a message, borrowed from [`ContentBlock::ToolUse`]: see
+/// [`Message::tool_uses`](crate::Message::tool_uses).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "fields are those of the block")]
 #[non_exhaustive]

@@ -37,7 +37,8 @@ pub enum MediaSource {
     Other(Value),
 }
 
-/// The result of a web search, in a [`ContentBlock::WebSearchToolResult`](crate::message::ContentBlock::WebSearchToolResult).
+/// The result of a web search, in a
+/// [`ContentBlock::WebSearchToolResult`](crate::message::ContentBlock::WebSearchToolResult).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum WebSearchContent {

@@ -116,8 +116,8 @@ impl<'de> Rest<'de> for RawPiece<'de> {
     }
 }
 
-/// Reads a partial message in one pass, because most messages are partial. A message that differs in any way from what the
-/// CLI usually writes is given back, for [`StreamFields`].
+/// Reads a partial message in one pass, because most messages are partial. A message that differs in any way from what
+/// the CLI usually writes is given back, for [`StreamFields`].
 pub(crate) fn quick(raw: Box<RawValue>) -> Result<StreamEvent, Box<RawValue>> {
     let text = raw.get();
     if !text.starts_with(r#"{"type":"stream_event","#) || matches!(mend(text), Cow::Owned(_)) {

@@ -13,8 +13,8 @@ objects! {
         hook_event: String,
     }
 
-    /// Output of a running hook (`system` / `hook_progress`). Each field holds all output so far; `output` is stdout and
-    /// stderr together.
+    /// Output of a running hook (`system` / `hook_progress`). Each field holds all output so far; `output` is stdout
+    /// and stderr together.
     message HookProgress {
         /// This run of the hook.
         hook_id: String,

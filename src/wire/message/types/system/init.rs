@@ -6,8 +6,8 @@ use crate::wire::message::types::reason::FastModeState;
 use crate::wire::objects::objects;
 
 objects! {
-    /// The session as the CLI set it up (`system` / `init`). Each turn starts with this message; before the first prompt
-    /// there is none.
+    /// The session as the CLI set it up (`system` / `init`). Each turn starts with this message; before the first
+    /// prompt there is none.
     message InitMessage {
         /// The conversation's id, with which it can be resumed.
         session_id: Option<String>,

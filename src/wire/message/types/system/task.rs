@@ -103,7 +103,8 @@ objects! {
         duration_ms: u64,
     }
 
-    /// The list of background tasks has changed (`system` / `background_tasks_changed`). This list replaces earlier ones.
+    /// The list of background tasks has changed (`system` / `background_tasks_changed`). This list replaces earlier
+    /// ones.
     message BackgroundTasksChanged {
         tasks: Vec<BackgroundTask>,
     }

@@ -47,8 +47,8 @@ pub enum DeltaKind {
     /// Reasoning.
     #[non_exhaustive]
     Thinking { index: usize, thinking: String },
-    /// Part of the JSON text of a call's arguments. [`BlockComplete`](Self::BlockComplete) has the arguments parsed. None
-    /// follow after a gap, because the complete message does not have the original JSON text.
+    /// Part of the JSON text of a call's arguments. [`BlockComplete`](Self::BlockComplete) has the arguments parsed.
+    /// None follow after a gap, because the complete message does not have the original JSON text.
     #[non_exhaustive]
     InputJson { index: usize, partial_json: String },
     /// A block is complete.

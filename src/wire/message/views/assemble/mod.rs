@@ -1,9 +1,9 @@
 //! Assembles messages from partial messages, while the model writes.
 //!
 //! The main thread and each subagent may write at the same time. Partial messages may be missing
-//! ([`Turn::missed_partials`](crate::Turn::missed_partials)); complete messages never are. So the assembled text is always
-//! a prefix of the real text: after a gap a block stops growing until its complete message arrives, which adds the rest at
-//! once.
+//! ([`Turn::missed_partials`](crate::Turn::missed_partials)); complete messages never are. So the assembled text is
+//! always a prefix of the real text: after a gap a block stops growing until its complete message arrives, which adds
+//! the rest at once.
 //!
 //! ```text
 //!   partial:   start  Hel   lo    ⟨gap⟩   ld            stop
@@ -89,8 +89,8 @@ impl Assembler {
         kinds.into_iter().map(delta).collect()
     }
 
-    /// Notes that partial messages are missing, of any thread: incomplete blocks stop growing until their complete message
-    /// arrives. Call before feeding the next message.
+    /// Notes that partial messages are missing, of any thread: incomplete blocks stop growing until their complete
+    /// message arrives. Call before feeding the next message.
     pub fn missed(&mut self) {
         for partial in self.threads.values_mut() {
             partial.missed();
