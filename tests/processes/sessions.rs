@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use greenroom::options::{Containment, EnvPolicy, Restart, Timeouts};
 use greenroom::report::{Events, ExitCause, InterruptedBy};
-use greenroom::testkit::Fault;
-use greenroom::transport::{ContainedBy, Exit};
+use greenroom::testkit::{Fault, Recorder};
+use greenroom::transport::{ChildProcess, ContainedBy, Exit};
 use greenroom::{
-    Error, ErrorKind, Event, NoArgs, Outcome, Session, SessionBuilder, ToolContext, ToolServer, Turn,
+    Error, ErrorKind, Event, NoArgs, Options, Outcome, Session, SessionBuilder, ToolContext, ToolServer, Turn,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -354,12 +354,19 @@ async fn stubborn(scratch: &Scratch) -> (Session, Held) {
 }
 
 async fn stubborn_by(scratch: &Scratch, behaviours: &str, containment: Containment) -> (Session, Held) {
+    let contained = |options: &mut Options| options.containment = containment;
+    stubborn_of(scratch, behaviours, |builder| builder.configure(contained)).await
+}
+
+async fn stubborn_of(
+    scratch: &Scratch,
+    behaviours: &str,
+    change: impl FnOnce(SessionBuilder) -> SessionBuilder,
+) -> (Session, Held) {
     let (hold, mut held) = scratch.hold();
     // Once: another incarnation would hold the pipe as well.
-    let once = fake(format!("ignore-term;{behaviours};{hold}")).configure(|options| {
-        options.restarts.cli = quick(0);
-        options.containment = containment;
-    });
+    let once = fake(format!("ignore-term;{behaviours};{hold}"));
+    let once = change(once.configure(|options| options.restarts.cli = quick(0)));
     let grandchild = scratch.path("grandchild");
     let once = once.on_stderr(move |line| {
         if let Some(pid) = line.strip_prefix("grandchild ") {
@@ -410,6 +417,21 @@ async fn stop_without_time_ends_what_left_the_group_and_tells_it() {
         held.closed().await;
         assert_eq!(leftovers(&mut events).await, [FAKE_CLI], "the one in the group is none");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_recorded_cli_is_contained_and_its_leftovers_are_told() {
+    let scratch = Scratch::new();
+    let recorder = Recorder::around(ChildProcess::new());
+    let (session, held) =
+        stubborn_of(&scratch, "fork-away", |builder| builder.transport(recorder.clone())).await;
+    assert!(session.snapshot().await.unwrap().cli.unwrap().contained_by.is_some());
+    let mut events = session.events();
+    stop(&session).await;
+    held.closed().await;
+    assert_eq!(leftovers(&mut events).await, [FAKE_CLI]);
+    assert!(!recorder.transcript().entries().is_empty());
 }
 
 #[cfg(target_os = "linux")]

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::redact::Redact;
 use super::transcript::{Entry, Line, Side, Transcript, Wire};
 use crate::error::Result;
-use crate::transport::{Connection, Conversations, Exit, Launch, Process, Transport};
+use crate::transport::{Connection, ContainedBy, Conversations, Exit, Launch, Leftover, Process, Transport};
 
 /// A transport around another one that keeps a [`Transcript`] of every incarnation, in both directions. It changes
 /// nothing of what it passes on.
@@ -263,6 +263,14 @@ impl Process for Watched {
 
     fn kill(&mut self) {
         self.inner.kill();
+    }
+
+    fn contained_by(&self) -> Option<ContainedBy> {
+        self.inner.contained_by()
+    }
+
+    fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
+        self.inner.cleared()
     }
 }
 
