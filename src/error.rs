@@ -95,9 +95,10 @@ pub enum ErrorKind {
     Unauthenticated,
     /// The account has no credit left, or a payment failed. Caller.
     NoCredit,
-    /// The conversation has cost as much as [`Options::max_budget_usd`](crate::Options::max_budget_usd) allows. Caller.
+    /// The CLI has spent as much as [`Options::max_budget_usd`](crate::Options::max_budget_usd) allows since it was started
+    /// or the conversation was cleared. Caller.
     BudgetSpent,
-    /// The context window of the model is full, and compacting did not help. Caller.
+    /// The context window of the model is full. Caller.
     ContextFull,
     /// The API rejects the prompt for now: too many requests, or the quota is used up. See
     /// [`Error::retry_after`]. CLI (the API behind it).

@@ -3,42 +3,74 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind};
-use crate::wire::message::{ApiErrorKind, RateLimitStatus, StartupFailureReason, TerminalReason};
+use crate::wire::message::{
+    ApiErrorKind, RateLimitInfo, RateLimitStatus, StartupFailureReason, TerminalReason,
+};
 use crate::wire::{Message, ResultMessage};
 
-/// The messages of a turn that tell more about its failure than its result does.
+/// The messages of a session that tell more about the failure of a turn than its result does.
 #[derive(Debug, Default)]
 pub(crate) struct FailureSigns {
-    /// The reason of the last API call of the main thread, if the call failed.
+    /// The reason of the last API call of the turn's main thread, if the call failed.
     api_error: Option<ApiErrorKind>,
-    /// The time in seconds since 1970 when the quota is full again, if the API has rejected a call.
+    /// The limit that rejects calls now. The CLI tells it only when it changes, so it outlives the turn.
+    limit: Option<ReachedLimit>,
+}
+
+/// A quota that is used up.
+#[derive(Debug)]
+struct ReachedLimit {
+    /// The time in seconds since 1970 when the quota is full again.
     resets_at: Option<u64>,
+    /// Only credit clears the limit, not time.
+    needs_credit: bool,
+}
+
+impl ReachedLimit {
+    fn of(info: &RateLimitInfo) -> Option<Self> {
+        // Beyond the quota, calls go through as long as they are billed.
+        if info.status != RateLimitStatus::Rejected || info.is_using_overage == Some(true) {
+            return None;
+        }
+        let beyond_quota = matches!(info.rate_limit_type.as_deref(), None | Some("overage"));
+        let needs_credit = beyond_quota && info.error_code.as_deref() == Some("credits_required");
+        Some(Self { resets_at: info.resets_at, needs_credit })
+    }
 }
 
 impl FailureSigns {
+    /// Forgets the signs of the turn before: a prompt is written.
+    pub(crate) fn turn_begins(&mut self) {
+        self.api_error = None;
+    }
+
     pub(crate) fn note(&mut self, message: &Message) {
         match message {
             Message::Assistant(said) if message.parent_tool_use_id().is_none() => {
                 self.api_error.clone_from(&said.error);
             }
-            Message::RateLimitEvent(event) if event.rate_limit_info.status == RateLimitStatus::Rejected => {
-                self.resets_at = event.rate_limit_info.resets_at;
-            }
+            // Each turn begins with one: signs before it may belong to work of the CLI's own.
+            Message::System(system) if system.init().is_some() => self.api_error = None,
+            Message::RateLimitEvent(event) => self.limit = ReachedLimit::of(&event.rate_limit_info),
             _ => {}
         }
     }
 
     /// The error of a turn that ended with this result.
     pub(crate) fn error(&self, result: &ResultMessage) -> Error {
-        let kind = self.kind(result);
+        let kind = match (self.kind(result), &self.limit) {
+            (ErrorKind::RateLimited, Some(limit)) if limit.needs_credit => ErrorKind::NoCredit,
+            (kind, _) => kind,
+        };
         let text = result.error_text().unwrap_or_else(|| result.subtype.clone());
         let error = Error::new(kind, text);
         let error = match help(kind) {
             Some(help) => error.with_help(help),
             None => error,
         };
-        match self.resets_at {
-            Some(resets_at) if kind == ErrorKind::RateLimited => error.with_retry_after(until(resets_at)),
+        let resets_at = self.limit.as_ref().and_then(|limit| limit.resets_at);
+        match resets_at.and_then(until) {
+            Some(time) if kind == ErrorKind::RateLimited => error.with_retry_after(time),
             _ => error,
         }
     }
@@ -116,8 +148,8 @@ fn help(kind: ErrorKind) -> Option<&'static str> {
     })
 }
 
-/// The time from now until that time in seconds since 1970; zero if it has passed.
-fn until(seconds: u64) -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Duration::from_secs(seconds).saturating_sub(now)
+/// The time from now until that time in seconds since 1970; `None` if it has passed.
+fn until(seconds: u64) -> Option<Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Duration::from_secs(seconds).checked_sub(now).filter(|time| !time.is_zero())
 }

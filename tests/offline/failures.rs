@@ -88,15 +88,58 @@ async fn a_failed_turn_says_what_to_do() {
     }
 }
 
+/// A change of the quota, in effect until the time in seconds since 1970.
+fn quota(status: &str, resets_at: u64) -> Value {
+    json!({ "type": "rate_limit_event", "rate_limit_info": { "status": status, "resetsAt": resets_at } })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_says_when_it_is_reset() {
-    let event = |status: &str, resets_at: u64| json!({ "type": "rate_limit_event", "rate_limit_info": { "status": status, "resetsAt": resets_at } });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let says = [event("allowed_warning", 5), event("rejected", now + 3_600), said("rate_limit")];
-    let hour = error_of(&says, api_error(Some(429))).await.retry_after().unwrap();
-    assert!((Duration::from_secs(3_000)..=Duration::from_secs(3_600)).contains(&hour), "{hour:?}");
-    let past = error_of(&[event("rejected", now - 10), said("rate_limit")], api_error(Some(429))).await;
-    assert_eq!(past.retry_after(), Some(Duration::ZERO));
-    let other = error_of(&[event("rejected", now + 60), said("overloaded")], api_error(Some(529))).await;
+    let hour = quota("rejected", now + 3_600);
+    let after = async |says: &[Value]| error_of(says, api_error(Some(429))).await.retry_after();
+
+    let wait = after(&[quota("allowed_warning", 5), hour.clone(), said("rate_limit")]).await.unwrap();
+    assert!((Duration::from_secs(3_000)..=Duration::from_secs(3_600)).contains(&wait), "{wait:?}");
+    assert_eq!(after(&[quota("rejected", now - 10), said("rate_limit")]).await, None, "the time has passed");
+    assert_eq!(after(&[hour.clone(), quota("allowed", now + 9), said("rate_limit")]).await, None);
+    let mut billed = hour.clone();
+    billed["rate_limit_info"]["isUsingOverage"] = json!(true);
+    assert_eq!(after(&[billed, said("rate_limit")]).await, None, "the quota is not why it failed");
+    let other = error_of(&[hour, said("overloaded")], api_error(Some(529))).await;
     assert_eq!(other.retry_after(), None, "the quota is not why it failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_that_only_credit_clears_is_no_time_to_wait() {
+    let mut event = quota("rejected", 5_000_000_000);
+    event["rate_limit_info"]["errorCode"] = json!("credits_required");
+    let error = error_of(&[event.clone(), said("rate_limit")], api_error(Some(429))).await;
+    assert!(error.kind() == ErrorKind::NoCredit && !error.is_retryable() && error.retry_after().is_none());
+    event["rate_limit_info"]["rateLimitType"] = json!("five_hour");
+    let error = error_of(&[event, said("rate_limit")], api_error(Some(429))).await;
+    assert!(error.kind() == ErrorKind::RateLimited && error.retry_after().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_is_told_once_and_holds_for_the_next_turns() {
+    let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
+    for first in [true, false] {
+        let mut turn = session.prompt("Work.").await.unwrap();
+        let given = within(SOON, end.expect("user")).await;
+        // An error from before the turn is none of the turn's.
+        end.message(said("overloaded"));
+        end.begin_turn();
+        if first {
+            end.message(quota("rejected", 5_000_000_000));
+        }
+        let mut result = api_error(Some(429));
+        result["type"] = json!("result");
+        result["is_error"] = json!(true);
+        result["user_message_uuids"] = json!([given["uuid"]]);
+        end.message(result);
+        let error = within(SOON, turn.outcome()).await.unwrap().into_result().unwrap_err();
+        assert!(error.kind() == ErrorKind::RateLimited && error.retry_after().is_some(), "{error:?}");
+    }
+    stop(session, end).await;
 }

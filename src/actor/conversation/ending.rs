@@ -41,7 +41,7 @@ impl ConversationState {
         } else if aborted || running.interrupting {
             Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) }
         } else {
-            Outcome::Failed { error: running.failure.error(&result), result: Some(result) }
+            Outcome::Failed { error: self.failure.error(&result), result: Some(result) }
         };
         self.end_turn(outcome);
         self.next();

@@ -50,9 +50,7 @@ impl ConversationState {
         self.heard();
         self.capture(&message);
         self.shared.note_message(&message);
-        if let Some(running) = &mut self.running {
-            running.failure.note(&message);
-        }
+        self.failure.note(&message);
         let end = self.watch(&message);
         self.run.message(&message, Instant::now());
         // Not for the application: messages for the host, and entries for the session's store.

@@ -95,6 +95,7 @@ pub(crate) struct ConversationState {
     /// Whether the current CLI tells the lifecycle of prompts (`command_lifecycle`).
     tells_lifecycle: bool,
     limits: TurnLimits,
+    failure: FailureSigns,
     store_barrier: StoreBarrier,
 }
 
@@ -105,7 +106,6 @@ struct RunningTurn {
     /// `None` once the turn has ended for the application while the CLI still works at the prompt.
     turn: Option<TurnSender>,
     interrupting: bool,
-    failure: FailureSigns,
     /// The queue that the prompt was written to.
     outbound: Outbound,
     history: TurnHistory,
@@ -142,6 +142,7 @@ impl Actor for Conversation {
             ended_epoch: 0,
             tells_lifecycle: false,
             limits: TurnLimits::new(),
+            failure: FailureSigns::default(),
             store_barrier: StoreBarrier::default(),
         })
     }
@@ -162,7 +163,7 @@ impl Actor for Conversation {
             }
             ConversationMessage::Told(message) => state.hand_over(&message),
             ConversationMessage::Mirrored { number } => state.mirrored(number),
-            // An accepted prompt runs even if its caller has stopped waiting; so does an accepted message.
+            // If the caller has stopped waiting, an accepted prompt still runs, and an accepted message is still sent.
             ConversationMessage::Prompt { prompt, reply } => respond(reply, state.prompt(prompt)),
             ConversationMessage::Steer { prompt, reply } => respond(reply, state.steer(prompt)),
             ConversationMessage::CliReady { epoch } => state.cli_event(CliEvent::Ready { epoch }),
@@ -283,12 +284,12 @@ impl ConversationState {
             "gen_ai.usage.output_tokens" = tracing::field::Empty,
         );
         self.shared.turn_span.set(span.clone());
+        self.failure.turn_begins();
         self.running = Some(RunningTurn {
             prompt,
             watch,
             turn: Some(turn),
             interrupting: false,
-            failure: FailureSigns::default(),
             outbound,
             history,
             first_sent: first_sent.unwrap_or_else(Instant::now),
