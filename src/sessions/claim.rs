@@ -18,6 +18,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::OFlags;
+
 use super::find::key::{hash, is_session_id};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
@@ -210,6 +212,8 @@ impl LockFile {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
+                // A link could lead to a file that is none of ours, which would be overwritten.
+                .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
                 .open(&path);
             let mut file = open?;
             match file.try_lock() {
@@ -342,6 +346,20 @@ mod tests {
         // A refused claim leaves no entry.
         fs::remove_file(&locks).unwrap();
         drop(Claim::take(&place(folder.path()), ID).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_lock_file_that_is_a_link_is_refused_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let claim = Claim::take(&place(folder.path()), ID).await.unwrap();
+        let lock = fs::read_dir(folder.path().join("locks")).unwrap().next().unwrap().unwrap().path();
+        drop(claim);
+        let other = folder.path().join("other");
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, &lock).unwrap();
+        let error = Claim::take(&place(folder.path()), ID).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
     }
 
     #[tokio::test]
