@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Runs work that may block on a blocking thread, without a wait: the pool or the end of the runtime finishes it.
-/// Without a runtime, runs it here.
+/// Runs work that may block on a blocking thread, without a wait. If the runtime ends first, the work is dropped without
+/// a run: use this only for work whose drop does the same. Without a runtime, runs the work here.
 pub(crate) fn in_background(work: impl FnOnce() + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(work)),

@@ -238,13 +238,15 @@ pub trait Process: Send + 'static {
     /// descendants may live on.
     fn kill(&mut self);
 
-    /// The way in which its descendants are found. `None` if there is no real process.
+    /// The way in which its descendants are found. `None` if there is no real process. A process that wraps another one
+    /// returns that of the inner process.
     fn contained_by(&self) -> Option<ContainedBy> {
         None
     }
 
     /// After [`kill`](Process::kill): waits until no descendant is left, and returns those that were found outside the
-    /// process group. May be called again, also after its future was dropped.
+    /// process group. May be called again, also after its future was dropped. A process that wraps another one waits for
+    /// the inner process.
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
         Box::pin(std::future::ready(Vec::new()))
     }

@@ -7,7 +7,7 @@ pub(crate) fn respond<T>(reply: impl Into<RpcReplyPort<T>>, answer: T) {
     reply.into().send(answer).ok();
 }
 
-/// A function that sends the actor a message. An actor that has ended needs none.
+/// A function that sends the actor a message. An actor that has ended needs no message.
 pub(crate) fn telling<M: Message, F: Fn() -> M + Send + Sync + 'static>(
     actor: &ActorRef<M>,
     message: F,

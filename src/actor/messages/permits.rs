@@ -12,7 +12,7 @@ impl MailboxPermit {
         Self(permit)
     }
 
-    /// Splits off so many permits; all that are left if there are fewer.
+    /// Splits off `count` permits, or all permits if there are fewer.
     pub(crate) fn split(&mut self, count: usize) -> Self {
         let part = self.0.as_mut().and_then(|permit| permit.split(count));
         Self(part.or_else(|| self.0.take()))

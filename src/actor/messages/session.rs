@@ -53,7 +53,7 @@ actor_message!(SessionMessage);
 /// Messages of the session's other actors, its timers and its handles to the supervisor.
 #[doc(hidden)]
 #[allow(private_interfaces)]
-#[allow(unnameable_types, reason = "only the session's own actors send them")]
+#[allow(unnameable_types, reason = "only the session itself sends these messages")]
 pub enum Internal {
     /// The incarnation has answered `initialize`.
     CliReady { epoch: u64 },

@@ -52,9 +52,9 @@ const READY: u8 = 1;
 const ENDING: u8 = 2;
 
 // Progress of the last prompt: none, written, or begun by the CLI.
-const NONE: u8 = 0;
-const WRITTEN: u8 = 1;
-const BEGUN: u8 = 2;
+const NO_PROMPT: u8 = 0;
+const PROMPT_WRITTEN: u8 = 1;
+const PROMPT_BEGUN: u8 = 2;
 
 /// The receiving end, for the writer.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Outbound {
             bytes: OutboundBytes::new(limits.outbound_bytes),
             overflowed: CancellationToken::new(),
             phase: AtomicU8::new(HANDSHAKE),
-            prompt: AtomicU8::new(NONE),
+            prompt: AtomicU8::new(NO_PROMPT),
         });
         (Self { queue: sender, room, state: state.clone() }, OutboundReceiver { queue, state, gate: None })
     }
@@ -144,10 +144,13 @@ impl Outbound {
     /// Queues a prompt.
     pub(crate) fn send_prompt(&self, json: Vec<u8>) -> Result<(), IncarnationEnded> {
         // Before the push: the reader may note that the CLI has begun before this thread goes on.
-        let before = self.state.prompt.swap(WRITTEN, Ordering::AcqRel);
+        let before = self.state.prompt.swap(PROMPT_WRITTEN, Ordering::AcqRel);
         self.send(json).inspect_err(|IncarnationEnded| {
             // Taken back, unless a begin was noted meanwhile.
-            self.state.prompt.compare_exchange(WRITTEN, before, Ordering::AcqRel, Ordering::Acquire).ok();
+            self.state
+                .prompt
+                .compare_exchange(PROMPT_WRITTEN, before, Ordering::AcqRel, Ordering::Acquire)
+                .ok();
         })
     }
 
@@ -157,23 +160,23 @@ impl Outbound {
 
     /// Whether this incarnation was sent a prompt.
     pub(crate) fn was_prompted(&self) -> bool {
-        self.prompt_progress() != NONE
+        self.prompt_progress() != NO_PROMPT
     }
 
     /// Whether the last prompt was written, and no message showed yet that the CLI works at it.
     pub(crate) fn awaits_begin(&self) -> bool {
-        self.prompt_progress() == WRITTEN
+        self.prompt_progress() == PROMPT_WRITTEN
     }
 
     /// Notes that the CLI works at the last prompt. The reader notes it before the conversation is told: a message may
     /// be lost with its incarnation, but a begun prompt must not be sent again.
     pub(crate) fn note_begin(&self) {
-        self.state.prompt.store(BEGUN, Ordering::Release);
+        self.state.prompt.store(PROMPT_BEGUN, Ordering::Release);
     }
 
     /// Whether the CLI works, or worked, at the last prompt.
     pub(crate) fn has_begun(&self) -> bool {
-        self.prompt_progress() == BEGUN
+        self.prompt_progress() == PROMPT_BEGUN
     }
 
     /// Queues a JSON text as a line.

@@ -186,6 +186,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn small_and_large_lines_of_one_batch_are_written_once_and_in_order() {
+        let (outbound, receiver) = Outbound::new(1, &Limits::default());
+        let lengths = [1, LARGE, 2, 3, LARGE + 1, LARGE, 4];
+        let lines: Vec<_> = lengths.iter().zip(b'a'..).map(|(length, byte)| vec![byte; *length]).collect();
+        for line in &lines {
+            outbound.send(line.clone()).unwrap();
+        }
+        outbound.close();
+        let (writer, mut reader) = tokio::io::duplex(100);
+        let mut read = Vec::new();
+        let written = write_lines(receiver, writer, Duration::from_secs(1));
+        let (written, ended) = tokio::join!(written, reader.read_to_end(&mut read));
+        assert!(written.is_ok() && ended.is_ok());
+        assert!(
+            read == lines.join(&b'\n').into_iter().chain([b'\n']).collect::<Vec<_>>(),
+            "{} bytes",
+            read.len()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_reader_that_stops_is_an_error_and_a_slow_one_is_not() {
         let (outbound, receiver) = Outbound::new(1, &Limits::default());
         outbound.send(vec![b'1'; 100]).unwrap();

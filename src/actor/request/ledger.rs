@@ -28,6 +28,7 @@ use crate::wire::rpc::RpcError;
 /// The open requests of the CLI.
 #[derive(Default)]
 pub(crate) struct Ledger {
+    /// Nothing may panic under this lock, and no code of the application runs under it.
     book: Mutex<Book>,
     bell: Arc<SweepBell>,
 }

@@ -245,7 +245,7 @@ impl PendingRequest {
         }
     }
 
-    /// Answers with an error: of the handler, or because it took too long.
+    /// Answers with an error of the handler, or with the error of a limit.
     pub(crate) fn fail(&self, how: Settled, error: &RpcError) {
         if self.settle(how) {
             self.write_error(error, None);
