@@ -151,5 +151,5 @@ fn help(kind: ErrorKind) -> Option<&'static str> {
 /// The time from now until that time in seconds since 1970; `None` if it has passed.
 fn until(seconds: u64) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Duration::from_secs(seconds).checked_sub(now).filter(|time| !time.is_zero())
+    Duration::new(seconds, 0).checked_sub(now).filter(|time| !time.is_zero())
 }

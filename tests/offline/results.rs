@@ -194,3 +194,21 @@ async fn an_error_result_without_a_prompt_id_and_an_exit_end_the_turn() {
     within(SOON, end.handshake()).await;
     stop(session, end).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_result_of_a_set_cwd_before_any_lifecycle_ends_no_turn() {
+    let moved = json!({
+        "type": "result", "subtype": "success", "is_error": false, "result": "", "num_turns": 0, "queued_turn_count": 0,
+    });
+    for (says, text) in [(&[QUEUED, STARTED, Own(Named), DONE, IDLE][..], "done"), (&[IDLE], "")] {
+        let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
+        let mut turn = session.prompt("Work.").await.unwrap();
+        let prompt = within(SOON, end.expect("user")).await;
+        say(&mut end, &prompt, Init, "");
+        end.message(moved.clone());
+        says.iter().for_each(|what| say(&mut end, &prompt, *what, "done"));
+        // A CLI that tells no lifecycle and no other result has given this one, which counts when the CLI is idle.
+        assert_eq!(outcome(&mut turn).await.text(), Some(text));
+        stop(session, end).await;
+    }
+}

@@ -166,9 +166,10 @@ impl ResultWatch {
         }
         let of_the_cli = matches!(message, Message::Result(result)
             if result.origin.as_ref().is_some_and(|origin| !origin.is_human())
-                // CLI 2.1.328 ends a `set_cwd` like this. Its results of prompts name the prompts.
-                || (tells_lifecycle && result.is_success() && result.num_turns == 0
-                    && result.result.as_deref() == Some("")));
+                // CLI 2.1.328 and later end a `set_cwd` like this, sometimes before their first lifecycle. Their results
+                // of prompts name the prompts. A CLI that counts queued turns is one of them.
+                || ((tells_lifecycle || result.queued_turn_count.is_some()) && result.is_success()
+                    && result.num_turns == 0 && result.result.as_deref() == Some("")));
         self.progress == PromptProgress::Started && !of_the_cli
     }
 
