@@ -195,11 +195,15 @@ async fn side_calls_take_no_turn() {
     assert_eq!(answer["content"][0]["text"], r#"{"title":"A title"}"#);
     assert_eq!((model.side_requests(), model.requests().len()), (2, 0));
 
+    // A prompt suggestion has the shape of the main conversation.
+    let suggest = main_request("[SUGGESTION MODE: Suggest what the user might type next.]");
+    assert_eq!(post(&model, suggest).await.json()["content"][0]["text"], "A title");
+
     // A conversation without tools is none.
     let mut bare = side;
     bare["thinking"] = json!({"type": "adaptive"});
     assert_eq!(post(&model, bare).await.json()["content"][0]["text"], "main");
-    assert_eq!((model.side_requests(), model.requests().len()), (2, 1));
+    assert_eq!((model.side_requests(), model.requests().len()), (3, 1));
 }
 
 #[tokio::test]

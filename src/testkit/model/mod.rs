@@ -77,7 +77,8 @@ const SESSION_ID: &str = "x-claude-code-session-id";
 ///   [`agent_turn`](Script::agent_turn).
 /// - A side call, such as the one for a title, takes none, and is answered with [`Script::side_answer`]. A
 ///   request is a side call when it has neither tools, nor `thinking`, nor `context_management`: so the
-///   conversation of a CLI that was started without any tools is no side call.
+///   conversation of a CLI that was started without any tools is no side call. A request for a prompt suggestion
+///   (`Options::prompt_suggestions`) is a side call too, because the CLI sends it at any moment after a turn.
 /// - `/compact` and the control request `side_question` go out in the shape of the main conversation, and
 ///   take a turn.
 ///

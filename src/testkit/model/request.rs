@@ -86,11 +86,16 @@ impl ModelRequest {
     }
 
     pub(super) fn is_side_call(&self) -> bool {
-        self.tool_names().is_empty()
+        let bare = self.tool_names().is_empty()
             && self.body["thinking"].is_null()
-            && self.body["context_management"].is_null()
+            && self.body["context_management"].is_null();
+        bare || self.last_user_text().is_some_and(|text| text.starts_with(SUGGESTION))
     }
 }
+
+/// The beginning of a request for a prompt suggestion, which else looks like a request of the main conversation (CLI
+/// 2.1.330).
+const SUGGESTION: &str = "[SUGGESTION MODE:";
 
 /// A tool result as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
