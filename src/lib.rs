@@ -140,6 +140,7 @@ macro_rules! doc_tests {
 doc_tests! {
     Readme: "../README.md";
     ComingFromTheSdks: "../docs/coming-from-the-sdks.md";
+    ServiceGuide: "../docs/service.md";
     #[cfg(feature = "testkit")] FaultInjection: "../docs/fault-injection.md";
     #[cfg(feature = "testkit")] ToolsGuide: "../docs/tools.md";
     #[cfg(feature = "testkit")] PermissionsGuide: "../docs/permissions.md";
