@@ -106,7 +106,7 @@ pub(crate) struct Shown {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
-    /// Of this run's calls that had nothing beside them; zero if the run compares nothing.
+    /// The times of this run's calls that had nothing beside them; zero if the run compares nothing.
     pub(crate) beside_p50_us: f64,
     pub(crate) beside_p99_us: f64,
     /// Processor time of the driver for each call.

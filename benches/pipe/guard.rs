@@ -49,7 +49,7 @@ const GUARDS: &[Guard] = &[
     },
     // A session in memory has no thread of its own; the runtime may start a thread during the measurement.
     Guard { what: "threads for each session", bound: AtMost(0.1), measure: || held(|held| held.threads) },
-    // Neither has a session with a process.
+    // A session with a process has no thread of its own either.
     Guard {
         what: "threads for each session with a process",
         bound: AtMost(0.3),

@@ -26,7 +26,7 @@ pub(crate) struct Run {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
-    /// Of this run's calls that had nothing beside them.
+    /// The times of this run's calls that had nothing beside them.
     pub(crate) beside_p50_us: f64,
     pub(crate) beside_p99_us: f64,
     /// Processor time of the host for each call, and of the driver.
