@@ -1,0 +1,3 @@
+//! A chat in the terminal.
+
+fn main() {}

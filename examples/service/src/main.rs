@@ -1,0 +1,3 @@
+//! A web service with an agent session for each user.
+
+fn main() {}
