@@ -120,6 +120,7 @@ pub use session::builder::SessionBuilder;
 pub use session::handle::Session;
 
 pub use session::query::query;
+pub use sessions::find::key::conversation_id;
 pub use tool::define::def::ToolDef;
 pub use tool::define::handler::{IntoToolResult, Json, NoArgs};
 pub use tool::run::context::ToolContext;

@@ -49,11 +49,16 @@ pub(crate) struct SessionSpec {
     pub(crate) mirror: Option<Arc<Mirror>>,
 }
 
-/// Facts about the conversation that survive every restart. Written by the conversation's actor.
+/// Facts about the conversation that survive every restart. Written by the conversation's actor, and by the supervisor
+/// when the first CLI is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionFacts {
-    /// The conversation's id, as the CLI named it.
+    /// The conversation's id, as the CLI named it or, until then, as the option `conversation` does.
     pub(crate) session_id: Option<String>,
+    /// Whether the CLI has named the id.
+    pub(crate) captured: bool,
+    /// Whether the session began by resuming a conversation. Until the first CLI is ready, whether one was found.
+    pub(crate) resumed: bool,
     /// Whether a turn has ended in the conversation: the CLI has written it down by then.
     pub(crate) recorded: bool,
     /// Whether the run is over.
@@ -179,7 +184,9 @@ impl Shared {
             events: feeds.events,
             messages: EarlyFeed::new(feeds.messages, limits.early_bytes),
             facts: watch::channel(SessionFacts {
-                session_id: None,
+                session_id: spec.options.conversation.clone(),
+                captured: false,
+                resumed: spec.options.resume.is_some(),
                 recorded: continues(&spec.options),
                 run_ended: true,
             })

@@ -175,6 +175,17 @@ pub struct Options {
     /// not end all of them (`initialize`).
     pub per_task_stop_affordance: bool,
 
+    /// The conversation of this session, by an id of your choice, a UUID: the session resumes the conversation if it
+    /// exists, and starts it under this id if not (`--resume` or `--session-id`).
+    /// [`conversation_id`](crate::conversation_id) makes the id from a key of your application.
+    ///
+    /// Set it on every start, and your program needs no list of ids. Existing conversations are looked up in the
+    /// session's store if there is one, else in all project folders of the CLI's configuration folder. If the CLI finds
+    /// the opposite, the session goes by the CLI's word. [`Event::ConversationOpened`](crate::Event::ConversationOpened)
+    /// and [`Snapshot::resumed`](crate::Snapshot::resumed) say which it was.
+    ///
+    /// Excludes `resume`, `continue_conversation`, `fork_session`, `session_id` and `persist_session: Some(false)`.
+    pub conversation: Option<String>,
     /// The conversation to resume, by id or title (`--resume`).
     pub resume: Option<String>,
     /// With `resume` or `continue_conversation`: the uuid of the last message to keep (`--resume-session-at`).
@@ -187,7 +198,8 @@ pub struct Options {
     pub fork_session: bool,
     /// Whether to continue the newest conversation of the working directory (`--continue`).
     pub continue_conversation: bool,
-    /// The id of a new conversation, a UUID (`--session-id`). Default: the CLI makes one.
+    /// The id of a new conversation, a UUID (`--session-id`). A CLI that has a conversation under this id does not
+    /// start; see `conversation`. Default: the CLI makes one.
     pub session_id: Option<String>,
     /// The title of a new conversation (`initialize`). Default: the CLI makes one.
     pub title: Option<String>,

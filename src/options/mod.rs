@@ -38,3 +38,4 @@ pub use runtime::timeouts::Timeouts;
 pub(crate) use runtime::timeouts::millis::serialize as millis_serialize;
 pub use runtime::trace::TraceContext;
 pub use runtime::unread::UnreadPartials;
+pub(crate) use validate::CHOOSES_CONVERSATION;

@@ -10,6 +10,10 @@ use super::{
 };
 use crate::error::Result;
 
+/// Flags that choose the conversation.
+pub(crate) const CHOOSES_CONVERSATION: [&str; 7] =
+    ["continue", "fork-session", "from-pr", "resume", "resume-drops-turn", "resume-session-at", "session-id"];
+
 /// Flags in `extra_args` that let the CLI skip permissions.
 const SKIP_PERMISSIONS: [&str; 2] = ["allow-dangerously-skip-permissions", "dangerously-skip-permissions"];
 
@@ -174,6 +178,9 @@ impl Options {
 
     fn validate_conversation(&self) -> Result<()> {
         let continues = self.resume.is_some() || self.continue_conversation;
+        if self.conversation.is_some() {
+            self.validate_named()?;
+        }
         refuse_first([
             (
                 self.resume.is_some() && self.continue_conversation,
@@ -208,6 +215,38 @@ impl Options {
             ),
             None => Ok(()),
         }
+    }
+
+    /// Option `conversation` names the conversation, so nothing else may.
+    fn validate_named(&self) -> Result<()> {
+        let id = self.conversation.as_deref().unwrap_or_default();
+        // The form of the CLI's file names. Other forms of UUIDs would name other files.
+        if id.len() != 36 || uuid::Uuid::try_parse(id).is_err() {
+            return refuse(
+                format!("option `conversation` is not a UUID: '{id}'"),
+                "make one from your key with `greenroom::conversation_id`",
+            );
+        }
+        let given = [
+            ("resume", self.resume.is_some()),
+            ("continue_conversation", self.continue_conversation),
+            ("fork_session", self.fork_session),
+            ("session_id", self.session_id.is_some()),
+        ];
+        if let Some((other, _)) = given.into_iter().find(|(_, given)| *given) {
+            let text = format!("options `conversation` and `{other}` exclude each other");
+            return refuse(text, "leave the other one out: `conversation` resumes or starts by itself");
+        }
+        if let Some(flag) = CHOOSES_CONVERSATION.iter().find(|flag| self.extra_args.contains_key(**flag)) {
+            let text = format!("options `conversation` and `extra_args` with '{flag}' exclude each other");
+            return refuse(text, "leave the flag out: `conversation` resumes or starts by itself");
+        }
+        if self.persist_session == Some(false) {
+            let text =
+                "option `conversation` needs the CLI's transcript, and option `persist_session` is false";
+            return refuse(text, "leave one of the two out");
+        }
+        Ok(())
     }
 
     fn validate_tools(&self) -> Result<()> {

@@ -69,6 +69,8 @@ pub enum ExitCause {
         said: String,
         stderr: String,
     },
+    /// The CLI refused to start a conversation: it has one under this id.
+    ConversationExists { session_id: String, stderr: String },
     /// The CLI did not react to a request, so it was killed.
     Unresponsive {
         /// The missing reaction.
@@ -91,11 +93,17 @@ impl ExitCause {
             | ExitCause::StdoutClosed { stderr, .. }
             | ExitCause::StdinBroken { stderr, .. }
             | ExitCause::ResumeRefused { stderr, .. }
+            | ExitCause::ConversationExists { stderr, .. }
             | ExitCause::Unresponsive { stderr, .. }
             | ExitCause::StartTimeout { stderr, .. }
             | ExitCause::ExitedAtStart { stderr, .. } => Some(stderr),
             _ => None,
         }
+    }
+
+    /// Whether the CLI refused to open the conversation in the way that it was told to.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, ExitCause::ResumeRefused { .. } | ExitCause::ConversationExists { .. })
     }
 
     /// Calls `change` with every text that may come from the CLI.
@@ -116,6 +124,9 @@ impl ExitCause {
             Self::InitializeRefused { message: text } | Self::Port { reason: text } => change(text),
             Self::ResumeRefused { session_id, transcript_missing: _, said, stderr } => {
                 [session_id, said, stderr].into_iter().for_each(change);
+            }
+            Self::ConversationExists { session_id, stderr } => {
+                [session_id, stderr].into_iter().for_each(change);
             }
         }
     }
@@ -141,6 +152,10 @@ impl ExitCause {
             ExitCause::ResumeRefused { .. } => {
                 (ErrorKind::CliExited, "`resume_ladder` may allow a fork of the conversation, or a fresh one")
             }
+            ExitCause::ConversationExists { .. } => (
+                ErrorKind::CliExited,
+                "set `conversation` instead of `session_id`, to resume the conversation if it exists",
+            ),
             ExitCause::ExitedAtStart { .. } => {
                 (ErrorKind::CliExited, "run the CLI by hand with the same options to see what it needs")
             }
@@ -189,6 +204,9 @@ impl fmt::Display for ExitCause {
             ExitCause::InitializeRefused { message } => write!(f, "the CLI refused `initialize`: {message}"),
             ExitCause::ResumeRefused { session_id, said, .. } => {
                 write!(f, "the CLI refused to resume the conversation {session_id}: {said}")
+            }
+            ExitCause::ConversationExists { session_id, .. } => {
+                write!(f, "the CLI refused to start the conversation {session_id}: it has one under this id")
             }
             ExitCause::Unresponsive { reason, .. } => write!(f, "the CLI was given up: {reason}"),
             ExitCause::Port { reason } => write!(f, "the actor that owns the CLI ended: {reason}"),

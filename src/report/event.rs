@@ -63,6 +63,12 @@ pub enum Event {
         /// [`Delivery::Initialize`](crate::options::Delivery::Initialize) forbids this.
         private: bool,
     },
+    /// The conversation of [`Options::conversation`](crate::Options::conversation) is open: the first CLI is ready.
+    ConversationOpened {
+        session_id: String,
+        /// Whether the conversation existed and was resumed; false if it was started.
+        resumed: bool,
+    },
     /// The CLI reported the id of the conversation: at its start, after a fork, or after `/clear`.
     SessionCaptured {
         /// The id for resuming the conversation.
@@ -163,10 +169,12 @@ pub enum Event {
         /// The next incarnation.
         epoch: u64,
     },
-    /// The CLI refused to resume the conversation. The next step of the ladder is tried.
+    /// The CLI refused to open the conversation. The next step of the ladder is tried.
     ResumeStep {
         /// The incarnation that tries the step.
         epoch: u64,
+        /// [`SameId`](crate::options::ResumeLadder::SameId) if the conversation is started instead of resumed, or
+        /// resumed instead of started, under the same id.
         step: crate::options::ResumeLadder,
         /// Reason of the previous refusal.
         refused: String,
@@ -250,7 +258,8 @@ impl Event {
             | Self::CliReady { epoch: _, version: text }
             | Self::CliRestarted { epoch: _, session_id: text }
             | Self::AtCapacity { server: text, limit: _ } => text.iter_mut().for_each(change),
-            Self::SessionCaptured { session_id: text }
+            Self::ConversationOpened { session_id: text, resumed: _ }
+            | Self::SessionCaptured { session_id: text }
             | Self::ControlRestarted { child: _, cause: text }
             | Self::ResumeStep { epoch: _, step: _, refused: text }
             | Self::LineSkipped { epoch: _, reason: text, bytes: _ }

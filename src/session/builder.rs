@@ -294,6 +294,12 @@ impl SessionBuilder {
         self.configure(|options| options.permission_mode = Some(mode))
     }
 
+    /// Sets the conversation by an id of your choice, a UUID: resumes it if it exists, else starts it. See
+    /// [`conversation_id`](crate::conversation_id) and [`Options::conversation`].
+    pub fn conversation(self, id: impl Into<String>) -> Self {
+        self.configure(|options| options.conversation = Some(id.into()))
+    }
+
     /// Resumes a conversation by its session id.
     pub fn resume(self, session_id: impl Into<String>) -> Self {
         self.configure(|options| options.resume = Some(session_id.into()))

@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// The id of the conversation, for [`Options::resume`](crate::Options::resume). `None` until the CLI names it in
-    /// the first turn.
+    /// the first turn, unless [`Options::conversation`](crate::Options::conversation) names it.
     pub fn session_id(&self) -> Option<String> {
         self.inner.shared.facts.borrow().session_id.clone()
     }

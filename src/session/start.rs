@@ -26,7 +26,11 @@ impl SessionBuilder {
     /// enabled. Dropping the future ends the session.
     ///
     /// # Errors
-    /// Returns within [`Timeouts::start`](crate::options::Timeouts::start), plus the time to end the CLI:
+    /// Returns within [`Timeouts::start`](crate::options::Timeouts::start), plus the time to end the CLI. A CLI that has to
+    /// be started once more, because it refused the first way to open
+    /// [`Options::conversation`](crate::Options::conversation) or did not know a part of `initialize`, has that time
+    /// again.
+    ///
     ///
     /// | kind | what happened |
     /// |---|---|
@@ -71,15 +75,25 @@ impl SessionBuilder {
         // Before the store changes the options: the claim is on the conversation in the folder that the user's options
         // name.
         let claims = Claims::new(&self.options, self.transport.as_deref())?;
+        // The CLI finds a conversation by the name of its file, which is in lower case.
+        self.options.conversation.iter_mut().for_each(|id| id.make_ascii_lowercase());
+        if self.store.is_some() {
+            fits_store(&self.options)?;
+        }
+        // Before the conversation is read: the session that has it may still write to it.
+        Box::pin(claims.begin(&self.options)).await?;
         let home = match &self.store {
-            Some(store) => {
-                fits_store(&self.options)?;
-                Box::pin(resume::from_store(store, &mut self.options)).await?
-            }
+            Some(store) => Box::pin(resume::from_store(store, &mut self.options)).await?,
             None => None,
         };
+        let found = match (&self.store, &self.options.conversation, claims.config_dir()) {
+            (None, Some(id), Some(config_dir)) => resume::is_on_disk(config_dir, id).await,
+            _ => home.is_some(),
+        };
+        // The id of the newest conversation of the store is known now.
         Box::pin(claims.begin(&self.options)).await?;
         let shared = self.into_shared(claims)?;
+        shared.facts.send_modify(|facts| facts.resumed |= found);
         *lock(&shared.home) = home;
         let (supervisor, arguments) = (SessionSupervisor, shared.clone());
         let spawned = match parent {

@@ -42,6 +42,11 @@ pub struct LocalSessions {
     scope: SearchScope,
 }
 
+/// Whether any project folder of the configuration folder has a transcript of this session.
+pub(crate) fn has_transcript(config_dir: PathBuf, session_id: &str) -> Result<bool> {
+    LocalSessions::at(config_dir).scope.has(session_id)
+}
+
 impl LocalSessions {
     /// The sessions in the configuration folder of this process's environment: `CLAUDE_CONFIG_DIR`, else `.claude` in
     /// the home.

@@ -15,7 +15,7 @@
 mod archive;
 mod change;
 mod claim;
-mod find;
+pub(crate) mod find;
 mod local;
 mod read;
 mod subagent;
@@ -30,6 +30,7 @@ pub(crate) use find::key::{
     canonical, check_session_id, config_dir, is_safe_subpath, is_session_id, key_of_path, variable,
 };
 pub use local::LocalSessions;
+pub(crate) use local::has_transcript;
 pub(crate) use read::chain::{visible, visible_of_subagent};
 pub(crate) use read::summary::Folded;
 pub use read::summary::SessionInfo;

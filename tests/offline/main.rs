@@ -47,6 +47,7 @@ mod server_states;
 mod servers;
 mod sessions;
 mod settings;
+mod start_or_resume;
 mod steering;
 mod store;
 mod testkit;

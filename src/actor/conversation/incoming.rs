@@ -96,7 +96,11 @@ impl ConversationState {
         let Some(init) = system.init() else { return };
         let session_id = init.session_id.as_deref().or(message.session_id());
         let Some(session_id) = session_id.filter(|id| !id.is_empty()) else { return };
-        if self.shared.facts.borrow().session_id.as_deref() == Some(session_id) {
+        let is_known = {
+            let facts = self.shared.facts.borrow();
+            facts.captured && facts.session_id.as_deref() == Some(session_id)
+        };
+        if is_known {
             return;
         }
         // Checked, because the id becomes an argument and a part of paths.
@@ -104,7 +108,10 @@ impl ConversationState {
             let text = format!("the CLI named the conversation {session_id:?}, which is not a UUID");
             return Internal::Fatal(Error::new(ErrorKind::Malformed, text)).tell(&self.session);
         }
-        self.shared.facts.send_modify(|facts| facts.session_id = Some(session_id.to_owned()));
+        self.shared.facts.send_modify(|facts| {
+            facts.session_id = Some(session_id.to_owned());
+            facts.captured = true;
+        });
         self.shared.span.record("session_id", session_id);
         self.shared.span.record("gen_ai.conversation.id", session_id);
         self.shared.emit(Event::SessionCaptured { session_id: session_id.to_owned() });

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Delivery, McpRegistration};
 use crate::report::{Event, ExitCause, McpSetServersResult};
 use crate::requests::Reply;
-use crate::transport::Channel;
+use crate::transport::{Channel, Resume, opens};
 
 fn refused(message: String) -> PortEnd {
     PortEnd::Died(ExitCause::InitializeRefused { message })
@@ -209,10 +209,26 @@ impl IncarnationTask {
                     stderr,
                 }
             }
+            (ExitCause::Exited { stderr, .. }, None, None) if is_taken(&stderr) => {
+                ExitCause::ConversationExists { session_id: self.new_id().unwrap_or_default(), stderr }
+            }
             (ExitCause::Exited { exit, stderr }, said, _) => {
                 ExitCause::ExitedAtStart { exit, said: said.map(|said| said.text), stderr }
             }
             (cause, ..) => cause,
         }
     }
+
+    /// The id under which the CLI was told to start a conversation.
+    fn new_id(&self) -> Option<String> {
+        match &self.arguments.resume {
+            Resume::Begin(id) => Some(id.clone()),
+            _ => opens(self.arguments.shared.options()).map(str::to_owned),
+        }
+    }
+}
+
+/// Whether the CLI says that it has a conversation under the id of the new one. It says so on stderr alone.
+fn is_taken(stderr: &str) -> bool {
+    stderr.lines().any(|line| line.contains("Session ID") && line.contains("is already in use"))
 }

@@ -1,10 +1,10 @@
-//! Resume a session from its store: load its transcripts into a configuration folder of its own ([`home`]) before the
-//! CLI starts.
+//! Find the conversation of a session before the CLI starts: on disk, or in the session's store. A conversation from
+//! the store is loaded into a configuration folder of its own ([`home`]).
 
 mod home;
 
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -14,8 +14,8 @@ use crate::Options;
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
-    EntryLink, TranscriptEntry, canonical, check_session_id, is_safe_subpath, is_session_id, key_of_path,
-    sort_newest_first,
+    EntryLink, TranscriptEntry, canonical, check_session_id, has_transcript, is_safe_subpath, is_session_id,
+    key_of_path, sort_newest_first,
 };
 use crate::store::{
     SessionKey, SessionStore, StoreResult, StoredSession, Unsupported, dedup, failed, not_stored,
@@ -32,13 +32,13 @@ struct Loaded {
     parts: Vec<(String, Vec<TranscriptEntry>)>,
 }
 
-/// Loads the conversation that the options resume or continue, and points the options at the loaded copy. `None` if the
-/// options start a new conversation, or continue the newest conversation and the store has none.
+/// Loads the conversation that the options name, and points the options at the loaded copy. `None` if the options start
+/// a new conversation, or allow one and the store has none.
 pub(crate) async fn from_store(
     store: &Arc<dyn SessionStore>,
     options: &mut Options,
 ) -> Result<Option<ResumeHome>> {
-    if options.resume.is_none() && !options.continue_conversation {
+    if options.resume.is_none() && options.conversation.is_none() && !options.continue_conversation {
         return Ok(None);
     }
     let cwd = options.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -60,9 +60,23 @@ pub(crate) async fn from_store(
         Error::invalid_option(text)
     })?;
     options.env.insert("CLAUDE_CONFIG_DIR".into(), path.to_owned());
-    options.resume = Some(session_id);
+    if options.conversation.is_none() {
+        options.resume = Some(session_id);
+    }
     options.continue_conversation = false;
     Ok(Some(ResumeHome::new(home)))
+}
+
+/// Whether the CLI has a conversation with this id on this machine's disk, in whatever project folder. CLI 2.1.330 was
+/// seen to resume a conversation of another working directory, and to go on in the old folder.
+pub(crate) async fn is_on_disk(config_dir: &Path, id: &str) -> bool {
+    let (config_dir, id) = (config_dir.to_owned(), id.to_owned());
+    let found = blocking(move || has_transcript(config_dir, &id)).await;
+    found.unwrap_or_else(|error| {
+        // The CLI may be able to read what this process cannot. A conversation that it does not have is started then.
+        tracing::warn!(%error, "a conversation could not be looked up; the CLI is asked to resume it");
+        true
+    })
 }
 
 struct Loading<'a> {
@@ -73,13 +87,17 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     async fn session(&self) -> Result<Option<Loaded>> {
-        let (session_id, main) = match &self.options.resume {
-            Some(id) => {
+        let (session_id, main) = match (&self.options.conversation, &self.options.resume) {
+            (Some(id), _) => match self.load(&SessionKey::new(&self.project_key, id)).await? {
+                Some(main) => (id.clone(), main),
+                None => return Ok(None),
+            },
+            (None, Some(id)) => {
                 check_session_id(id)?;
                 let key = SessionKey::new(&self.project_key, id);
                 (id.clone(), self.load(&key).await?.ok_or_else(|| not_stored(&key))?)
             }
-            None => match self.newest().await? {
+            (None, None) => match self.newest().await? {
                 Some(newest) => newest,
                 None if self.options.resume_session_at.is_none() => return Ok(None),
                 None => {

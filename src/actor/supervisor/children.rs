@@ -125,6 +125,9 @@ impl SupervisorState {
             return;
         }
         let is_first = matches!(self.stage, SessionStage::Starting);
+        if is_first {
+            self.opened();
+        }
         self.stage = SessionStage::Ready;
         for server in self.servers.iter().filter_map(|server| server.actor.as_ref()) {
             // The successor of a server that has just ended is started with the epoch.
@@ -135,7 +138,7 @@ impl SupervisorState {
             let session_id = self.shared.facts.borrow().session_id.clone();
             self.shared.emit(Event::CliRestarted { epoch, session_id });
         }
-        self.resume = ResumeStep::SameId;
+        (self.resume, self.refused) = (ResumeStep::SameId, None);
         self.check_start();
     }
 

@@ -55,6 +55,14 @@ impl Claims {
         Ok(Self { place, turn: tokio::sync::Mutex::default(), held: Mutex::default() })
     }
 
+    /// The CLI's configuration folder, if the conversation is written to this machine's disk.
+    pub(crate) fn config_dir(&self) -> Option<&Path> {
+        match &self.place {
+            Some(ConversationPlace::Disk { config_dir, .. }) => Some(config_dir),
+            Some(ConversationPlace::Transport(_)) | None => None,
+        }
+    }
+
     /// Claims the conversation that the options open by its id, if they name one. Not for a fork, which does not write
     /// to its origin.
     pub(crate) async fn begin(&self, options: &Options) -> Result<()> {

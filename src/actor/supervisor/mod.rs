@@ -64,6 +64,7 @@ use super::resume::ResumeHome;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::options::Restart;
+use crate::report::ExitCause;
 use changing::{Changing, Leaving};
 use child::{ChildActor, ChildEnd};
 use port_end::ResumeStep;
@@ -107,6 +108,8 @@ pub(crate) struct SupervisorState {
     channels: Channels,
     /// The conversation that the next incarnation opens.
     resume: ResumeStep,
+    /// The first refusal to open the conversation since an incarnation was ready.
+    refused: Option<ExitCause>,
     /// Whether the start is over: the CLI was ready once, and every significant server has had its state.
     started: bool,
     await_start: Vec<oneshot::Sender<Result<()>>>,
@@ -178,6 +181,7 @@ impl Actor for SessionSupervisor {
         let servers = roster.inside().iter();
         let servers = servers.map(|spec| ServerChild::new(&shared, spec.clone(), &mut random)).collect();
         let home = lock(&shared.home).take();
+        let resume = ResumeStep::first(&shared);
         Ok(SupervisorState {
             _claimed: ReleaseClaim(shared.clone()),
             _gone: shared.gone.clone().drop_guard(),
@@ -200,7 +204,8 @@ impl Actor for SessionSupervisor {
             home: home.map_or(HomeState::None, HomeState::InUse),
             errands: Vec::new(),
             epoch: 0,
-            resume: ResumeStep::SameId,
+            resume,
+            refused: None,
             started: false,
             await_start: Vec::new(),
             await_stop: Vec::new(),

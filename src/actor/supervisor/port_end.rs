@@ -1,17 +1,23 @@
 //! The end of an incarnation leads to the next incarnation, or to the end of the session.
 //!
-//! When a CLI refuses to resume, the next incarnation opens the conversation another way:
+//! When a CLI refuses to open the conversation, the next incarnation opens it another way:
 //!
 //! ```text
-//!   SameId ── no transcript, no result yet ──► Recreate (the same id)
-//!     └────── refused ──► Fork ── refused ──► Fresh          each only if `Options::resume_ladder` allows it
+//!             no transcript, and no result yet: once
+//!   SameId ◄────────────────────────────────────────► Begin (the same id)
+//!     │               it exists already: once           │
+//!     └────── refused ──► Fork ◄── refused ─────────────┘        each only if `Options::resume_ladder` allows it, and
+//!                          └── refused ──► Fresh                 not before the first incarnation was ready
 //! ```
+//!
+//! A session with the option `conversation` begins at `SameId` if its conversation was found, else at `Begin`.
 
 use tokio::time::Instant;
 
 use super::child::ChildEnd;
 use super::{Handled, SessionStage, SupervisorState};
 use crate::actor::base::restart_window::Verdict;
+use crate::actor::context::Shared;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::port::PortEnd;
 use crate::actor::messages::router::RouterMessage;
@@ -25,26 +31,35 @@ use crate::transport::{Channel, Resume};
 /// The conversation that the next incarnation opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResumeStep {
-    /// The captured conversation.
+    /// The conversation with the known id.
     SameId,
-    /// A new conversation under the captured id: the CLI wrote nothing down under the id.
-    Recreate,
-    /// A fork of the captured conversation.
+    /// A new conversation under the known id: the CLI has nothing under the id.
+    Begin,
+    /// A fork of the conversation with the known id.
     Fork,
     /// A new conversation.
     Fresh,
 }
 
 impl ResumeStep {
+    /// The first step of a session.
+    pub(super) fn first(shared: &Shared) -> Self {
+        let is_new = shared.options().conversation.is_some() && !shared.facts.borrow().resumed;
+        if is_new { ResumeStep::Begin } else { ResumeStep::SameId }
+    }
+
     /// The step after a refusal, and the rung of the ladder that it is told as. `None` where the policy allows no more.
-    fn next(self, nothing_written: bool, policy: ResumeLadder) -> Option<(Self, ResumeLadder)> {
-        let (next, rung) = match self {
-            ResumeStep::SameId if nothing_written => {
-                return Some((ResumeStep::Recreate, ResumeLadder::SameId));
+    fn next(self, refused: &ExitCause, may_turn: bool, policy: ResumeLadder) -> Option<(Self, ResumeLadder)> {
+        let (next, rung) = match (self, refused) {
+            (ResumeStep::SameId, ExitCause::ResumeRefused { transcript_missing: true, .. }) if may_turn => {
+                (ResumeStep::Begin, ResumeLadder::SameId)
             }
-            ResumeStep::SameId | ResumeStep::Recreate => (ResumeStep::Fork, ResumeLadder::Fork),
-            ResumeStep::Fork => (ResumeStep::Fresh, ResumeLadder::Fresh),
-            ResumeStep::Fresh => return None,
+            (ResumeStep::Begin, ExitCause::ConversationExists { .. }) if may_turn => {
+                (ResumeStep::SameId, ResumeLadder::SameId)
+            }
+            (ResumeStep::SameId | ResumeStep::Begin, _) => (ResumeStep::Fork, ResumeLadder::Fork),
+            (ResumeStep::Fork, _) => (ResumeStep::Fresh, ResumeLadder::Fresh),
+            (ResumeStep::Fresh, _) => return None,
         };
         (rung <= policy).then_some((next, rung))
     }
@@ -53,10 +68,10 @@ impl ResumeStep {
 impl SupervisorState {
     /// The launch option of the next incarnation for its conversation.
     pub(super) fn next_resume(&self) -> Resume {
-        let captured = self.shared.facts.borrow().session_id.clone();
-        match (captured, self.resume) {
+        let known = self.shared.facts.borrow().session_id.clone();
+        match (known, self.resume) {
             (Some(id), ResumeStep::SameId) => Resume::Same(id),
-            (Some(id), ResumeStep::Recreate) => Resume::Recreate(id),
+            (Some(id), ResumeStep::Begin) => Resume::Begin(id),
             (Some(id), ResumeStep::Fork) => Resume::Fork(id),
             (Some(_), ResumeStep::Fresh) => Resume::Fresh,
             // Nothing was said yet in the conversation that the options name.
@@ -64,26 +79,60 @@ impl SupervisorState {
         }
     }
 
-    /// Chooses another way to open the conversation after a refusal to resume. False if the policy allows none.
+    /// Notes how the conversation of the option `conversation` was opened: the first incarnation is ready.
+    pub(super) fn opened(&self) {
+        let Some(session_id) = self.shared.options().conversation.clone() else { return };
+        let resumed = self.resume == ResumeStep::SameId;
+        self.shared.facts.send_modify(|facts| {
+            facts.resumed = resumed;
+            // What was resumed has a transcript, so it is not replaced when the transcript is gone later.
+            facts.recorded |= resumed;
+        });
+        self.shared.emit(Event::ConversationOpened { session_id, resumed });
+    }
+
+    /// Chooses another way to open the conversation after a refusal. False if there is none, or the policy allows none.
     fn resume_otherwise(&mut self, refused: &ExitCause) -> bool {
-        // The CLI died before it wrote the transcript of the first turn, which has ended as interrupted.
-        let nothing_written = matches!(refused, ExitCause::ResumeRefused { transcript_missing: true, .. })
-            && !self.shared.facts.borrow().recorded;
-        let Some((next, step)) = self.resume.next(nothing_written, self.shared.options().resume_ladder)
-        else {
-            return false;
+        // A conversation that has a result is not started again in silence. Without a result, the CLI may have died
+        // before it wrote the transcript of the first turn, which has ended as interrupted.
+        let is_lost = self.resume == ResumeStep::SameId && self.shared.facts.borrow().recorded;
+        let may_turn = self.refused.is_none() && !is_lost;
+        let policy = match self.stage {
+            // Nobody was told of the conversation yet, so the start fails instead of replacing it.
+            SessionStage::Starting => ResumeLadder::SameId,
+            _ => self.shared.options().resume_ladder,
         };
+        let Some((next, step)) = self.resume.next(refused, may_turn, policy) else { return false };
         self.resume = next;
+        self.refused.get_or_insert_with(|| refused.clone());
         self.shared.emit(Event::ResumeStep { epoch: self.epoch + 1, step, refused: refused.to_string() });
         true
     }
 
+    /// The error of a session whose CLI refuses to open the conversation.
+    fn refused_for_good(&self, cause: &ExitCause) -> Error {
+        let error = cause.to_error();
+        match (&self.refused, self.resume) {
+            (Some(first), ResumeStep::SameId | ResumeStep::Begin) => {
+                let text = format!("the CLI neither resumes nor starts the conversation: {first}; {cause}");
+                Error::new(ErrorKind::CliExited, text)
+                    .with_help(
+                        "a transcript without any message has this effect: remove it (`LocalSessions::delete`), or \
+                         choose another id",
+                    )
+                    .with_stderr(error.stderr().unwrap_or_default())
+            }
+            _ if matches!(self.stage, SessionStage::Starting)
+                && self.shared.options().conversation.is_some() =>
+            {
+                error.with_help("see to the transcript, or choose another id")
+            }
+            _ => error,
+        }
+    }
+
     /// The port's actor has ended, and with it the incarnation.
     pub(super) async fn port_ended(&mut self, end: ChildEnd) -> Handled {
-        if self.resume == ResumeStep::Recreate {
-            // The recreated conversation is resumed from now on, if the CLI wrote it down.
-            self.resume = ResumeStep::SameId;
-        }
         let end = PortEnd::of(end);
         let cause = end.cause().cloned().map(|mut cause| {
             cause.each_text(&mut make_plain);
@@ -103,13 +152,20 @@ impl SupervisorState {
             return self.start_port().await;
         };
         self.shared.emit(Event::CliExited { epoch: self.epoch, cause: cause.clone() });
-        if matches!(self.stage, SessionStage::Starting) {
-            return self.fail(cause.to_error()).await;
-        }
-        // A CLI that refuses to resume refuses again: it is asked another way, or the session fails.
-        let refused = matches!(cause, ExitCause::ResumeRefused { .. });
+        // A CLI that refuses to open the conversation refuses again: it is asked another way, or the session fails.
+        let refused = cause.is_refusal();
         if refused && !self.resume_otherwise(&cause) {
-            return self.fail(cause.to_error()).await;
+            return self.fail(self.refused_for_good(&cause)).await;
+        }
+        if !refused {
+            self.refused = None;
+            // The CLI may have written the conversation down before it died.
+            if self.resume == ResumeStep::Begin {
+                self.resume = ResumeStep::SameId;
+            }
+        }
+        if matches!(self.stage, SessionStage::Starting) {
+            return if refused { self.start_port().await } else { self.fail(cause.to_error()).await };
         }
         // A refusal and an exit after an error result do not count as crashes. They cannot go on for ever: the ladder
         // ends, and an error result needs a prompt.

@@ -45,11 +45,15 @@ impl SupervisorState {
                 inspect(deadline, callbacks, CallbacksMessage::Snapshot),
                 join_all(servers),
             );
-            let session_id = shared.facts.borrow().session_id.clone();
+            let (session_id, resumed) = {
+                let facts = shared.facts.borrow();
+                (facts.session_id.clone(), facts.resumed)
+            };
             let snapshot = Snapshot {
                 phase,
                 age_ms: millis(shared.started.elapsed()),
                 session_id,
+                resumed,
                 cli,
                 conversation,
                 router,

@@ -140,6 +140,11 @@ impl SearchScope {
         Ok(folders.iter().filter_map(|folder| session_file(folder, session_id)).collect())
     }
 
+    /// Whether any project folder has a transcript of this session, with or without messages.
+    pub(crate) fn has(&self, session_id: &str) -> Result<bool> {
+        Ok(!self.find_all(session_id)?.is_empty())
+    }
+
     pub(crate) fn not_found(&self, session_id: &str) -> Error {
         let place = match &self.directory {
             Some(directory) => format!("of the directory {}", directory.display()),

@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
+use uuid::Uuid;
 
 use crate::Options;
 use crate::error::{Error, ErrorKind, Result};
@@ -68,7 +69,23 @@ pub(crate) fn hash(text: &str) -> String {
 
 /// Whether this is a session id: a UUID with dashes.
 pub(crate) fn is_session_id(id: &str) -> bool {
-    id.len() == 36 && uuid::Uuid::try_parse(id).is_ok()
+    id.len() == 36 && Uuid::try_parse(id).is_ok()
+}
+
+/// The id of the conversation that belongs to a key of your application, such as a customer's number. The same key
+/// always gives the same id. For [`Options::conversation`](crate::Options::conversation).
+///
+/// The id is a UUID of version 5. Its namespace is the UUID of version 5 of the URL
+/// `https://crates.io/crates/greenroom`, so that other programs can compute the id too. Two applications that share a
+/// configuration folder should not share keys: begin each key with the application's name.
+///
+/// ```
+/// let id = greenroom::conversation_id("shop/customer-42");
+/// assert_eq!(id, "d593a506-ccdf-54c3-89b5-3521e13faeb6");
+/// ```
+pub fn conversation_id(key: &str) -> String {
+    let namespace = Uuid::new_v5(&Uuid::NAMESPACE_URL, b"https://crates.io/crates/greenroom");
+    Uuid::new_v5(&namespace, key.as_bytes()).to_string()
 }
 
 /// Refuses anything but a session id, because the id becomes part of a path.

@@ -1,5 +1,5 @@
 //! Finds transcripts on disk: folders, project keys, worktrees.
 
 pub(super) mod disk;
-pub(super) mod key;
+pub(crate) mod key;
 pub(super) mod worktree;

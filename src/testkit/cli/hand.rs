@@ -120,9 +120,10 @@ impl CliEnd {
                 }
             }
         });
-        let resumed =
-            cli.launch().args.iter().find_map(|arg| arg.strip_prefix("--resume=")).map(str::to_owned);
-        let session_id = resumed.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        let given = |flag| cli.launch().args.iter().find_map(|arg| arg.strip_prefix(flag)).map(str::to_owned);
+        let session_id = given("--session-id=")
+            .or_else(|| given("--resume="))
+            .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         Self {
             cli,
             frames,
@@ -141,7 +142,7 @@ impl CliEnd {
         self.cli.launch()
     }
 
-    /// The id of the conversation: the one that it resumes, or a new one.
+    /// The id of the conversation: the id that it was given (`--session-id`, `--resume`), or a new one.
     pub fn session_id(&self) -> &str {
         &self.session_id
     }

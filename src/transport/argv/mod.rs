@@ -21,14 +21,11 @@ use super::Launch;
 use crate::Options;
 use crate::error::{Error, Result};
 use crate::options::{
-    BuiltInTools, EnvPolicy, Merged, OutputFormat, Plugin, SettingSource, SystemPrompt, Thinking, merged,
+    BuiltInTools, CHOOSES_CONVERSATION, EnvPolicy, Merged, OutputFormat, Plugin, SettingSource, SystemPrompt,
+    Thinking, merged,
 };
 use env::{env, unset_env};
 pub(crate) use spec::{Channel, LaunchSpec, Resume};
-
-/// Flags that choose the conversation. Left out for an incarnation that resumes a captured conversation.
-const CHOOSES_CONVERSATION: [&str; 7] =
-    ["continue", "fork-session", "from-pr", "resume", "resume-drops-turn", "resume-session-at", "session-id"];
 
 /// Flags that continue an existing conversation.
 const CONTINUES: [&str; 3] = ["continue", "from-pr", "resume"];
@@ -90,6 +87,7 @@ fn args(options: &Options, spec: &LaunchSpec) -> Result<Vec<String>> {
     private(&mut args, options, spec)?;
 
     for (name, value) in &options.extra_args {
+        // The options name the conversation of the first incarnation only.
         if spec.resume != Resume::AsOptions && CHOOSES_CONVERSATION.contains(&name.as_str()) {
             continue;
         }
@@ -104,7 +102,8 @@ fn args(options: &Options, spec: &LaunchSpec) -> Result<Vec<String>> {
 /// The conversation that the first incarnation writes to, by id or title, if the options name it.
 pub(crate) fn opens(options: &Options) -> Option<&str> {
     let extra = |flag: &str| options.extra_args.get(flag).and_then(Option::as_deref);
-    let new = options.session_id.as_deref().or_else(|| extra("session-id"));
+    let given = options.conversation.as_deref().or(options.session_id.as_deref());
+    let new = given.or_else(|| extra("session-id"));
     if options.fork_session || options.extra_args.contains_key("fork-session") {
         return new;
     }
@@ -202,7 +201,7 @@ fn conversation(args: &mut Args, options: &Options, spec: &LaunchSpec) {
     }
     match &spec.resume {
         Resume::AsOptions => {}
-        Resume::Recreate(captured) => return args.value("session-id", captured),
+        Resume::Begin(id) => return args.value("session-id", id),
         Resume::Fork(_) => return args.flag("fork-session"),
         Resume::Same(_) | Resume::Fresh => return,
     }
@@ -211,7 +210,7 @@ fn conversation(args: &mut Args, options: &Options, spec: &LaunchSpec) {
     args.optional("resume-session-at", options.resume_session_at.as_deref());
     args.optional("resume-drops-turn", options.resume_drops_turn.as_deref());
     args.flag_if("fork-session", options.fork_session);
-    args.optional("session-id", options.session_id.as_deref());
+    args.optional("session-id", options.conversation.as_deref().or(options.session_id.as_deref()));
 }
 
 fn mcp(args: &mut Args, options: &Options, spec: &LaunchSpec) -> Result<()> {

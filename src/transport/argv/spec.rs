@@ -7,24 +7,24 @@ use crate::transport::StderrSink;
 /// The conversation that an incarnation opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// The conversation that the options name.
+    /// The conversation that the options name. A `conversation` counts as new.
     AsOptions,
-    /// The captured conversation.
+    /// The conversation with this id.
     Same(String),
-    /// A new conversation under the captured id, because nothing of the captured one was written.
-    Recreate(String),
-    /// A fork of the captured conversation.
+    /// A new conversation under this id.
+    Begin(String),
+    /// A fork of the conversation with this id.
     Fork(String),
     /// A new conversation, whatever the options name.
     Fresh,
 }
 
 impl Resume {
-    /// The captured conversation to resume.
+    /// The conversation to resume.
     pub(crate) fn session_id(&self) -> Option<&str> {
         match self {
             Resume::Same(id) | Resume::Fork(id) => Some(id),
-            Resume::AsOptions | Resume::Recreate(_) | Resume::Fresh => None,
+            Resume::AsOptions | Resume::Begin(_) | Resume::Fresh => None,
         }
     }
 }

@@ -155,6 +155,7 @@ fn table() -> Vec<Row> {
         row(json!({ "agent_progress_summaries": true })).initialize(json!({ "agentProgressSummaries": true })),
         row(json!({ "per_task_stop_affordance": true })).initialize(json!({ "perTaskStopAffordance": true })),
 
+        row(json!({ "conversation": UUID })).args(&["--session-id=9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11"]),
         row(json!({ "resume": "id" })).args(&["--resume=id"]),
         row(json!({ "resume": "id", "resume_session_at": "m", "resume_drops_turn": "p" })).args(&["--resume=id", "--resume-session-at=m", "--resume-drops-turn=p"]),
         row(json!({ "resume": "id", "fork_session": true, "session_id": UUID })).args(&["--resume=id", "--fork-session", "--session-id=9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11"]),

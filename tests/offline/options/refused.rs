@@ -43,6 +43,17 @@ fn what_contradicts_is_refused_by_name() {
         (json!({ "resume": "a", "resume_drops_turn": "p" }), &["resume_drops_turn", "resume_session_at"]),
         (json!({ "resume": "a", "session_id": UUID }), &["session_id", "fork_session"]),
         (json!({ "session_id": "one" }), &["session_id"]),
+        (json!({ "conversation": "customer-42" }), &["conversation", "greenroom::conversation_id"]),
+        (json!({ "conversation": UUID.replace('-', "") }), &["conversation"]),
+        (json!({ "conversation": UUID, "resume": "a" }), &["conversation", "resume"]),
+        (json!({ "conversation": UUID, "session_id": UUID }), &["conversation", "session_id"]),
+        (json!({ "conversation": UUID, "fork_session": true }), &["conversation", "fork_session"]),
+        (
+            json!({ "conversation": UUID, "continue_conversation": true }),
+            &["conversation", "continue_conversation"],
+        ),
+        (json!({ "conversation": UUID, "persist_session": false }), &["conversation", "persist_session"]),
+        (json!({ "conversation": UUID, "extra_args": { "resume": "a" } }), &["conversation", "extra_args"]),
         (
             json!({ "permission_mode": "bypassPermissions" }),
             &["permission_mode", "allow_dangerously_skip_permissions"],

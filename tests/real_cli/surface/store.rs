@@ -7,7 +7,7 @@ use std::sync::Arc;
 use greenroom::sessions::{LocalSessions, Page, SessionMessages, project_key};
 use greenroom::store::{FileStore, MemoryStore, SessionKey, SessionStore, StoredSessions};
 use greenroom::testkit::Script;
-use greenroom::{ErrorKind, Event, Message, Outcome, ToolServer};
+use greenroom::{ErrorKind, Event, Message, Outcome, Session, ToolServer, conversation_id};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -230,4 +230,70 @@ async fn a_second_session_on_a_live_conversation_is_refused() {
     let session = start(stage.builder().resume(&id)).await;
     answers(&session, "And now?", "Hello again.").await;
     stop(&session).await;
+}
+
+async fn resumed(session: &Session) -> bool {
+    session.snapshot().await.unwrap().resumed
+}
+
+#[tokio::test]
+async fn a_conversation_of_a_key_is_started_once_and_resumed_ever_after() {
+    let script =
+        ["One.", "Two.", "Three.", "Four."].iter().fold(Script::new(), |script, say| script.turn(text(say)));
+    let Some(mut stage) = Stage::new(script).await else { return };
+    let id = conversation_id("shop/customer-42");
+    let session = start(stage.builder().conversation(&id)).await;
+    assert!(!resumed(&session).await);
+    answers(&session, "What is first?", "One.").await;
+    assert_eq!(session.session_id().as_deref(), Some(&*id));
+    stop(&session).await;
+
+    let session = start(stage.builder().conversation(&id)).await;
+    assert!(resumed(&session).await);
+    let mut events = session.events();
+    answers(&session, "And then?", "Two.").await;
+    assert!(stage.last_request().body()["messages"].to_string().contains("What is first?"));
+    let pid = session.snapshot().await.unwrap().cli.unwrap().pid.unwrap();
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    event(&mut events, "the restart", |event| matches!(event, Event::CliRestarted { .. }).then_some(()))
+        .await;
+    answers(&session, "Still there?", "Three.").await;
+    stop(&session).await;
+
+    // The program has moved to another directory.
+    stage.cwd = tempfile::tempdir().unwrap();
+    let session = start(stage.builder().conversation(&id)).await;
+    assert!(resumed(&session).await);
+    answers(&session, "And here?", "Four.").await;
+    let seen = stage.last_request().body()["messages"].to_string();
+    assert!(seen.contains("What is first?") && seen.contains("Still there?"), "{seen}");
+    stop(&session).await;
+    let local = LocalSessions::at(stage.home.path().join(".claude"));
+    assert_eq!(local.list(Page::ALL).await.unwrap().len(), 1, "it is one conversation");
+}
+
+#[tokio::test]
+async fn the_cli_has_the_last_word_on_whether_a_conversation_exists() {
+    let Some(stage) = Stage::new(Script::new().turn(text("One.")).turn(text("Two."))).await else { return };
+    let id = conversation_id("shop/customer-42");
+    let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
+    let session = start(stage.builder().conversation(&id)).await;
+    answers(&session, "What is first?", "One.").await;
+    stop(&session).await;
+    // The store does not have it, so the CLI is told to start it.
+    let session = start(stage.builder().conversation(&id).session_store(store.clone())).await;
+    assert!(resumed(&session).await);
+    answers(&session, "And then?", "Two.").await;
+    stop(&session).await;
+    let stored = StoredSessions::new(store, project_key(stage.cwd.path()));
+    let messages = stored.messages(&id, Page::ALL).await.unwrap();
+    assert_eq!(told(&messages), ["What is first?", "One.", "And then?", "Two."]);
+
+    // A transcript without a message can be neither resumed nor started.
+    let empty = conversation_id("shop/customer-43");
+    let folder = stage.home.path().join(".claude/projects").join(project_key(stage.cwd.path()));
+    std::fs::write(folder.join(format!("{empty}.jsonl")), "").unwrap();
+    let error = in_time("the refusal", stage.builder().conversation(&empty).start()).await.unwrap_err();
+    assert!(error.to_string().contains("neither resumes nor starts"), "{error}");
+    assert!(error.help().unwrap().contains("LocalSessions::delete"), "{error:?}");
 }
