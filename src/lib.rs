@@ -82,6 +82,7 @@ mod files;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod identity;
 #[cfg(any(fuzzing, feature = "__internals"))]
 #[doc(hidden)]
 pub mod internals;

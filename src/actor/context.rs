@@ -27,6 +27,7 @@ use crate::Options;
 use crate::control::CallbackHandlers;
 use crate::control::permission::Understands;
 use crate::error::{Error, ErrorKind};
+use crate::identity::{Identity, SessionData};
 use crate::lock::lock;
 use crate::options::Limits;
 use crate::plain::make_plain;
@@ -47,6 +48,8 @@ pub(crate) struct SessionSpec {
     pub(crate) stderr: Option<StderrSink>,
     /// Copies transcripts to the session's store, if there is one.
     pub(crate) mirror: Option<Arc<Mirror>>,
+    /// Moved into the identity at the start.
+    pub(crate) data: SessionData,
 }
 
 /// Facts about the conversation that survive every restart. Written by the conversation's actor, and by the supervisor
@@ -63,6 +66,23 @@ pub(crate) struct SessionFacts {
     pub(crate) recorded: bool,
     /// Whether the run is over.
     pub(crate) run_ended: bool,
+}
+
+/// The session, for handlers and factories of states.
+#[derive(Debug)]
+struct SessionIdentity {
+    facts: watch::Receiver<SessionFacts>,
+    data: SessionData,
+}
+
+impl Identity for SessionIdentity {
+    fn session_id(&self) -> Option<String> {
+        self.facts.borrow().session_id.clone()
+    }
+
+    fn data(&self) -> &SessionData {
+        &self.data
+    }
 }
 
 /// The capabilities that the current CLI has named.
@@ -124,6 +144,7 @@ pub(crate) struct Shared {
     pub(crate) events: Feed<Event>,
     pub(crate) messages: EarlyFeed,
     pub(crate) facts: watch::Sender<SessionFacts>,
+    pub(crate) identity: Arc<dyn Identity>,
     /// The answer of the newest CLI to `initialize`.
     pub(crate) server_info: CurrentValue<Arc<Reply<ServerInfo>>>,
     pub(crate) capabilities: CurrentValue<Capabilities>,
@@ -163,7 +184,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(
-        spec: SessionSpec,
+        mut spec: SessionSpec,
         servers: Vec<Arc<ServerSpec>>,
         feeds: Feeds,
         claims: Claims,
@@ -175,7 +196,16 @@ impl Shared {
             "gen_ai.conversation.id" = tracing::field::Empty,
             "gen_ai.system" = "anthropic",
         );
+        let data = std::mem::take(&mut spec.data);
         let limits = &spec.options.limits;
+        let facts = SessionFacts {
+            session_id: spec.options.conversation.clone(),
+            captured: false,
+            resumed: spec.options.resume.is_some(),
+            recorded: continues(&spec.options),
+            run_ended: true,
+        };
+        let (facts, known) = watch::channel(facts);
         Arc::new(Self {
             counting: Arc::default(),
             gate: Arc::new(Gate::new(None, limits.calls_in_flight)),
@@ -183,14 +213,8 @@ impl Shared {
             changing: Arc::default(),
             events: feeds.events,
             messages: EarlyFeed::new(feeds.messages, limits.early_bytes),
-            facts: watch::channel(SessionFacts {
-                session_id: spec.options.conversation.clone(),
-                captured: false,
-                resumed: spec.options.resume.is_some(),
-                recorded: continues(&spec.options),
-                run_ended: true,
-            })
-            .0,
+            facts,
+            identity: Arc::new(SessionIdentity { facts: known, data }),
             server_info: CurrentValue::new(Arc::new(Reply::new(
                 ServerInfo::default(),
                 RawValue::NULL.to_owned(),

@@ -3,13 +3,16 @@
 //! [`hook`](crate::hook) and [`permission`](crate::permission) hold the types of hooks and permissions.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 pub use super::dialog::{DialogAnswer, DialogRequest};
 pub use super::elicitation::{ElicitationAnswer, ElicitationMode, ElicitationRequest};
+use crate::identity::{Identity, TestSession, identity_methods};
 
-/// Context of a callback: which request it handles, and whether anybody still waits for the answer.
+/// Context of a callback: which request it handles, the session with the application's data, and whether anybody still
+/// waits for the answer.
 ///
 /// ```
 /// use greenroom::callback::CallbackContext;
@@ -26,19 +29,24 @@ pub use super::elicitation::{ElicitationAnswer, ElicitationMode, ElicitationRequ
 #[derive(Clone, Debug)]
 pub struct CallbackContext {
     pub(crate) request_id: String,
-    pub(crate) session_id: Option<String>,
     pub(crate) tool_use_id: Option<String>,
     pub(crate) cancel: CancellationToken,
+    pub(crate) identity: Arc<dyn Identity>,
 }
 
 impl CallbackContext {
     /// A context without a session, to call a handler directly in a unit test.
     pub fn detached() -> Self {
+        Self::detached_in(TestSession::new())
+    }
+
+    /// [`detached`](CallbackContext::detached) for a handler that looks at its session: with data, or an id.
+    pub fn detached_in(session: TestSession) -> Self {
         Self {
             request_id: "detached".into(),
-            session_id: None,
             tool_use_id: None,
             cancel: CancellationToken::new(),
+            identity: Arc::new(session),
         }
     }
 
@@ -47,10 +55,7 @@ impl CallbackContext {
         &self.request_id
     }
 
-    /// The id of the conversation; `None` until the CLI names it in its first turn.
-    pub fn session_id(&self) -> Option<&str> {
-        self.session_id.as_deref()
-    }
+    identity_methods!(self => self.identity);
 
     /// The id of the model's tool use, if the request is about a tool call.
     pub fn tool_use_id(&self) -> Option<&str> {

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::wire::{LoopTransport, OpenCalls, Outlet};
 use super::{Meeting, RmcpHandler};
 use crate::lock::lock;
-use crate::tool::run::context::CallContext;
+use crate::tool::run::context::{CallContext, ToolContext};
 use crate::tool::run::erased::HandlerResult;
 use crate::tool::spec::ServerSpec;
 use crate::wire::rpc::RpcError;
@@ -109,6 +109,7 @@ impl Mounted {
         context.ct = call.cancel().token().child_token();
         std::mem::swap(&mut context.meta, request.get_meta_mut());
         std::mem::swap(&mut context.extensions, request.extensions_mut());
+        context.extensions.insert(ToolContext::new(Arc::new(()), call.clone()));
         let initialize = match &request {
             ClientRequest::InitializeRequest(request) => Some(request.params.clone()),
             _ => None,

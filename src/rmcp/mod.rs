@@ -46,6 +46,9 @@
 //! cancel [`RequestContext::ct`](::rmcp::service::RequestContext), and abort the handler after the grace time. The loop
 //! runs beside them for notifications of the CLI, and for what the handler sends with its [`Peer`](::rmcp::Peer).
 //!
+//! - A handler finds the call's [`ToolContext`](crate::ToolContext) in the request's extensions: the session's id and data, the
+//!   deadline, the id of the tool use. `context.extensions.get::<ToolContext>()`, or the argument
+//!   `Extension(cx): Extension<ToolContext>` of a `#[tool]`.
 //! - A handler sees ids that are unique for it, not the CLI's ids, which repeat.
 //! - Progress goes to the CLI under the token of its call, and is dropped after the call. Other notifications go to the current
 //!   CLI.
@@ -69,13 +72,14 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use crate::error::BoxError;
-use crate::tool::ToolServer;
 use crate::tool::run::erased::AnyState;
 use crate::tool::run::service as steps;
 use crate::tool::spec::{Mount, ServerSpec};
+use crate::tool::{StateContext, ToolServer};
 
 type RmcpHandler = Arc<dyn DynService<RoleServer>>;
-type MakeHandler = Arc<dyn Fn() -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync>;
+type MakeHandler =
+    Arc<dyn Fn(StateContext) -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync>;
 
 /// Makes a tool server from an `rmcp` handler: a `ServerHandler`, one of `rmcp`'s routers, or any other
 /// `Service<RoleServer>`. The factory makes the handler at each start of the server, on a task of its own; its panic is
@@ -89,38 +93,41 @@ where
     H: Service<RoleServer>,
     F: Fn() -> H + Send + Sync + 'static,
 {
-    mounted(name.into(), move || std::future::ready(Ok(Arc::new(factory()) as RmcpHandler)).boxed())
+    mounted(name.into(), move |_| std::future::ready(Ok(Arc::new(factory()) as RmcpHandler)).boxed())
 }
 
-/// [`mount`] with an async factory that may fail.
+/// [`mount`] with an async factory that may fail, and that knows the session: the [`StateContext`] has the session's data
+/// and id, and why the handler is made.
 ///
 /// ```
 /// # use rmcp::model::*;
+/// # struct Tenant(&'static str);
 /// # struct Db(tokio::net::TcpStream);
 /// # impl rmcp::ServerHandler for Db {
 /// #     fn get_info(&self) -> ServerConfig { ServerConfig::default() }
 /// # }
-/// let db = greenroom::rmcp::async_mount("db", || async {
-///     tokio::net::TcpStream::connect("127.0.0.1:5432").await.map(Db)
+/// let db = greenroom::rmcp::mount_with("db", |cx| async move {
+///     let address = cx.data::<Tenant>()?.0;
+///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Db(tokio::net::TcpStream::connect(address).await?))
 /// });
 /// # let _ = db;
 /// ```
-pub fn async_mount<H, F, Fut, E>(name: impl Into<String>, factory: F) -> ToolServer
+pub fn mount_with<H, F, Fut, E>(name: impl Into<String>, factory: F) -> ToolServer
 where
     H: Service<RoleServer>,
-    F: Fn() -> Fut + Send + Sync + 'static,
+    F: Fn(StateContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<H, E>> + Send + 'static,
     E: Into<BoxError>,
 {
-    mounted(name.into(), move || {
-        let made = factory();
+    mounted(name.into(), move |cx| {
+        let made = factory(cx);
         async move { made.await.map(|handler| Arc::new(handler) as RmcpHandler).map_err(Into::into) }.boxed()
     })
 }
 
 fn mounted(
     name: String,
-    factory: impl Fn() -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync + 'static,
+    factory: impl Fn(StateContext) -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync + 'static,
 ) -> ToolServer {
     let mount = RmcpMount { factory: Arc::new(factory), meeting: Arc::default() };
     ToolServer::mounted(name, mount)
@@ -151,10 +158,14 @@ impl Mount for RmcpMount {
         Box::new(dispatch::MountedSession::new(spec.registry.look(), self.meeting.clone()))
     }
 
-    fn make(&self, spec: Arc<ServerSpec>) -> BoxFuture<'static, Result<AnyState, BoxError>> {
+    fn make(
+        &self,
+        spec: Arc<ServerSpec>,
+        cx: StateContext,
+    ) -> BoxFuture<'static, Result<AnyState, BoxError>> {
         let (factory, meeting) = (self.factory.clone(), self.meeting.clone());
         Box::pin(async move {
-            let handler = factory().await?;
+            let handler = factory(cx).await?;
             Ok(Arc::new(instance::Mounted::start(handler, spec, meeting).await) as AnyState)
         })
     }

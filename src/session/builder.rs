@@ -18,6 +18,7 @@ use crate::control::{
     CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest,
     Hook, IntoReply, PermissionDecision, PermissionRequest, erase,
 };
+use crate::identity::SessionData;
 use crate::options::{
     AgentDefinition, Effort, ExternalServer, OutputFormat, Plugin, Sandbox, Skills, SystemPrompt, Thinking,
 };
@@ -59,6 +60,7 @@ pub struct SessionBuilder {
     pub(super) transport: Option<Arc<dyn Transport>>,
     pub(super) stderr: Option<StderrSink>,
     pub(super) store: Option<Arc<dyn SessionStore>>,
+    pub(super) data: SessionData,
     /// Opened by a subscription before the start.
     pub(super) feeds: OwnFeeds,
 }

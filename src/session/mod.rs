@@ -7,8 +7,11 @@
 //! | [`Session::steer`] | [`Steering`]: a message into the running turn |
 //! | [`Session::requests`] | [`Requests`]: control requests that few programs need |
 //! | [`Session::set_mcp_servers`] | takes an [`McpServerSet`]: the MCP servers from now on |
+//!
+//! A [`TestSession`] stands in for a session in unit tests of handlers.
 
 pub(crate) mod builder;
+mod data;
 mod deltas;
 pub(crate) mod handle;
 mod messages;
@@ -20,6 +23,7 @@ mod servers;
 mod start;
 
 pub use crate::actor::turn::steering::{Steered, Steering};
+pub use crate::identity::TestSession;
 pub use crate::prompt::PromptPriority;
 pub(crate) use builder::SessionBuilder;
 pub use deltas::Deltas;

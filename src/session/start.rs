@@ -159,6 +159,7 @@ impl SessionBuilder {
             transport,
             stderr: self.stderr,
             mirror,
+            data: self.data,
         };
         // Cloned, because a clone of the builder starts another session, whose servers change independently.
         let servers = self.servers.iter().map(|server| Arc::new(ServerSpec::clone(server))).collect();

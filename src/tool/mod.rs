@@ -11,11 +11,13 @@
 //! | [`ToolAnnotations`], [`ToolPolicy`] | tell the CLI what a tool does, and whether to ask before a call |
 //! | [`LogLevel`], [`RequestError`] | log to the CLI, and ask it something, from a handler |
 //! | [`ServerHandle`] | add, remove and disable tools while a session runs |
+//! | [`StateContext`] | make a server's state for the session that it belongs to |
 
 // Top down:
 // - `handle`: changes a running server; `server`: builds a server
 // - `run`: finds and runs the handler of a request: `run::dispatch` (requests), `run::instance` (tool calls)
-// - `spec`: a server as a session runs it; `registry` and `list`: what it offers now; `policy`: permissions
+// - `spec`: a server as a session runs it; `state`: how its state is made; `registry` and `list`: what it offers now;
+//   `policy`: permissions
 // - `define`: definitions of tools, resources, prompts and completions
 // - `run::context`, `run::peer`, `run::erased`: what handlers get, and handlers without their types
 
@@ -27,6 +29,7 @@ pub(crate) mod registry;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod spec;
+pub(crate) mod state;
 
 pub use crate::wire::{CallToolResult, Content};
 pub(crate) use define::about::{Annotations, Icon};
@@ -40,3 +43,4 @@ pub(crate) use run::context::ToolContext;
 pub use run::log_level::LogLevel;
 pub use run::peer::RequestError;
 pub(crate) use server::ToolServer;
+pub use state::StateContext;

@@ -1,6 +1,5 @@
 //! The definition of an in-process MCP server.
 
-use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -20,8 +19,10 @@ use super::policy::{Policies, ToolPolicy};
 use super::registry::Registry;
 use super::run::erased::AnyState;
 use super::run::isolated::Isolated;
-use super::spec::{MakeState, ServerSpec, StateFactory};
+use super::spec::ServerSpec;
+use super::state::{StateContext, StateFactory};
 use crate::error::{BoxError, Result};
+use crate::identity::TestSession;
 
 /// The definition of an in-process MCP server: a name, tools, and how to make the state that their handlers share.
 ///
@@ -50,6 +51,7 @@ use crate::error::{BoxError, Result};
 pub struct ToolServer<S = ()> {
     pub(super) spec: ServerSpec,
     isolated: Arc<OnceCell<Isolated>>,
+    test_session: TestSession,
     state: PhantomData<fn(S)>,
 }
 
@@ -57,14 +59,14 @@ impl<S> Clone for ToolServer<S> {
     /// Clones the definition; the state that [`call`](ToolServer::call) and [`handle`](ToolServer::handle) use is not
     /// shared.
     fn clone(&self) -> Self {
-        Self::with(self.spec.clone())
+        Self::with(self.spec.clone(), self.test_session.clone())
     }
 }
 
 impl<S: Send + Sync + 'static> ToolServer<S> {
     /// A server without tools. The model sees its tools as `mcp__NAME__TOOL`.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self::with(ServerSpec {
+        let spec = ServerSpec {
             name: name.into(),
             version: version.into(),
             about: About::default(),
@@ -77,7 +79,8 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
             policies: Policies::default(),
             factories: Vec::new(),
             mount: None,
-        })
+        };
+        Self::with(spec, TestSession::new())
     }
 
     /// Adds a tool from an async closure or function.
@@ -115,21 +118,26 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
     }
 
     /// Sets how to make the state of all tools, resources and prompts added so far. The factory runs at each start of
-    /// the server, on a task of its own; its panic is a failed start.
+    /// the server, in each session, on a task of its own; its panic is a failed start. A factory that waits, may fail or
+    /// has to know the session goes to [`state_with`](ToolServer::state_with).
     pub fn state<N: Send + Sync + 'static>(
         self,
         factory: impl Fn() -> S + Send + Sync + 'static,
     ) -> ToolServer<N> {
-        self.bind(Arc::new(move || {
+        self.bind(StateFactory::new::<S>(move |_| {
             let state: AnyState = Arc::new(factory());
             std::future::ready(Ok(state)).boxed()
         }))
     }
 
-    /// [`state`](ToolServer::state) with an async factory that may fail.
+    /// [`state`](ToolServer::state) with an async factory that may fail, and that knows the session: the
+    /// [`StateContext`] has the session's data and id, and why the state is made.
     ///
     /// ```
-    /// use greenroom::{NoArgs, ToolContext, ToolServer};
+    /// use greenroom::{NoArgs, Session, ToolContext, ToolServer};
+    ///
+    /// /// One for each session.
+    /// struct Tenant(&'static str);
     ///
     /// struct Db(tokio::net::TcpStream);
     ///
@@ -137,33 +145,39 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
     ///     .tool("peer", "Where the database is", |_: NoArgs, cx: ToolContext<Db>| async move {
     ///         cx.state().0.peer_addr().map(|address| address.to_string())
     ///     })
-    ///     .async_state(|| async { tokio::net::TcpStream::connect("127.0.0.1:5432").await.map(Db) });
-    /// # let _ = server;
+    ///     .state_with(|cx| async move {
+    ///         let address = cx.data::<Tenant>()?.0;
+    ///         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Db(tokio::net::TcpStream::connect(address).await?))
+    ///     });
+    ///
+    /// let north = Session::builder().mcp_server(server.clone()).data(Tenant("north.example.com:5432"));
+    /// let south = Session::builder().mcp_server(server).data(Tenant("south.example.com:5432"));
+    /// # let _ = (north, south);
     /// ```
-    pub fn async_state<N, F, Fut, E>(self, factory: F) -> ToolServer<N>
+    pub fn state_with<N, F, Fut, E>(self, factory: F) -> ToolServer<N>
     where
         N: Send + Sync + 'static,
-        F: Fn() -> Fut + Send + Sync + 'static,
+        F: Fn(StateContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<S, E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        self.bind(Arc::new(move || {
-            let made = factory();
+        self.bind(StateFactory::new::<S>(move |cx| {
+            let made = factory(cx);
             async move { made.await.map(|state| Arc::new(state) as AnyState).map_err(Into::into) }.boxed()
         }))
     }
 
-    fn bind<N: Send + Sync + 'static>(mut self, make: MakeState) -> ToolServer<N> {
+    fn bind<N: Send + Sync + 'static>(mut self, factory: StateFactory) -> ToolServer<N> {
         let index = self.spec.factories.len();
-        self.spec.factories.push(StateFactory { state: TypeId::of::<S>(), make });
+        self.spec.factories.push(factory);
         self.spec.registry.get_mut().bind(index);
-        ToolServer::with(self.spec)
+        ToolServer::with(self.spec, self.test_session)
     }
 }
 
 impl<S> ToolServer<S> {
-    fn with(spec: ServerSpec) -> Self {
-        Self { spec, isolated: Arc::default(), state: PhantomData }
+    fn with(spec: ServerSpec, test_session: TestSession) -> Self {
+        Self { spec, isolated: Arc::default(), test_session, state: PhantomData }
     }
 
     builder_methods!(spec: title, description, icon);
@@ -231,6 +245,12 @@ impl<S> ToolServer<S> {
         self
     }
 
+    /// Sets the session that [`call`](ToolServer::call) and [`handle`](ToolServer::handle) pretend to run in: its data
+    /// and its id. Default: no data, and no id yet. Sessions take no notice of it.
+    pub fn test_session(self, session: TestSession) -> Self {
+        Self::with(self.spec, session)
+    }
+
     /// The server's name.
     pub fn name(&self) -> &str {
         &self.spec.name
@@ -274,7 +294,7 @@ impl ToolServer {
     }
 
     async fn isolated(&self) -> &Isolated {
-        self.isolated.get_or_init(|| Isolated::start(self.spec.clone())).await
+        self.isolated.get_or_init(|| Isolated::start(self.spec.clone(), self.test_session.clone())).await
     }
 }
 

@@ -15,17 +15,9 @@ use super::registry::{Lists, Registry};
 use super::run::caught::panic_text;
 use super::run::erased::AnyState;
 use super::run::service::Service;
+use super::state::{StateContext, StateFactory};
 use crate::error::{BoxError, Error, Result};
 use crate::wire::rpc::PROTOCOL_VERSIONS;
-
-pub(super) type MakeState = Arc<dyn Fn() -> BoxFuture<'static, Result<AnyState, BoxError>> + Send + Sync>;
-
-/// Makes a state of this type.
-#[derive(Clone)]
-pub(super) struct StateFactory {
-    pub(super) state: TypeId,
-    pub(super) make: MakeState,
-}
 
 /// A server that answers in place of the lists of a [`ServerSpec`], such as a handler of the crate `rmcp`.
 pub(crate) trait Mount: Send + Sync {
@@ -33,7 +25,8 @@ pub(crate) trait Mount: Send + Sync {
     fn service(&self, spec: &Arc<ServerSpec>) -> Box<dyn Service>;
 
     /// Makes the handler, which is the server's state.
-    fn make(&self, spec: Arc<ServerSpec>) -> BoxFuture<'static, Result<AnyState, BoxError>>;
+    fn make(&self, spec: Arc<ServerSpec>, cx: StateContext)
+    -> BoxFuture<'static, Result<AnyState, BoxError>>;
 
     /// Copies the mount for another session.
     fn for_another_session(&self) -> Box<dyn Mount>;
@@ -71,14 +64,14 @@ impl fmt::Debug for ServerSpec {
 
 impl ServerSpec {
     /// Makes the states, one after another. A factory's panic is an error.
-    pub(crate) async fn make_states(self: &Arc<Self>) -> Result<Vec<AnyState>, String> {
+    pub(crate) async fn make_states(self: &Arc<Self>, cx: StateContext) -> Result<Vec<AnyState>, String> {
         if let Some(mount) = &self.mount {
-            return made(async { mount.make(self.clone()).await }).await.map(|handler| vec![handler]);
+            return made(async { mount.make(self.clone(), cx).await }).await.map(|handler| vec![handler]);
         }
         let mut states = Vec::with_capacity(self.factories.len());
         for factory in &self.factories {
-            let make = factory.make.clone();
-            states.push(made(async move { make().await }).await?);
+            let (make, cx) = (factory.make.clone(), cx.clone());
+            states.push(made(async move { make(cx).await }).await?);
         }
         Ok(states)
     }

@@ -334,7 +334,7 @@ async fn a_call_is_cancelled_while_the_state_of_its_server_is_being_made() {
                 "ran"
             }
         })
-        .async_state(move || {
+        .state_with(move |_| {
             let released = released.clone();
             async move {
                 released.notified().await;

@@ -113,7 +113,7 @@ async fn a_server_whose_state_takes_its_time_delays_no_other() {
     let released = release.clone();
     let slow = ToolServer::new("slow", "1.0.0")
         .tool("quick", "Answers", async |_: NoArgs, _: ToolContext<u32>| "here")
-        .async_state(move || {
+        .state_with(move |_| {
             let released = released.clone();
             async move {
                 released.notified().await;

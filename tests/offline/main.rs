@@ -23,6 +23,7 @@ mod delivery;
 mod environment;
 mod failures;
 mod hook_failures;
+mod identity;
 mod in_use;
 mod isolation;
 mod lifecycle;

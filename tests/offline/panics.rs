@@ -239,7 +239,7 @@ fn db(trouble: Trouble, well: &Arc<AtomicBool>, made: &Arc<AtomicU32>) -> ToolSe
     ToolServer::new("db", "1.0.0")
         .tool("query", "Asks", async |_: NoArgs, _: ToolContext<u32>| "row")
         .tool("hang", "Hangs", async |_: NoArgs, _: ToolContext<u32>| std::future::pending::<String>().await)
-        .async_state(move || {
+        .state_with(move |_| {
             made.fetch_add(1, Ordering::Relaxed);
             let well = well.load(Ordering::Relaxed);
             async move {

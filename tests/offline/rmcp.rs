@@ -403,7 +403,7 @@ async fn a_mounted_server_comes_and_goes_and_offers_what_its_handler_does() {
     let beside = desk().0.tool("more", "More", async |_: NoArgs| "");
     let error = Session::builder().mcp_server(beside).start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidOption);
-    let failing = greenroom::rmcp::async_mount("desk", || async { Err::<Desk, _>("the desk is on fire") });
+    let failing = greenroom::rmcp::mount_with("desk", |_| async { Err::<Desk, _>("the desk is on fire") });
     let mut failing = builder(failing);
     let mut events = failing.events();
     let (session, end, _listener) = start_by_hand(failing).await;

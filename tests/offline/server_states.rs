@@ -276,7 +276,7 @@ fn db(well: &Arc<AtomicBool>) -> (ToolServer, mpsc::UnboundedReceiver<Instant>) 
             tokio::time::sleep(Duration::from_secs(200)).await;
             "waited"
         })
-        .async_state(move || {
+        .state_with(move |_| {
             attempt.send(Instant::now()).ok();
             let well = well.load(Ordering::Relaxed);
             async move { if well { Ok(7_u32) } else { Err(std::io::Error::other("no database here")) } }
@@ -468,7 +468,7 @@ async fn a_value_that_panics_on_drop_does_not_stop_attempts_to_make_a_state() {
     let attempts = made.clone();
     let server = ToolServer::new("db", "1.0.0")
         .tool("query", "Asks", async |_: NoArgs, _: ToolContext<u32>| "row")
-        .async_state(move || {
+        .state_with(move |_| {
             let attempt = attempts.fetch_add(1, Ordering::Relaxed);
             async move {
                 match attempt {
@@ -521,7 +521,7 @@ async fn a_significant_server_whose_factory_fails_fails_the_start() {
 async fn a_start_waits_for_the_state_of_a_significant_server() {
     let server = ToolServer::new("db", "1.0.0")
         .tool("query", "Asks", async |_: NoArgs, _: ToolContext<u32>| "row")
-        .async_state(async || {
+        .state_with(async |_| {
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok::<_, std::io::Error>(7_u32)
         });

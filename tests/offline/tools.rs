@@ -229,7 +229,7 @@ async fn each_tool_has_the_state_that_it_was_defined_with() {
         .tool("word", "", async |_: NoArgs, cx: ToolContext<String>| cx.state().clone())
         .state(|| "a".to_string())
         .tool("number", "", async |_: NoArgs, cx: ToolContext<u32>| *cx.state())
-        .async_state(|| async { Ok::<_, std::io::Error>(7) })
+        .state_with(|_| async { Ok::<_, std::io::Error>(7) })
         .tool("none", "", async |_: NoArgs, _: ToolContext| "unit");
     for (tool, text) in [("word", "a"), ("number", "7"), ("none", "unit")] {
         assert_eq!(server.call(tool, json!({})).await.text(), text);
@@ -240,7 +240,7 @@ async fn each_tool_has_the_state_that_it_was_defined_with() {
 async fn a_state_that_cannot_be_made_is_told_to_every_call() {
     let failing: ToolServer = ToolServer::new("x", "1")
         .tool("f", "", async |_: NoArgs, _: ToolContext<u32>| ())
-        .async_state(|| async { Err::<u32, _>("no database") });
+        .state_with(|_| async { Err::<u32, _>("no database") });
     let panicking: ToolServer = ToolServer::new("x", "1")
         .tool("f", "", async |_: NoArgs, _: ToolContext<u32>| ())
         .state(|| panic!("no config"));

@@ -232,9 +232,9 @@ impl CallbacksState {
         let pending = answer.pending().clone();
         let cx = CallbackContext {
             request_id: pending.request_id().to_owned(),
-            session_id: self.shared.facts.borrow().session_id.clone(),
             tool_use_id,
             cancel: pending.cancel.token().clone(),
+            identity: self.shared.identity.clone(),
         };
         let future = handler(cx);
         let failing = kind.clone();

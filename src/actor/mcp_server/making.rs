@@ -21,6 +21,7 @@ use crate::tool::run::caught::panic_text;
 use crate::tool::run::erased::AnyState;
 use crate::tool::run::instance::{Instance, Tools};
 use crate::tool::spec::ServerSpec;
+use crate::tool::state::StateContext;
 use crate::wire::rpc::RpcError;
 
 /// A server without a state, and the calls that wait for one.
@@ -65,9 +66,14 @@ pub(super) fn next_generation(generations: &AtomicU32) -> u32 {
     generations.fetch_add(1, Ordering::AcqRel) + 1
 }
 
-async fn make_state(spec: Arc<ServerSpec>, myself: ActorRef<ServerMessage>, limit: Duration) {
+async fn make_state(
+    spec: Arc<ServerSpec>,
+    cx: StateContext,
+    myself: ActorRef<ServerMessage>,
+    limit: Duration,
+) {
     let making = async {
-        tokio::time::timeout(limit, spec.make_states())
+        tokio::time::timeout(limit, spec.make_states(cx))
             .await
             .unwrap_or_else(|_| Err(format!("its state was not made within {limit:?}")))
     };
@@ -84,7 +90,13 @@ impl ServerState {
     pub(super) fn make(&mut self) {
         let limit = self.shared.options().timeouts.server_restart;
         let Serving::Making(making) = &mut self.serving else { return };
-        making.task = Some(Task::spawn(make_state(self.spec.clone(), self.myself.clone(), limit)));
+        let cx = StateContext {
+            identity: self.shared.identity.clone(),
+            server: self.spec.name.as_str().into(),
+            generation: self.generation,
+            restart_cause: making.cause.as_deref().map(Arc::from),
+        };
+        making.task = Some(Task::spawn(make_state(self.spec.clone(), cx, self.myself.clone(), limit)));
         // A server that was given up counts as restarted only when it has a state.
         if let Some(cause) = making.cause.clone().filter(|_| !making.given_up) {
             self.restarted(cause);

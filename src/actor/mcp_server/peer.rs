@@ -11,6 +11,7 @@ use crate::actor::context::Shared;
 use crate::actor::mcp_server::outgoing::PUSH_PREFIX;
 use crate::actor::outbound::Outbound;
 use crate::actor::request::pending::PendingRequest;
+use crate::identity::Identity;
 use crate::tool::RequestError;
 use crate::tool::handle::ServerHandle;
 use crate::tool::run::cancel::Cancel;
@@ -184,6 +185,10 @@ impl Caller for CallPeer {
 
     fn log_level(&self) -> &LevelFilter {
         &self.link.spec.registry.log_level
+    }
+
+    fn identity(&self) -> &dyn Identity {
+        &*self.link.shared.identity
     }
 }
 

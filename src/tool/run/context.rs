@@ -1,4 +1,4 @@
-//! The context of a handler: state, call and CLI.
+//! The context of a handler: state, session, call and CLI.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::cancel::Cancel;
 use super::log_level::LogLevel;
 use super::peer::{Alone, Caller, RequestError};
+use crate::identity::{TestSession, identity_methods};
 use crate::wire::rpc::CallMeta;
 
-/// The context of a handler: the server's state, the call, its deadline and cancellation, and the CLI to talk to. Cheap
-/// to clone.
+/// The context of a handler: the server's state, the session with the application's data, the call, its deadline and
+/// cancellation, and the CLI to talk to. Cheap to clone.
 ///
 /// ```
 /// use greenroom::{NoArgs, ToolContext, ToolServer};
@@ -126,7 +127,12 @@ impl<S> ToolContext<S> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn detached(state: S) -> Self {
-        let caller = Alone::new("detached", "detached", "detached", Arc::default());
+        Self::detached_in(state, TestSession::new())
+    }
+
+    /// [`detached`](ToolContext::detached) for a handler that looks at its session: with data, or an id.
+    pub fn detached_in(state: S, session: TestSession) -> Self {
+        let caller = Alone::new("detached", "detached", "detached", Arc::default(), Arc::new(session));
         let call = CallContext { named: None, deadline: None, caller };
         Self::new(Arc::new(state), Arc::new(call))
     }
@@ -140,6 +146,8 @@ impl<S> ToolContext<S> {
     pub fn shared_state(&self) -> Arc<S> {
         self.state.clone()
     }
+
+    identity_methods!(self => self.call.caller.identity());
 
     /// The name of the server.
     pub fn server(&self) -> &str {

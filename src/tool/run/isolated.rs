@@ -14,9 +14,11 @@ use super::erased::HandlerResult;
 use super::instance::{Instance, Tools};
 use super::peer::Alone;
 use super::service::{HandlerRun, Service, ServiceStep};
+use crate::identity::{Identity, TestSession};
 use crate::lock::lock;
 use crate::options::Limits;
 use crate::tool::spec::ServerSpec;
+use crate::tool::state::StateContext;
 use crate::wire::CallToolResult;
 use crate::wire::rpc::{CallMeta, CallParams, Rpc, RpcError};
 
@@ -25,18 +27,26 @@ pub(crate) struct Isolated {
     spec: Arc<ServerSpec>,
     session: Mutex<Box<dyn Service>>,
     instance: Result<Instance, String>,
+    identity: Arc<dyn Identity>,
 }
 
 impl Isolated {
-    pub(crate) async fn start(spec: ServerSpec) -> Self {
+    pub(crate) async fn start(spec: ServerSpec, test_session: TestSession) -> Self {
         let blocking = BlockingLane::new(Limits::default().blocking_calls);
         let spec = Arc::new(spec);
         let session = service(&spec, &Limits::default());
+        let identity: Arc<dyn Identity> = Arc::new(test_session);
+        let cx = StateContext {
+            identity: identity.clone(),
+            server: spec.name.as_str().into(),
+            generation: 1,
+            restart_cause: None,
+        };
         let instance = spec
-            .make_states()
+            .make_states(cx)
             .await
             .map(|states| Instance::new(Tools::default(), session.lists(), states, blocking));
-        Self { session: Mutex::new(session), spec, instance }
+        Self { session: Mutex::new(session), spec, instance, identity }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallToolResult {
@@ -105,7 +115,7 @@ impl Isolated {
 
     fn context(&self, request_id: String, subject: String, meta: CallMeta) -> Arc<CallContext> {
         let log_level = self.spec.registry.log_level.clone();
-        let caller = Alone::new(&self.spec.name, &request_id, &subject, log_level);
+        let caller = Alone::new(&self.spec.name, &request_id, &subject, log_level, self.identity.clone());
         Arc::new(CallContext { named: Some(Named::new(subject, meta)), deadline: None, caller })
     }
 }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::cancel::Cancel;
 use super::log_level::LevelFilter;
 use crate::error::{Error, ErrorKind};
+use crate::identity::Identity;
 use crate::wire::RpcError;
 use crate::wire::fast::request_ids::RequestIds;
 
@@ -50,6 +51,9 @@ pub(crate) trait Caller: Peer {
     fn generation(&self) -> u32;
 
     fn log_level(&self) -> &LevelFilter;
+
+    /// The session.
+    fn identity(&self) -> &dyn Identity;
 }
 
 /// The caller of a request without a session: drops notifications, answers no request.
@@ -58,12 +62,19 @@ pub(crate) struct Alone {
     pub(crate) ids: RequestIds,
     pub(crate) cancel: Cancel,
     pub(crate) log_level: Arc<LevelFilter>,
+    identity: Arc<dyn Identity>,
 }
 
 impl Alone {
-    pub(crate) fn new(server: &str, request_id: &str, tool: &str, log_level: Arc<LevelFilter>) -> Self {
+    pub(crate) fn new(
+        server: &str,
+        request_id: &str,
+        tool: &str,
+        log_level: Arc<LevelFilter>,
+        identity: Arc<dyn Identity>,
+    ) -> Self {
         let ids = RequestIds::detached(request_id, tool);
-        Self { server: server.to_owned(), ids, cancel: Cancel::default(), log_level }
+        Self { server: server.to_owned(), ids, cancel: Cancel::default(), log_level, identity }
     }
 }
 
@@ -86,6 +97,10 @@ impl Caller for Alone {
 
     fn log_level(&self) -> &LevelFilter {
         &self.log_level
+    }
+
+    fn identity(&self) -> &dyn Identity {
+        &*self.identity
     }
 }
 

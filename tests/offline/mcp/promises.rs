@@ -198,7 +198,7 @@ async fn a_request_waits_for_the_state_and_can_be_cancelled_before() {
         .resource(ResourceDef::new("odd://state", "state", async |_: ReadResource, cx: ToolContext<u32>| {
             cx.state().to_string()
         }))
-        .async_state(move || {
+        .state_with(move |_| {
             let mut released = released.clone();
             async move { released.wait_for(|released| *released).await.map(|_| 7_u32) }
         });

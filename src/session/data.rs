@@ -1,0 +1,31 @@
+//! Give a session data of the application.
+
+use super::builder::SessionBuilder;
+
+impl SessionBuilder {
+    /// Gives the session a value of the application, such as its user or its tenant, so that definitions of tools and
+    /// handlers can be shared by many sessions. Tools, resources, prompts, completions, hooks, permission handlers and
+    /// factories of states find it by its type, with `cx.data::<T>()`.
+    ///
+    /// A second value of the same type replaces the first: give each kind of data a type of its own. The value is
+    /// shared, not cloned, also by the clones of a builder, and is dropped with the session.
+    ///
+    /// ```
+    /// use greenroom::{NoArgs, Session, ToolContext, ToolServer};
+    ///
+    /// struct User { name: String }
+    ///
+    /// let account = ToolServer::new("account", "1.0.0")
+    ///     .tool("whoami", "Who is asking", async |_: NoArgs, cx: ToolContext| {
+    ///         Ok::<_, greenroom::Error>(cx.data::<User>()?.name.clone())
+    ///     });
+    /// let everybody = Session::builder().mcp_server(account).allow_server_tools("account");
+    /// let ada = everybody.clone().data(User { name: "ada".into() });
+    /// let bob = everybody.data(User { name: "bob".into() });
+    /// # let _ = (ada, bob);
+    /// ```
+    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.data.insert(value);
+        self
+    }
+}
