@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use super::define::about::{About, builder_methods};
 use super::define::def::ToolDef;
@@ -269,14 +270,50 @@ impl ToolServer {
         &self.spec
     }
 
-    /// Calls a tool without a session, for unit tests. The state is made at the first call and kept in this value. A
-    /// panic becomes an error result, as in a session.
+    /// Calls a tool without a session, for unit tests, and returns what the model would read. The state is made at the
+    /// first call and kept in this value.
+    ///
+    /// As in a session, arguments that do not fit, an `Err`, a panic, an unknown tool and an exceeded
+    /// [`timeout`](crate::ToolDef::timeout) become error results; `max_concurrency` counts, blocking handlers run on
+    /// the blocking pool, and [`ToolContext::deadline`](crate::ToolContext::deadline) is set. The differences:
+    ///
+    /// | | in a session | here |
+    /// |---|---|---|
+    /// | default limit | [`Timeouts::tool`](crate::options::Timeouts::tool) | none; only the tool's own timeout counts |
+    /// | exceeded limit | answered at once; the handler has `cancel_grace` to return | the same grace of 5 s, and the result comes after it: nothing of an async handler is left |
+    /// | task of the handler | its own | the caller's |
+    /// | cancelled by the CLI | the handler has its grace time | drop the future: its token is cancelled, and the handler is dropped at once. [`handle`](ToolServer::handle) takes the CLI's `notifications/cancelled` |
+    /// | panics | restart the server if there are too many | never restart it |
+    /// | failed state factory | tried again; bounded by `server_restart` | every call fails with its error; no bound |
+    /// | permissions, hooks, size limits | enforced by the CLI | none |
+    /// | progress, logs, requests to the CLI | sent | dropped; requests fail with `RequestError::Ended` |
+    /// | events, `tool_call` span | emitted | none |
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use greenroom::{NoArgs, ToolDef, ToolServer};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// let slow = ToolDef::new("slow", "Hangs", async |_: NoArgs| std::future::pending::<()>().await);
+    /// let server: ToolServer = ToolServer::new("x", "1.0.0").add_tool(slow.timeout(Duration::from_secs(30)));
+    /// let result = server.call("slow", serde_json::json!({})).await;
+    /// assert_eq!(result.text(), "tool 'slow' did not finish within its limit of 30s");
+    /// # });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Outside a tokio runtime if a state, a blocking tool or a timeout needs the runtime; a tool with a timeout needs a
+    /// runtime with timers (`enable_time`).
     pub async fn call(&self, tool: &str, arguments: Value) -> crate::tool::CallToolResult {
-        self.isolated().await.call(tool, arguments).await
+        let arrived = Instant::now();
+        self.isolated().await.call(tool, arguments, arrived).await
     }
 
     /// Answers a JSON-RPC message without a session; `None` for notifications and responses, which have no answer. Uses
-    /// the state of [`call`](ToolServer::call).
+    /// the state of [`call`](ToolServer::call), with the same differences from a session and the same panics. A
+    /// `notifications/cancelled` cancels the request with this id that another task waits for; that request is then
+    /// answered with an error, as in a session.
     ///
     /// ```
     /// use greenroom::ToolServer;
@@ -290,7 +327,8 @@ impl ToolServer {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub async fn handle(&self, message: Value) -> Option<Value> {
-        self.isolated().await.handle(message).await
+        let arrived = Instant::now();
+        self.isolated().await.handle(message, arrived).await
     }
 
     async fn isolated(&self) -> &Isolated {

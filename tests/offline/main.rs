@@ -20,6 +20,7 @@ mod cancellation;
 mod control;
 mod define;
 mod delivery;
+mod direct_calls;
 mod environment;
 mod failures;
 mod hook_failures;

@@ -21,8 +21,7 @@ use crate::tool::run::caught::{panicked, run_caught};
 use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::erased::Arguments;
 use crate::tool::run::instance::CallEnd;
-use crate::tool::run::service::HandlerRun;
-use crate::wire::CallToolResult;
+use crate::tool::run::service::{HandlerRun, late_error, late_result};
 use crate::wire::rpc::RpcError;
 
 /// Answers a call whose handler has ended. Returns the text of its panic, if any.
@@ -347,11 +346,10 @@ impl ServerState {
     }
 
     fn timed_out(&self, pending: &PendingRequest, label: &str, is_tool: bool, limit: Duration) {
-        let late = format!("'{label}' did not finish within its limit of {limit:?}");
         if is_tool {
-            pending.mcp_result(Settled::Cancelled, &CallToolResult::error(format!("tool {late}")));
+            pending.mcp_result(Settled::Cancelled, &late_result(label, limit));
         } else {
-            pending.fail(Settled::Cancelled, &RpcError::internal(late));
+            pending.fail(Settled::Cancelled, &late_error(label, limit));
         }
         pending.cancel.cancel();
         self.shared.counting.timeouts.one();

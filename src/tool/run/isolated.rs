@@ -1,10 +1,13 @@
 //! A server without a session, for unit tests.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::blocking::BlockingLane;
 use super::caught::{panicked, run_caught};
@@ -13,21 +16,29 @@ use super::dispatch::service;
 use super::erased::HandlerResult;
 use super::instance::{Instance, Tools};
 use super::peer::Alone;
-use super::service::{HandlerRun, Service, ServiceStep};
+use super::service::{HandlerRun, Service, ServiceStep, late_error, late_result};
 use crate::identity::{Identity, TestSession};
 use crate::lock::lock;
-use crate::options::Limits;
+use crate::options::{FOREVER, Limits, Timeouts};
 use crate::tool::spec::ServerSpec;
 use crate::tool::state::StateContext;
 use crate::wire::CallToolResult;
-use crate::wire::rpc::{CallMeta, CallParams, Rpc, RpcError};
+use crate::wire::rpc::{CallParams, Rpc, RpcError};
 
-/// A server with states of its own and without a session. Calls run on the caller's task.
+/// A server with states of its own and without a session. Handlers run on the caller's task.
 pub(crate) struct Isolated {
     spec: Arc<ServerSpec>,
     session: Mutex<Box<dyn Service>>,
     instance: Result<Instance, String>,
+    /// Running handlers by the JSON-RPC ids of their requests.
+    running: Mutex<HashMap<String, Arc<CallContext>>>,
     identity: Arc<dyn Identity>,
+}
+
+/// The reason why a handler was ended early.
+enum CutOff {
+    Cancelled,
+    TimedOut(Duration),
 }
 
 impl Isolated {
@@ -46,33 +57,33 @@ impl Isolated {
             .make_states(cx)
             .await
             .map(|states| Instance::new(Tools::default(), session.lists(), states, blocking));
-        Self { session: Mutex::new(session), spec, instance, identity }
+        Self { session: Mutex::new(session), spec, instance, running: Mutex::default(), identity }
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallToolResult {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value, arrived: Instant) -> CallToolResult {
         if self.spec.is_mounted() {
-            return self.call_mounted(tool, arguments).await;
+            return self.call_mounted(tool, arguments, arrived).await;
         }
         let arguments = RawValue::from_string(arguments.to_string()).ok();
         let params = CallParams { name: tool.to_owned(), arguments, meta: None };
-        match self.run("isolated".into(), params).await {
+        match self.run("isolated".into(), params, arrived).await {
             Ok(result) => result,
             Err(error) => CallToolResult::error(error.message),
         }
     }
 
     /// A call of a mounted server, which runs its tools itself.
-    async fn call_mounted(&self, tool: &str, arguments: Value) -> CallToolResult {
+    async fn call_mounted(&self, tool: &str, arguments: Value, arrived: Instant) -> CallToolResult {
         let params = json!({ "name": tool, "arguments": arguments });
-        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": params });
-        let mut answer = self.handle(message).await.unwrap_or_default();
+        let message = json!({ "jsonrpc": "2.0", "id": "isolated", "method": "tools/call", "params": params });
+        let mut answer = self.handle(message, arrived).await.unwrap_or_default();
         match serde_json::from_value(answer["result"].take()) {
             Ok(result) => result,
             Err(_) => CallToolResult::error(answer["error"]["message"].as_str().unwrap_or("no result")),
         }
     }
 
-    pub(crate) async fn handle(&self, message: Value) -> Option<Value> {
+    pub(crate) async fn handle(&self, message: Value, arrived: Instant) -> Option<Value> {
         // A `Value` always serialises to JSON.
         let raw = RawValue::from_string(message.to_string()).ok()?;
         let step = {
@@ -82,14 +93,22 @@ impl Isolated {
         let (id, outcome) = match step {
             ServiceStep::Reply { id, outcome } => (id, outcome),
             ServiceStep::Call { id, params } => {
-                let outcome = self.run(id.get().to_owned(), params).await;
+                let outcome = self.run(id.get().to_owned(), params, arrived).await;
                 (id, outcome.map(|result| json!(result)))
             }
             ServiceStep::Run { id, run } => {
-                let outcome = self.run_other(id.get().to_owned(), run).await;
+                let outcome = self.run_other(id.get().to_owned(), run, arrived).await;
                 (id, outcome)
             }
-            ServiceStep::Cancelled(_) | ServiceStep::Answered { .. } | ServiceStep::Ack => return None,
+            ServiceStep::Cancelled(cancelled) => {
+                let call = lock(&self.running).get(cancelled.request_id.get()).cloned();
+                // Too late for a handler that has ended.
+                if let Some(call) = call {
+                    call.cancel().cancel();
+                }
+                return None;
+            }
+            ServiceStep::Answered { .. } | ServiceStep::Ack => return None,
         };
         Some(match outcome {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -97,25 +116,116 @@ impl Isolated {
         })
     }
 
-    async fn run(&self, request_id: String, params: CallParams) -> Result<CallToolResult, RpcError> {
+    async fn run(
+        &self,
+        request_id: String,
+        params: CallParams,
+        arrived: Instant,
+    ) -> Result<CallToolResult, RpcError> {
         let instance = self.instance.as_ref().map_err(|cause| RpcError::internal(cause.clone()))?;
         let (name, meta) = (params.name, params.meta.unwrap_or_default());
         let tool = instance.tool(&name).ok_or_else(|| RpcError::unknown_tool(&name))?;
-        let call = self.context(request_id, name.clone(), meta);
-        Ok(instance.run(tool, call, params.arguments).await.result(&name))
+        let limit = tool.timeout();
+        let call = self.context(request_id, Named::new(name.clone(), meta), arrived, limit);
+        let handler = instance.run(tool, call.clone(), params.arguments);
+        match self.within(call, limit, handler).await {
+            Ok(ended) => Ok(ended.result(&name)),
+            Err(CutOff::Cancelled) => Err(RpcError::cancelled()),
+            Err(CutOff::TimedOut(limit)) => Ok(late_result(&name, limit)),
+        }
     }
 
-    async fn run_other(&self, request_id: String, run: HandlerRun) -> HandlerResult {
+    async fn run_other(&self, request_id: String, run: HandlerRun, arrived: Instant) -> HandlerResult {
         let instance = self.instance.as_ref().map_err(|cause| RpcError::internal(cause.clone()))?;
-        let label = run.label();
-        let call = self.context(request_id, run.subject, run.meta);
-        let state = instance.state(run.state);
-        run_caught(run.start, state, call).await.unwrap_or_else(|panic| Err(panicked(&label, &panic)))
+        let (label, is_tool, limit) = (run.label(), run.is_tool(), run.timeout);
+        let call = self.context(request_id, Named::new(run.subject, run.meta), arrived, limit);
+        let handler = Box::pin(run_caught(run.start, instance.state(run.state), call.clone()));
+        match self.within(call, limit, handler).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(panicked(&label, &panic)),
+            Err(CutOff::Cancelled) => Err(RpcError::cancelled()),
+            Err(CutOff::TimedOut(limit)) if is_tool => Ok(json!(late_result(&label, limit))),
+            Err(CutOff::TimedOut(limit)) => Err(late_error(&label, limit)),
+        }
     }
 
-    fn context(&self, request_id: String, subject: String, meta: CallMeta) -> Arc<CallContext> {
+    /// Runs a handler up to its limit or its cancellation, and then for its grace time. A session answers before the
+    /// grace time; here nothing of the handler is left when the caller gets the answer.
+    async fn within<T>(
+        &self,
+        call: Arc<CallContext>,
+        limit: Option<Duration>,
+        mut handler: impl Future<Output = T> + Unpin,
+    ) -> Result<T, CutOff> {
+        let late = limit.unwrap_or_default();
+        if call.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            // The limit has passed while the state was made.
+            return Err(CutOff::TimedOut(late));
+        }
+        let mut running = Running::begin(self, call.clone());
+        let expired = async {
+            match call.deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let cut_off = tokio::select! {
+            biased;
+            ended = &mut handler => {
+                running.returned = true;
+                return Ok(ended);
+            }
+            () = call.cancel().token().cancelled() => CutOff::Cancelled,
+            () = expired => CutOff::TimedOut(late),
+        };
+        call.cancel().cancel();
+        tokio::select! {
+            biased;
+            _ = handler => {}
+            () = sleep(Timeouts::default().cancel_grace) => {}
+        }
+        Err(cut_off)
+    }
+
+    fn context(
+        &self,
+        request_id: String,
+        named: Named,
+        arrived: Instant,
+        limit: Option<Duration>,
+    ) -> Arc<CallContext> {
         let log_level = self.spec.registry.log_level.clone();
-        let caller = Alone::new(&self.spec.name, &request_id, &subject, log_level, self.identity.clone());
-        Arc::new(CallContext { named: Some(Named::new(subject, meta)), deadline: None, caller })
+        let caller = Alone::new(&self.spec.name, &request_id, &named.subject, log_level, self.identity.clone());
+        let deadline = limit.map(|limit| arrived + limit.min(FOREVER));
+        Arc::new(CallContext { named: Some(named), deadline, caller })
+    }
+}
+
+/// A handler that can be cancelled by its JSON-RPC id. Dropped before the handler has returned, it cancels the handler's
+/// token.
+struct Running<'a> {
+    server: &'a Isolated,
+    call: Arc<CallContext>,
+    returned: bool,
+}
+
+impl<'a> Running<'a> {
+    fn begin(server: &'a Isolated, call: Arc<CallContext>) -> Self {
+        lock(&server.running).insert(call.request_id().to_owned(), call.clone());
+        Self { server, call, returned: false }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.returned {
+            self.call.cancel().cancel();
+        }
+        let mut running = lock(&self.server.running);
+        let id = self.call.request_id();
+        // Another call may have the same id.
+        if running.get(id).is_some_and(|call| Arc::ptr_eq(call, &self.call)) {
+            running.remove(id);
+        }
     }
 }

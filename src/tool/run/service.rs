@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::erased::StartHandler;
 use crate::tool::registry::Lists;
+use crate::wire::CallToolResult;
 use crate::wire::rpc::{CallMeta, CallParams, CancelledParams, INVALID_REQUEST, Rpc, RpcError};
 
 /// The MCP session of one server. The server's actor calls it with the CLI's messages in order; it lives as long as the
@@ -91,4 +92,18 @@ impl HandlerRun {
             (false, subject) => format!("{} {subject}", self.method),
         }
     }
+}
+
+/// The result of a tool call whose handler exceeded its limit.
+pub(crate) fn late_result(tool: &str, limit: Duration) -> CallToolResult {
+    CallToolResult::error(format!("tool {}", late(tool, limit)))
+}
+
+/// The answer to another request whose handler exceeded its limit.
+pub(crate) fn late_error(label: &str, limit: Duration) -> RpcError {
+    RpcError::internal(late(label, limit))
+}
+
+fn late(label: &str, limit: Duration) -> String {
+    format!("'{label}' did not finish within its limit of {limit:?}")
 }
