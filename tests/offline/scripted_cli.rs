@@ -1,13 +1,15 @@
 //! The scripted CLI behaves between its model and the host as the real CLI does.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::common::{SOON, within};
 use greenroom::hook::{OnFailure, PostToolUseOutput, PreToolUseOutput, StopOutput, UserPromptSubmitOutput};
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+use greenroom::transport::Exit;
 use greenroom::{
-    Hook, Message, NoArgs, Outcome, PermissionDecision, PermissionMode, Session, SessionBuilder, ToolServer,
-    hook,
+    Hook, Message, NoArgs, Outcome, PermissionDecision, PermissionMode, Prompt, Session, SessionBuilder,
+    ToolServer, hook,
 };
 use serde_json::{Value, json};
 
@@ -183,4 +185,59 @@ async fn servers_that_come_and_go_are_called_while_they_are_there() {
     within(SOON, session.stop()).await.unwrap();
     let missing = "error: No such tool available: mcp__clock__now";
     assert_eq!(cli.tool_results(), [missing, "noon", missing]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scripted_cli_shows_its_prompts_and_its_launches() {
+    let cli = ScriptedCli::play(Script::new().otherwise(text("Yes.")));
+    let builder = Session::builder()
+        .model("haiku")
+        .configure(|options| options.title = Some("Sums".into()))
+        .env("TOKEN", "s3cret")
+        .cwd("/tmp")
+        .mcp_server(clock())
+        .transport(cli.transport());
+    let session = within(SOON, builder.start()).await.unwrap();
+    outcome(&session, "one").await;
+    let picture = Prompt::text("two").image("aGk=", "image/png");
+    within(SOON, session.prompt(picture)).await.unwrap().outcome().await.unwrap();
+    assert_eq!(cli.prompts(), ["one", "two\n[image]"]);
+
+    cli.crash(Exit::Signal(9));
+    let launches = cli.wait_for_launches(2, SOON).await;
+    outcome(&session, "three").await;
+    assert_eq!(cli.prompts_by_launch(), [vec!["one", "two\n[image]"], vec!["three"]]);
+
+    assert_eq!(launches.len(), 2);
+    let first = &launches[0];
+    assert_eq!((first.flag("model"), first.flag("resume")), (Some("haiku"), None));
+    assert_eq!((first.env["TOKEN"].as_str(), first.cwd.as_deref()), ("s3cret", Some("/tmp".as_ref())));
+    assert_eq!(first.initialize["subtype"], "initialize");
+    assert_eq!(
+        (&first.initialize["title"], &first.initialize["sdkMcpServers"]),
+        (&json!("Sums"), &json!(["clock"]))
+    );
+    assert_eq!(launches[1].flag("resume"), session.session_id().as_deref());
+    assert_eq!(launches[1].env["TOKEN"], "s3cret");
+    within(SOON, session.stop()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_waits_for_what_the_scripted_cli_sees() {
+    let cli = ScriptedCli::play(Script::new().turn(ask_for_the_time()).otherwise(text("Done.")));
+    let builder = Session::builder().mcp_server(clock()).allow_server_tools("clock");
+    let limit = Duration::from_secs(5);
+    let (session, launches) =
+        tokio::join!(builder.transport(cli.transport()).start(), cli.wait_for_launches(1, limit));
+    assert!(launches[0].initialize.is_object());
+    let session = session.unwrap();
+    let _turn = within(SOON, session.prompt("go")).await.unwrap();
+    assert_eq!(cli.wait_for_prompts(1, limit).await, ["go"]);
+    assert_eq!(cli.wait_for_tool_results(1, limit).await, ["noon"]);
+
+    let waiting = std::panic::AssertUnwindSafe(cli.wait_for_prompts(2, limit));
+    let panic = futures_util::FutureExt::catch_unwind(waiting).await.unwrap_err();
+    let said = panic.downcast_ref::<String>().unwrap();
+    assert_eq!(said, "2 prompts did not come within 5s; the scripted CLI has seen 1: [\"go\"]");
+    within(SOON, session.stop()).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Arguments and `initialize` of a session, without a process.
+//! Arguments, environment and `initialize` of a CLI.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,10 +11,12 @@ use crate::actor::incarnation::initialize::{self, Channels};
 use crate::error::Result;
 use crate::options::OsUser;
 use crate::session::SessionBuilder;
-use crate::transport::{Resume, StderrSink, launch_for};
+use crate::transport::{Launch, Resume, StderrSink, launch_for};
 
-/// Everything that a session sends to its first CLI at the start: the effect of its [`Options`](crate::Options),
-/// handlers and tool servers. No process is started.
+/// Everything that a session sends to a CLI at its start: the effect of its [`Options`](crate::Options), handlers and
+/// tool servers. [`Delivered::of`] tells it of the first CLI without a process;
+/// [`ScriptedCli::launches`](crate::testkit::ScriptedCli::launches) has it of each CLI that was started. Secrets are as
+/// they are.
 ///
 /// ```
 /// use greenroom::Options;
@@ -51,7 +53,7 @@ pub struct Delivered {
     pub runtime_args: Vec<String>,
     /// The user of the operating system.
     pub user: Option<OsUser>,
-    /// The body of `initialize`, its `subtype` among it.
+    /// The body of `initialize`, its `subtype` among it. Null for a scripted CLI that was not sent it yet.
     pub initialize: Value,
 }
 
@@ -68,18 +70,14 @@ impl Delivered {
         let launch_spec =
             initialize::launch_spec(&spec, &roster, channels, 1, Resume::AsOptions, StderrSink::new(|_| {}));
         let launch = launch_for(&spec.options, &launch_spec)?;
-        Ok(Self {
-            args: launch.args,
-            env: launch.env,
-            inherit_env: launch.inherit_env,
-            unset_env: launch.unset_env,
-            cwd: launch.cwd,
-            program: launch.program,
-            runtime: launch.runtime,
-            runtime_args: launch.runtime_args,
-            user: launch.user,
-            initialize: initialize::body(&spec, &roster, channels, &Resume::AsOptions)?,
-        })
+        let initialize = initialize::body(&spec, &roster, channels, &Resume::AsOptions)?;
+        Ok(Self::launched(&launch, initialize))
+    }
+
+    pub(super) fn launched(launch: &Launch, initialize: Value) -> Self {
+        let Launch { program, runtime, runtime_args, args, env, inherit_env, unset_env, user, cwd, .. } =
+            launch.clone();
+        Self { args, env, inherit_env, unset_env, cwd, program, runtime, runtime_args, user, initialize }
     }
 
     /// The value of a flag, given without its dashes; the first, if it is there more than once.

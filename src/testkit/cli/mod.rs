@@ -5,15 +5,19 @@ pub(super) mod hand;
 pub(crate) mod model_turn;
 pub(super) mod play;
 pub(super) mod script;
+pub(super) mod seen;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::cli::hand::ScriptedListener;
-use super::cli::play::{Player, Position};
-use super::cli::script::Script;
+use self::delivered::Delivered;
+use self::hand::ScriptedListener;
+use self::play::Player;
+use self::script::Script;
+use self::seen::{Position, Seen, SeenState};
 use crate::actor::base::task::Task;
 use crate::transport::{Exit, MemoryTransport, memory};
 
@@ -55,7 +59,7 @@ use crate::transport::{Exit, MemoryTransport, memory};
 /// ```
 pub struct ScriptedCli {
     transport: MemoryTransport,
-    position: Arc<Mutex<Position>>,
+    seen: Seen,
     crash: watch::Sender<(u64, Exit)>,
     _accepting: Task,
 }
@@ -73,9 +77,9 @@ impl ScriptedCli {
 
     fn start(script: Script, knows_sdk_servers: bool) -> Self {
         let (transport, mut listener) = Self::by_hand();
-        let position = Arc::new(Mutex::new(Position::default()));
+        let seen = Seen::new(Position::default());
         let (crash, crashes) = watch::channel((0, Exit::Unknown));
-        let shared = position.clone();
+        let shared = seen.clone();
         let script = Arc::new(script);
         let accepting = Task::spawn(async move {
             while let Some(end) = listener.try_accept().await {
@@ -85,7 +89,7 @@ impl ScriptedCli {
                     .await;
             }
         });
-        Self { transport, position, crash, _accepting: accepting }
+        Self { transport, seen, crash, _accepting: accepting }
     }
 
     /// A transport, and the CLI's end of it for the test itself to play.
@@ -106,13 +110,87 @@ impl ScriptedCli {
 
     /// The texts of all tool results that the model has seen, in order; errors with `error: ` before them.
     pub fn tool_results(&self) -> Vec<String> {
-        self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).results.clone()
+        self.seen.position().results
     }
 
     /// Number of the script's turns that were played.
     pub fn turns_played(&self) -> usize {
-        self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next
+        self.seen.look(|seen| seen.position.next)
     }
+
+    /// The texts of all prompts that the CLI has read, in order and over all launches. The texts of a prompt are joined
+    /// with line breaks, and `[image]` and the like stand for its other blocks. A prompt that was sent again after a
+    /// crash is there twice.
+    pub fn prompts(&self) -> Vec<String> {
+        self.seen.look(prompts)
+    }
+
+    /// As [`prompts`](ScriptedCli::prompts), with a list for each [launch](ScriptedCli::launches).
+    pub fn prompts_by_launch(&self) -> Vec<Vec<String>> {
+        self.seen.look(|seen| seen.launches.iter().map(|launch| launch.prompts.clone()).collect())
+    }
+
+    /// Every launch of the CLI, in order: arguments, environment, working directory, and the fields of `initialize`.
+    /// The second launch follows the first crash. Secrets are as they are.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use greenroom::Session;
+    /// use greenroom::testkit::{Script, ScriptedCli};
+    /// use greenroom::transport::Exit;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let cli = ScriptedCli::play(Script::new());
+    /// let session = Session::builder().model("haiku").env("TOKEN", "s3cret").transport(cli.transport()).start().await?;
+    /// session.prompt("Hello").await?.outcome().await?;
+    /// assert_eq!(cli.prompts(), ["Hello"]);
+    ///
+    /// cli.crash(Exit::Signal(9));
+    /// let launches = cli.wait_for_launches(2, Duration::from_secs(60)).await;
+    /// assert_eq!(launches[0].flag("model"), Some("haiku"));
+    /// assert_eq!(launches[0].env["TOKEN"], "s3cret");
+    /// assert_eq!(launches[0].initialize["subtype"], "initialize");
+    /// assert_eq!(launches[1].flag("resume"), session.session_id().as_deref());
+    /// session.stop().await?;
+    /// # greenroom::Result::<()>::Ok(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn launches(&self) -> Vec<Delivered> {
+        self.seen.look(|seen| seen.launches.iter().map(|launch| launch.delivered.clone()).collect())
+    }
+
+    /// Waits until the CLI has read this many prompts, and returns [all prompts](ScriptedCli::prompts).
+    ///
+    /// # Panics
+    /// If they do not come within the limit, with those that came.
+    pub async fn wait_for_prompts(&self, count: usize, limit: Duration) -> Vec<String> {
+        self.seen.wait_for(count, "prompts", limit, prompts).await
+    }
+
+    /// Waits until the CLI was launched this many times and each launch was sent `initialize`. Returns those
+    /// [launches](ScriptedCli::launches).
+    ///
+    /// # Panics
+    /// If they do not come within the limit, with those that came.
+    pub async fn wait_for_launches(&self, count: usize, limit: Duration) -> Vec<Delivered> {
+        let told = |seen: &SeenState| {
+            let launches = seen.launches.iter().map(|launch| &launch.delivered);
+            launches.filter(|delivered| !delivered.initialize.is_null()).cloned().collect()
+        };
+        self.seen.wait_for(count, "launches", limit, told).await
+    }
+
+    /// Waits until the model has seen this many tool results, and returns [all results](ScriptedCli::tool_results).
+    ///
+    /// # Panics
+    /// If they do not come within the limit, with those that came.
+    pub async fn wait_for_tool_results(&self, count: usize, limit: Duration) -> Vec<String> {
+        self.seen.wait_for(count, "tool results", limit, |seen| seen.position.results.clone()).await
+    }
+}
+
+fn prompts(seen: &SeenState) -> Vec<String> {
+    seen.launches.iter().flat_map(|launch| launch.prompts.iter().cloned()).collect()
 }
 
 impl fmt::Debug for ScriptedCli {

@@ -36,7 +36,7 @@ impl Player {
             }
         }
         self.collect(&mut waiting, &mut results).await?;
-        self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).results.extend(results);
+        self.seen.results(results);
         Ok(())
     }
 

@@ -23,9 +23,8 @@ mod rules;
 mod say;
 mod servers;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -36,19 +35,13 @@ use self::servers::Servers;
 use super::hand::CliEnd;
 use super::model_turn::{Item, ModelTurn};
 use super::script::Script;
+use super::seen::Seen;
 use crate::transport::Exit;
-
-/// Progress of a script, over all incarnations.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Position {
-    pub(crate) next: usize,
-    pub(crate) results: Vec<String>,
-}
 
 pub(crate) struct Player {
     end: CliEnd,
     script: Arc<Script>,
-    position: Arc<Mutex<Position>>,
+    seen: Seen,
     knows_sdk_servers: bool,
     servers: Servers,
     hooks: Hooks,
@@ -71,18 +64,14 @@ enum Stop {
 }
 
 impl Player {
-    pub(crate) fn new(
-        end: CliEnd,
-        script: Arc<Script>,
-        position: Arc<Mutex<Position>>,
-        knows_sdk_servers: bool,
-    ) -> Self {
+    pub(crate) fn new(end: CliEnd, script: Arc<Script>, seen: Seen, knows_sdk_servers: bool) -> Self {
+        seen.launched(end.launch());
         let rules = Rules::of(&end.launch().args);
         let wants_structured = end.launch().args.iter().any(|arg| arg.starts_with("--json-schema="));
         Self {
             end,
             script,
-            position,
+            seen,
             knows_sdk_servers,
             servers: Servers::default(),
             hooks: Hooks::default(),
@@ -137,6 +126,7 @@ impl Player {
         let request = &frame["request"];
         match request["subtype"].as_str() {
             Some("initialize") => {
+                self.seen.initialized(request);
                 self.hooks = Hooks::of(request);
                 self.wants_structured |= request["jsonSchema"].is_object();
                 if self.knows_sdk_servers {
@@ -265,9 +255,7 @@ impl Player {
     }
 
     fn next_turn(&self) -> ModelTurn {
-        let mut position = self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        position.next += 1;
-        self.script.turn_at(position.next - 1)
+        self.script.turn_at(self.seen.next_turn())
     }
 
     async fn pause(&mut self, turn: &ModelTurn) -> Result<(), Stop> {

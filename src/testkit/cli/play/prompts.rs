@@ -29,6 +29,7 @@ fn is(prompt: &Value, priority: &str) -> bool {
 
 impl Player {
     pub(super) fn prompt_queued(&mut self, prompt: Value) {
+        self.seen.prompted(said(&prompt));
         self.lifecycle(&prompt, "queued");
         self.prompts.waiting.push(prompt);
     }
@@ -113,4 +114,17 @@ impl Player {
 pub(super) fn text_of(prompt: &Value) -> String {
     let content = &prompt["message"]["content"];
     content.as_str().or(content[0]["text"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// The whole prompt for a test: its texts, one below the other, with `[image]` and the like for other blocks.
+fn said(prompt: &Value) -> String {
+    let content = &prompt["message"]["content"];
+    let block = |block: &Value| match block["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => format!("[{}]", block["type"].as_str().unwrap_or("unknown")),
+    };
+    match content {
+        Value::Array(blocks) => blocks.iter().map(block).collect::<Vec<_>>().join("\n"),
+        content => content.as_str().unwrap_or_default().to_owned(),
+    }
 }

@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -20,7 +20,8 @@ use super::home::{BEGINS, HOME, Part, Visit};
 use super::system;
 use crate::actor::base::task::Task;
 use crate::testkit::ScriptedCli;
-use crate::testkit::cli::play::{Player, Position};
+use crate::testkit::cli::play::Player;
+use crate::testkit::cli::seen::Seen;
 use crate::transport::{Connection, Exit, Launch, StderrSink, Transport};
 
 /// Is the fake CLI, and never returns, in a process that was started to be it. Does nothing anywhere else.
@@ -81,8 +82,8 @@ async fn play(visit: Visit, part: Part) -> io::Result<Exit> {
     let Connection { reader, mut writer, process: mut player_process } =
         transport.open(launch).await.map_err(io::Error::other)?;
     let end = listener.accept().await;
-    let position = Arc::new(Mutex::new(visit.position()));
-    let player = Player::new(end, Arc::new(script), position.clone(), !old);
+    let seen = Seen::new(visit.position());
+    let player = Player::new(end, Arc::new(script), seen.clone(), !old);
     let (_never, crashes) = watch::channel((0, Exit::Unknown));
     let _playing = Task::spawn(player.run(crashes));
 
@@ -97,7 +98,7 @@ async fn play(visit: Visit, part: Part) -> io::Result<Exit> {
         writer.shutdown().await.ok();
     });
     let exit_code = behaviour.exit_code;
-    let mut stdout = Stdout { visit, behaviour, position, prompts: 0, calls: 0 };
+    let mut stdout = Stdout { visit, behaviour, seen, prompts: 0, calls: 0 };
     let mut lines = BufReader::new(reader);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).await? > 0 {
@@ -144,7 +145,7 @@ fn is_initialize(line: &[u8]) -> bool {
 struct Stdout {
     visit: Visit,
     behaviour: Behaviour,
-    position: Arc<Mutex<Position>>,
+    seen: Seen,
     prompts: u64,
     calls: u64,
 }
@@ -156,7 +157,7 @@ impl Stdout {
         let moment = self.moment(&frame);
         // When a turn has only begun, what it plays is not played yet: the player is ahead of what is written here.
         if !matches!(moment, Some(At::Prompt(_))) && frame["type"] != "command_lifecycle" {
-            self.visit.save(&self.position.lock().unwrap_or_else(PoisonError::into_inner))?;
+            self.visit.save(&self.seen.position())?;
         }
         self.write(line)?;
         if self.behaviour.ask_twice && frame["type"] == "control_request" {

@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::behaviour::Behaviour;
-use crate::testkit::cli::play::Position;
 use crate::testkit::cli::script::Script;
+use crate::testkit::cli::seen::Position;
 use crate::transport::Launch;
 use crate::transport::private::private_dir;
 
