@@ -26,7 +26,7 @@ mod wire;
 
 pub use crate::actor::messages::fault::Fault;
 pub use chaos::plan::{FaultKind, FaultMix, FaultPlan, Step};
-pub use chaos::{Chaos, Progress, Run};
+pub use chaos::{AfterPlan, Chaos, Progress, Run};
 pub use cli::ScriptedCli;
 pub use cli::delivered::Delivered;
 pub use cli::hand::{CliEnd, ScriptedListener};

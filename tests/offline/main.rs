@@ -17,6 +17,7 @@ mod backpressure;
 mod bursts;
 mod callbacks;
 mod cancellation;
+mod chaos;
 mod control;
 mod define;
 mod delivery;

@@ -45,7 +45,7 @@ impl Driver<'_> {
         self.asked += 1;
         let end = self.cli().await?;
         let request_id = format!("chaos_{}_{number}", end.launch().epoch);
-        let mut open = open.unwrap_or(OpenRequest { request_id: String::new(), call: None, fault: None });
+        let mut open = open.unwrap_or_default();
         open.request_id.clone_from(&request_id);
         if let Some(fault) = open.fault {
             self.faults.plan(&request_id, fault, u32::try_from(number).unwrap_or(0));
@@ -84,8 +84,8 @@ impl Driver<'_> {
             server,
             json!({ "jsonrpc": "2.0", "id": rpc_id, "method": "tools/call", "params": params }),
         );
-        let open =
-            OpenRequest { request_id: String::new(), call: Some((body.clone(), rpc_id, arguments)), fault };
+        let call = Some((body.clone(), rpc_id, arguments));
+        let open = OpenRequest { call, fault, ..OpenRequest::default() };
         self.ask(body, Some(open)).await
     }
 
@@ -123,7 +123,7 @@ impl Driver<'_> {
                 let Some(open) = self.by_id.remove(id).and_then(|number| self.open.remove(&number)) else {
                     return;
                 };
-                self.answered(&open, &frame["response"]);
+                self.answered(open, &frame["response"]);
             }
             Some("control_request") => {
                 if let Some(end) = &mut self.end {
@@ -135,16 +135,28 @@ impl Driver<'_> {
         }
     }
 
-    fn answered(&mut self, open: &OpenRequest, response: &Value) {
-        let (Some(expect), Some((_, _, arguments)), None) = (&self.chaos.expect, &open.call, open.fault)
+    fn answered(&mut self, open: OpenRequest, response: &Value) {
+        let answer = &response["response"]["mcp_response"];
+        if let Some(reply) = open.reply {
+            // The check no longer waits for the answer.
+            reply.send(answer.clone()).ok();
+            return;
+        }
+        let (Some(expect), Some((body, _, arguments)), None) = (&self.chaos.expect, &open.call, open.fault)
         else {
             return;
         };
-        let result = &response["response"]["mcp_response"]["result"];
+        let result = &answer["result"];
         if result.is_object()
             && let Err(problem) = expect(arguments, result)
         {
-            self.problems.push(format!("{}: {problem}: {result}", open.request_id));
+            let server = body["server_name"].as_str().unwrap_or_default();
+            let tool = body["message"]["params"]["name"].as_str().unwrap_or_default();
+            let id = &open.request_id;
+            self.problems.push(format!(
+                "the result of {server}/{tool} is not as expected: {problem}\narguments {arguments}\nresult {result}\n\
+                 request {id}"
+            ));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Chaos;
@@ -45,16 +46,19 @@ pub(super) struct Driver<'a> {
     prompted: usize,
     /// Number of prompts with an outcome.
     ended: u64,
-    outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<Outcome>,
     pub(super) problems: Vec<String>,
 }
 
 /// A request without an answer.
+#[derive(Default)]
 pub(super) struct OpenRequest {
     pub(super) request_id: String,
     /// For a tool call: body, JSON-RPC id and arguments.
     pub(super) call: Option<(Value, u64, Value)>,
     pub(super) fault: Option<FaultKind>,
+    /// Gets the JSON-RPC answer to a call of the application's check.
+    pub(super) reply: Option<oneshot::Sender<Value>>,
 }
 
 /// Records the wire and checks it.
@@ -164,7 +168,10 @@ impl<'a> Driver<'a> {
             self.settle().await;
         }
         if self.problems.is_empty() {
-            self.check();
+            self.check("at the end of the plan".into());
+        }
+        if self.problems.is_empty() {
+            self.check_of_application().await;
         }
         if let Ok(Ok(snapshot)) = timeout(self.chaos.patience, self.session.snapshot()).await {
             run.counters = snapshot.counters;
@@ -195,7 +202,7 @@ impl<'a> Driver<'a> {
             Step::Fault(kind, n) => self.break_something(*kind, *n).await,
             Step::Settle => {
                 self.settle().await;
-                self.check();
+                self.check(format!("in step {}", index + 1));
                 if let Some(watch) = &self.chaos.watch {
                     let counts = self.wire.checker.report().counts;
                     watch(&Progress { step: index, calls: self.calls, counts });
@@ -206,11 +213,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Checks the transcript at a moment when every request must be answered.
-    fn check(&mut self) {
+    fn check(&mut self, moment: String) {
         self.wire.read();
         let report = self.wire.checker.report();
         if !report.is_fine() {
-            self.problems.push("the promises were broken when everything should have been answered".into());
+            self.problems.push(format!("found when everything should have been answered, {moment}"));
         }
         self.faults.forget_all();
     }

@@ -2,6 +2,7 @@
 
 mod asking;
 mod breaking;
+mod check;
 mod driver;
 mod handlers;
 pub(super) mod plan;
@@ -12,10 +13,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::Value;
 
+pub use check::AfterPlan;
 pub use run::{Progress, Run};
 
+use self::check::Check;
 use self::driver::Driver;
 use super::chaos::plan::{FaultMix, FaultPlan};
 use crate::session::SessionBuilder;
@@ -56,6 +60,7 @@ pub struct Chaos {
     builder: Arc<dyn Fn() -> SessionBuilder + Send + Sync>,
     calls: Vec<PlannedCall>,
     expect: Option<Expect>,
+    check: Option<Check>,
     patience: Duration,
     keep_limits: bool,
     keep_transcript: bool,
@@ -83,6 +88,7 @@ impl Chaos {
             builder: Arc::new(builder),
             calls: Vec::new(),
             expect: None,
+            check: None,
             patience: Duration::from_secs(300),
             keep_limits: false,
             keep_transcript: true,
@@ -114,7 +120,51 @@ impl Chaos {
         self
     }
 
-    /// Longest wait for an answer or an outcome, after which it counts as missing. Default: 5 minutes.
+    /// Checks the application after each plan, when all calls are answered, all prompts have outcomes, and the session is
+    /// still running. An error or a panic of the check fails the plan like a broken promise: the plan is shrunk and
+    /// reported. So does a check that takes longer than [`patience`](Chaos::patience).
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use greenroom::testkit::{Chaos, FaultMix};
+    /// use greenroom::{NoArgs, Session, ToolContext, ToolServer};
+    /// use serde_json::json;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+    /// # std::panic::set_hook(Box::new(|_| {}));
+    /// let chaos = Chaos::new(|| {
+    ///     let counter = ToolServer::new("counter", "1.0.0")
+    ///         .tool("add", "Add 1", async |_: NoArgs, cx: ToolContext<AtomicU64>| cx.fetch_add(1, Ordering::Relaxed))
+    ///         .tool("total", "The sum", async |_: NoArgs, cx: ToolContext<AtomicU64>| cx.load(Ordering::Relaxed))
+    ///         .state(|| AtomicU64::new(0));
+    ///     Session::builder().mcp_server(counter)
+    /// })
+    /// .call("counter", "add", |_| json!({}))
+    /// .check(async |after| {
+    ///     let total: u64 = after.call("counter", "total", json!({})).await.text().parse()?;
+    ///     if total > after.calls {
+    ///         return Err(format!("{total} were added in {} calls", after.calls).into());
+    ///     }
+    ///     Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// });
+    /// chaos.test(&FaultMix::all(), 0..4).await;
+    /// # });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn check<Fut, E>(mut self, check: impl Fn(AfterPlan) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        self.check = Some(Arc::new(move |after| {
+            check(after).map(|checked| checked.map_err(|error| format!("{error:#}"))).boxed()
+        }));
+        self
+    }
+
+    /// Longest wait for an answer, an outcome or the application's check, after which it counts as missing. Default: 5
+    /// minutes.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -170,18 +220,26 @@ impl Chaos {
     /// Plays one plan, and shrinks it if it fails.
     ///
     /// # Panics
-    /// If the plan fails, with the seed, the smallest plan that fails, the failure, and the transcript.
+    /// If the plan fails, with the failures, the smallest plan that fails, how to play it again, and its transcript.
     pub async fn test_plan(&self, plan: &FaultPlan) -> Run {
         let run = self.run(plan).await;
-        if !run.is_fine() {
-            let whole = format!("{plan}");
-            let smallest = self.shrink(run).await;
-            panic!(
-                "{whole}\nfails. A smaller plan that fails:\n{smallest}\nThe transcript:\n{}",
-                smallest.transcript
-            );
+        if run.is_fine() {
+            return run;
         }
-        run
+        let (plan, failures) = (run.plan.clone(), run.failures());
+        let smallest = self.shrink(run).await;
+        let shrunk = match smallest.plan == plan {
+            true => "No smaller plan fails.".to_owned(),
+            false => format!("A smaller plan fails, {smallest}"),
+        };
+        panic!(
+            "{} fails, {}:{failures}\n\n{shrunk}\n\nTo play it again:\n    chaos.test_plan(&{}).await;\n\n\
+             Its transcript (incarnation, time, side, line; `chaos_settles` is a request of Chaos itself):\n{}",
+            plan.name(),
+            plan.size(),
+            smallest.plan.code(),
+            smallest.transcript
+        );
     }
 
     /// Plays the plans of these seeds, one after the other.

@@ -46,13 +46,23 @@ impl Run {
     pub fn is_fine(&self) -> bool {
         self.problems.is_empty() && self.report.is_fine()
     }
+
+    /// A line for each failure; several lines if the failure has several.
+    pub(super) fn failures(&self) -> String {
+        let violations = self.report.violations.iter().map(ToString::to_string);
+        let lines = violations.chain(self.problems.iter().cloned());
+        lines.map(|failure| format!("\n- {}", failure.replace('\n', "\n  "))).collect()
+    }
 }
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.plan)?;
+        match self.is_fine() {
+            true => writeln!(f, "Every promise was kept.")?,
+            false => writeln!(f, "It fails:{}", self.failures())?,
+        }
         writeln!(f, "{} calls, {} prompts with an outcome", self.calls, self.prompts)?;
-        write!(f, "{}", self.report)?;
-        self.problems.iter().try_for_each(|problem| write!(f, "\n- {problem}"))
+        write!(f, "{}", self.report.counts)
     }
 }

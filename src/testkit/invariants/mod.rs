@@ -32,7 +32,7 @@ use serde::Serialize;
 
 pub use checker::Checker;
 
-use super::wire::transcript::Transcript;
+use super::wire::transcript::{Transcript, readable};
 
 /// Checks a whole transcript that was taken when no request was in flight.
 pub fn check(transcript: &Transcript) -> Report {
@@ -158,7 +158,7 @@ impl fmt::Display for Violation {
                 )
             }
             Violation::TornLine { epoch, line } => {
-                write!(f, "a line to incarnation {epoch} is not one JSON object: {line:?}")
+                write!(f, "a line to incarnation {epoch} is not one JSON object: {}", readable(line))
             }
             Violation::PromptTwice { epoch, uuid, first } => {
                 write!(f, "prompt {uuid} was written to incarnation {epoch}, and incarnation {first} had it")
@@ -189,20 +189,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = &self.counts;
-        writeln!(
-            f,
-            "{} requests of {} incarnations: {} answers, {} open at the end of their incarnation, {} withdrawn, \
-             {} with an id in flight, {} to be left alone",
-            counts.requests,
-            counts.incarnations,
-            counts.answers,
-            counts.open_at_end,
-            counts.withdrawn,
-            counts.duplicates,
-            counts.silent
-        )?;
-        writeln!(f, "{} prompts written, {} of them again", counts.prompts, counts.prompts_again)?;
+        writeln!(f, "{}", self.counts)?;
         match self.violations.len() {
             0 => f.write_str("every promise was kept"),
             count => {
@@ -210,5 +197,24 @@ impl fmt::Display for Report {
                 self.violations.iter().try_for_each(|violation| write!(f, "\n- {violation}"))
             }
         }
+    }
+}
+
+impl fmt::Display for Counts {
+    /// Two lines: requests and prompts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} requests of {} incarnations: {} answers, {} open at the end of their incarnation, {} withdrawn, \
+             {} with an id in flight, {} to be left alone",
+            self.requests,
+            self.incarnations,
+            self.answers,
+            self.open_at_end,
+            self.withdrawn,
+            self.duplicates,
+            self.silent
+        )?;
+        write!(f, "{} prompts written, {} of them again", self.prompts, self.prompts_again)
     }
 }

@@ -158,6 +158,22 @@ impl fmt::Debug for Line {
     }
 }
 
+impl fmt::Display for Line {
+    /// The line as it is, so that JSON can be copied. Only control characters are escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", readable(&self.text()), if self.whole { "" } else { " (cut)" })
+    }
+}
+
+/// A text for people, on one line: control characters are escaped, and nothing else.
+pub(crate) fn readable(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum WrittenLine {
@@ -261,8 +277,8 @@ impl fmt::Display for Transcript {
             write!(f, "{epoch} {:>10.3} ms ", at.as_secs_f64() * 1e3)?;
             match wire {
                 Wire::Opened { args } => writeln!(f, "opened {}", args.join(" ")),
-                Wire::Host(line) => writeln!(f, "host > {line:?}"),
-                Wire::Cli(line) => writeln!(f, "cli  > {line:?}"),
+                Wire::Host(line) => writeln!(f, "host > {line}"),
+                Wire::Cli(line) => writeln!(f, "cli  > {line}"),
                 Wire::Closed { by } => writeln!(f, "{by:?} closed its end"),
                 Wire::Ended { exit: Some(exit) } => writeln!(f, "the CLI {exit}"),
                 Wire::Ended { exit: None } => writeln!(f, "let go of the CLI"),

@@ -190,14 +190,36 @@ impl FaultPlan {
         };
         self.steps.iter().map(weigh).sum()
     }
+
+    /// Names the plan in a sentence.
+    pub(super) fn name(&self) -> String {
+        match self.seed {
+            Some(seed) => format!("the plan of seed {seed}"),
+            None => "a plan by hand".into(),
+        }
+    }
+
+    /// The number of steps, in words.
+    pub(super) fn size(&self) -> String {
+        match self.steps.len() {
+            1 => "1 step".into(),
+            steps => format!("{steps} steps"),
+        }
+    }
+
+    /// The plan as an expression of Rust.
+    pub(super) fn code(&self) -> String {
+        let step = |step: &Step| match step {
+            Step::Fault(kind, n) => format!("Step::Fault(FaultKind::{kind:?}, {n})"),
+            step => format!("Step::{step:?}"),
+        };
+        format!("FaultPlan::new([{}])", self.steps.iter().map(step).collect::<Vec<_>>().join(", "))
+    }
 }
 
 impl fmt::Display for FaultPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.seed {
-            Some(seed) => write!(f, "the plan of seed {seed}, {} steps:", self.steps.len())?,
-            None => write!(f, "a plan by hand, {} steps:", self.steps.len())?,
-        }
+        write!(f, "{}, {}:", self.name(), self.size())?;
         self.steps.iter().enumerate().try_for_each(|(index, step)| write!(f, "\n{:>4}. {step}", index + 1))
     }
 }
