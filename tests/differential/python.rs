@@ -1,28 +1,19 @@
 //! The Python SDK, as a child process.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::real::env;
+use crate::real::{env, needed};
 use crate::stage::Stage;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/scenario.py");
 
 /// A Python with the SDK; `None` if there is none and there need not be one.
 pub(crate) fn python() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("GREENROOM_PYTHON") {
-        return Some(path.into());
-    }
-    let required = std::env::var_os("GREENROOM_REQUIRE_CLI").is_some_and(|value| value == "1");
-    assert!(!required, "GREENROOM_REQUIRE_CLI=1 and no GREENROOM_PYTHON that names a Python with the SDK");
-    let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
-    let test = thread.name().unwrap_or_default();
-    writeln!(stderr, "{test}: not run, for GREENROOM_PYTHON does not name a Python with the SDK").unwrap();
-    None
+    needed("GREENROOM_PYTHON", "a Python with the SDK")
 }
 
 /// Plays a scenario, and returns what it was told.

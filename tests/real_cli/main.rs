@@ -2,8 +2,8 @@
 //!
 //! A CLI sees nothing of the machine but `PATH`: each test gives it an empty home and an empty working directory.
 //!
-//! `GREENROOM_CLI` names the executable. Without it each test says on stderr that it was not run, and passes; with
-//! `GREENROOM_REQUIRE_CLI=1` a missing CLI is a failure. `.ci/run` sets both.
+//! `GREENROOM_CLI` names the executable. Without it no test is run, all pass, and one line on stderr says so; with
+//! `GREENROOM_REQUIRE_CLI=1` each test fails without a CLI. `.ci/run` sets both.
 
 #![allow(
     clippy::unwrap_used,

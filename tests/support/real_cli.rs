@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use greenroom::options::EnvPolicy;
 use greenroom::testkit::ScriptedModel;
@@ -10,16 +11,57 @@ use greenroom::{Session, SessionBuilder};
 
 /// The real CLI's executable; `None` if there is none and there need not be one.
 pub(crate) fn real_cli() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("GREENROOM_CLI") {
+    needed("GREENROOM_CLI", "the claude executable")
+}
+
+/// The program that this variable names. Without it a test passes and was not run, and the first test of the process
+/// says so for all of them. `cargo nextest` has a process for each test, and shows no output of tests that pass.
+///
+/// # Panics
+/// If there is none and `GREENROOM_REQUIRE_CLI=1`.
+pub(crate) fn needed(variable: &str, what: &str) -> Option<PathBuf> {
+    static TOLD: Once = Once::new();
+    if let Some(path) = std::env::var_os(variable) {
         return Some(path.into());
     }
     let required = std::env::var_os("GREENROOM_REQUIRE_CLI").is_some_and(|value| value == "1");
-    assert!(!required, "GREENROOM_REQUIRE_CLI=1 and no GREENROOM_CLI that names the claude executable");
-    // Not with `println!`, which is not shown for a test that passes.
-    let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
-    let test = thread.name().unwrap_or_default();
-    writeln!(stderr, "{test}: not run, for GREENROOM_CLI does not name the claude executable").unwrap();
+    assert!(!required, "GREENROOM_REQUIRE_CLI=1, and {variable} does not name {what}");
+    TOLD.call_once(|| {
+        let binary = env!("CARGO_CRATE_NAME");
+        let python = if binary == "differential" { "GREENROOM_PYTHON=/path/to/python " } else { "" };
+        let note = format!(
+            "{binary}: the tests with the real CLI are not run and count as passed, because {variable} does not name \
+             {what}. To run them: GREENROOM_CLI=/path/to/claude {python}cargo test --test {binary}\n"
+        );
+        // Not with `eprintln!`, which is not shown for a test that passes.
+        std::io::stderr().write_all(note.as_bytes()).unwrap();
+    });
     None
+}
+
+#[test]
+fn without_a_cli_one_line_says_what_was_not_run() {
+    let run = |required: &str| {
+        #[expect(clippy::disallowed_methods, reason = "a test's own child, which it waits for")]
+        let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
+        tests.args(["--skip", "without_a_cli_one_line_says_what_was_not_run"]);
+        tests
+            .env_remove("GREENROOM_CLI")
+            .env_remove("GREENROOM_PYTHON")
+            .env("GREENROOM_REQUIRE_CLI", required);
+        tests.output().unwrap()
+    };
+    let output = run("0");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.matches("not run").count(), 1, "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("GREENROOM_CLI=/path/to/claude"), "{stderr}");
+
+    let output = run("1");
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("GREENROOM_CLI does not name the claude executable"), "{text}");
 }
 
 /// A session whose CLI sees nothing of the machine but `PATH`, and knows no other host than the scripted model.
