@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rand::Rng;
-use rand::rngs::SmallRng;
+use fastrand::Rng;
 use tokio::time::Instant;
 
 use crate::options::Restart;
@@ -14,7 +13,7 @@ use crate::options::Restart;
 pub(crate) struct RestartWindow {
     limits: Restart,
     restarts: VecDeque<Instant>,
-    random: SmallRng,
+    random: Rng,
 }
 
 /// Whether a child restarts.
@@ -27,7 +26,7 @@ pub(crate) enum Verdict {
 }
 
 impl RestartWindow {
-    pub(crate) fn new(limits: Restart, random: SmallRng) -> Self {
+    pub(crate) fn new(limits: Restart, random: Rng) -> Self {
         Self { limits, restarts: VecDeque::new(), random }
     }
 
@@ -56,7 +55,7 @@ impl RestartWindow {
         if whole.is_zero() {
             return whole;
         }
-        whole.mul_f64(self.random.random_range(0.5..=1.0))
+        whole.mul_f64(0.5 + self.random.f64() / 2.0)
     }
 }
 
@@ -64,7 +63,6 @@ impl RestartWindow {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rand::SeedableRng;
 
     fn window(intensity: u32, min: u64, max: u64) -> RestartWindow {
         let limits = Restart {
@@ -73,7 +71,7 @@ mod tests {
             backoff_min: Duration::from_millis(min),
             backoff_max: Duration::from_millis(max),
         };
-        RestartWindow::new(limits, SmallRng::seed_from_u64(7))
+        RestartWindow::new(limits, Rng::with_seed(7))
     }
 
     #[test]

@@ -30,8 +30,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -138,7 +136,7 @@ impl Actor for McpServer {
         let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone(), generation });
         let mut state = ServerState {
             handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending),
-            panics: RestartWindow::new(shared.options().restarts.panics.clone(), SmallRng::seed_from_u64(0)),
+            panics: RestartWindow::new(shared.options().restarts.panics.clone(), fastrand::Rng::with_seed(0)),
             session: service(&spec, &shared.options().limits),
             link: OwnLink(link),
             ready_epoch: None,

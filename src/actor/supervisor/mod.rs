@@ -43,9 +43,8 @@ mod stopping;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
@@ -93,7 +92,7 @@ pub(crate) struct SupervisorState {
     changing: Option<Changing>,
     /// Number of server changes so far; numbers the next one.
     changes: u64,
-    random: SmallRng,
+    random: Rng,
     windows: Windows,
     /// Backoff timers of the router, the callbacks and the port.
     timers: Vec<Task>,
@@ -168,10 +167,10 @@ impl Actor for SessionSupervisor {
         myself: ActorRef<SessionMessage>,
         shared: Arc<Shared>,
     ) -> Result<SupervisorState, ActorProcessingErr> {
-        let mut random = SmallRng::from_os_rng();
+        let mut random = Rng::new();
         let restarts = &shared.options().restarts;
         let mut window =
-            |limits: &Restart| RestartWindow::new(limits.clone(), SmallRng::from_rng(&mut random));
+            |limits: &Restart| RestartWindow::new(limits.clone(), random.fork());
         let windows = Windows {
             port: window(&restarts.cli),
             router: window(&restarts.control),

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fastrand::Rng;
 use ractor::ActorRef;
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use tokio::time::Instant;
 
 use super::child::ChildEnd;
@@ -45,13 +44,13 @@ pub(super) struct ServerChild {
 }
 
 impl ServerChild {
-    pub(super) fn new(shared: &Shared, spec: Arc<ServerSpec>, random: &mut SmallRng) -> Self {
+    pub(super) fn new(shared: &Shared, spec: Arc<ServerSpec>, random: &mut Rng) -> Self {
         let options = shared.options();
         Self {
             spec,
             actor: None,
             generations: Arc::default(),
-            window: RestartWindow::new(options.restarts.server.clone(), SmallRng::from_rng(random)),
+            window: RestartWindow::new(options.restarts.server.clone(), random.fork()),
             status: ServerStatus::Restarting,
             blocking: BlockingLane::new(options.limits.blocking_calls),
             cause: None,
