@@ -96,7 +96,7 @@ async fn time_to_make_the_state_counts_for_the_limit_of_a_direct_call() {
         count.fetch_add(1, Ordering::Relaxed);
         async {}
     });
-    let server: ToolServer = ToolServer::new("x", "1").add_tool(tool.timeout(LIMIT)).async_state(|| async {
+    let server: ToolServer = ToolServer::new("x", "1").add_tool(tool.timeout(LIMIT)).state_with(|_| async {
         tokio::time::sleep(LIMIT * 2).await;
         Ok::<_, std::io::Error>(1)
     });

@@ -71,7 +71,7 @@ mod tests {
             backoff_min: Duration::from_millis(min),
             backoff_max: Duration::from_millis(max),
         };
-        RestartWindow::new(limits, Rng::with_seed(7))
+        RestartWindow::new(limits, fastrand::Rng::with_seed(7))
     }
 
     #[test]
