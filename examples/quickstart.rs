@@ -11,6 +11,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use greenroom::message::ContentBlock;
@@ -40,6 +41,9 @@ fn calculator() -> ToolServer {
         .tool("boom", "A tool with a bug in it", async |n: Numbers| -> f64 {
             panic!("index {} out of bounds", n.a)
         })
+        // The model sees these tools from the start. Without this line the CLI hides them behind its tool search: the
+        // model has to look for them first, and an error of such a tool comes with the CLI's advice about the search.
+        .always_load(true)
 }
 
 // The script of the model. It plays on the embedded CLI and, through a Messages API on loopback, on the real CLI.
@@ -53,8 +57,20 @@ fn script() -> Script {
         .turn(ModelTurn::new().text("5 + 3 is 8; one cannot divide by zero; and the third tool has a bug."))
 }
 
+type Failure = Box<dyn std::error::Error>;
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Failure> {
     // The library writes `tracing` events: try RUST_LOG=greenroom=debug.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -94,7 +110,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-async fn converse(builder: SessionBuilder) -> Result<(), Box<dyn std::error::Error>> {
+async fn converse(builder: SessionBuilder) -> Result<(), Failure> {
     let session = builder.start().await?;
     let mut events = session.events();
 
@@ -104,18 +120,24 @@ async fn converse(builder: SessionBuilder) -> Result<(), Box<dyn std::error::Err
     while let Some(message) = turn.next().await {
         show(&message);
     }
-    println!("outcome: {:?}", turn.outcome().await?.text());
+    let result = turn.outcome().await?.into_result();
+    if let Ok(result) = &result {
+        println!("outcome: {}", result.result.as_deref().unwrap_or_default());
+    }
 
-    // Shows what happened in the supervision tree.
+    // Counts of the whole session.
     let snapshot = session.snapshot().await?;
     println!(
         "{} requests, {} answered, {} panic",
         snapshot.counters.requests, snapshot.counters.answered, snapshot.counters.panics
     );
     session.stop().await?;
+    // Events of the supervision tree.
     while let Some(event) = events.next().await {
         println!("event  : {}", serde_json::to_string(&event)?);
     }
+    // A failed turn, for example of an account without a login, says in its error what to do.
+    result?;
     Ok(())
 }
 
