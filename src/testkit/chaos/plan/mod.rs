@@ -129,6 +129,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Prompt => f.write_str("prompt"),
+            Step::Calls(1) => f.write_str("1 call"),
             Step::Calls(count) => write!(f, "{count} calls"),
             Step::Fault(kind, n) => write!(f, "fault {kind} ({n})"),
             Step::Settle => f.write_str("settle"),
