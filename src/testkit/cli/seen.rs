@@ -98,14 +98,11 @@ impl Seen {
         look: impl Fn(&SeenState) -> Vec<T>,
     ) -> Vec<T> {
         let mut changes = self.0.subscribe();
-        let search = async {
-            // The sender lives as long as `self`, so the wait ends with enough items only.
-            while changes.wait_for(|seen| look(seen).len() >= count).await.is_err() {}
-        };
-        let waited = timeout(limit, search).await;
+        let search = async { changes.wait_for(|seen| look(seen).len() >= count).await.is_ok() };
+        let came = timeout(limit, search).await.unwrap_or(false);
         let seen = self.look(&look);
         assert!(
-            waited.is_ok(),
+            came,
             "{count} {what} did not come within {limit:?}; the scripted CLI has seen {}: {seen:?}",
             seen.len()
         );
