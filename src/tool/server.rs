@@ -280,7 +280,7 @@ impl ToolServer {
     /// | | in a session | here |
     /// |---|---|---|
     /// | default limit | [`Timeouts::tool`](crate::options::Timeouts::tool) | none; only the tool's own timeout counts |
-    /// | exceeded limit | answered at once; the handler has `cancel_grace` to return | the same grace of 5 s, and the result comes after it: nothing of an async handler is left |
+    /// | exceeded limit | answered at once; the handler has `cancel_grace` to return | answered after the grace of 5 s: nothing of an async handler is left |
     /// | task of the handler | its own | the caller's |
     /// | cancelled by the CLI | the handler has its grace time | drop the future: its token is cancelled, and the handler is dropped at once. [`handle`](ToolServer::handle) takes the CLI's `notifications/cancelled` |
     /// | panics | restart the server if there are too many | never restart it |
@@ -303,8 +303,8 @@ impl ToolServer {
     /// ```
     ///
     /// # Panics
-    /// Outside a tokio runtime if a state, a blocking tool or a timeout needs the runtime; a tool with a timeout needs a
-    /// runtime with timers (`enable_time`).
+    /// Outside a tokio runtime if a state, a blocking tool or a timeout needs the runtime. A timeout needs a runtime with
+    /// timers (`enable_time`).
     pub async fn call(&self, tool: &str, arguments: Value) -> crate::tool::CallToolResult {
         let arrived = Instant::now();
         self.isolated().await.call(tool, arguments, arrived).await

@@ -7,8 +7,8 @@
 //! the test, and so does a listed one that is no more.
 //!
 //! `GREENROOM_CLI` names the CLI, and `GREENROOM_PYTHON` a Python that has the packages of `requirements.txt`.
-//! `.ci/run` sets both. With `GREENROOM_REQUIRE_CLI=1` each test fails if one of them is missing; otherwise all pass, and
-//! one line on stderr says that they were not run.
+//! `.ci/run` sets both. With `GREENROOM_REQUIRE_CLI=1` each test fails if one of them is missing; otherwise all pass,
+//! and one line on stderr says that they were not run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 

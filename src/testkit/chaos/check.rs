@@ -41,8 +41,8 @@ struct CheckCall {
 }
 
 impl AfterPlan {
-    /// Calls a tool as the CLI does, without a fault, and returns what the model would read. Use it to look at the state
-    /// of a server. [`Chaos::expect`](super::Chaos::expect) does not see this call.
+    /// Calls a tool as the CLI does, without a fault, and returns what the model would read. Use it to look at the
+    /// state of a server. [`Chaos::expect`](super::Chaos::expect) does not see this call.
     pub async fn call(&self, server: &str, tool: &str, arguments: Value) -> CallToolResult {
         let (reply, answer) = oneshot::channel();
         let call = CheckCall { server: server.to_owned(), tool: tool.to_owned(), arguments, reply };

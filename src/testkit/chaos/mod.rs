@@ -120,9 +120,12 @@ impl Chaos {
         self
     }
 
-    /// Checks the application after each plan, when all calls are answered, all prompts have outcomes, and the session is
-    /// still running. An error or a panic of the check fails the plan like a broken promise: the plan is shrunk and
+    /// Checks the application after each plan, when all calls are answered, all prompts have outcomes, and the session
+    /// is still running. An error or a panic of the check fails the plan like a broken promise: the plan is shrunk and
     /// reported. So does a check that takes longer than [`patience`](Chaos::patience).
+    ///
+    /// An async closure cannot use captured values here. Write a plain closure that clones a handle and returns an
+    /// `async move` block.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};

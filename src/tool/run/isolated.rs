@@ -201,8 +201,7 @@ impl Isolated {
     }
 }
 
-/// A handler that can be cancelled by its JSON-RPC id. Dropped before the handler has returned, it cancels the handler's
-/// token.
+/// A handler that can be cancelled by its JSON-RPC id. If dropped before the handler has returned, cancels its token.
 struct Running<'a> {
     server: &'a Isolated,
     call: Arc<CallContext>,

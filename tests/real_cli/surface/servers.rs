@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
-use crate::stage::{Add, Stage, answers, hears, in_time, loaded, start, stop, text};
+use crate::stage::{Add, Stage, answers, call, hears, in_time, loaded, start, stop, text};
 
 /// A stdio MCP server, with a tool `shout`.
 fn outside() -> ExternalServer {
@@ -297,6 +297,28 @@ mod mounted {
         assert_eq!(stage.last_result().text, "claude-code");
         let counters = session.snapshot().await.unwrap().counters;
         assert_eq!((counters.panics, counters.server_restarts, counters.cli_restarts), (1, 0, 0));
+        stop(&session).await;
+    }
+}
+
+#[tokio::test]
+async fn only_a_deferred_tool_fails_with_advice_about_the_search() {
+    for always_load in [true, false] {
+        let script = Script::new().turn(call("fail", json!({}))).turn(text("It failed."));
+        let Some(stage) = Stage::new(script).await else { return };
+        let fail = ToolDef::new("fail", "Fails", async |_: NoArgs| Err::<(), _>("out of tea"));
+        let server = ToolServer::new("calc", "1.0.0").add_tool(fail).always_load(always_load);
+        let session = stage.start(server).await;
+        answers(&session, "go", "It failed.").await;
+        let result = stage.last_result().text;
+        match always_load {
+            true => assert_eq!(result, "out of tea"),
+            false => assert!(result.starts_with("out of tea") && result.contains("ToolSearch"), "{result}"),
+        }
+        let first = &stage.model.requests()[0];
+        let shown = first.tool_names().contains(&"mcp__calc__fail");
+        let named = first.body().to_string().contains("mcp__calc__fail");
+        assert_eq!((shown, named), (always_load, true), "a deferred tool is known by its name only");
         stop(&session).await;
     }
 }
