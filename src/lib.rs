@@ -1,8 +1,13 @@
-//! Agent sessions in the `claude` CLI, as supervision trees.
+//! Run agents in the `claude` CLI, with tools that you write in Rust, in sessions that survive panics, hangs and
+//! crashes.
 //!
-//! Define tools and start a session. The session runs the `claude` CLI as a child process, and the CLI calls your tools
-//! over the same pipe. Handlers may panic, hang or be cancelled, and the CLI may crash: the session stays up, every
-//! request is answered exactly once, and no process is left behind.
+//! Define tools, start a session, and send prompts. The session runs the `claude` CLI as a child process, and the CLI
+//! calls your tools over the same pipe. If a handler panics or hangs, its call is answered with an error. If the CLI
+//! crashes, the session restarts it and resumes the conversation. Every request is answered exactly once, and no process
+//! is left behind.
+//!
+//! You need the CLI (`npm install -g @anthropic-ai/claude-code`), its login, and a tokio runtime. Panics can only be
+//! caught in programs that unwind: with `panic = "abort"` a panicking tool ends the program.
 //!
 //! ```no_run
 //! use greenroom::{Session, ToolServer};
@@ -67,10 +72,20 @@
 //! | [`telemetry`] | names of tracing spans and their fields |
 //! | [`testkit`] (feature `testkit`) | stand-ins for the CLI and the model, faults from a seed, recordings of the wire |
 //!
-//! # What you provide
+//! # Guides
 //!
-//! The CLI (`npm install -g @anthropic-ai/claude-code`), its login, and a tokio runtime. Panics can only be caught in
-//! programs that unwind: with `panic = "abort"` a panicking tool ends the program.
+//! | guide | to |
+//! |---|---|
+//! | [Tools](https://docs.rs/crate/greenroom/latest/source/docs/tools.md) | make a tool from a type; return errors; limit calls; keep state |
+//! | [Permissions](https://docs.rs/crate/greenroom/latest/source/docs/permissions.md) | allow and deny tool calls; ask a person; run unattended |
+//! | [Hooks](https://docs.rs/crate/greenroom/latest/source/docs/hooks.md) | deny, change and add at 33 events of the CLI's loop |
+//! | [Sessions and resume](https://docs.rs/crate/greenroom/latest/source/docs/sessions-and-resume.md) | read turns; survive crashes; resume and fork conversations; count the cost |
+//! | [Embedding](https://docs.rs/crate/greenroom/latest/source/docs/embedding.md) | bound, watch and stop sessions; run them under actors of yours |
+//! | [Run it in a service](https://docs.rs/crate/greenroom/latest/source/docs/service.md) | serve many users; deploy |
+//! | [Testing](https://docs.rs/crate/greenroom/latest/source/docs/testing.md) | test tools and agents without a CLI |
+//! | [Fault injection](https://docs.rs/crate/greenroom/latest/source/docs/fault-injection.md) | cancel, kill and crash on purpose |
+//! | [Troubleshooting](https://docs.rs/crate/greenroom/latest/source/docs/troubleshooting.md) | find the text of an error, its cause, and what to do |
+//! | [Coming from the SDKs](https://docs.rs/crate/greenroom/latest/source/docs/coming-from-the-sdks.md) | find the name of the Python and TypeScript SDKs here |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -150,4 +165,5 @@ doc_tests! {
     #[cfg(feature = "testkit")] SessionsGuide: "../docs/sessions-and-resume.md";
     #[cfg(feature = "testkit")] EmbeddingGuide: "../docs/embedding.md";
     #[cfg(feature = "testkit")] TestingGuide: "../docs/testing.md";
+    #[cfg(feature = "testkit")] Troubleshooting: "../docs/troubleshooting.md";
 }

@@ -1,4 +1,4 @@
-//! Types of the resources, prompts and completions of in-process MCP servers.
+//! Offer resources, prompts and completion in an in-process MCP server.
 //!
 //! Add resources and prompts to a [`ToolServer`](crate::ToolServer) like tools, or to a running server with a
 //! [`ServerHandle`](crate::tool::ServerHandle). Their handlers share the server's state and have the promises of a tool

@@ -1,4 +1,4 @@
-//! The names of tracing spans and their fields, on which dashboards may rely: they are stable.
+//! Trace a session: the names of its spans and of their fields, which are stable.
 //!
 //! Install a [`tracing`] subscriber to record the spans; without a subscriber that enables them, none are made. Fields
 //! have the names of OpenTelemetry's semantic conventions (MCP, GenAI) where these exist; the short names beside them

@@ -1,4 +1,4 @@
-//! Callbacks other than tools: what their handlers get and return, elicitations, and dialogs.
+//! Answer elicitations and dialogs; the context and the return type of all callbacks other than tools.
 //!
 //! [`hook`](crate::hook) and [`permission`](crate::permission) hold the types of hooks and permissions.
 

@@ -1,6 +1,6 @@
-//! All settings of a session, as plain data: [`Options`] and its parts.
+//! Choose the model, prompts, permissions, limits and timeouts of a session: the parts of [`Options`].
 //!
-//! Options are validated before a process starts, and they serialise, so they can come from a config file. Every limit
+//! [`Options`] lists all of them by subject. Options are validated before a process starts, and they serialise, so they can come from a config file. Every limit
 //! of the library is an option. JSON names are the names of the fields, except where the CLI has JSON of its own
 //! (agents, MCP servers, plugins, the sandbox): that form is kept, so you can copy it from the CLI's settings.
 

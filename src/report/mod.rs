@@ -1,12 +1,14 @@
-//! What a session reports about itself, as plain data that serialises.
+//! Watch a session: events as they happen, a snapshot of its state, counters, outcomes of turns.
 //!
-//! | type | answers |
-//! |---|---|
-//! | [`Event`], [`Events`] | what happened, as it happens |
-//! | [`Snapshot`] and its parts | how the session stands now |
-//! | [`Counters`] | how often something happened since the start |
-//! | [`Outcome`], [`InterruptedBy`] | how a turn ended |
-//! | [`ExitCause`] | why a CLI exited |
+//! All of these are plain data, and serialise to JSON.
+//!
+//! | to learn | call | type |
+//! |---|---|---|
+//! | what happens | [`Session::events`](crate::Session::events) | [`Event`], [`Events`] |
+//! | the state at this moment | [`Session::snapshot`](crate::Session::snapshot) | [`Snapshot`] and its parts |
+//! | how often something happened | [`Snapshot::counters`] | [`Counters`] |
+//! | how a turn ended | [`Turn::outcome`](crate::Turn::outcome) | [`Outcome`], [`InterruptedBy`] |
+//! | why a CLI exited | [`Event::CliExited`] | [`ExitCause`] |
 
 pub(crate) mod cause;
 pub(crate) mod counters;

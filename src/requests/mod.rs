@@ -1,4 +1,4 @@
-//! Types of the control requests that [`Session`](crate::Session) sends to the CLI, and of the CLI's answers.
+//! Ask the CLI something or change its settings: the types of control requests, and of the CLI's answers.
 //!
 //! Each method of [`Session`](crate::Session) below sends one request. For a request without a method use
 //! [`Requests::control`](crate::session::Requests::control); each method fails as `control` does, and documents any

@@ -1,12 +1,16 @@
-//! What a [`Session`] gives besides its turns: subscriptions, partial text, steering, rare requests.
+//! Watch and steer a running session: all its messages, text while the model writes it, messages into the running turn,
+//! changes of MCP servers.
 //!
-//! | from | comes |
-//! |---|---|
-//! | [`Session::messages`] | [`Messages`]: every message of the session, also those outside of turns |
-//! | [`Turn::deltas`](crate::Turn::deltas) | [`Deltas`]: a turn while it is written |
-//! | [`Session::steer`] | [`Steering`]: a message into the running turn |
-//! | [`Session::requests`] | [`Requests`]: control requests that few programs need |
-//! | [`Session::set_mcp_servers`] | takes an [`McpServerSet`]: the MCP servers from now on |
+//! [`Session`] and [`SessionBuilder`] are at the crate's root; this module has the types of their
+//! rarer methods.
+//!
+//! | to | call | type |
+//! |---|---|---|
+//! | read every message, also between turns | [`Session::messages`] | [`Messages`] |
+//! | show text while the model writes it | [`Turn::deltas`](crate::Turn::deltas) | [`Deltas`] |
+//! | send a message into the running turn | [`Session::steer`] | [`Steering`] |
+//! | send a request that few programs need | [`Session::requests`] | [`Requests`] |
+//! | change the MCP servers | [`Session::set_mcp_servers`] | [`McpServerSet`] |
 //!
 //! A [`TestSession`] stands in for a session in unit tests of handlers.
 

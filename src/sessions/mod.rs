@@ -1,5 +1,4 @@
-//! The conversations that CLIs have written to disk: list, read, rename, tag, archive, fork and delete them without a
-//! CLI.
+//! List, read, rename, tag, archive, fork and delete the conversations that CLIs have written to disk, without a CLI.
 //!
 //! Start with [`LocalSessions`]. For conversations in a [`SessionStore`](crate::store::SessionStore) use
 //! [`StoredSessions`](crate::store::StoredSessions). [`project_key`] is the name of a directory's folder on disk:

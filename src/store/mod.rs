@@ -1,5 +1,6 @@
-//! Sessions outside of the machine that runs them: a [`SessionStore`] gets a copy of every transcript while the CLI
-//! writes it, and a CLI on another machine can resume from the copy.
+//! Keep a copy of each conversation in a store of yours, and resume conversations from the store on another machine.
+//!
+//! A [`SessionStore`] gets the entries of a transcript while the CLI writes them.
 //!
 //! ```text
 //!   claude CLI ── its own transcript on disk

@@ -1,6 +1,6 @@
-//! The connection to a CLI: a [`Transport`] opens one [`Connection`] for each incarnation.
+//! Choose how a session reaches its CLI: as a child process, in memory, or in a way of your own.
 //!
-//! A transport moves bytes and does not interpret them. There are two: [`ChildProcess`] starts the CLI, and [`memory`]
+//! A [`Transport`] opens one [`Connection`] for each incarnation of the CLI. A transport moves bytes and does not interpret them. There are two: [`ChildProcess`] starts the CLI, and [`memory`]
 //! makes a connected pair for tests and for embedding. Write your own to run the CLI elsewhere, for instance over SSH.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Hooks: functions of your application that the CLI calls at events of its loop.
+//! Run functions of yours at events of the CLI's loop, to deny, change or add something.
 //!
 //! Make a hook for an event with [`Hook::on`], and give it to a session with
 //! [`SessionBuilder::hook`](crate::SessionBuilder::hook). Each event has three types: the event itself, the input
@@ -33,7 +33,7 @@
 //!
 //! A hook fails when it returns an error, panics, times out, gets an input that does not fit its type, or returns an
 //! answer that the CLI could not read (not an object, arguments that are no object, an invalid decision). [`OnFailure`]
-//! decides what the CLI is told: by default a hook that can forbid something forbids it. The session emits
+//! decides what the CLI is told: by default a hook that can deny something denies it. The session emits
 //! [`Event::CallbackFailed`](crate::Event::CallbackFailed), [`CallbackPanicked`](crate::Event::CallbackPanicked) or
 //! [`CallbackTimedOut`](crate::Event::CallbackTimedOut) with the name of the hook's event.
 

@@ -1,8 +1,8 @@
-//! Permission requests: may this tool run? Decisions, changes of the permission rules, and the questions of
-//! `AskUserQuestion`.
+//! Decide in your program which tool calls run, change the permission rules, and answer questions of the model.
 //!
-//! The handler given with [`SessionBuilder::can_use_tool`](crate::SessionBuilder::can_use_tool) is asked about the
-//! calls that no rule, no permission mode and no hook decided.
+//! Give [`SessionBuilder::can_use_tool`](crate::SessionBuilder::can_use_tool) a handler. The handler gets a
+//! [`PermissionRequest`] for each call that no rule, no permission mode and no hook decided, and returns a
+//! [`PermissionDecision`]:
 //!
 //! | the handler | the CLI gets |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The messages that the CLI writes: typed views, beside their exact JSON.
+//! Read messages of the model and of the CLI: text, tool calls, results, cost.
 //!
 //! Each [`Message`] keeps its exact JSON ([`Message::raw`]), and serialising a message writes that JSON again.
 //!
