@@ -15,14 +15,9 @@ use super::{
 
 /// All settings of a session, as plain data.
 ///
-/// Every field has a default, so a config file names only what it changes. Values that are not data (tool servers,
-/// handlers, a transport) are given to the [`SessionBuilder`](crate::SessionBuilder).
-///
-/// The parentheses after a description say how the option reaches the CLI: as an argument (`--flag`), as an environment
-/// variable (`$NAME`), or in the request `initialize`, which goes through a pipe that no other process can read.
-///
-/// `Debug` shows names instead of values that may be secret (`env`, `extra_args`, `settings`, `managed_settings`, MCP
-/// servers), so you can log options. Serialisation includes all values.
+/// Set them in code with [`SessionBuilder::configure`](crate::SessionBuilder::configure), or read them from a config
+/// file. Every field has a default, so the file names only what it changes. Durations are milliseconds there. Values
+/// that are not data (tool servers, handlers, a transport) are given to the [`SessionBuilder`](crate::SessionBuilder).
 ///
 /// ```
 /// use greenroom::Options;
@@ -33,6 +28,18 @@ use super::{
 /// assert_eq!(options.timeouts.tool, Some(std::time::Duration::from_secs(30)));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
+///
+/// `Debug` shows names instead of values that may be secret (`env`, `extra_args`, `settings`, `managed_settings`, MCP
+/// servers), so you can log options. Serialisation includes all values.
+///
+/// # Options by subject
+#[doc = include_str!("options.md")]
+///
+/// # How options reach the CLI
+///
+/// In the parentheses after the description of a field: as an argument (`--flag`), as an environment variable
+/// (`$NAME`), or in the request `initialize`, which goes through a pipe that no other process can read. `sandbox` goes
+/// with `settings`; greenroom applies the other fields without parentheses.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]

@@ -14,9 +14,10 @@ use super::subscription::{Subscription, subscription};
 use crate::store::SessionKey;
 use crate::transport::Leftover;
 
-/// A supervision event of a session.
+/// A supervision event of a session: a CLI that exited, a tool that panicked, a limit that was reached.
 ///
-/// `epoch` is the incarnation of the CLI, counted from 1; `request_id` is the id of the control request.
+/// Subscribe with [`SessionBuilder::events`](crate::SessionBuilder::events) or
+/// [`Session::events`](crate::Session::events). New variants are added: match with a wildcard arm.
 ///
 /// ```
 /// use greenroom::Event;
@@ -32,6 +33,11 @@ use crate::transport::Leftover;
 /// }
 /// # let _ = watch;
 /// ```
+///
+/// `epoch` is the incarnation of the CLI, counted from 1; `request_id` is the id of the control request.
+///
+/// # Events by subject
+#[doc = include_str!("event.md")]
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields repeat: `epoch` is the incarnation, `request_id` the control request")]
@@ -95,13 +101,13 @@ pub enum Event {
         /// The resumed conversation; `None` if there was none yet.
         session_id: Option<String>,
     },
-    /// The control router or the callbacks ended and were restarted. Their open requests were answered with an error.
+    /// The control router or the callbacks ended and were restarted.
     ControlRestarted {
         /// `router` or `callbacks`.
         child: &'static str,
         cause: String,
     },
-    /// A handler of a tool server panicked. The call was answered.
+    /// A handler of a tool server panicked.
     CallPanicked {
         server: String,
         /// The tool, or the method and its object, such as `resources/read file:///notes.txt`.
@@ -110,7 +116,7 @@ pub enum Event {
         /// Text of the panic.
         message: String,
     },
-    /// A call of a tool server exceeded its limit. The call was answered.
+    /// A call of a tool server exceeded its limit.
     CallTimedOut {
         server: String,
         /// The tool, or the method and its object, such as `resources/read file:///notes.txt`.
@@ -120,7 +126,7 @@ pub enum Event {
         limit: Duration,
     },
     /// A callback of the application returned an error, returned an answer that cannot be sent, or could not parse its
-    /// request. The request was answered as [`IntoReply`](crate::callback::IntoReply) describes.
+    /// request.
     CallbackFailed {
         /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
         callback: &'static str,
@@ -129,8 +135,7 @@ pub enum Event {
         request_id: String,
         message: String,
     },
-    /// A callback of the application panicked. The request was answered as for
-    /// [`CallbackFailed`](Self::CallbackFailed).
+    /// A callback of the application panicked.
     CallbackPanicked {
         /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
         callback: &'static str,
@@ -140,8 +145,7 @@ pub enum Event {
         /// Text of the panic.
         message: String,
     },
-    /// A callback of the application exceeded its limit. The request was answered as for
-    /// [`CallbackFailed`](Self::CallbackFailed); a later answer of the callback is dropped.
+    /// A callback of the application exceeded its limit. A later answer of the callback is dropped.
     CallbackTimedOut {
         /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
         callback: &'static str,
@@ -154,8 +158,7 @@ pub enum Event {
     /// The CLI did not accept the session's hooks, so none of them runs. A session with a hook that must block when it
     /// fails does not start on such a CLI.
     HooksNotApplied { epoch: u64 },
-    /// A handler that blocks its thread did not end in time. Its request was answered; the handler cannot be aborted
-    /// and occupies its thread until it returns.
+    /// A handler that blocks its thread did not end in time. Its request was answered; the handler cannot be aborted.
     HandlerAbandoned { server: String, tool: String, request_id: String },
     /// A turn exceeded a limit and is being interrupted.
     TurnTimedOut {

@@ -5,6 +5,8 @@
 mod structure;
 
 mod face;
+mod links;
+mod tables;
 
 use std::fs;
 use std::path::{Path, PathBuf};

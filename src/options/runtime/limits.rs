@@ -6,11 +6,10 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 
 with_defaults! {
-    /// All bounds on memory and concurrency of a session. Nothing is bounded elsewhere, and no bound is hidden in the
-    /// code.
+    /// All bounds on the memory of a session and on its work in flight. Only a session store has more, in
+    /// [`StoreOptions`](crate::options::StoreOptions).
     ///
-    /// Set the fields that you want to change and take the rest from [`Limits::default`]. Zero is refused, except where
-    /// a field says what it means.
+    /// Set the fields that you want to change and take the rest from [`Limits::default`].
     ///
     /// ```
     /// use greenroom::options::Limits;
@@ -18,30 +17,31 @@ with_defaults! {
     /// // A host that refuses work early instead of queueing it.
     /// let limits = Limits { prompts_queued: 4, calls_in_flight: 100, ..Limits::default() };
     /// ```
+    ///
+    /// Zero is refused, except in `spilled_bytes` and `early_bytes`.
+    ///
+    /// # Limits by subject
+    #[doc = include_str!("limits.md")]
     pub struct Limits {
-        /// Longest line that is read from the CLI, in bytes. A longer line is skipped, with
-        /// [`Event::LineSkipped`](crate::Event::LineSkipped). Default: 64 MiB.
+        /// Longest line that is read from the CLI, in bytes. A longer line is skipped. Default: 64 MiB.
         pub line_bytes: usize = 64 << 20,
         /// Most prompts that wait for their turn, together with messages from [`Session::steer`](crate::Session::steer)
         /// whose fate is not known yet. A further prompt fails with [`AtCapacity`](crate::ErrorKind::AtCapacity).
         /// Default: 256.
         pub prompts_queued: usize = 256,
-        /// Most requests of the CLI in flight at once; most of them are tool calls. A further request is answered with
-        /// the error "at capacity", with an event. Cancellations and answers are always accepted. The reader reads at
-        /// most this many control frames ahead. Default: 16,384.
+        /// Most requests of the CLI in flight at once; most of them are tool calls. Cancellations and answers are
+        /// always accepted. The reader reads at most this many control frames ahead. Default: 16,384.
         pub calls_in_flight: usize = 16_384,
-        /// Most requests in flight for each tool server. A further request is answered with an error that names the
-        /// server. Set it below `calls_in_flight` to keep one server from using up the capacity of all. Default:
-        /// 16,384.
+        /// Most requests in flight for each tool server. Set it below `calls_in_flight` to keep one server from using
+        /// up the capacity of all. Default: 16,384.
         pub calls_per_server: usize = 16_384,
-        /// Most unanswered requests of one tool server to the CLI
-        /// ([`ToolContext::request`](crate::ToolContext::request)). A further request is refused. Default: 256.
+        /// Most unanswered requests of one tool server to the CLI. A further request is refused. Default: 256.
         pub mcp_requests_per_server: usize = 256,
         /// Most resources of one tool server that the CLI may subscribe to. A further subscription is refused. Default:
         /// 1,024.
         pub subscriptions_per_server: usize = 1024,
-        /// Most blocking handlers ([`ToolDef::blocking`](crate::ToolDef::blocking)) that run at once for each tool
-        /// server; further calls wait. A handler that timed out occupies its thread until it returns. Default: 64.
+        /// Most blocking handlers that run at once for each tool server; further calls wait. A handler that timed out
+        /// occupies its thread until it returns. Default: 64.
         pub blocking_calls: usize = 64,
         /// Most unread messages of one turn in memory, in bytes of JSON. Further messages go to a temporary file; if
         /// `spilled_bytes` is 0, the turn ends with [`Overflow`](crate::ErrorKind::Overflow) instead. Default: 16 MiB.
@@ -80,15 +80,14 @@ with_defaults! {
         /// Prompts that wait for their turn have a bound of the same size of their own, in bytes of JSON. A further
         /// prompt fails with `AtCapacity`, unless no other prompt waits. Default: 64 MiB.
         pub outbound_bytes: usize = 64 << 20,
-        /// Most supervision events that are kept for each subscriber. A subscriber that is slower is told how many
-        /// events it missed. At most 1,048,576. Default: 1,024.
+        /// Most supervision events that are kept for each subscriber; at most 1,048,576. Default: 1,024.
         pub events_kept: usize = 1024,
-        /// Most messages that are kept for each subscriber of [`Session::messages`](crate::Session::messages). A
-        /// subscriber that is slower is told how many messages it missed. At most 1,048,576. Default: 1,024.
+        /// Most messages that are kept for each subscriber of [`Session::messages`](crate::Session::messages); at most
+        /// 1,048,576. Default: 1,024.
         pub messages_kept: usize = 1024,
         /// Most messages from before the first prompt, also from the start of the session, that are kept for the first
-        /// subscriber of [`Session::messages`](crate::Session::messages), in bytes of JSON. Beyond it, the subscriber
-        /// is told how many messages it missed. 0: none are kept. Default: 1 MiB.
+        /// subscriber of [`Session::messages`](crate::Session::messages), in bytes of JSON. 0: none are kept. Default:
+        /// 1 MiB.
         pub early_bytes: usize = 1 << 20,
         /// Size of the end of the CLI's stderr that is kept for errors, in bytes. Default: 16 KiB.
         pub stderr_tail_bytes: usize = 16 << 10,

@@ -12,10 +12,10 @@ const fn secs(secs: u64) -> Duration {
 }
 
 with_defaults! {
-    /// All time limits of a session. No other limit applies, and no limit is hidden in the code.
+    /// All time limits of a session. Only a session store has more, in
+    /// [`StoreOptions`](crate::options::StoreOptions); a tool and a hook may have one of their own.
     ///
-    /// In JSON each limit is a number of milliseconds, and `null` means "no limit" where that is possible. A limit of
-    /// more than ten years counts as ten years.
+    /// Set the fields that you want to change and take the rest from [`Timeouts::default`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -25,14 +25,18 @@ with_defaults! {
     /// // The longest that `Session::stop` can take.
     /// assert_eq!(timeouts.shutdown_bound(), Duration::from_secs(28));
     /// ```
+    ///
+    /// In JSON each limit is a number of milliseconds, and `null` means "no limit" where that is possible. A limit of
+    /// more than ten years counts as ten years.
+    ///
+    /// # Timeouts by subject
+    #[doc = include_str!("timeouts.md")]
     pub struct Timeouts {
         /// From the start of the CLI to its answer to `initialize`. A CLI that has to be restarted because it does not
-        /// support the way in which servers or settings were sent gets this time twice. Beyond it, starting fails with
-        /// [`StartTimeout`](crate::ErrorKind::StartTimeout). Default: 60 s.
+        /// support the way in which servers or settings were sent gets this time twice. Default: 60 s.
         #[serde(with = "millis")]
         pub start: Duration = secs(60),
-        /// For each request to the CLI. Beyond it, the request is withdrawn and fails with
-        /// [`Timeout`](crate::ErrorKind::Timeout). Default: 60 s.
+        /// For each request to the CLI. Beyond it, the request is withdrawn and fails. Default: 60 s.
         #[serde(with = "millis")]
         pub control_request: Duration = secs(60),
         /// As `control_request`, for requests that wait for a tool or for the model: `mcp_call`, `side_question`,
@@ -44,12 +48,12 @@ with_defaults! {
         /// answered with an error and its handler is cancelled. Default: none.
         #[serde(with = "optional_millis")]
         pub tool: Option<Duration> = None,
-        /// For a request of a tool server to the CLI ([`ToolContext::request`](crate::ToolContext::request)). Beyond
-        /// it, the request fails and the CLI is told that it was cancelled. Default: 60 s, as in the MCP SDKs.
+        /// For a request of a tool server to the CLI. Beyond it, the request fails and the CLI is told that it was
+        /// cancelled. Default: 60 s, as in the MCP SDKs.
         #[serde(with = "millis")]
         pub mcp_request: Duration = secs(60),
-        /// For a hook handler. Beyond it, the hook counts as failed, and its [`OnFailure`](crate::hook::OnFailure)
-        /// decides. Default: 600 s, the CLI's own limit (measured with CLI 2.1.330). At most a day, also with `None`.
+        /// For a hook handler. Beyond it, the hook counts as failed. Default: 600 s, the CLI's own limit (measured with
+        /// CLI 2.1.330). At most a day, also with `None`.
         #[serde(with = "optional_millis")]
         pub hook: Option<Duration> = Some(secs(600)),
         /// For a permission, elicitation or dialog handler. Beyond it, a permission is denied, and an elicitation or
