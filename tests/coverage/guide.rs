@@ -13,38 +13,38 @@ const SECTIONS: [(&str, &str, &str); 11] = [
     (
         "option",
         "Options",
-        "What an option is to the CLI stands beside it: a flag, a variable, or a field of `initialize`.",
+        "The first column says how the CLI gets the option: as a flag, a variable, or a field of `initialize`.",
     ),
     (
         "function",
         "Functions",
-        "The functions of both SDKs. Those that end in `_from_store` and `_via_store` work on a store instead of the disk.",
+        "Functions that end in `_from_store` and `_via_store` work on a store instead of the disk.",
     ),
-    ("method", "Methods", "Those of `Query` and of `ClaudeSDKClient` that are no request to the CLI."),
+    ("method", "Methods", "Methods of `Query` and `ClaudeSDKClient` that send no request to the CLI."),
     (
         "request",
         "Requests to the CLI",
-        "`Requests::control` sends any other. An SDK without a name for it has no method for it.",
+        "`Requests::control` sends any other request. An empty cell means that the SDK has no method for the request.",
     ),
     (
         "asked",
         "Requests of the CLI",
-        "Each has a handler of the application. Unknown ones are refused, as the protocol wants it.",
+        "Your handlers answer these requests. Unknown requests are refused, as the protocol demands.",
     ),
-    ("prompt", "Prompts", "The fields of a prompt. A text alone is a `Prompt` as well."),
+    ("prompt", "Prompts", "The fields of a prompt. A plain text is a `Prompt` too."),
     (
         "message",
         "Messages",
-        "A message, subtype or field that is not known is kept, with its JSON at hand: `Message::Other`, `SystemDetail::Unknown`.",
+        "Unknown messages, subtypes and fields are kept as JSON: `Message::Other`, `SystemDetail::Unknown`.",
     ),
-    ("hook", "Hooks", "A hook at an event that is not known is made with `Hook::new`, by its name."),
-    ("mcp", "Tool servers", "What the CLI and a server in this process say to each other, in MCP."),
+    ("hook", "Hooks", "`Hook::new` makes a hook at an event that greenroom does not know, by its name."),
+    ("mcp", "Tool servers", "Messages between the CLI and a tool server in your process, in MCP."),
     (
         "initialize",
         "Fields of `initialize`",
-        "The first request of a session. It carries what many options say.",
+        "`initialize` is the first request of a session, and carries many options.",
     ),
-    ("type", "Types and constants", "What is left of the names that the SDKs export."),
+    ("type", "Types and constants", "The remaining names that the SDKs export."),
 ];
 
 fn page() -> String {
@@ -89,8 +89,8 @@ fn page() -> String {
 
 /// The fields that are called otherwise here, or are not here.
 fn fields(page: &mut String) {
-    let words = "A field that is not in this list is called the same here, or the same in snake case, in the type that \
-         the tables above name. `*` stands for any part of a name; what is inside of a field goes with it.";
+    let words = "A field that is not in this list has the same name here, perhaps in snake case, in the type that the tables \
+         above name. `*` stands for any part of a name; the fields inside a listed field go with it.";
     write!(page, "\n## Fields that are elsewhere, or not here\n\n{words}\n\n").unwrap();
     writeln!(page, "| SDK | field | greenroom |\n|---|---|---|").unwrap();
     for row in field_rows() {
