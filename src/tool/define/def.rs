@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::about::{About, builder_methods};
 use super::definition::{ToolAnnotations, ToolDefinition, hint_methods};
 use super::handler::{IntoToolResult, ToolHandler};
-use super::validate::{OutputCheck, Validator, invalid, parse_arguments};
+use super::validate::{OutputCheck, Validator, invalid, parse_arguments, rules_of};
 use crate::options::schema;
 use crate::tool::run::context::{CallContext, ToolContext};
 use crate::tool::run::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner, typed_state};
@@ -84,24 +84,50 @@ pub struct ToolDef<S = ()> {
 
 impl<S: Send + Sync + 'static> ToolDef<S> {
     /// A tool that runs `handler` as a task.
+    ///
+    /// Arguments that do not fit their type never reach the handler: the result has `isError`, and names the path. With
+    /// the feature `schema` this includes the rules of the type's schema that `serde` does not enforce, such as
+    /// `#[schemars(range(min = 1))]`; arguments of a tool with such a rule must fit the whole schema, so that a
+    /// `#[serde(alias)]` is refused. Rules of `format` are not checked. A whole number such as `1.0` is an integer.
+    ///
+    /// ```
+    /// use greenroom::{ToolDef, ToolServer};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Roll {
+    ///     #[schemars(range(min = 1, max = 10))]
+    ///     count: u32,
+    /// }
+    ///
+    /// let roll = ToolDef::new("roll", "Roll dice", async |args: Roll| args.count * 6);
+    /// let game: ToolServer = ToolServer::new("game", "1.0.0").add_tool(roll);
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// // "Input validation error: `count`: 0 is less than the minimum of 1"
+    /// assert_eq!(game.call("roll", serde_json::json!({ "count": 0 })).await.is_error, cfg!(feature = "schema"));
+    /// # });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new<M, H: ToolHandler<S, M>>(
         name: impl Into<String>,
         description: impl Into<String>,
         handler: H,
     ) -> Self {
-        let handler = Arc::new(handler);
+        let (input, output) = (schema::of::<H::Args>(), H::Output::output_schema());
+        let rules = rules_of::<H::Args>(&input);
+        let shared = Arc::new((handler, rules.clone()));
         let run: AsyncRun = Arc::new(move |state, call, arguments| {
-            let handler = handler.clone();
+            let shared = shared.clone();
             Box::pin(async move {
-                let (args, cx) = match prepared(state, call, parse_arguments::<H::Args>(arguments)) {
+                let (handler, rules) = &*shared;
+                let arguments = parse_arguments::<H::Args>(arguments, rules.as_ref());
+                let (args, cx) = match prepared(state, call, arguments) {
                     Ok(prepared) => prepared,
                     Err(ran) => return ran,
                 };
                 Ran::Returned(handler.call(args, cx).await.into_tool_result())
             })
         });
-        let (input, output) = (schema::of::<H::Args>(), H::Output::output_schema());
-        Self::build(name.into(), description.into(), input, output, ToolRunner::Async(run))
+        Self::build(name.into(), description.into(), (input, rules), output, ToolRunner::Async(run))
     }
 
     /// A tool that blocks its thread: `handler` runs on the runtime's blocking pool, at most
@@ -117,12 +143,19 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: IntoToolResult,
     {
-        let run = move |state, call, arguments| match prepared(state, call, parse_arguments(arguments)) {
+        let input = schema::of::<A>();
+        let rules = rules_of::<A>(&input);
+        let check = rules.clone();
+        let run = move |state, call, arguments| match prepared(
+            state,
+            call,
+            parse_arguments(arguments, check.as_ref()),
+        ) {
             Ok((args, cx)) => Ran::Returned(handler(args, cx).into_tool_result()),
             Err(ran) => ran,
         };
         let runner = ToolRunner::Blocking(Arc::new(run));
-        Self::build(name.into(), description.into(), schema::of::<A>(), R::output_schema(), runner)
+        Self::build(name.into(), description.into(), (input, rules), R::output_schema(), runner)
     }
 
     /// A tool with a hand-written schema, which must describe an object. With the feature `schema` arguments are
@@ -152,7 +185,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         let validator = Validator::new(&input_schema);
         let check = validator.clone();
         let parse = move |arguments: Arguments| {
-            let args = parse_arguments::<Value>(arguments)?;
+            let args = parse_arguments::<Value>(arguments, None)?;
             check.check(&args).map_err(|what| invalid(&what))?;
             Ok(args)
         };
@@ -166,9 +199,8 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             })
         });
         let runner = ToolRunner::Async(run);
-        let mut def = Self::build(name.into(), description.into(), input_schema, R::output_schema(), runner);
-        def.inner.input_check = Some(validator);
-        def
+        let input = (input_schema, Some(validator));
+        Self::build(name.into(), description.into(), input, R::output_schema(), runner)
     }
 
     /// A tool whose definition is a type.
@@ -186,7 +218,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
     fn build(
         name: String,
         description: String,
-        input_schema: Map<String, Value>,
+        (input_schema, input_check): (Map<String, Value>, Option<Validator>),
         output_schema: Option<Map<String, Value>>,
         runner: ToolRunner,
     ) -> Self {
@@ -196,7 +228,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             annotations: ToolAnnotations::default(),
             input_schema: input_schema.into(),
             output_schema: output_schema.map(Into::into),
-            input_check: None,
+            input_check,
             output_check: None,
             max_concurrency: None,
             runner,

@@ -53,7 +53,7 @@ pub(crate) struct ToolDefinition {
     pub(crate) annotations: ToolAnnotations,
     pub(super) input_schema: schema::StoredSchema,
     pub(super) output_schema: Option<schema::StoredSchema>,
-    /// Check of a hand-written input schema.
+    /// Check of a hand-written input schema, or of a type's schema with rules that parsing does not enforce.
     pub(super) input_check: Option<Validator>,
     pub(super) output_check: Option<OutputCheck>,
     pub(crate) max_concurrency: Option<usize>,

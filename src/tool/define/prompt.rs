@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::about::{About, Listable, builder_methods};
 use super::completion::Completers;
 use super::prompt_message::{IntoPrompt, PromptArgument};
-use super::validate::validation_error;
+use super::validate::{parse_value, rules_of};
 use crate::error::{Error, Result};
 use crate::options::schema;
 use crate::tool::run::context::ToolContext;
@@ -62,18 +62,18 @@ pub(crate) struct PromptDefinition {
 impl<S: Send + Sync + 'static> PromptDef<S> {
     /// A prompt whose arguments are the fields of a struct: required ones in their order, then the others by name
     /// ([`arguments`](PromptDef::arguments) sets another order). MCP sends every argument as text; numbers and `bool`s
-    /// are parsed. Arguments that do not fit are answered with -32602 and the name of the field.
+    /// are parsed. Arguments that do not fit are answered with -32602 and the name of the field. With the feature
+    /// `schema` they must keep the rules of the type, as [those of a tool](crate::ToolDef::new).
     pub fn new<A, F, Fut>(name: impl Into<String>, description: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         F: Fn(A, ToolContext<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoPrompt> + Send,
     {
-        let schema = Arc::new(schema::of::<A>());
-        let arguments = arguments_of(&schema);
+        let schema = schema::of::<A>();
+        let (arguments, rules) = (arguments_of(&schema), rules_of::<A>(&schema));
         Self::build(name.into(), description.into(), arguments, handler, move |given| {
-            serde_path_to_error::deserialize(typed(&schema, given))
-                .map_err(|error| RpcError::invalid_params(validation_error(&error)))
+            parse_value(typed(&schema, given), rules.as_ref()).map_err(RpcError::invalid_params)
         })
     }
 

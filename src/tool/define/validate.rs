@@ -1,8 +1,9 @@
-//! Parses arguments, and checks values against hand-written JSON Schemas (feature `schema`) and types.
+//! Parses arguments, and checks values against JSON Schemas (feature `schema`) and types.
 
 #[cfg(feature = "schema")]
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -11,19 +12,84 @@ use crate::tool::run::erased::Arguments;
 use crate::wire::CallToolResult;
 use crate::wire::message::read::mend;
 
-/// Parses a tool's arguments; the error names the path of the field.
-pub(super) fn parse_arguments<A: DeserializeOwned>(arguments: Arguments) -> Result<A, String> {
+/// Parses a tool's arguments, and checks them against `rules`. The error names the path of the field.
+pub(super) fn parse_arguments<A: DeserializeOwned>(
+    arguments: Arguments,
+    rules: Option<&Validator>,
+) -> Result<A, String> {
     // The model may write half of a surrogate pair; replace it rather than refuse the call.
     let text = mend(arguments.as_deref().map_or("{}", RawValue::get));
+    if let Some(rules) = rules {
+        // Refused if it is no `Value`: in a field that the type ignores, `1e999` would hide the others from the rules.
+        let value =
+            serde_json::from_str(&text).map_err(|error| invalid(&without_position(&error.to_string())))?;
+        rules.check(&value).map_err(|what| invalid(&what))?;
+    }
     // Tracking the path doubles the cost of parsing, so only a failure is parsed again with it.
     serde_json::from_str(&text).or_else(|_| {
-        let mut json = serde_json::Deserializer::from_str(&text);
-        serde_path_to_error::deserialize(&mut json).map_err(|error| validation_error(&error))
+        let parse = |text: &str| {
+            let mut json = serde_json::Deserializer::from_str(text);
+            serde_path_to_error::deserialize(&mut json).map_err(|error| validation_error(&error))
+        };
+        let error = match parse(&text) {
+            Ok(arguments) => return Ok(arguments),
+            Err(error) => error,
+        };
+        let mut value: Value = serde_json::from_str(&text).unwrap_or_default();
+        if write_integers(&mut value) { parse(&value.to_string()) } else { Err(error) }
     })
 }
 
+/// Parses arguments that are a value already, as [`parse_arguments`] does.
+pub(super) fn parse_value<A: DeserializeOwned>(
+    mut value: Value,
+    rules: Option<&Validator>,
+) -> Result<A, String> {
+    if let Some(rules) = rules {
+        rules.check(&value).map_err(|what| invalid(&what))?;
+    }
+    serde_path_to_error::deserialize(&value).or_else(|error| {
+        let error = validation_error(&error);
+        if !write_integers(&mut value) {
+            return Err(error);
+        }
+        serde_path_to_error::deserialize(&value).map_err(|error| validation_error(&error))
+    })
+}
+
+/// Writes whole numbers such as `1.0` as integers: JSON Schema counts them as such, and serde does not. Returns false if
+/// there are none.
+fn write_integers(value: &mut Value) -> bool {
+    /// Above 2^53 a float may stand for another integer than the model wrote.
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(whole) if number.is_f64() && whole.fract() == 0.0 && whole.abs() <= MOST => {
+                *value = Value::from(whole as i64);
+                true
+            }
+            _ => false,
+        },
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| write_integers(item) | any),
+        Value::Object(fields) => fields.values_mut().fold(false, |any, field| write_integers(field) | any),
+        _ => false,
+    }
+}
+
+/// The rules of a type's schema that parsing the type does not enforce, such as a range or a pattern; `None` if there are
+/// none. Without the feature `schema` nothing enforces them.
+#[cfg(feature = "schema")]
+pub(super) fn rules_of<A: JsonSchema>(schema: &Map<String, Value>) -> Option<Validator> {
+    crate::options::schema::has_rules::<A>().then(|| Validator::new(schema))
+}
+
+#[cfg(not(feature = "schema"))]
+pub(super) fn rules_of<A: JsonSchema>(_: &Map<String, Value>) -> Option<Validator> {
+    None
+}
+
 /// Says which field does not fit, and why.
-pub(super) fn validation_error<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
+fn validation_error<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
     invalid(&fault_at(error))
 }
 
@@ -33,10 +99,13 @@ pub(super) fn invalid(what: &str) -> String {
 
 fn fault_at<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
     let path = error.path().to_string();
-    let error = error.inner().to_string();
-    // The model does not see the line, so its position is left out.
-    let error = error.split(" at line ").next().unwrap_or_default();
-    if path == "." { error.to_owned() } else { format!("`{path}`: {error}") }
+    let error = without_position(&error.inner().to_string());
+    if path == "." { error } else { format!("`{path}`: {error}") }
+}
+
+/// The text of an error of `serde_json` without the line and column, which the model does not see.
+fn without_position(error: &str) -> String {
+    error.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 /// A compiled schema. Without the feature `schema` every value fits.
@@ -70,24 +139,80 @@ impl Validator {
         None
     }
 
-    /// Lists the misfits with their paths.
+    /// Lists the first misfits with their paths.
     #[cfg(feature = "schema")]
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+        /// Misfits that are listed: the model mends these first.
+        const MOST: usize = 10;
         let validator = self.compiled.as_ref().map_err(Clone::clone)?;
-        let faults: Vec<String> = validator
-            .iter_errors(value)
-            .map(|error| match error.instance_path().as_str() {
-                "" => error.to_string(),
-                path => format!("`{path}`: {error}"),
-            })
-            .collect();
-        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+        if validator.is_valid(value) {
+            return Ok(());
+        }
+        let mut faults = Vec::new();
+        for error in validator.iter_errors(value) {
+            list_misfits(&error, &mut faults);
+            if faults.len() > MOST {
+                break;
+            }
+        }
+        if faults.len() > MOST {
+            faults.truncate(MOST);
+            faults.push("and more".to_owned());
+        }
+        Err(faults.join("; "))
     }
 
     #[cfg(not(feature = "schema"))]
     pub(crate) fn check(&self, _: &Value) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Lists what does not fit. Where a value fits none of several schemas, and all but one are those of other types or other
+/// variants of an enum, the misfits of that one say more than "it fits none".
+#[cfg(feature = "schema")]
+fn list_misfits(error: &jsonschema::ValidationError<'_>, faults: &mut Vec<String>) {
+    use jsonschema::error::ValidationErrorKind as Kind;
+
+    if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind() {
+        let is_other = |misfit: &jsonschema::ValidationError<'_>| match misfit.kind() {
+            // A tag.
+            Kind::Constant { .. } => true,
+            Kind::Type { .. }
+            | Kind::Enum { .. }
+            | Kind::Required { .. }
+            | Kind::AdditionalProperties { .. } => misfit.instance_path() == error.instance_path(),
+            _ => false,
+        };
+        let mut meant = context.iter().filter(|misfits| !misfits.iter().any(is_other));
+        if let (Some(misfits), None) = (meant.next(), meant.next()) {
+            return misfits.iter().for_each(|misfit| list_misfits(misfit, faults));
+        }
+    }
+    faults.push(misfit(error));
+}
+
+/// A misfit with its path, written as serde's errors write it.
+#[cfg(feature = "schema")]
+fn misfit(error: &jsonschema::ValidationError<'_>) -> String {
+    use jsonschema::paths::LocationSegment;
+
+    /// Longer texts repeat a long value, which the model knows.
+    const LONGEST: usize = 500;
+    let mut path = String::new();
+    for segment in error.instance_path() {
+        match segment {
+            LocationSegment::Index(index) => path.push_str(&format!("[{index}]")),
+            LocationSegment::Property(name) if path.is_empty() => path.push_str(&name),
+            LocationSegment::Property(name) => path.push_str(&format!(".{name}")),
+        }
+    }
+    let mut text = error.to_string();
+    if text.len() > LONGEST {
+        text = error.masked_with("the value").to_string();
+        text.truncate(text.floor_char_boundary(LONGEST));
+    }
+    if path.is_empty() { text } else { format!("`{path}`: {text}") }
 }
 
 /// The check of the structured content of a tool's results.

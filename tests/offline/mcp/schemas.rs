@@ -31,8 +31,8 @@ async fn arguments_that_violate_the_schema_name_every_path_in_the_result() {
     assert_eq!(fine.text(), r#"ordered {"items":[{"n":2}],"mode":"fast","more":1}"#);
     for (arguments, paths) in [
         (json!({}), vec!["\"items\" is a required property"]),
-        (json!({ "items": [{ "n": 2 }, { "n": 0 }], "mode": "odd" }), vec!["`/items/1/n`: ", "`/mode`: "]),
-        (json!({ "items": 7 }), vec!["`/items`: 7 is not of type \"array\""]),
+        (json!({ "items": [{ "n": 2 }, { "n": 0 }], "mode": "odd" }), vec!["`items[1].n`: ", "`mode`: "]),
+        (json!({ "items": 7 }), vec!["`items`: 7 is not of type \"array\""]),
         (json!([1]), vec!["[1] is not of type \"object\""]),
     ] {
         let result = server.call("order", arguments).await;
@@ -110,7 +110,7 @@ async fn structured_content_is_what_was_promised_or_an_error() {
         ("wrong", "`celsius`: invalid type: string"),
         ("missing", "there is none"),
         ("blocking", "there is none"),
-        ("too_hot", "`/celsius`: 170 is greater than the maximum of 60"),
+        ("too_hot", "`celsius`: 170 is greater than the maximum of 60"),
         ("fails", "no sky"),
     ] {
         let result = call(tool).await;
