@@ -8,7 +8,8 @@ impl SessionBuilder {
     /// factories of states find it by its type, with `cx.data::<T>()`.
     ///
     /// A second value of the same type replaces the first: give each kind of data a type of its own. The value is
-    /// shared, not cloned, also by the clones of a builder, and is dropped with the session.
+    /// shared, not cloned, also by the clones of a builder. It is dropped when the session has ended and nobody holds
+    /// the builder, a `Session` or a context any more.
     ///
     /// ```
     /// use greenroom::{NoArgs, Session, ToolContext, ToolServer};
