@@ -51,6 +51,7 @@ use crate::{Options, PermissionMode};
 /// # }
 /// ```
 #[derive(Clone, Default)]
+#[must_use = "a session begins with `start`"]
 pub struct SessionBuilder {
     /// Boxed, because futures hold the builder.
     pub(super) options: Box<Options>,

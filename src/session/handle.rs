@@ -56,6 +56,7 @@ use crate::tool::ServerHandle;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "dropping the last handle ends the session"]
 pub struct Session {
     pub(super) inner: Arc<Handle>,
     /// Limits requests to the CLI through this handle; `None` for the limits of the options.

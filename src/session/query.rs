@@ -11,7 +11,7 @@ use crate::prompt::Prompt;
 /// prompts, use a [`Session`](crate::Session).
 ///
 /// Call [`outcome`](Turn::outcome) on the turn: it waits for the end of the run, because background tasks may call
-/// tools after the first result. Dropping the turn ends the CLI.
+/// tools after the first result. Dropping the turn ends the CLI, unlike dropping a turn of a session: see [`Turn`].
 ///
 /// ```no_run
 /// # async fn example() -> greenroom::Result<()> {

@@ -209,7 +209,7 @@ async fn a_flood_of_messages_is_delivered_little_by_little_while_calls_run() {
     let before = at_the_call.load(Ordering::SeqCst);
     assert!(before < FLOOD / 4, "{before} of {FLOOD} messages were delivered before the call");
     end.finish_turn(&prompt, "said");
-    within(SOON, reading.join_next()).await.unwrap().unwrap();
+    drop(within(SOON, reading.join_next()).await.unwrap().unwrap());
     assert_eq!(delivered.load(Ordering::SeqCst), FLOOD);
     stop(session, end).await;
 }

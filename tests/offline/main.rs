@@ -55,3 +55,4 @@ mod steering;
 mod store;
 mod testkit;
 mod tools;
+mod turn_cancel;

@@ -786,7 +786,7 @@ async fn a_message_into_a_turn_is_written_to_no_cli_but_its_own() {
     assert_eq!(asked(&mut hear).await, "a");
     // The turn runs until the store has taken the entry; meanwhile the next CLI begins with its handshake.
     let mut end = within(SOON, listener.accept()).await;
-    session.steer("Faster.").await.unwrap();
+    drop(session.steer("Faster.").await.unwrap());
     let written = settled(&mut end).await;
     assert!(written.iter().all(|frame| frame["type"] != "user"), "{written:?}");
     release.send(()).unwrap();

@@ -411,7 +411,7 @@ async fn messages_count_among_the_prompts_that_wait() {
     lifecycle(&mut end, &message, "started");
     says(&mut end, "I hurry.");
     assert!(matches!(fate(steering).await, Steered::Joined { .. }));
-    steer(&session, &mut end, "More.").await;
+    drop(steer(&session, &mut end, "More.").await);
     result(&mut end, &[&prompt, &message], "done");
     assert!(outcome(&mut turn).await.is_completed());
     let (stopped, ()) = tokio::join!(session.stop(), end.run_out());

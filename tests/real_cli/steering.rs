@@ -227,3 +227,44 @@ async fn a_message_that_the_model_has_read_is_not_told_again_after_a_kill() {
     assert!(told[2] == 1 && told[3] <= 1, "{told:?}");
     stop(&session).await;
 }
+
+#[tokio::test]
+async fn a_cancelled_turn_ends_alone_and_the_next_one_is_answered() {
+    let script =
+        (0..10).fold(Script::new().turn(call("hang", json!({}))), |script, _| script.turn(text("Fine.")));
+    let Some(stage) = Stage::new(script).await else { return };
+    let (hang, mut hear) = hang();
+    let session = stage.start(ToolServer::new("calc", "1").add_tool(hang)).await;
+    let mut running = session.prompt("Hang.").await.unwrap();
+    let mut waiting = session.prompt("Wait.").await.unwrap();
+    let mut next = session.prompt("Are you there?").await.unwrap();
+    hears(&mut hear, "called").await;
+    in_time("the cancel", waiting.cancel()).await;
+    in_time("the cancel", running.cancel()).await;
+    hears(&mut hear, "cancelled").await;
+    let ended = in_time("the turn", running.outcome()).await.unwrap();
+    assert!(matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, .. }), "{ended:?}");
+    let ended = in_time("the turn", waiting.outcome()).await.unwrap();
+    assert!(matches!(&ended, Outcome::NotStarted { .. }), "{ended:?}");
+    let ended = in_time("the turn", next.outcome()).await.unwrap();
+    assert_eq!(ended.text(), Some("Fine."), "{ended:?}");
+
+    // Prompts that the CLI was just given: it may have begun with them or not.
+    for _ in 0..4 {
+        let mut turn = session.prompt("Never mind.").await.unwrap();
+        let mut next = session.prompt("And now?").await.unwrap();
+        in_time("the cancel", turn.cancel()).await;
+        let ended = in_time("the turn", turn.outcome()).await.unwrap();
+        assert!(
+            matches!(
+                &ended,
+                Outcome::NotStarted { .. } | Outcome::Interrupted { by: InterruptedBy::User, .. }
+            ),
+            "{ended:?}"
+        );
+        let ended = in_time("the turn", next.outcome()).await.unwrap();
+        assert_eq!(ended.text(), Some("Fine."), "{ended:?}");
+    }
+    assert_eq!(session.snapshot().await.unwrap().cli.unwrap().epoch, 1, "the CLI answered every cancel");
+    stop(&session).await;
+}

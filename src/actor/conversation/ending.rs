@@ -68,6 +68,7 @@ impl ConversationState {
         if let Some(offer) = running.offer.take() {
             offer.end(&outcome, &running.prompt);
         }
+        let await_end = std::mem::take(&mut running.await_end);
         if let Some(turn) = running.turn.take() {
             let name = match &outcome {
                 Outcome::Completed { .. } => "completed",
@@ -79,6 +80,8 @@ impl ConversationState {
             running.span.record("outcome", name);
             turn.end(outcome);
         }
+        // After the outcome is there.
+        drop(await_end);
     }
 
     /// Gives every prompt back that was not written.
@@ -91,7 +94,7 @@ impl ConversationState {
     /// Takes a prompt back that was not written. Returns whether there was such a prompt.
     pub(super) fn take_back(&mut self, uuid: &str) -> bool {
         let steered = self.give_back_steering(|steering| steering == uuid);
-        let Some(queued) = self.queue.take(uuid) else { return steered };
+        let Some(queued) = self.queue.take(|queued| queued.uuid == uuid) else { return steered };
         queued.give_back();
         self.run_changed();
         true

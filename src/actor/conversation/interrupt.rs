@@ -1,21 +1,152 @@
-//! Interrupts of the application: the conversation takes note first, then the CLI is asked.
+//! Interrupts and cancelled turns: the conversation takes note first, then the CLI is asked.
+//!
+//! An interrupt is for whatever the CLI does. A cancel is for one turn:
+//!
+//! ```text
+//!             queued ──────────────────────────────────────────────────────────────────► NotStarted
+//!   cancel ── written, not begun ── `cancel_async_message`: true ──────────────────────► NotStarted
+//!             └────────────────────── false, or unknown ──┐
+//!             running ───────────────────────────────────►└─ `interrupt` ── result ────► Interrupted(User)
+//!                                                                 │ CLI ends ──────────► Interrupted(User)
+//!                                                                 │ no answer, no end
+//!                                                                 └─ the CLI is ended ─► Interrupted(User)
+//! ```
+//!
+//! The prompts of the queue wait until the CLI has answered.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-use serde_json::value::RawValue;
-use tokio::sync::oneshot;
+use ractor::ActorRef;
 
-use super::ConversationState;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::results::PromptProgress;
+use super::{ConversationState, RunningTurn};
+use crate::actor::base::deadlines::after;
 use crate::actor::base::reply::respond;
 use crate::actor::base::task::Task;
-use crate::actor::messages::conversation::ConversationMessage;
-use crate::actor::router::client::ask;
+use crate::actor::context::Shared;
+use crate::actor::messages::conversation::{CancelAnswer, ConversationMessage};
+use crate::actor::messages::session::Internal;
+use crate::actor::router::client::{ask, ask_in};
+use crate::actor::turn::{CancelTurn, TurnKey};
 use crate::error::{ErrorKind, Result};
-use crate::requests::{InterruptReceipt, Reply};
+use crate::requests::{CancelledMessage, InterruptReceipt, Reply};
 use crate::wire::envelope::empty_object;
 
+/// The cancels that the CLI has not answered.
+pub(super) struct Cancels {
+    unanswered: Vec<Cancelling>,
+    /// Number of cancels so far; numbers the next one.
+    number: u64,
+    /// Given to every turn.
+    pub(super) canceller: Arc<dyn CancelTurn>,
+}
+
+/// A cancel that the CLI was told of.
+struct Cancelling {
+    number: u64,
+    turn: TurnKey,
+    epoch: u64,
+    _task: Task,
+}
+
+/// Cancels turns by messages to the conversation.
+struct Canceller(ActorRef<ConversationMessage>);
+
+impl CancelTurn for Canceller {
+    fn cancel(&self, turn: TurnKey) -> oneshot::Receiver<()> {
+        let (ended, receiver) = oneshot::channel();
+        // A conversation that has ended has ended its turns.
+        self.0.cast(ConversationMessage::Cancel { turn, ended }).ok();
+        receiver
+    }
+}
+
+impl Cancels {
+    pub(super) fn new(conversation: &ActorRef<ConversationMessage>) -> Self {
+        let canceller = Arc::new(Canceller(conversation.clone()));
+        Self { unanswered: Vec::new(), number: 0, canceller }
+    }
+
+    pub(super) fn are_unanswered(&self) -> bool {
+        !self.unanswered.is_empty()
+    }
+
+    /// An incarnation has ended: it answers no more.
+    pub(super) fn end_with_cli(&mut self, epoch: u64) {
+        self.unanswered.retain(|cancelling| cancelling.epoch > epoch);
+    }
+}
+
+impl RunningTurn {
+    fn is(&self, turn: &TurnKey) -> bool {
+        self.turn.as_ref().is_some_and(|sender| sender.is(turn))
+    }
+}
+
 impl ConversationState {
+    /// Ends one turn: takes its prompt back, or has the CLI end it. Drops `ended` when the turn has ended.
+    pub(super) fn cancel(&mut self, turn: TurnKey, ended: oneshot::Sender<()>) {
+        if let Some(queued) = self.queue.take(|queued| queued.turn.is(&turn)) {
+            queued.turn.end(queued.history.cancelled(queued.prompt));
+            self.run_changed();
+            return;
+        }
+        let is_over = self.holds_end();
+        let Some(running) = self.running.as_mut().filter(|running| running.is(&turn)) else { return };
+        running.await_end.retain(|waiting| !waiting.is_closed());
+        running.await_end.push(ended);
+        // A turn whose end waits for the store is over for the CLI.
+        if is_over || std::mem::replace(&mut running.cancelled, true) {
+            return;
+        }
+        let not_begun = running.watch.progress() == PromptProgress::Written;
+        let uuid = not_begun.then(|| running.watch.uuid().to_owned());
+        let epoch = running.outbound.epoch();
+        running.interrupting = true;
+        self.limit_ending();
+        self.cancels.number += 1;
+        let number = self.cancels.number;
+        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        let task = Task::spawn(Box::pin(async move {
+            let answer = end_in_cli(&shared, epoch, uuid).await;
+            // A conversation that has ended has no turn.
+            myself.cast(ConversationMessage::CancelAnswered { number, answer }).ok();
+        }));
+        self.cancels.unanswered.push(Cancelling { number, turn, epoch, _task: task });
+    }
+
+    /// The CLI has answered the requests of a cancel.
+    pub(super) fn cancel_answered(&mut self, number: u64, answer: CancelAnswer) {
+        let unanswered = &self.cancels.unanswered;
+        let Some(at) = unanswered.iter().position(|cancelling| cancelling.number == number) else { return };
+        if let CancelAnswer::Failed(error) = &answer {
+            let epoch = unanswered[at].epoch;
+            tracing::warn!(parent: &self.shared.span, %error, "a turn could not be cancelled");
+            // The CLI may still do what it was asked for. So no prompt is sent before the CLI has ended.
+            if !matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) {
+                let reason = format!("it did not answer when a turn was cancelled: {error}");
+                return Internal::GiveUpCli { epoch, reason }.tell(&self.session);
+            }
+        }
+        let cancelling = self.cancels.unanswered.remove(at);
+        let running = self.running.as_ref().filter(|running| running.is(&cancelling.turn));
+        match (answer, running) {
+            // The CLI may tell its lifecycle too, before or after this.
+            (CancelAnswer::TakenBack, Some(running)) => {
+                let outcome = running.history.clone().cancelled(running.prompt.clone());
+                self.end_without_result(outcome);
+            }
+            _ => self.next(),
+        }
+        self.run_changed();
+    }
+
     /// Asks the CLI to end what it does, on a task of its own: the interrupt goes on when its caller stops waiting.
     pub(super) fn interrupt(
         &mut self,
@@ -63,5 +194,48 @@ fn read_receipt(asked: Result<Box<RawValue>>, turn_runs: bool) -> Result<Reply<I
             Ok(Reply::new(InterruptReceipt::default(), empty_object()))
         }
         asked => Reply::read("interrupt", asked?),
+    }
+}
+
+/// Has this incarnation drop the prompt with this uuid if it has not begun with it, or interrupt what it does.
+async fn end_in_cli(shared: &Shared, epoch: u64, not_begun: Option<String>) -> CancelAnswer {
+    let deadline = after(Instant::now(), shared.options().timeouts.control_request);
+    if let Some(uuid) = not_begun {
+        let body = json!({ "subtype": "cancel_async_message", "message_uuid": uuid });
+        match ask_until(shared, epoch, body, deadline).await {
+            Ok(raw) => {
+                let taken = Reply::<CancelledMessage>::read("cancel_async_message", raw);
+                if taken.is_ok_and(|taken| taken.cancelled) {
+                    return CancelAnswer::TakenBack;
+                }
+            }
+            // A CLI that does not know the request.
+            Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) => {}
+            Err(error) => return CancelAnswer::Failed(error),
+        }
+    }
+    match ask_until(shared, epoch, json!({ "subtype": "interrupt" }), deadline).await {
+        Ok(_) => CancelAnswer::Interrupted,
+        Err(error) => CancelAnswer::Failed(error),
+    }
+}
+
+/// Asks this incarnation and no other. When the router ends before the CLI has answered, asks through the next router.
+async fn ask_until(shared: &Shared, epoch: u64, body: Value, deadline: Instant) -> Result<Box<RawValue>> {
+    let mut routers = shared.router.subscribe();
+    loop {
+        routers.mark_unchanged();
+        let left = deadline.saturating_duration_since(Instant::now());
+        match ask_in(shared, body.clone(), left, Some(epoch)).await {
+            Err(error)
+                if error.kind() == ErrorKind::NotReady
+                    && Instant::now() < deadline
+                    && shared.outbound_of(epoch).is_some() =>
+            {
+                // Waits for the next router, or until the deadline.
+                tokio::time::timeout_at(deadline, routers.changed()).await.ok();
+            }
+            answer => return answer,
+        }
     }
 }

@@ -84,6 +84,13 @@ impl ConversationState {
         self.limits.deadlines.arm(telling(&self.myself, || ConversationMessage::LimitTick));
     }
 
+    /// Limits the time that the CLI takes to end the turn, which it is told to.
+    pub(super) fn limit_ending(&mut self) {
+        let limit = self.shared.options().timeouts.control_request;
+        self.limits.deadlines.insert(after(Instant::now(), limit), Limit::Ending);
+        self.arm_limits();
+    }
+
     pub(super) fn limit_tick(&mut self) {
         if self.holds_limits() {
             return;
@@ -108,12 +115,12 @@ impl ConversationState {
                 return Internal::GiveUpCli { epoch, reason }.tell(&self.session);
             }
         };
-        if self.limits.passed.is_some() {
+        let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
+        if self.limits.passed.is_some() || cancelled {
             return;
         }
         self.limits.passed = Some((name, passed));
-        let ending = after(Instant::now(), timeouts.control_request);
-        self.limits.deadlines.insert(ending, Limit::Ending);
+        self.limit_ending();
         self.shared.counting.timeouts.one();
         self.shared.emit(Event::TurnTimedOut { limit: name, after: passed });
         let shared = self.shared.clone();

@@ -12,7 +12,9 @@
 //!     │ AtCapacity      │ session ends               │  session stops: Interrupted(Stop)
 //!     │ Stopped         ▼                            │  messages not read: Failed(Overflow), the CLI goes on
 //!                  NotStarted (returned)             ▼
-//!                                              next prompt of the queue
+//!                     ▲                        next prompt of the queue, once no cancel is unanswered
+//!                     │ cancel: waits, or        cancel: runs
+//!                     └─ the CLI drops it        ──► interrupt ──► Interrupted(User), also if the CLI ends first
 //! ```
 //!
 //! - here: the actor, and prompts on their way to the CLI
@@ -23,7 +25,7 @@
 //! - [`ending`]: the end of a turn
 //! - [`recovery`]: a turn whose CLI has ended
 //! - [`steering`]: messages into a running turn
-//! - [`interrupt`]: interrupts of the application
+//! - [`interrupt`]: interrupts and cancelled turns
 //! - [`limits`]: the limits of a turn
 //! - [`run`]: when the run is over
 //!
@@ -47,6 +49,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::base::reply::respond;
@@ -60,6 +63,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::prompt::Prompt;
 use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event};
+use interrupt::Cancels;
 use limits::TurnLimits;
 use queue::{PromptQueue, Queued, TurnHistory};
 use results::ResultWatch;
@@ -89,6 +93,7 @@ pub(crate) struct ConversationState {
     ceiling: Option<Task>,
     /// Tasks that ask the CLI to interrupt what it does.
     interrupts: Vec<Task>,
+    cancels: Cancels,
     draining: bool,
     /// The newest incarnation that has ended. Messages of ended incarnations are dropped.
     ended_epoch: u64,
@@ -106,6 +111,10 @@ struct RunningTurn {
     /// `None` once the turn has ended for the application while the CLI still works at the prompt.
     turn: Option<TurnSender>,
     interrupting: bool,
+    /// Whether the application has cancelled the turn: it ends as interrupted, also with its CLI.
+    cancelled: bool,
+    /// Dropped when the turn has ended.
+    await_end: Vec<oneshot::Sender<()>>,
     /// The queue that the prompt was written to.
     outbound: Outbound,
     history: TurnHistory,
@@ -131,19 +140,20 @@ impl Actor for Conversation {
             run: RunTracker::new(shared.options().timeouts.run_ceiling),
             shared,
             session,
-            myself,
             ready_epoch: None,
             queue: PromptQueue::default(),
             running: None,
             steering: VecDeque::new(),
             ceiling: None,
             interrupts: Vec::new(),
+            cancels: Cancels::new(&myself),
             draining: false,
             ended_epoch: 0,
             tells_lifecycle: false,
             limits: TurnLimits::new(),
             failure: FailureSigns::default(),
             store_barrier: StoreBarrier::default(),
+            myself,
         })
     }
 
@@ -178,6 +188,8 @@ impl Actor for Conversation {
                     running.interrupting = false;
                 }
             }
+            ConversationMessage::Cancel { turn, ended } => state.cancel(turn, ended),
+            ConversationMessage::CancelAnswered { number, answer } => state.cancel_answered(number, answer),
             ConversationMessage::TakeBack { uuid, reply } => respond(reply, state.take_back(&uuid)),
             ConversationMessage::Drain => {
                 state.draining = true;
@@ -228,7 +240,8 @@ impl ConversationState {
     }
 
     fn new_turn(&self, uuid: &str) -> (TurnSender, Turn) {
-        turn(uuid.to_owned(), self.shared.options(), self.shared.counting.clone())
+        let canceller = self.cancels.canceller.clone();
+        turn(uuid.to_owned(), self.shared.options(), self.shared.counting.clone(), canceller)
     }
 
     /// The queue of the incarnation that takes prompts. `None` while there is none, or when the incarnation has ended
@@ -249,6 +262,10 @@ impl ConversationState {
         }
         self.write_steering();
         if self.offer_next() {
+            return;
+        }
+        // An interrupt that is on its way would hit the next prompt.
+        if self.cancels.are_unanswered() {
             return;
         }
         let Some(outbound) = self.outbound() else { return };
@@ -290,6 +307,8 @@ impl ConversationState {
             watch,
             turn: Some(turn),
             interrupting: false,
+            cancelled: false,
+            await_end: Vec::new(),
             outbound,
             history,
             first_sent: first_sent.unwrap_or_else(Instant::now),

@@ -39,6 +39,14 @@ pub(super) enum TurnHistory {
 }
 
 impl TurnHistory {
+    /// The outcome of a turn that is cancelled before its prompt is sent, or sent again.
+    pub(super) fn cancelled(self, prompt: Prompt) -> Outcome {
+        match self {
+            TurnHistory::CutOff(_) => Outcome::Interrupted { by: InterruptedBy::User, result: None },
+            TurnHistory::Unsent | TurnHistory::NotBegun(_) => Outcome::NotStarted { prompt },
+        }
+    }
+
     /// The outcome of a turn whose prompt is not sent, or not sent again.
     pub(super) fn not_sent(self, prompt: Prompt) -> Outcome {
         match self {
@@ -109,9 +117,9 @@ impl PromptQueue {
         Some(queued)
     }
 
-    /// Removes the prompt with this uuid.
-    pub(super) fn take(&mut self, uuid: &str) -> Option<Queued> {
-        let at = self.prompts.iter().position(|(queued, _)| queued.uuid == uuid)?;
+    /// Removes the first prompt that fits.
+    pub(super) fn take(&mut self, fits: impl Fn(&Queued) -> bool) -> Option<Queued> {
+        let at = self.prompts.iter().position(|(queued, _)| fits(queued))?;
         let (queued, bytes) = self.prompts.remove(at)?;
         self.bytes -= bytes;
         Some(queued)

@@ -20,6 +20,7 @@ impl ConversationState {
             self.ready_epoch = None;
         }
         self.run.restarted();
+        self.cancels.end_with_cli(epoch);
         self.steering_ends_with_cli(cause.as_ref());
         self.announced_end(cause.as_ref());
         let limit = self.limits.passed();
@@ -28,7 +29,9 @@ impl ConversationState {
         {
             self.queue_again(attempt, cause);
         }
+        let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
         let outcome = match (cause, limit, self.shared.failed.get()) {
+            (Some(_), None, _) if cancelled => Outcome::Interrupted { by: InterruptedBy::User, result: None },
             (Some(_), Some(by), _) => Outcome::Interrupted { by, result: None },
             (Some(cause), None, _) => {
                 Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None }
@@ -51,7 +54,7 @@ impl ConversationState {
 
     /// The next attempt at the running turn when this CLI dies; `None` if the turn ends.
     pub(super) fn next_attempt(&self) -> Option<NextAttempt> {
-        let running = self.running.as_ref().filter(|running| !running.interrupting)?;
+        let running = self.running.as_ref().filter(|running| !running.interrupting && !running.cancelled)?;
         if self.draining || self.limits.passed().is_some() {
             return None;
         }
@@ -126,7 +129,7 @@ impl ConversationState {
         match (&lifecycle.state, &running.history) {
             // The prompt was written again, and the CLI knows it as done: the answer went to the incarnation that died.
             (CommandState::Completed | CommandState::Cancelled, TurnHistory::NotBegun(cause))
-                if progress == PromptProgress::Written =>
+                if progress == PromptProgress::Written && !running.cancelled =>
             {
                 let by = InterruptedBy::CliExit { cause: cause.clone() };
                 Some(Outcome::Interrupted { by, result: None })
@@ -135,7 +138,8 @@ impl ConversationState {
             (CommandState::Completed, _) if !running.prompt.queries() => Some(Outcome::Appended),
             // The CLI has dropped the prompt from its queue.
             (CommandState::Cancelled, history) if progress < PromptProgress::Started => {
-                Some(history.clone().not_sent(running.prompt.clone()))
+                let (history, prompt) = (history.clone(), running.prompt.clone());
+                Some(if running.cancelled { history.cancelled(prompt) } else { history.not_sent(prompt) })
             }
             _ => None,
         }

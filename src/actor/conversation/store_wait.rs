@@ -50,6 +50,19 @@ impl ConversationState {
         self.store_barrier.held.is_some()
     }
 
+    /// Whether an event that waits ends the running turn.
+    pub(super) fn holds_end(&self) -> bool {
+        let ends = |event: &CliEvent| match event {
+            CliEvent::Message { message, .. } => {
+                let watch = self.running.as_ref().map(|running| &running.watch);
+                watch.is_some_and(|watch| watch.ends_with(message, self.tells_lifecycle).is_some())
+            }
+            CliEvent::Ended { .. } => true,
+            CliEvent::LineLost { .. } | CliEvent::Ready { .. } => false,
+        };
+        self.store_barrier.held.iter().flatten().any(ends)
+    }
+
     /// Handles an event, now or when the store has taken what came before it.
     pub(super) fn cli_event(&mut self, event: CliEvent) {
         if let Some(held) = &mut self.store_barrier.held {

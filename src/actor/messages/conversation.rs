@@ -7,13 +7,21 @@ use tokio::sync::oneshot;
 
 use crate::actor::actor_message;
 use crate::actor::messages::permits::MailboxPermit;
-use crate::actor::turn::Turn;
 use crate::actor::turn::steering::Steering;
+use crate::actor::turn::{Turn, TurnKey};
 use crate::error::{Error, Result};
 use crate::prompt::Prompt;
 use crate::report::{ConversationSnapshot, ExitCause};
 use crate::requests::{InterruptReceipt, Reply};
 use crate::wire::Message;
+
+/// The CLI's answer to a cancel.
+pub(crate) enum CancelAnswer {
+    /// The CLI had not begun with the prompt, and has dropped it.
+    TakenBack,
+    Interrupted,
+    Failed(Error),
+}
 
 /// The messages of the conversation.
 pub(crate) enum ConversationMessage {
@@ -61,6 +69,16 @@ pub(crate) enum ConversationMessage {
     },
     /// The CLI did not acknowledge an interrupt.
     NotInterrupted,
+    /// Ends one turn. The sender is dropped when the turn has ended.
+    Cancel {
+        turn: TurnKey,
+        ended: oneshot::Sender<()>,
+    },
+    /// The CLI has answered the requests of a cancel.
+    CancelAnswered {
+        number: u64,
+        answer: CancelAnswer,
+    },
     /// Takes a queued prompt back. Answers whether the prompt was in the queue.
     TakeBack {
         uuid: String,

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 
 use crate::Options;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,8 +33,13 @@ use buffer::{Bounds, NextItem, TurnBuffer};
 /// [`Options::unread_partials`](crate::Options::unread_partials) allows it. Past both bounds the turn ends with
 /// [`Overflow`](ErrorKind::Overflow), after the messages that were accepted.
 ///
-/// Dropping a turn does not end it: its further messages are dropped, and the next prompt still waits for its result.
-/// To end a turn, call [`interrupt`](crate::Session::interrupt).
+/// Dropping a turn and ending it are two things:
+///
+/// | what you do | a turn of a [`Session`](crate::Session) | the turn of [`query`](crate::query()) |
+/// |---|---|---|
+/// | drop it | goes on; its messages are dropped, and the next prompt waits for its result | the CLI ends, because the turn has the only session |
+/// | [`cancel`](Turn::cancel) it | ends; the session goes on with the next prompt | ends; call `outcome` or drop it to end the CLI |
+/// | wait for its [`outcome`](Turn::outcome) | ends by itself | ends by itself, then the CLI ends |
 ///
 /// ```
 /// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {
@@ -46,9 +52,11 @@ use buffer::{Bounds, NextItem, TurnBuffer};
 /// }
 /// # let _ = show;
 /// ```
+#[must_use = "a dropped turn goes on unread; call `outcome` to wait for its end, or `cancel` to end it"]
 pub struct Turn {
     uuid: String,
     buffer: Arc<TurnBuffer>,
+    canceller: Arc<dyn CancelTurn>,
     missed_partials: u64,
     over: bool,
     outcome: Option<Outcome>,
@@ -62,16 +70,31 @@ pub(crate) trait TurnOwner: Send + Sync {
     fn finish(&self) -> BoxFuture<'_, ()>;
 }
 
+/// Names one turn, whatever prompts stand for it in the CLI.
+#[derive(Clone)]
+pub(crate) struct TurnKey(Arc<TurnBuffer>);
+
+/// Cancels turns of a conversation.
+pub(crate) trait CancelTurn: Send + Sync {
+    /// Cancels a turn. The receiver is closed when the turn has ended.
+    fn cancel(&self, turn: TurnKey) -> oneshot::Receiver<()>;
+}
+
 /// The conversation's end of a turn.
 pub(crate) struct TurnSender {
     buffer: Arc<TurnBuffer>,
 }
 
-pub(crate) fn turn(uuid: String, options: &Options, counting: Arc<Counting>) -> (TurnSender, Turn) {
+pub(crate) fn turn(
+    uuid: String,
+    options: &Options,
+    counting: Arc<Counting>,
+    canceller: Arc<dyn CancelTurn>,
+) -> (TurnSender, Turn) {
     let buffer = Arc::new(TurnBuffer::new(Bounds::of(options), counting));
-    let turn =
-        Turn { uuid, buffer: buffer.clone(), missed_partials: 0, over: false, outcome: None, owner: None };
-    (TurnSender { buffer }, turn)
+    let sender = TurnSender { buffer: buffer.clone() };
+    let turn = Turn { uuid, buffer, canceller, missed_partials: 0, over: false, outcome: None, owner: None };
+    (sender, turn)
 }
 
 impl TurnSender {
@@ -83,6 +106,11 @@ impl TurnSender {
         let dropped = self.buffer.push(messages);
         self.buffer.start_mover();
         dropped
+    }
+
+    /// Whether this is the conversation's end of the turn.
+    pub(crate) fn is(&self, turn: &TurnKey) -> bool {
+        Arc::ptr_eq(&self.buffer, &turn.0)
     }
 
     pub(crate) fn end(self, outcome: Outcome) {
@@ -145,6 +173,52 @@ impl Turn {
         self.outcome.clone().ok_or_else(|| {
             Error::new(ErrorKind::SessionFailed, "the session was torn down in the middle of the turn")
         })
+    }
+
+    /// Ends this turn and no other, and returns when the turn has ended. Call [`outcome`](Turn::outcome) to see how:
+    ///
+    /// | the turn | what `cancel` does | its outcome |
+    /// |---|---|---|
+    /// | waits, or the CLI has not begun with it | takes the prompt back | [`NotStarted`](Outcome::NotStarted), with the prompt |
+    /// | runs | interrupts it; handlers of its tool calls are cancelled | [`Interrupted`](Outcome::Interrupted) by the user |
+    /// | waits to be continued after a crash | drops the continuation | [`Interrupted`](Outcome::Interrupted) by the user |
+    /// | has ended, or ends at the same moment | nothing | stays as it is |
+    ///
+    /// The next prompt is sent when the CLI has acknowledged, so a late cancel never hits it. A CLI that does not end
+    /// the turn within [`Timeouts::control_request`](crate::options::Timeouts::control_request) is replaced. Messages
+    /// that were [steered](crate::Session::steer) into the turn and not read yet stay, and become turns of their own; if
+    /// the CLI begins with one at the very moment of the cancel, that turn may be interrupted instead.
+    ///
+    /// Dropping the future does not withdraw the cancel, once the future was polled.
+    ///
+    /// ```
+    /// use greenroom::testkit::ScriptedCli;
+    /// use greenroom::{Outcome, Session};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> greenroom::Result<()> {
+    /// # let (transport, mut listener) = ScriptedCli::by_hand();
+    /// # let builder = Session::builder().transport(transport);
+    /// # let (session, mut cli) = tokio::join!(builder.start(), async {
+    /// #     let mut cli = listener.accept().await;
+    /// #     cli.handshake().await;
+    /// #     cli
+    /// # });
+    /// # let session = session?;
+    /// let first = session.prompt("Count to a million.").await?;
+    /// let mut second = session.prompt("Then count back.").await?;
+    /// second.cancel().await;
+    /// assert!(matches!(second.outcome().await?, Outcome::NotStarted { .. }));
+    /// # drop((first, session));
+    /// # cli.run_out().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn cancel(&self) {
+        if !self.over {
+            // Fails when the turn has ended: nothing is ever sent.
+            self.canceller.cancel(TurnKey(self.buffer.clone())).await.ok();
+        }
     }
 
     /// Waits for the end of the turn, like [`outcome`](Turn::outcome), and reads its result as the type that

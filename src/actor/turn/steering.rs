@@ -11,6 +11,7 @@ use crate::prompt::Prompt;
 /// A message that [`Session::steer`](crate::Session::steer) has sent into the running turn.
 ///
 /// Dropping the handle does not take the message back. If the message becomes a turn, that turn's messages are dropped.
+#[must_use = "the outcome says whether the model reads the message"]
 pub struct Steering {
     uuid: String,
     outcome: oneshot::Receiver<Steered>,
