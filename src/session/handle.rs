@@ -167,7 +167,8 @@ impl Session {
     /// Stops the session, and returns when no process and no task of it is left, within
     /// [`shutdown_bound`](Session::shutdown_bound).
     ///
-    /// New prompts are refused. The running turn may end within [`Timeouts::drain`](crate::options::Timeouts::drain).
+    /// New prompts are refused, and waiting prompts come back at once. Then `stop` waits for the running turn, at most
+    /// [`Timeouts::drain`](crate::options::Timeouts::drain); to end the turn at once, [`cancel`](Turn::cancel) it first.
     /// Then the CLI's stdin is closed; a CLI that does not exit gets SIGTERM, and then SIGKILL. Code that blocks its
     /// thread past its time, in a handler or in the drop of a server's state, cannot be ended and is left on the
     /// runtime's blocking pool.

@@ -22,8 +22,9 @@ use crate::tool::spec::ServerSpec;
 use crate::transport::ChildProcess;
 
 impl SessionBuilder {
-    /// Starts the session and waits until the CLI has answered `initialize`. Needs a tokio runtime with time and IO
-    /// enabled. Dropping the future ends the session.
+    /// Starts the session. Waits until the CLI has answered `initialize` and every
+    /// [significant](crate::ToolServer::significant) tool server has its state. Does not wait for other tool servers, and
+    /// not for external MCP servers. Needs a tokio runtime with time and IO enabled. Dropping the future ends the session.
     ///
     /// # Errors
     /// Returns within [`Timeouts::start`](crate::options::Timeouts::start), plus the time to end the CLI. A CLI that has to
