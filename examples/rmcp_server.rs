@@ -19,7 +19,7 @@ use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -39,11 +39,10 @@ impl ServerHandler for Counter {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let schema = match json!({ "type": "object" }) {
-            serde_json::Value::Object(schema) => schema,
-            _ => JsonObject::new(),
-        };
-        Ok(ListToolsResult::with_all_items(vec![Tool::new("next", "Counts on", schema)]))
+        // Shows the tool to the model from the start; otherwise the CLI defers it behind its tool search.
+        let shown = MetaObject(object(json!({ "anthropic/alwaysLoad": true })));
+        let next = Tool::new("next", "Counts on", object(json!({ "type": "object" }))).with_meta(shown);
+        Ok(ListToolsResult::with_all_items(vec![next]))
     }
 
     async fn call_tool(
@@ -54,6 +53,13 @@ impl ServerHandler for Counter {
         let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
         assert!(number != 3, "three is too much");
         Ok(CallToolResult::success(vec![ContentBlock::text(number.to_string())]).into())
+    }
+}
+
+fn object(json: serde_json::Value) -> JsonObject {
+    match json {
+        serde_json::Value::Object(object) => object,
+        _ => JsonObject::new(),
     }
 }
 

@@ -231,8 +231,9 @@ impl<S> ToolServer<S> {
     }
 
     /// Whether the model sees all tools of the server from the start (`anthropic/alwaysLoad`), also tools added later,
-    /// unless a tool [sets it itself](crate::ToolDef::always_load). Otherwise the CLI may put the tools behind its tool
-    /// search. A mounted server lists its tools itself.
+    /// unless a tool [sets it itself](crate::ToolDef::always_load). Otherwise the CLI defers the tools: the model sees
+    /// only their names until it looks them up with the CLI's tool search, and the CLI adds advice about the search to
+    /// the errors of a tool that was not looked up (seen with CLI 2.1.330). A mounted server lists its tools itself.
     pub fn always_load(mut self, always: bool) -> Self {
         self.spec.registry.get_mut().tools.meta.insert("anthropic/alwaysLoad".into(), always.into());
         self
