@@ -72,6 +72,17 @@
 //! | [`telemetry`] | names of tracing spans and their fields |
 //! | [`testkit`] (feature `testkit`) | stand-ins for the CLI and the model, faults from a seed, recordings of the wire |
 //!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sessions` (default) | [`sessions::LocalSessions`], [`store::StoredSessions`], [`store::FileStore`], [`store::MemoryStore`]. Without it, sessions still run and resume, and are mirrored to a [`store::SessionStore`] of yours |
+//! | `testkit` | [`testkit`] |
+//! | `rmcp` | the module `rmcp` |
+//! | `schema` | arguments and results are checked against the rules of their JSON Schemas |
+//! | `otel` | the OpenTelemetry span in which a session is started reaches the CLI |
+//! | `cluster`, `async-trait` | enable them when a crate of your program enables `ractor`'s feature of that name |
+//!
 //! # Guides
 //!
 //! | guide | to |

@@ -31,6 +31,7 @@ pub use runtime::limits::Limits;
 pub use runtime::process::{Containment, Delivery, EnvPolicy, OsUser};
 pub use runtime::recovery::{ResumeLadder, TurnRecovery};
 pub use runtime::restart::{Restart, Restarts};
+#[cfg(feature = "sessions")]
 pub(crate) use runtime::store::LOCK_PAUSE;
 pub use runtime::store::{StoreFlush, StoreOptions};
 pub(crate) use runtime::timeouts::FOREVER;

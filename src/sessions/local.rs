@@ -4,14 +4,16 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use super::archive;
 use super::change::{tag_entry, title_entry};
-use super::find::disk::{self, Index, SearchScope, SessionFile};
+use super::find::contents::{self, Index};
+use super::find::disk::{self, SearchScope, SessionFile};
 use super::find::key::{self, check_session_id};
+use super::page::Page;
 use super::read::chain::{visible, visible_of_subagent};
 use super::read::summary::SessionInfo;
 use super::read::{Fork, SessionMessages, TranscriptMessage, derived_title};
 use super::subagent::{Parents, SubagentInfo, no_subagent};
-use super::{Page, archive};
 use crate::Options;
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
@@ -40,11 +42,6 @@ use crate::files::is_absent;
 #[derive(Clone, Debug)]
 pub struct LocalSessions {
     scope: SearchScope,
-}
-
-/// Whether any project folder of the configuration folder has a transcript of this session.
-pub(crate) fn has_transcript(config_dir: PathBuf, session_id: &str) -> Result<bool> {
-    LocalSessions::at(config_dir).scope.has(session_id)
 }
 
 impl LocalSessions {
@@ -173,7 +170,7 @@ impl LocalSessions {
     /// [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn rename(&self, session_id: &str, title: &str) -> Result<()> {
         let entry = title_entry(session_id, title)?;
-        self.with(session_id, move |file| disk::append(&file.path, &entry)).await
+        self.with(session_id, move |file| contents::append(&file.path, &entry)).await
     }
 
     /// Sets a session's tag, or removes it with `None`. Invisible characters and white space around the tag are
@@ -184,7 +181,7 @@ impl LocalSessions {
     /// [`SessionNotFound`](ErrorKind::SessionNotFound).
     pub async fn tag(&self, session_id: &str, tag: Option<&str>) -> Result<()> {
         let entry = tag_entry(session_id, tag)?;
-        self.with(session_id, move |file| disk::append(&file.path, &entry)).await
+        self.with(session_id, move |file| contents::append(&file.path, &entry)).await
     }
 
     /// Archives a session. Its files stay, and lists show the mark
@@ -267,8 +264,8 @@ impl LocalSessions {
     /// The subagents of a session, sorted by the names of their files.
     pub async fn subagents(&self, session_id: &str) -> Result<Vec<SubagentInfo>> {
         self.with(session_id, |file| {
-            let agents = disk::subagent_files(&file.subagents())?.into_iter();
-            Ok(agents.map(|(agent_id, path)| SubagentInfo::new(agent_id, disk::sidecar(&path))).collect())
+            let agents = contents::subagent_files(&file.subagents())?.into_iter();
+            Ok(agents.map(|(agent_id, path)| SubagentInfo::new(agent_id, contents::sidecar(&path))).collect())
         })
         .await
     }
@@ -285,13 +282,13 @@ impl LocalSessions {
     ) -> Result<SessionMessages> {
         let agent_id = agent_id.to_owned();
         self.with(session_id, move |file| {
-            let agents = disk::subagent_files(&file.subagents())?;
+            let agents = contents::subagent_files(&file.subagents())?;
             let Some((_, path)) = agents.into_iter().find(|(found, _)| *found == agent_id) else {
                 return Err(no_subagent(&file.session_id, &agent_id));
             };
             let index = Index::read(&path)?;
             let chain = visible_of_subagent(&index.links);
-            read_page(&path, &index, &chain, page, &Parents::of(disk::sidecar(&path).as_ref()))
+            read_page(&path, &index, &chain, page, &Parents::of(contents::sidecar(&path).as_ref()))
         })
         .await
     }
@@ -309,7 +306,7 @@ impl LocalSessions {
 }
 
 fn info(file: &SessionFile, programmatic: bool) -> Result<Option<SessionInfo>> {
-    let folded = disk::fold_edges(&file.path).map_err(|error| disk::unreadable(&file.path, error))?;
+    let folded = contents::fold_edges(&file.path).map_err(|error| disk::unreadable(&file.path, error))?;
     if !programmatic && folded.is_programmatic() {
         return Ok(None);
     }

@@ -28,10 +28,16 @@
 //!   in the official SDKs.
 //! - At most [`StoreOptions::queue_bytes`](crate::options::StoreOptions::queue_bytes) wait for a slow store.
 
+#[cfg(feature = "sessions")]
 mod file;
+mod loaded;
+#[cfg(feature = "sessions")]
 mod memory;
+#[cfg(feature = "sessions")]
 mod name;
+#[cfg(feature = "sessions")]
 mod sessions;
+#[cfg(feature = "sessions")]
 mod summary;
 
 use std::fmt;
@@ -40,11 +46,16 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::sessions::TranscriptEntry;
+#[cfg(feature = "sessions")]
 pub use file::{Durability, FileStore};
+pub use loaded::StoredSession;
+pub(crate) use loaded::{AGENT_METADATA, failed, metadata, not_stored};
+#[cfg(feature = "sessions")]
 pub use memory::MemoryStore;
+#[cfg(feature = "sessions")]
 pub use sessions::StoredSessions;
-pub(crate) use sessions::{AGENT_METADATA, failed, metadata, not_stored};
-pub use summary::{SessionSummary, StoredSession};
+#[cfg(feature = "sessions")]
+pub use summary::SessionSummary;
 
 /// The error of a store: any error.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
@@ -168,7 +179,8 @@ pub trait SessionStore: Send + Sync + 'static {
     }
 
     /// Returns the [`SessionSummary`] of each session of a project. Makes listing fast; without it every session is
-    /// loaded for a list.
+    /// loaded for a list. Needs the feature `sessions`, as lists do.
+    #[cfg(feature = "sessions")]
     fn list_summaries<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<SessionSummary>>> {
         Unsupported::answer("list_summaries", project_key)
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{SessionKey, SessionStore, StoreError, TranscriptEntry, Unsupported, dedup};
+use super::{AGENT_METADATA, SessionKey, SessionStore, TranscriptEntry, Unsupported};
+use super::{dedup, failed, metadata, not_stored};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
@@ -13,9 +14,6 @@ use crate::sessions::{
     SubagentInfo, TranscriptMessage, check_session_id, derived_title, each_line, no_subagent, sidecar,
     sort_newest_first, tag_entry, title_entry, transcripts, visible, visible_of_subagent,
 };
-
-/// The entry type that replaces a subagent's `.meta.json` in a store.
-pub(crate) const AGENT_METADATA: &str = "agent_metadata";
 
 /// The sessions of one project in a [`SessionStore`], with the methods that [`LocalSessions`] has for a disk.
 ///
@@ -285,28 +283,6 @@ impl fmt::Debug for StoredSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredSessions").field("project_key", &self.project_key).finish_non_exhaustive()
     }
-}
-
-pub(crate) fn not_stored(key: &SessionKey) -> Error {
-    let text = format!("the store has no session {} in the project '{}'", key.session_id, key.project_key);
-    Error::new(ErrorKind::SessionNotFound, text)
-        .with_help("check the id and the `project_key`, which is made of the working directory by default")
-}
-
-pub(crate) fn failed(method: &str, about: impl fmt::Display, error: StoreError) -> Error {
-    let text = format!("`{method}` of the session store failed for {about}: {error}");
-    let help = match error.is::<Unsupported>() {
-        true => "implement the method in your store, or use another store",
-        false => "look for the cause in the store, which belongs to the application",
-    };
-    Error::new(ErrorKind::Store, text).with_help(help).with_source(error)
-}
-
-/// A subagent's metadata. The last entry counts, because the CLI writes the metadata again when it changes.
-pub(crate) fn metadata(entries: &[TranscriptEntry]) -> Option<Value> {
-    let mut note = entries.iter().rev().find(|entry| entry.kind() == Some(AGENT_METADATA))?.value();
-    note.as_object_mut()?.remove("type");
-    Some(note)
 }
 
 fn linked(entries: Vec<TranscriptEntry>) -> (Vec<TranscriptEntry>, Vec<EntryLink>) {

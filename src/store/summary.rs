@@ -7,23 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::TranscriptEntry;
 use crate::sessions::{Folded, SessionInfo};
 
-/// A session in a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoredSession {
-    /// The session's id.
-    pub session_id: String,
-    /// When the store last got entries of the session, by the store's clock.
-    pub modified: SystemTime,
-}
-
-impl StoredSession {
-    /// A session, and the time of its last append.
-    pub fn new(session_id: impl Into<String>, modified: SystemTime) -> Self {
-        Self { session_id: session_id.into(), modified }
-    }
-}
-
 /// The description of a session, folded from its entries while they are appended, so that a list reads no entries.
 ///
 /// A store with [`list_summaries`](super::SessionStore::list_summaries) keeps one for each session (not for parts of

@@ -21,6 +21,7 @@ pub mod invariants;
 mod model;
 mod probe;
 mod process;
+#[cfg(feature = "sessions")]
 mod store;
 mod wire;
 
@@ -36,6 +37,7 @@ pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
 pub use probe::Probe;
 pub use process::fake_cli::{FakeCli, FakeCliTransport, main_if_asked};
 pub use process::leak::{Leak, LeakCheck};
+#[cfg(feature = "sessions")]
 pub use store::{StoreViolation, store_conformance};
 pub use wire::record::Recorder;
 pub use wire::redact::Redact;

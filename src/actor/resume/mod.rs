@@ -14,7 +14,7 @@ use crate::Options;
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
-    EntryLink, TranscriptEntry, canonical, check_session_id, has_transcript, is_safe_subpath, is_session_id,
+    TranscriptEntry, canonical, check_session_id, has_transcript, is_safe_subpath, is_session_id,
     key_of_path, sort_newest_first,
 };
 use crate::store::{
@@ -132,8 +132,7 @@ impl Loading<'_> {
         for session in sessions.into_iter().filter(|session| is_session_id(&session.session_id)) {
             let key = SessionKey::new(&self.project_key, &session.session_id);
             let Some(entries) = self.load(&key).await? else { continue };
-            let first = entries.first().and_then(|entry| EntryLink::read(entry.raw().get()));
-            if !first.is_some_and(|first| first.is_sidechain) {
+            if !entries.first().is_some_and(TranscriptEntry::is_sidechain) {
                 return Ok(Some((session.session_id, entries)));
             }
         }

@@ -169,8 +169,7 @@ impl Actor for SessionSupervisor {
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let mut random = Rng::new();
         let restarts = &shared.options().restarts;
-        let mut window =
-            |limits: &Restart| RestartWindow::new(limits.clone(), random.fork());
+        let mut window = |limits: &Restart| RestartWindow::new(limits.clone(), random.fork());
         let windows = Windows {
             port: window(&restarts.cli),
             router: window(&restarts.control),

@@ -8,6 +8,7 @@ use super::timeouts::{FOREVER, millis};
 use crate::error::{Error, Result};
 
 /// Pause of a `FileStore` between two attempts to lock a file. Not a limit; `append` is.
+#[cfg(feature = "sessions")]
 pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 with_defaults! {

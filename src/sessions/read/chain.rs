@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::entry::EntryLink;
+use super::link::EntryLink;
 
 /// The conversation of a main transcript, as indices of entries.
 fn conversation(links: &[EntryLink]) -> Vec<usize> {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
-use super::entry::EntryLink;
+use super::link::EntryLink;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Fields that belong to the original session only.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::entry::EntryLink;
+use super::link::EntryLink;
 use crate::sessions::subagent::Parents;
 use crate::wire::Message;
 

@@ -1,12 +1,22 @@
 //! Content of a transcript: its entries, the conversation that they form, its messages, and forks of it.
 
+#[cfg(feature = "sessions")]
 pub(crate) mod chain;
 mod entry;
+#[cfg(feature = "sessions")]
 mod fork;
+#[cfg(feature = "sessions")]
+mod link;
+#[cfg(feature = "sessions")]
 mod message;
+#[cfg(feature = "sessions")]
 pub(super) mod summary;
 
-pub(crate) use entry::EntryLink;
 pub use entry::TranscriptEntry;
-pub(crate) use fork::{Fork, derived_title};
+#[cfg(feature = "sessions")]
 pub use message::{SessionMessages, TranscriptMessage};
+#[cfg(feature = "sessions")]
+pub(crate) use {
+    fork::{Fork, derived_title},
+    link::EntryLink,
+};

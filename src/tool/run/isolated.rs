@@ -195,7 +195,8 @@ impl Isolated {
         limit: Option<Duration>,
     ) -> Arc<CallContext> {
         let log_level = self.spec.registry.log_level.clone();
-        let caller = Alone::new(&self.spec.name, &request_id, &named.subject, log_level, self.identity.clone());
+        let caller =
+            Alone::new(&self.spec.name, &request_id, &named.subject, log_level, self.identity.clone());
         let deadline = limit.map(|limit| arrived + limit.min(FOREVER));
         Arc::new(CallContext { named: Some(named), deadline, caller })
     }
