@@ -6,7 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// a run: use this only for work whose drop does the same. Without a runtime, runs the work here.
 pub(crate) fn in_background(work: impl FnOnce() + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        // Boxed as a trait object, because tokio's code for a task is compiled anew for each type of work.
+        Ok(runtime) => drop(runtime.spawn_blocking(Box::new(work) as Box<dyn FnOnce() + Send>)),
         Err(_) => work(),
     }
 }

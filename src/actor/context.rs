@@ -38,7 +38,7 @@ use crate::requests::{Reply, ServerInfo};
 use crate::tool::spec::ServerSpec;
 use crate::transport::{StderrSink, Transport, continues};
 use crate::wire::Message;
-use crate::wire::lenient::{Lenient, ListRule};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 
 /// The definition of a session.
 pub(crate) struct SessionSpec {
@@ -330,8 +330,9 @@ impl Shared {
             });
         }
         if system.subtype == "commands_changed"
-            && let Some(commands) =
-                message.field("commands").and_then(|commands| Lenient::read(&commands, ListRule::Whole))
+            && let Some(commands) = message
+                .field("commands")
+                .and_then(|commands| Lenient::read(JsonSource::Parsed(&commands), ListRule::Whole))
         {
             self.server_info.change(|info| Arc::make_mut(info).view_mut().commands = commands);
         }

@@ -6,7 +6,7 @@ use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::wire::lenient::{Lenient, ListRule};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 
 /// The fields of a request, and the names of those read so far. The rest becomes the request's `extra`: unknown fields,
 /// misfits, and nulls and defaults, so that the request is written as it came.
@@ -70,7 +70,7 @@ pub(crate) fn plain_name(name: &'static str) -> &'static str {
 
 /// Reads a value as its type. Rounds a count with a fraction: JavaScript has only floats.
 fn fit<T: DeserializeOwned>(value: &Value) -> Result<T, serde_json::Error> {
-    T::deserialize(value).or_else(|error| match u64::read(value, ListRule::Whole) {
+    T::deserialize(value).or_else(|error| match u64::read(JsonSource::Parsed(value), ListRule::Whole) {
         Some(count) if value.is_f64() => T::deserialize(Value::from(count)),
         _ => Err(error),
     })

@@ -29,13 +29,13 @@ pub struct McpSetServersResult {
 struct Errors(BTreeMap<String, String>);
 
 impl Lenient for Errors {
-    fn read<'a>(source: impl JsonSource<'a>, _: ListRule) -> Option<Self> {
+    fn read(source: JsonSource<'_>, _: ListRule) -> Option<Self> {
         // Some languages write an empty object as an empty list.
         if source.elements().is_some_and(|errors| errors.is_empty()) {
             return Some(Self::default());
         }
         let mut errors = BTreeMap::new();
-        source.each_field(|name, error| {
+        source.each_field(&mut |name, error| {
             let text = error.parse::<String>().unwrap_or_else(|| error.json().into_owned());
             errors.insert(name.to_owned(), text);
         })?;
@@ -48,6 +48,7 @@ impl<'de> Deserialize<'de> for McpSetServersResult {
         // The CLI has made the change already, so a field of an unexpected shape is no error.
         let (mut result, mut extra) = (Self::default(), Map::new());
         for (key, value) in &Map::deserialize(from)? {
+            let value = JsonSource::Parsed(value);
             match key.as_str() {
                 "added" => result.added = ObjectKind::Answer.field(key, value, &mut extra),
                 "removed" => result.removed = ObjectKind::Answer.field(key, value, &mut extra),

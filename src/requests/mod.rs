@@ -141,7 +141,7 @@ pub use usage::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::lenient::{Lenient, ListRule};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 
 /// An answer of the CLI: a typed view, to which the reply dereferences, and the JSON.
 ///
@@ -207,7 +207,8 @@ impl<T> Reply<T> {
             Ok(value) => value,
             Err(error) => return Err(malformed(error.to_string())),
         };
-        let view = T::read(&value, ListRule::Whole).ok_or_else(|| malformed("it is no object".to_owned()))?;
+        let view = T::read(JsonSource::Parsed(&value), ListRule::Whole)
+            .ok_or_else(|| malformed("it is no object".to_owned()))?;
         Ok(Self::new(view, raw))
     }
 }

@@ -12,86 +12,77 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// JSON that a value can be read from: the raw text of a message, or a parsed [`Value`].
-pub(crate) trait JsonSource<'a>: Copy {
+/// JSON that a value can be read from: the raw text of a message, or a parsed [`Value`]. An enum and not a trait, so that
+/// each type is compiled once for both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum JsonSource<'a> {
+    Raw(&'a RawValue),
+    Parsed(&'a Value),
+}
+
+impl<'a> JsonSource<'a> {
     /// The value as a `T`; `None` if it is null or of another shape.
-    fn parse<T: Deserialize<'a>>(self) -> Option<T>;
+    pub(crate) fn parse<T: Deserialize<'a>>(self) -> Option<T> {
+        match self {
+            JsonSource::Raw(raw) => fits(raw),
+            JsonSource::Parsed(value) => Option::deserialize(value).ok().flatten(),
+        }
+    }
 
     /// The JSON text.
-    fn json(self) -> Cow<'a, str>;
+    pub(crate) fn json(self) -> Cow<'a, str> {
+        match self {
+            JsonSource::Raw(raw) => Cow::Borrowed(raw.get()),
+            JsonSource::Parsed(value) => Cow::Owned(value.to_string()),
+        }
+    }
 
     /// The elements of a list; `None` if the value is no list.
-    fn elements(self) -> Option<Vec<Self>>;
+    pub(crate) fn elements(self) -> Option<Vec<Self>> {
+        match self {
+            JsonSource::Raw(raw) => {
+                Some(fits::<Vec<&RawValue>>(raw)?.into_iter().map(JsonSource::Raw).collect())
+            }
+            JsonSource::Parsed(value) => Some(value.as_array()?.iter().map(JsonSource::Parsed).collect()),
+        }
+    }
 
     /// Calls `take` with each field of an object; `None` if the value is no object.
-    fn each_field(self, take: impl FnMut(&str, Self)) -> Option<()>;
-
-    fn is_null(self) -> bool;
-}
-
-impl<'a> JsonSource<'a> for &'a RawValue {
-    fn parse<T: Deserialize<'a>>(self) -> Option<T> {
-        fits(self)
+    pub(crate) fn each_field(self, take: &mut dyn FnMut(&str, Self)) -> Option<()> {
+        match self {
+            JsonSource::Raw(raw) => each_field(&mut serde_json::Deserializer::from_str(raw.get()), take).ok(),
+            JsonSource::Parsed(value) => {
+                value.as_object()?.iter().for_each(|(key, value)| take(key, JsonSource::Parsed(value)));
+                Some(())
+            }
+        }
     }
 
-    fn json(self) -> Cow<'a, str> {
-        Cow::Borrowed(self.get())
-    }
-
-    fn elements(self) -> Option<Vec<Self>> {
-        fits(self)
-    }
-
-    fn each_field(self, take: impl FnMut(&str, Self)) -> Option<()> {
-        each_field(&mut serde_json::Deserializer::from_str(self.get()), take).ok()
-    }
-
-    fn is_null(self) -> bool {
-        self.get() == "null"
-    }
-}
-
-impl<'a> JsonSource<'a> for &'a Value {
-    fn parse<T: Deserialize<'a>>(self) -> Option<T> {
-        Option::deserialize(self).ok().flatten()
-    }
-
-    fn json(self) -> Cow<'a, str> {
-        Cow::Owned(self.to_string())
-    }
-
-    fn elements(self) -> Option<Vec<Self>> {
-        Some(self.as_array()?.iter().collect())
-    }
-
-    fn each_field(self, mut take: impl FnMut(&str, Self)) -> Option<()> {
-        self.as_object()?.iter().for_each(|(key, value)| take(key, value));
-        Some(())
-    }
-
-    fn is_null(self) -> bool {
-        Value::is_null(self)
+    pub(crate) fn is_null(self) -> bool {
+        match self {
+            JsonSource::Raw(raw) => raw.get() == "null",
+            JsonSource::Parsed(value) => value.is_null(),
+        }
     }
 }
 
 /// Calls `take` with each field of a JSON object, in one pass and without a list of the fields.
-pub(crate) fn each_field<'de, D, F>(from: D, take: F) -> Result<(), D::Error>
-where
-    D: Deserializer<'de>,
-    F: FnMut(&str, &'de RawValue),
-{
-    struct EachField<F>(F);
+pub(crate) fn each_field<'de, D: Deserializer<'de>>(
+    from: D,
+    take: &mut dyn FnMut(&str, JsonSource<'de>),
+) -> Result<(), D::Error> {
+    struct EachField<'t, 'de>(&'t mut dyn FnMut(&str, JsonSource<'de>));
 
-    impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for EachField<F> {
+    impl<'de> Visitor<'de> for EachField<'_, 'de> {
         type Value = ();
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a JSON object")
         }
 
-        fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
             while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                (self.0)(&key, map.next_value()?);
+                (self.0)(&key, JsonSource::Raw(map.next_value()?));
             }
             Ok(())
         }
@@ -111,15 +102,15 @@ pub(crate) enum ListRule {
 /// A type that can be read from any JSON without an error.
 pub(crate) trait Lenient: Sized {
     /// The value; `None` if `source` is null or of another shape.
-    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self>;
+    fn read(source: JsonSource<'_>, lists: ListRule) -> Option<Self>;
 }
 
 /// Reads types as serde does: for scalars, and for types that implement `Deserialize` by hand.
 macro_rules! by_serde {
     ($($type:ty),* $(,)?) => {$(
         impl $crate::wire::lenient::Lenient for $type {
-            fn read<'a>(
-                source: impl $crate::wire::lenient::JsonSource<'a>,
+            fn read(
+                source: $crate::wire::lenient::JsonSource<'_>,
                 _: $crate::wire::lenient::ListRule,
             ) -> Option<Self> {
                 source.parse()
@@ -133,8 +124,8 @@ pub(crate) use by_serde;
 macro_rules! by_json {
     ($($type:ty),* $(,)?) => {$(
         impl $crate::wire::lenient::Lenient for $type {
-            fn read<'a>(
-                source: impl $crate::wire::lenient::JsonSource<'a>,
+            fn read(
+                source: $crate::wire::lenient::JsonSource<'_>,
                 _: $crate::wire::lenient::ListRule,
             ) -> Option<Self> {
                 serde_json::from_str::<Option<Self>>(&source.json()).ok().flatten()
@@ -148,7 +139,7 @@ by_serde!(String, bool, f64, u16, i64, Value, Map<String, Value>);
 
 impl Lenient for u64 {
     /// JavaScript has only floats, so a fraction is rounded. A negative number does not fit.
-    fn read<'a>(source: impl JsonSource<'a>, _: ListRule) -> Option<Self> {
+    fn read(source: JsonSource<'_>, _: ListRule) -> Option<Self> {
         // Casting a float saturates, so a number out of range becomes the nearest that fits.
         let rounded =
             || source.parse::<f64>().filter(|number| *number >= 0.0).map(|number| number.round() as u64);
@@ -157,13 +148,13 @@ impl Lenient for u64 {
 }
 
 impl<T: Lenient> Lenient for Option<T> {
-    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self> {
+    fn read(source: JsonSource<'_>, lists: ListRule) -> Option<Self> {
         T::read(source, lists).map(Some)
     }
 }
 
 impl<T: Lenient> Lenient for Vec<T> {
-    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self> {
+    fn read(source: JsonSource<'_>, lists: ListRule) -> Option<Self> {
         let read = source.elements()?.into_iter().map(|element| T::read(element, lists));
         match lists {
             ListRule::Fitting => Some(read.flatten().collect()),
@@ -173,9 +164,9 @@ impl<T: Lenient> Lenient for Vec<T> {
 }
 
 impl<T: Lenient> Lenient for BTreeMap<String, T> {
-    fn read<'a>(source: impl JsonSource<'a>, lists: ListRule) -> Option<Self> {
+    fn read(source: JsonSource<'_>, lists: ListRule) -> Option<Self> {
         let (mut read, mut fit) = (BTreeMap::new(), true);
-        source.each_field(|key, value| match T::read(value, lists) {
+        source.each_field(&mut |key, value| match T::read(value, lists) {
             Some(value) => drop(read.insert(key.to_owned(), value)),
             None => fit = false,
         })?;
@@ -199,7 +190,8 @@ where
     D: Deserializer<'de>,
     T: Lenient + Default,
 {
-    Ok(T::read(<&'de RawValue>::deserialize(from)?, ListRule::Fitting).unwrap_or_default())
+    let raw = <&'de RawValue>::deserialize(from)?;
+    Ok(T::read(JsonSource::Raw(raw), ListRule::Fitting).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -215,8 +207,8 @@ mod tests {
         {
             let (raw, value): (&RawValue, Value) =
                 (serde_json::from_str(json).unwrap(), serde_json::from_str(json).unwrap());
-            assert_eq!(u64::read(raw, ListRule::Whole), count, "{json}");
-            assert_eq!(u64::read(&value, ListRule::Whole), count, "{json}");
+            assert_eq!(u64::read(JsonSource::Raw(raw), ListRule::Whole), count, "{json}");
+            assert_eq!(u64::read(JsonSource::Parsed(&value), ListRule::Whole), count, "{json}");
         }
     }
 }

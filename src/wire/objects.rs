@@ -28,22 +28,30 @@ pub(crate) enum ObjectKind {
 
 impl ObjectKind {
     /// Reads a declared field; null and a value that does not fit are the default.
-    pub(crate) fn field<'a, T: Lenient + Default>(
+    pub(crate) fn field<T: Lenient + Default>(
         self,
         key: &str,
-        value: impl JsonSource<'a>,
+        value: JsonSource<'_>,
         extra: &mut Map<String, Value>,
     ) -> T {
-        let lists = if matches!(self, ObjectKind::Answer) { ListRule::Whole } else { ListRule::Fitting };
-        let read = T::read(value, lists);
-        if read.is_none() && matches!(self, ObjectKind::Answer) && !value.is_null() {
+        T::read(value, self.lists()).unwrap_or_else(|| {
+            self.does_not_fit(key, value, extra);
+            T::default()
+        })
+    }
+
+    fn lists(self) -> ListRule {
+        if matches!(self, ObjectKind::Answer) { ListRule::Whole } else { ListRule::Fitting }
+    }
+
+    fn does_not_fit(self, key: &str, value: JsonSource<'_>, extra: &mut Map<String, Value>) {
+        if matches!(self, ObjectKind::Answer) && !value.is_null() {
             keep(key, value, extra);
         }
-        read.unwrap_or_default()
     }
 
     /// Keeps a field that is not declared.
-    pub(crate) fn unknown<'a>(self, key: &str, value: impl JsonSource<'a>, extra: &mut Map<String, Value>) {
+    pub(crate) fn unknown(self, key: &str, value: JsonSource<'_>, extra: &mut Map<String, Value>) {
         if !(matches!(self, ObjectKind::Message) && ENVELOPE.contains(&key)) {
             keep(key, value, extra);
         }
@@ -51,7 +59,7 @@ impl ObjectKind {
 }
 
 /// Raw JSON that is nested too deep, or has a number out of range, has no [`Value`] and is not kept.
-fn keep<'a>(key: &str, value: impl JsonSource<'a>, extra: &mut Map<String, Value>) {
+fn keep(key: &str, value: JsonSource<'_>, extra: &mut Map<String, Value>) {
     if value.is_null() {
         extra.insert(key.to_owned(), Value::Null);
     } else if let Some(value) = value.parse() {
@@ -80,7 +88,7 @@ macro_rules! objects {
         }
 
         impl $name {
-            fn take<'a>(&mut self, key: &str, value: impl $crate::wire::lenient::JsonSource<'a>) {
+            fn take(&mut self, key: &str, value: $crate::wire::lenient::JsonSource<'_>) {
                 let kind = $crate::wire::objects::objects!(@kind $kind);
                 match key {
                     $( $crate::wire::objects::objects!(@key $field $($key)?) => {
@@ -92,12 +100,12 @@ macro_rules! objects {
         }
 
         impl $crate::wire::lenient::Lenient for $name {
-            fn read<'a>(
-                source: impl $crate::wire::lenient::JsonSource<'a>,
+            fn read(
+                source: $crate::wire::lenient::JsonSource<'_>,
                 _: $crate::wire::lenient::ListRule,
             ) -> Option<Self> {
                 let mut object = Self::default();
-                source.each_field(|key, value| object.take(key, value))?;
+                source.each_field(&mut |key, value| object.take(key, value))?;
                 Some(object)
             }
         }
@@ -126,12 +134,13 @@ macro_rules! objects {
     // An answer may come from any format, a message is raw JSON.
     (@deserialize answer $from:ident) => {{
         let value = <serde_json::Value as serde::Deserialize>::deserialize($from)?;
-        $crate::wire::lenient::Lenient::read(&value, $crate::wire::lenient::ListRule::Whole)
+        let source = $crate::wire::lenient::JsonSource::Parsed(&value);
+        $crate::wire::lenient::Lenient::read(source, $crate::wire::lenient::ListRule::Whole)
             .ok_or_else(|| serde::de::Error::custom("an object is expected"))
     }};
     (@deserialize $kind:ident $from:ident) => {{
         let mut object = Self::default();
-        $crate::wire::lenient::each_field($from, |key, value| object.take(key, value))?;
+        $crate::wire::lenient::each_field($from, &mut |key, value| object.take(key, value))?;
         Ok(object)
     }};
 }
@@ -188,10 +197,10 @@ mod tests {
     #[test]
     fn an_answer_keeps_a_list_whole_if_one_element_does_not_fit() {
         let odd = json!({"inner": [{"theCount": 1}, 3], "by_name": {"a": 1, "b": "x"}});
-        let read = Outer::read(&odd, ListRule::Whole).unwrap();
+        let read = Outer::read(JsonSource::Parsed(&odd), ListRule::Whole).unwrap();
         assert!(read.inner.is_empty() && read.by_name.is_empty());
         assert_eq!(Value::Object(read.extra), odd);
-        assert!(Outer::read(&json!([]), ListRule::Whole).is_none());
+        assert!(Outer::read(JsonSource::Parsed(&json!([])), ListRule::Whole).is_none());
         let nothing: Outer = serde_json::from_value(json!({"text": null, "inner": null})).unwrap();
         assert_eq!((nothing.word.to_string(), nothing.extra.len()), (String::new(), 0));
     }

@@ -2,6 +2,7 @@
 
 use std::task::Poll;
 
+use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 
 /// A task that ends when its owner does.
@@ -13,6 +14,9 @@ pub(crate) struct Task<T = ()> {
 
 impl<T: Send + 'static> Task<T> {
     pub(crate) fn spawn(future: impl Future<Output = T> + Send + 'static) -> Self {
+        // A trait object, because tokio's code for a task is compiled anew for each type of future. On the heap, because
+        // a finished task keeps its own allocation for as long as its owner.
+        let future: BoxFuture<'static, T> = Box::pin(future);
         #[allow(clippy::disallowed_methods, reason = "`Task` is the owner that the rule asks for")]
         Self { handle: tokio::spawn(future), joined: false }
     }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -254,9 +255,20 @@ impl CallbacksState {
             settle(&answer.hand_over(), said);
             fault
         };
-        let myself = self.myself.clone();
         let run = run.instrument(pending.span());
-        self.handlers.start(pending, kind, limit, Box::pin(run), move |end| {
+        self.start_task(pending, kind, limit, Box::pin(run));
+    }
+
+    /// Apart from [`start`](Self::start), whose code is compiled anew for each kind of callback.
+    fn start_task(
+        &mut self,
+        pending: Arc<PendingRequest>,
+        kind: CallbackKind,
+        limit: Option<Duration>,
+        run: BoxFuture<'static, Option<HandlerFault>>,
+    ) {
+        let myself = self.myself.clone();
+        self.handlers.start(pending, kind, limit, run, move |end| {
             // Callbacks that have ended keep no list.
             myself.cast(CallbacksMessage::HandlerEnded(end)).ok();
         });

@@ -170,7 +170,7 @@ impl ConversationState {
             body["cancel_queued"] = true.into();
         }
         self.interrupts.retain(|task| !task.is_finished());
-        self.interrupts.push(Task::spawn(Box::pin(async move {
+        self.interrupts.push(Task::spawn(async move {
             let asked = ask(&shared, body, limit).await;
             if asked.is_err() {
                 // A conversation that has ended has no turn.
@@ -183,7 +183,7 @@ impl ConversationState {
                 receipt
             });
             respond(reply, receipt);
-        })));
+        }));
     }
 }
 

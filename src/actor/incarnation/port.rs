@@ -62,7 +62,7 @@ impl Actor for CliPort {
         let epoch = arguments.epoch;
         let (command, commands) = watch::channel(Command::Run);
         let task = IncarnationTask::new(arguments, myself, commands);
-        let task = Task::spawn(Box::pin(task.live()));
+        let task = Task::spawn(task.live());
         Ok(PortState { epoch, progress: StartProgress::Starting, command, _task: task })
     }
 

@@ -311,8 +311,7 @@ impl SupervisorState {
     /// Does something for a caller on a task of its own, so that the supervisor goes on.
     fn errand(&mut self, errand: impl Future<Output = ()> + Send + 'static) {
         self.errands.retain(|errand| !errand.is_finished());
-        // Boxed: a finished errand keeps its allocation until the next errand.
-        self.errands.push(Task::spawn(Box::pin(errand)));
+        self.errands.push(Task::spawn(errand));
     }
 
     /// Sends the supervisor a message after `delay`, unless the task is dropped before.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::wire::lenient::{Lenient, ListRule, fits};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule, fits};
 use crate::wire::objects::objects;
 
 /// The source of an image or a document.
@@ -95,7 +95,7 @@ impl WebSearchContent {
             error_code: String,
         }
         if raw.get().starts_with('[') {
-            return Lenient::read(raw, ListRule::Fitting).map(WebSearchContent::Results);
+            return Lenient::read(JsonSource::Raw(raw), ListRule::Fitting).map(WebSearchContent::Results);
         }
         match fits::<Failure>(raw) {
             Some(failure) => Some(WebSearchContent::Error(failure.error_code)),

@@ -8,7 +8,7 @@ use serde::de::{self, MapAccess};
 use serde_json::value::RawValue;
 
 use super::{ApiEvent, BlockDelta, StreamEvent};
-use crate::wire::lenient::{Lenient, ListRule, fits, or_default};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule, fits, or_default};
 use crate::wire::message::read::{MessageHead, Rest, Span, known, mend};
 
 #[derive(Deserialize)]
@@ -141,7 +141,7 @@ pub(crate) fn quick(raw: Box<RawValue>) -> Result<StreamEvent, Box<RawValue>> {
         delta,
         index: event.index,
         api_message_id: piece.api_message_id.and_then(fits),
-        ttft_ms: piece.ttft_ms.and_then(|raw| Lenient::read(raw, ListRule::Fitting)),
+        ttft_ms: piece.ttft_ms.and_then(|raw| Lenient::read(JsonSource::Raw(raw), ListRule::Fitting)),
         thinking_display: piece.thinking_display.and_then(fits),
         resume_reason: piece.resume_reason.and_then(fits),
         raw,
