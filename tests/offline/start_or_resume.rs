@@ -150,7 +150,7 @@ async fn a_new_conversation_is_started_under_its_id_and_resumed_after_a_crash() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cli_that_dies_before_it_wrote_anything_leaves_a_conversation_to_start() {
+async fn a_cli_that_dies_before_it_writes_leaves_a_conversation_to_start() {
     for prompted in [false, true] {
         let builder = builder().configure(|options| options.restarts.cli.intensity = 1);
         let (session, mut end, mut listener) = start_by_hand(builder).await;
