@@ -1,3 +1,67 @@
 //! A web service with an agent session for each user.
+//!
+//! ```text
+//! cargo run -p service                          # with a scripted model: needs only Rust
+//! cargo run -p service -- --cli claude          # the real CLI with a scripted model
+//! cargo run -p service -- --cli claude --live   # the real model, with ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN
+//!
+//! curl -N localhost:8080/users/ada/prompts -d 'Where is my lamp?'
+//! ```
+//!
+//! `--listen ADDRESS` (default: 127.0.0.1:8080), `--data FOLDER` for the users' folders (default: a temporary folder,
+//! which forgets the conversations), `--script FILE` for another script of the scripted model, as JSON.
 
-fn main() {}
+#![allow(clippy::print_stdout, reason = "says where it listens")]
+
+mod arguments;
+
+use std::error::Error;
+use std::time::Duration;
+
+use service::routes::router;
+use service::users::{Settings, Users};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // First, so that no signal during the start is lost.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    // RUST_LOG=greenroom=debug shows more.
+    let filter = EnvFilter::builder().with_default_directive(tracing::Level::WARN.into()).from_env_lossy();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let arguments = arguments::read(std::env::args().skip(1))?;
+    let forgotten = tempfile::tempdir()?;
+    let users = Users::new(Settings {
+        data: std::path::absolute(arguments.data.as_deref().unwrap_or(forgotten.path()))?,
+        sessions: 20,
+        idle: Duration::from_secs(600),
+        connect: arguments.connect().await?,
+    });
+    let listener = TcpListener::bind(&arguments.listen).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+
+    let stopping = users.stopping.clone().cancelled_owned();
+    let serving = axum::serve(listener, router(users.clone())).with_graceful_shutdown(stopping);
+    let mut serving = std::pin::pin!(serving.into_future());
+    tokio::select! {
+        served = &mut serving => served?,
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    println!("stopping");
+    // At once: no more connections, and the end of all sessions. Their turns end, and so do the streams of the turns. A
+    // client that does not read its stream gets a second more.
+    let end = async { tokio::join!(serving, users.stop()) };
+    let at_most = async {
+        users.stop().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    tokio::select! {
+        (served, ()) = end => served?,
+        () = at_most => {}
+    }
+    Ok(())
+}

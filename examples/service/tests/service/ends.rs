@@ -1,0 +1,169 @@
+//! Ends of sessions, of clients and of the service.
+
+use axum::http::StatusCode;
+use greenroom::transport::Exit;
+use serde_json::json;
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_is_stopped_and_its_conversation_resumed() {
+    let (service, mut listener) = Service::by_hand(1);
+    let (events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
+    answer(&mut end, "Hello.").await;
+    events.outcome().await;
+    let (id, before) = (conversation(&end), tokio::time::Instant::now());
+    end.run_out().await;
+    assert!(before.elapsed() >= IDLE, "{:?}", before.elapsed());
+
+    let (events, mut end) = tokio::join!(service.prompt("ada", "Again."), accept(&mut listener));
+    answer(&mut end, "Welcome back.").await;
+    assert_eq!(events.outcome().await["text"], "Welcome back.");
+    assert_eq!(conversation(&end), id);
+    assert_eq!(service.started(), ["ada", "ada"]);
+    tokio::join!(service.users.stop(), end.run_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_at_work_is_not_idle() {
+    let (service, mut listener) = Service::by_hand(1);
+    let (mut events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
+    let prompt = end.expect("user").await;
+    end.begin_turn();
+    say(&mut end, "Hm.");
+    events.next().await.unwrap();
+    tokio::time::advance(IDLE * 3).await;
+    assert_eq!(service.status().await["ada"]["phase"], "ready");
+    end.finish_turn(&prompt, "Hm.");
+    assert_eq!(events.outcome().await["status"], 200);
+    tokio::join!(service.users.stop(), end.run_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_fails_is_replaced_at_the_next_prompt() {
+    let (service, mut listener) = Service::by_hand(1);
+    let (events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
+    answer(&mut end, "Hello.").await;
+    events.outcome().await;
+    let id = conversation(&end);
+
+    // Every CLI dies in its turn, until the session gives up.
+    let mut dies = service.prompt("ada", "And?").await;
+    end.expect("user").await;
+    end.exit(Exit::Signal(9));
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            event = dies.next() => break event.unwrap().1,
+            end = listener.accept() => end.exit(Exit::Code(1)),
+        }
+    };
+    assert!(outcome["status"].as_u64() >= Some(500), "{outcome}");
+    let next = service.prompt("ada", "Are you there?");
+    let serving = async {
+        loop {
+            let mut end = listener.accept().await;
+            if service.started().len() == 1 {
+                end.exit(Exit::Code(1));
+                continue;
+            }
+            end.handshake().await;
+            answer(&mut end, "I am.").await;
+            return end;
+        }
+    };
+    let (next, end) = tokio::join!(next, serving);
+    assert_eq!(conversation(&end), id);
+    assert_eq!(next.outcome().await["text"], "I am.");
+    tokio::join!(service.users.stop(), end.run_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_turn_of_a_client_that_goes_away_goes_on() {
+    let (service, mut listener) = Service::by_hand(1);
+    let (mut events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
+    let prompt = end.expect("user").await;
+    end.begin_turn();
+    say(&mut end, "Hm.");
+    events.next().await.unwrap();
+    drop(events);
+    let next = service.prompt("ada", "Next.").await;
+    say(&mut end, "Still at work.");
+    assert_eq!(service.status().await["ada"]["conversation"]["queued"], 1);
+    end.finish_turn(&prompt, "Done.");
+    answer(&mut end, "Here.").await;
+    assert_eq!(next.outcome().await["text"], "Here.");
+    tokio::join!(service.users.stop(), end.run_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_during_the_start_leaves_the_session_usable() {
+    let (service, mut listener) = Service::by_hand(1);
+    let mut end = tokio::select! {
+        _ = service.post("ada", "Hello.") => unreachable!("no CLI has answered"),
+        end = listener.accept() => end,
+    };
+    // The client has gone; the start goes on, and its prompt is written.
+    end.handshake().await;
+    let serving = async {
+        loop {
+            let frame = end.recv().await.expect("the session lives");
+            if frame["request"]["subtype"] == "interrupt" {
+                end.answer(&frame, json!({ "still_queued": [] }));
+                continue;
+            }
+            if frame["type"] != "user" {
+                continue;
+            }
+            end.begin_turn();
+            if frame["message"]["content"][0]["text"] == "Again." {
+                end.finish_turn(&frame, "Here.");
+                return end;
+            }
+            end.fail_turn(&frame, "aborted_streaming", "interrupted");
+        }
+    };
+    let (again, end) = tokio::join!(service.outcome("ada", "Again."), serving);
+    assert_eq!(again["text"], "Here.");
+    assert_eq!(service.started(), ["ada"]);
+    tokio::join!(service.users.stop(), end.run_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_all_sessions_at_once_and_tells_their_clients() {
+    let (service, mut listener) = Service::by_hand(3);
+    let (mut streams, mut ends) = (Vec::new(), Vec::new());
+    for user in ["ada", "bob", "eve"] {
+        let (events, mut end) = tokio::join!(service.prompt(user, "Hello."), accept(&mut listener));
+        end.expect("user").await;
+        end.begin_turn();
+        streams.push(events);
+        ends.push(end.run_out());
+    }
+    let before = tokio::time::Instant::now();
+    let stopping = async {
+        tokio::task::yield_now().await;
+        // No new work, for old users and for new ones.
+        for user in ["ada", "jim"] {
+            let refused = refusal(service.post(user, "Hello.").await).await;
+            assert_eq!(refused, (503, "Stopping".to_owned(), Some(5)));
+        }
+        assert_eq!(service.get("/health").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    };
+    tokio::join!(service.users.stop(), stopping, futures_util::future::join_all(ends));
+    // A turn has 5 s to end: one after another would take 15 s.
+    assert!(before.elapsed().as_secs() < 10, "{:?}", before.elapsed());
+    for events in streams {
+        assert_eq!(events.outcome().await, json!({ "status": 503, "error": "Stopped", "retry_after": null }));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_start() {
+    let (service, mut listener) = Service::by_hand(1);
+    let (response, ()) = tokio::join!(service.post("ada", "Hello."), async {
+        let _never_answers = listener.accept().await;
+        service.users.stop().await;
+    });
+    assert_eq!(refusal(response).await, (503, "Stopping".to_owned(), Some(5)));
+}

@@ -1,0 +1,10 @@
+//! The service through its router, and as a process.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+
+mod ends;
+mod process;
+mod prompts;
+mod real_cli;
+mod refusals;
+mod support;

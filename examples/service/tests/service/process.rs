@@ -1,0 +1,115 @@
+//! The program itself, over HTTP on loopback, and its end at SIGTERM.
+
+#![allow(clippy::disallowed_methods, reason = "the program under test is a process")]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use greenroom::testkit::{ModelTurn, Script};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::support::in_time;
+
+struct Program {
+    child: Child,
+    stdout: Lines<BufReader<ChildStdout>>,
+    address: String,
+}
+
+impl Program {
+    async fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_service"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = in_time("its first line", stdout.next_line()).await.unwrap().unwrap();
+        let address = line.strip_prefix("listening on http://").unwrap().to_owned();
+        Self { child, stdout, address }
+    }
+
+    async fn post(&self, user: &str, prompt: &str) -> Lines<BufReader<TcpStream>> {
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        let length = prompt.len();
+        let head = format!(
+            "POST /users/{user}/prompts HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(format!("{head}{prompt}").as_bytes()).await.unwrap();
+        BufReader::new(stream).lines()
+    }
+
+    /// Sends SIGTERM, and returns when the program has said that it stops.
+    async fn terminate(&mut self) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(in_time("its last line", self.stdout.next_line()).await.unwrap().unwrap(), "stopping");
+    }
+}
+
+/// The first line with this text.
+async fn line(lines: &mut Lines<BufReader<TcpStream>>, text: &str) -> String {
+    in_time(text, async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("the answer ended without {text}");
+    })
+    .await
+}
+
+#[tokio::test]
+async fn sigterm_lets_a_turn_end_and_the_program_exits_with_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script.json");
+    let slow = Script::new()
+        .turn(ModelTurn::new().text("Let me look. ").call("mcp__orders__list", serde_json::json!({})))
+        .turn(ModelTurn::new().text("On Monday.").pause_before(Duration::from_secs(2)));
+    std::fs::write(&script, serde_json::to_vec(&slow).unwrap()).unwrap();
+    let mut program = Program::start(&["--script", script.to_str().unwrap()]).await;
+    let mut answer = program.post("ada", "Where is it?").await;
+    line(&mut answer, "mcp__orders__list").await;
+
+    program.terminate().await;
+    let end = line(&mut answer, "\"status\"").await;
+    assert!(end.contains("\"status\":200") && end.contains("On Monday."), "{end}");
+    let exit = in_time("its end", program.child.wait()).await.unwrap();
+    assert!(exit.success(), "{exit}");
+    assert!(TcpStream::connect(&program.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script.json");
+    // More than the buffers of a connection hold.
+    let long = Script::new().turn(ModelTurn::new().text("a ".repeat(4 << 20)));
+    std::fs::write(&script, serde_json::to_vec(&long).unwrap()).unwrap();
+    let mut program = Program::start(&["--script", script.to_str().unwrap()]).await;
+    let mut answer = program.post("ada", "Say much.").await;
+    line(&mut answer, "event: text").await;
+
+    program.terminate().await;
+    let exit = in_time("its end", program.child.wait()).await.unwrap();
+    assert!(exit.success(), "{exit}");
+}
+
+#[tokio::test]
+async fn bad_arguments_are_named() {
+    for (arguments, said) in
+        [(["--prot", "1"], "--prot"), (["--live", "--live"], "--cli"), (["--data", "x"], "--listen")]
+    {
+        let listen = if said == "--listen" { vec!["--listen"] } else { vec![] };
+        let output = Command::new(env!("CARGO_BIN_EXE_service")).args(arguments).args(listen).output();
+        let output = in_time("its end", output).await.unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && stderr.contains(said), "{stderr}");
+    }
+}
