@@ -22,7 +22,7 @@ use futures_util::stream::{Stream, poll_fn};
 use greenroom::message::{ContentBlock, Delta, DeltaKind};
 use greenroom::{ErrorKind, Outcome, Turn};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::users::{User, Users};
 
@@ -48,14 +48,24 @@ async fn prompt(
     if prompt.trim().is_empty() {
         return Err(Failure::new(StatusCode::BAD_REQUEST, "the body has no prompt", None));
     }
-    let turn = users.prompt(User::named(name)?, prompt).await?;
-    let (events, mut received) = mpsc::channel(16);
-    users.streams.spawn(tell(turn, events));
+    let user = User::named(name)?;
+    let ((events, mut received), (accept, accepted)) = (mpsc::channel(16), oneshot::channel());
+    // A task, because a client that goes away drops this handler. The sends below fail then, and the turn is cancelled.
+    users.streams.clone().spawn(async move {
+        match users.prompt(user, prompt).await {
+            Ok(turn) => {
+                accept.send(Ok(())).ok();
+                tell(turn, events).await;
+            }
+            Err(failure) => drop(accept.send(Err(failure))),
+        }
+    });
+    accepted.await.unwrap_or_else(|_| Err(Failure::stopping()))?;
     Ok(Sse::new(poll_fn(move |cx| received.poll_recv(cx))).keep_alive(KeepAlive::default()))
 }
 
-/// Sends the events of a turn. When the client goes away, the turn goes on: its answer is in the conversation, and the
-/// user's next prompt waits for its end.
+/// Sends the events of a turn. When the client goes away, the turn is cancelled: it costs money, nobody reads the
+/// answer, and the user's next prompt would wait for it.
 async fn tell(mut turn: Turn, events: mpsc::Sender<EventResult>) {
     let telling = async {
         let mut deltas = turn.deltas();
@@ -69,7 +79,7 @@ async fn tell(mut turn: Turn, events: mpsc::Sender<EventResult>) {
     };
     let outcome = tokio::select! {
         outcome = telling => outcome,
-        () = events.closed() => return,
+        () = events.closed() => return turn.cancel().await,
     };
     let body = match outcome {
         Ok(result) => json!({ "status": 200, "text": result.result }),

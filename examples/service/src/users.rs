@@ -95,7 +95,8 @@ impl Users {
         Arc::new(Self { settings, orders, live, stopping, sessions, streams })
     }
 
-    /// Sends a prompt to the user's session, and starts the session if there is none.
+    /// Sends a prompt to the user's session, and starts the session if there is none. Not cancel-safe: if the future is
+    /// dropped, the prompt may run all the same.
     pub async fn prompt(self: &Arc<Self>, user: User, prompt: String) -> Result<Turn, Failure> {
         let (reply, turn) = oneshot::channel();
         self.hand_over(user, Request { prompt, reply })?;
@@ -139,7 +140,6 @@ impl Users {
                     }
                     shown.send_replace(None);
                 }
-                // Fails when the client has gone, and nobody needs the answer.
                 Err(failure) => drop(request.reply.send(Err(failure))),
             }
             if next.is_none() {
@@ -171,7 +171,7 @@ impl Users {
                 Err(error) if error.kind() == ErrorKind::SessionFailed => return Some(request),
                 turn => turn.map_err(Failure::from),
             };
-            // Fails when the client has gone while the session started. The turn goes on without a reader.
+            // Fails only if the caller was dropped, which `routes.rs` never does.
             request.reply.send(turn).ok();
             let idle = async {
                 session.wait_idle().await;

@@ -79,48 +79,81 @@ async fn a_session_that_fails_is_replaced_at_the_next_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_turn_of_a_client_that_goes_away_goes_on() {
+async fn the_turn_of_a_client_that_goes_away_is_cancelled() {
     let (service, mut listener) = Service::by_hand(1);
     let (mut events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
     let prompt = end.expect("user").await;
     end.begin_turn();
     say(&mut end, "Hm.");
     events.next().await.unwrap();
-    drop(events);
     let next = service.prompt("ada", "Next.").await;
-    say(&mut end, "Still at work.");
-    assert_eq!(service.status().await["ada"]["conversation"]["queued"], 1);
-    end.finish_turn(&prompt, "Done.");
+    drop(events);
+    let interrupt = in_time("the interrupt", end.expect_request("interrupt")).await;
+    end.fail_turn(&prompt, "aborted_streaming", "interrupted");
+    end.answer(&interrupt, json!({ "still_queued": [] }));
+    // The session goes on, with the prompt of another client.
     answer(&mut end, "Here.").await;
     assert_eq!(next.outcome().await["text"], "Here.");
+    assert_eq!(service.started(), ["ada"]);
     tokio::join!(service.users.stop(), end.run_out());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_during_the_start_leaves_the_session_usable() {
+async fn a_waiting_prompt_of_a_client_that_goes_away_is_taken_back() {
+    let (service, mut listener) = Service::by_hand(1);
+    let (running, mut end) = tokio::join!(service.prompt("ada", "One."), accept(&mut listener));
+    let prompt = end.expect("user").await;
+    end.begin_turn();
+    let (waiting, last) = (service.prompt("ada", "Two.").await, service.prompt("ada", "Three.").await);
+    drop(waiting);
+    // The snapshot knows when the prompt has left the queue. Bounded, because the paused clock stands still meanwhile.
+    let mut queued = json!(2);
+    for _ in 0..10_000 {
+        queued = service.status().await["ada"]["conversation"]["queued"].clone();
+        if queued == 1 {
+            break;
+        }
+    }
+    assert_eq!(queued, 1);
+    end.finish_turn(&prompt, "One.");
+    assert_eq!(running.outcome().await["text"], "One.");
+    let next = in_time("the next prompt", end.expect("user")).await;
+    assert_eq!(next["message"]["content"][0]["text"], "Three.");
+    end.begin_turn();
+    end.finish_turn(&next, "Three.");
+    assert_eq!(last.outcome().await["text"], "Three.");
+    tokio::join!(service.users.stop(), end.run_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_during_the_start_takes_its_prompt_along() {
     let (service, mut listener) = Service::by_hand(1);
     let mut end = tokio::select! {
         _ = service.post("ada", "Hello.") => unreachable!("no CLI has answered"),
         end = listener.accept() => end,
     };
-    // The client has gone; the start goes on, and its prompt is written.
+    // The start goes on without the client.
     end.handshake().await;
     let serving = async {
         loop {
             let frame = end.recv().await.expect("the session lives");
-            if frame["request"]["subtype"] == "interrupt" {
-                end.answer(&frame, json!({ "still_queued": [] }));
-                continue;
-            }
-            if frame["type"] != "user" {
-                continue;
-            }
-            end.begin_turn();
-            if frame["message"]["content"][0]["text"] == "Again." {
+            if frame["type"] == "user" && frame["message"]["content"][0]["text"] == "Again." {
+                end.begin_turn();
                 end.finish_turn(&frame, "Here.");
                 return end;
             }
-            end.fail_turn(&frame, "aborted_streaming", "interrupted");
+            match frame["request"]["subtype"].as_str() {
+                // Not begun yet, so that it can be taken back.
+                Some("cancel_async_message") => {
+                    let uuid = frame["request"]["message_uuid"].clone();
+                    end.answer(&frame, json!({ "cancelled": true, "message_uuid": uuid }));
+                    end.message(
+                        json!({ "type": "command_lifecycle", "command_uuid": uuid, "state": "cancelled" }),
+                    );
+                }
+                Some("interrupt") => panic!("it has not begun"),
+                _ => {}
+            }
         }
     };
     let (again, end) = tokio::join!(service.outcome("ada", "Again."), serving);

@@ -127,11 +127,13 @@ async fn an_error_of_the_api_is_the_outcome_with_its_status() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_does_not_start_is_an_error_and_holds_no_place() {
-    let service = Service::new(1, |builder, _| builder.cli_path("/nonexistent/claude"));
+    let (service, listener) = Service::by_hand(1);
+    // No CLI starts any more.
+    drop(listener);
     for user in ["ada", "bob"] {
         // The place is free a moment after the answer.
         let refused = refusal(post_until_free(&service, user).await).await;
-        assert_eq!(refused, (500, "CliNotFound".to_owned(), None));
+        assert_eq!(refused, (500, "Spawn".to_owned(), None));
     }
     assert_eq!(service.started(), ["ada", "bob"]);
 }
