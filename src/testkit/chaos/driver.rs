@@ -170,15 +170,15 @@ impl<'a> Driver<'a> {
         if self.problems.is_empty() {
             self.check("at the end of the plan".into());
         }
-        if self.problems.is_empty() {
-            self.check_of_application().await;
-        }
         if let Ok(Ok(snapshot)) = timeout(self.chaos.patience, self.session.snapshot()).await {
             run.counters = snapshot.counters;
             let owed = snapshot.router.map_or(0, |router| router.owed.len() + router.parked);
             if self.problems.is_empty() && owed > 0 {
                 self.problems.push(format!("{owed} requests are still on the router's list"));
             }
+        }
+        if self.problems.is_empty() {
+            self.check_of_application().await;
         }
         self.stop().await;
         self.wire.read();
