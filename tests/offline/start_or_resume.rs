@@ -177,7 +177,7 @@ async fn a_cli_that_dies_before_it_writes_leaves_a_conversation_to_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_exists_after_all_is_resumed_and_no_crash_is_counted() {
+async fn a_conversation_that_exists_after_all_is_resumed_without_a_crash() {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let mut builder = builder();
     let mut events = builder.events();
@@ -233,7 +233,7 @@ async fn a_cli_that_refuses_both_ways_fails_the_start_with_both_reasons() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_in_the_folder_of_another_directory_is_resumed_if_the_cli_can() {
+async fn a_conversation_of_another_directory_is_resumed_if_the_cli_can() {
     for found in [false, true] {
         let (_home, builder) = home(found);
         let (transport, mut listener) = ScriptedCli::by_hand();
@@ -261,7 +261,7 @@ async fn a_conversation_in_the_folder_of_another_directory_is_resumed_if_the_cli
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resumed_conversation_is_not_started_again_when_its_transcript_disappears() {
+async fn a_resumed_conversation_whose_transcript_is_gone_is_not_started_again() {
     let (_home, builder) = home(true);
     let builder = builder.configure(|options| options.restarts.cli.intensity = 5);
     let (transport, mut listener) = ScriptedCli::by_hand();
