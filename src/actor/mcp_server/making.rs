@@ -204,7 +204,9 @@ impl ServerState {
         self.waits.expired(now);
         let Serving::Making(making) = &mut self.serving else { return };
         let limit = self.shared.options().timeouts.server_restart;
-        while let Some(late) = making.waiting.pop_front_if(|waiting| waiting.until <= now) {
+        while making.waiting.front().is_some_and(|waiting| waiting.until <= now)
+            && let Some(late) = making.waiting.pop_front()
+        {
             let (name, cause) = (&self.spec.name, making.cause());
             let text = format!("MCP server '{name}' was not ready within {limit:?}: {cause}");
             late.answer.pending().refuse(&RpcError::internal(text));

@@ -269,3 +269,8 @@ pub struct ModelError {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
 }
+
+/// The first byte from `at` on where a character of the text begins, or its end. `str::ceil_char_boundary` needs Rust 1.91.
+pub(crate) fn boundary_from(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}

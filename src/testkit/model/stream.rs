@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
 
 use super::request::ModelRequest;
-use crate::testkit::cli::model_turn::{Item, ModelTurn};
+use crate::testkit::cli::model_turn::{Item, ModelTurn, boundary_from};
 
 /// A message of the model that the server sends.
 pub(super) struct ModelMessage<'a> {
@@ -91,7 +91,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
         if rest.is_empty() {
             return None;
         }
-        let (piece, tail) = rest.split_at(rest.ceil_char_boundary(size));
+        let (piece, tail) = rest.split_at(boundary_from(rest, size));
         rest = tail;
         Some(piece)
     })

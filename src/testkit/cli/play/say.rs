@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Player;
-use crate::testkit::cli::model_turn::ModelTurn;
+use crate::testkit::cli::model_turn::{ModelTurn, boundary_from};
 
 impl Player {
     /// Says a model turn: a message for each block, as the CLI does.
@@ -59,6 +59,6 @@ impl Player {
 
 /// The two halves of a text; one piece if the text is too short.
 fn halves(text: &str) -> Vec<String> {
-    let (head, tail) = text.split_at(text.ceil_char_boundary(text.len() / 2));
+    let (head, tail) = text.split_at(boundary_from(text, text.len() / 2));
     [head, tail].into_iter().filter(|piece| !piece.is_empty()).map(str::to_owned).collect()
 }
