@@ -95,6 +95,13 @@ impl CallbackContext {
 /// });
 /// # let _ = builder;
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no answer of this handler",
+    label = "this handler has to return `{T}`",
+    note = "return a `{T}`, or a `Result` of it whose error implements `Display`",
+    note = "the methods of its type make it: `PermissionDecision::allow()`, and for a hook those of the type with the name of \
+            the event, such as `hook::PreToolUseOutput::pass()`"
+)]
 pub trait IntoReply<T> {
     /// The answer, or the text of the error.
     #[doc(hidden)]

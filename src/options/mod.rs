@@ -4,7 +4,7 @@
 //! of the library is an option. JSON names are the names of the fields, except where the CLI has JSON of its own
 //! (agents, MCP servers, plugins, the sandbox): that form is kept, so you can copy it from the CLI's settings.
 
-mod check;
+pub(crate) mod check;
 pub(crate) mod cli;
 mod debug;
 pub(crate) mod definition;

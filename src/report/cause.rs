@@ -56,6 +56,8 @@ pub enum ExitCause {
         exit: Exit,
         /// Text of the CLI's error result.
         said: Option<String>,
+        /// The path of the CLI and the names of its flags, without values. `None` if the transport started no process.
+        command: Option<String>,
         stderr: String,
     },
     /// The CLI answered `initialize` with an error, so it was killed.
@@ -112,9 +114,11 @@ impl ExitCause {
             Self::Exited { exit: _, stderr } | Self::StartTimeout { after: _, noise: _, stderr } => {
                 change(stderr);
             }
-            Self::StdoutClosed { error: text, stderr }
-            | Self::ExitedAtStart { exit: _, said: text, stderr } => {
+            Self::StdoutClosed { error: text, stderr } => {
                 text.iter_mut().chain([stderr]).for_each(change);
+            }
+            Self::ExitedAtStart { exit: _, said, command, stderr } => {
+                said.iter_mut().chain(command).chain([stderr]).for_each(change);
             }
             Self::StdinBroken { reason, stderr } | Self::Unresponsive { reason, stderr } => {
                 [reason, stderr].into_iter().for_each(change);
@@ -156,6 +160,12 @@ impl ExitCause {
                 ErrorKind::CliExited,
                 "set `conversation` instead of `session_id`, to resume the conversation if it exists",
             ),
+            // A CLI that has a reason says so.
+            ExitCause::ExitedAtStart { said: None, stderr, .. } if stderr.trim().is_empty() => (
+                ErrorKind::CliExited,
+                "check that this is the claude CLI: with `--version` it prints `... (Claude Code)`; the option `cli_path` \
+                 names another",
+            ),
             ExitCause::ExitedAtStart { .. } => {
                 (ErrorKind::CliExited, "run the CLI by hand with the same options to see what it needs")
             }
@@ -195,11 +205,17 @@ impl fmt::Display for ExitCause {
                 "what was started as the CLI does not speak its protocol: no answer to `initialize` within {after:?}, \
                  but {noise} lines that are no frames"
             ),
-            ExitCause::ExitedAtStart { exit, said: Some(said), .. } => {
-                write!(f, "the CLI {exit} before it answered `initialize`: {said}")
-            }
-            ExitCause::ExitedAtStart { exit, said: None, .. } => {
-                write!(f, "the CLI {exit} before it answered `initialize`")
+            ExitCause::ExitedAtStart { exit, said, command, .. } => {
+                write!(f, "the CLI {exit} before it answered `initialize`")?;
+                if let Some(said) = said {
+                    write!(f, ": {said}")?;
+                }
+                match command {
+                    Some(command) => {
+                        write!(f, "; it was started as `{command}` (without the values of flags)")
+                    }
+                    None => Ok(()),
+                }
             }
             ExitCause::InitializeRefused { message } => write!(f, "the CLI refused `initialize`: {message}"),
             ExitCause::ResumeRefused { session_id, said, .. } => {

@@ -74,6 +74,7 @@ use tokio::sync::mpsc;
 use crate::error::BoxError;
 use crate::tool::run::erased::AnyState;
 use crate::tool::run::service as steps;
+use crate::tool::server::ToolServer;
 use crate::tool::spec::{Mount, ServerSpec};
 use crate::tool::{StateContext, ToolServer};
 

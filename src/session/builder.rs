@@ -24,7 +24,7 @@ use crate::options::{
 };
 use crate::report::Events;
 use crate::store::SessionStore;
-use crate::tool::ToolServer;
+use crate::tool::CompleteServer;
 use crate::tool::spec::ServerSpec;
 use crate::transport::{StderrSink, Transport};
 use crate::{Options, PermissionMode};
@@ -87,8 +87,8 @@ impl SessionBuilder {
     }
 
     /// Adds an in-process tool server.
-    pub fn mcp_server(mut self, server: ToolServer) -> Self {
-        self.servers.push(Arc::new(server.spec().clone()));
+    pub fn mcp_server(mut self, server: impl CompleteServer) -> Self {
+        self.servers.push(Arc::new(server.complete().spec().clone()));
         self
     }
 
@@ -104,9 +104,15 @@ impl SessionBuilder {
         self
     }
 
-    /// Lets all tools of a server run without asking. Hooks still see their calls. The server may be one that only the
-    /// CLI knows, from `.mcp.json`, settings or plugins. With [`Options::strict_mcp_config`] there are no such servers,
-    /// and [`start`](SessionBuilder::start) refuses an unknown name.
+    /// Lets all tools of a server run without asking. Hooks still see their calls. The server is one of this builder:
+    /// given to [`mcp_server`](SessionBuilder::mcp_server), [`external_mcp_server`](SessionBuilder::external_mcp_server)
+    /// or [`Options::mcp_servers`], or named in an [`mcp_config_file`](SessionBuilder::mcp_config_file).
+    /// [`start`](SessionBuilder::start) refuses any other name, and lists the known ones. If a config file cannot be
+    /// read, or `extra_args` has an `mcp-config`, every name is taken.
+    ///
+    /// For a server that is added later, call [`Session::allow_server_tools`]. For a server that only the CLI knows,
+    /// from `.mcp.json`, settings or plugins, use [`allow_tool`](SessionBuilder::allow_tool) with the rule
+    /// `mcp__NAME__*`.
     pub fn allow_server_tools(mut self, server: impl Into<String>) -> Self {
         self.allowed_servers.push(server.into());
         self
@@ -126,6 +132,9 @@ impl SessionBuilder {
 
     /// Decides on tool calls that no rule allows. Without a handler the CLI's permission mode decides, and denies where
     /// it would ask. A handler that fails denies.
+    ///
+    /// Rust rejects an `async move |…|` closure here that uses a captured value. Write a plain closure with clones, as
+    /// for every other handler: `move |request, _cx| { let pool = pool.clone(); async move { … } }`.
     ///
     /// ```
     /// use greenroom::{PermissionDecision, Session};

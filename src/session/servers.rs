@@ -12,7 +12,7 @@ use crate::actor::router;
 use crate::error::{Error, Result};
 use crate::options::{ExternalServer, Merged, merged};
 use crate::report::McpSetServersResult;
-use crate::tool::ToolServer;
+use crate::tool::CompleteServer;
 use crate::tool::spec::ServerSpec;
 
 /// A set of MCP servers for [`Session::set_mcp_servers`].
@@ -43,8 +43,8 @@ impl McpServerSet {
 
     /// Adds a new in-process server. The session must not have a server of this name: [`keep`](McpServerSet::keep) that
     /// server, or remove it before.
-    pub fn server(mut self, server: ToolServer) -> Self {
-        self.additions.push(Addition::Inside(Arc::new(server.spec().clone())));
+    pub fn server(mut self, server: impl CompleteServer) -> Self {
+        self.additions.push(Addition::Inside(Arc::new(server.complete().spec().clone())));
         self
     }
 
@@ -103,8 +103,8 @@ impl Session {
     /// | [`Refused`](crate::ErrorKind::Refused) | the CLI refused the server, or could not connect to it |
     /// | [`Timeout`](crate::ErrorKind::Timeout) | the CLI did not answer in time, and is told to forget the server |
     /// | [`Stopped`](crate::ErrorKind::Stopped), [`SessionFailed`](crate::ErrorKind::SessionFailed) | the session has ended |
-    pub async fn add_mcp_server(&self, server: ToolServer) -> Result<()> {
-        let spec = Arc::new(ServerSpec::clone(server.spec()));
+    pub async fn add_mcp_server(&self, server: impl CompleteServer) -> Result<()> {
+        let spec = Arc::new(ServerSpec::clone(server.complete().spec()));
         self.change_servers(ServerChange::Add(Addition::Inside(spec))).await.map(drop)
     }
 

@@ -6,8 +6,8 @@ use ractor::{Actor, ActorCell};
 
 use super::builder::SessionBuilder;
 use super::handle::Session;
+use super::known_servers::ConfigFiles;
 use crate::Options;
-use crate::actor::base::roster::refuse_clash;
 use crate::actor::context::{Feeds, SessionSpec, Shared};
 use crate::actor::mirror::Mirror;
 use crate::actor::resume;
@@ -73,6 +73,8 @@ impl SessionBuilder {
         #[cfg(feature = "otel")]
         super::otel::take_current(&mut self.options);
         read_settings_file(&mut self.options).await?;
+        let files = ConfigFiles::read(&self.options).await;
+        self.validate_server_names(&files)?;
         // Before the store changes the options: the claim is on the conversation in the folder that the user's options
         // name.
         let claims = Claims::new(&self.options, self.transport.as_deref())?;
@@ -124,26 +126,10 @@ impl SessionBuilder {
         }
         self.options.timeouts.clamp();
         self.options.restarts.clamp();
-        for (index, server) in self.servers.iter().enumerate() {
-            server.validate()?;
-            let earlier = self.servers[..index].iter().map(|server| &server.name);
-            refuse_clash(&server.name, earlier.chain(self.options.mcp_servers.keys()).map(String::as_str))?;
-        }
+        self.servers.iter().try_for_each(|server| server.validate())?;
+        self.validate_server_names(&ConfigFiles::unread(&self.options))?;
         self.handlers.hooks.iter().try_for_each(Hook::validate)?;
         for server in &self.allowed_servers {
-            let known = self.servers.iter().any(|known| known.name == *server)
-                || self.options.mcp_servers.contains_key(server);
-            // The CLI may know more servers from `.mcp.json`, settings and plugins.
-            let here_only = self.options.strict_mcp_config
-                && self.options.mcp_config_files.is_empty()
-                && !self.options.extra_args.contains_key("mcp-config");
-            if !known && here_only {
-                let text = format!(
-                    "`allow_server_tools` names the server '{server}', which this session does not have"
-                );
-                return Err(Error::invalid_option(text)
-                    .with_help("give it to the session, or leave out `strict_mcp_config`"));
-            }
             self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
         }
         let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));

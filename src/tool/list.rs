@@ -96,7 +96,10 @@ impl<T: Listable> List<T> {
             let key = item.definition.key();
             if self.items[..index].iter().any(|other| other.definition.key() == key) {
                 let kind = T::KIND;
-                return Err(Error::invalid_option(format!("server '{server}' has two {kind}s '{key}'")));
+                return Err(Error::invalid_option(format!("server '{server}' has two {kind}s '{key}'"))
+                    .with_help(
+                        "rename one of them, or remove it: a second definition does not replace the first",
+                    ));
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::define::about::{About, builder_methods};
 use super::define::def::ToolDef;
-use super::define::handler::ToolHandler;
+use super::define::handler::{ArgumentsSchema, IntoToolResult, ReadArguments, ToolHandler};
 use super::define::prompt::PromptDef;
 use super::define::resource::ResourceDef;
 use super::define::template::ResourceTemplateDef;
@@ -56,6 +56,26 @@ pub struct ToolServer<S = ()> {
     state: PhantomData<fn(S)>,
 }
 
+/// A [`ToolServer<S>`](crate::ToolServer) that has its state, or needs none: its `S` is `()`. Sessions take no other
+/// server. You need not implement this trait.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no state yet, but its tools take a `ToolContext` with this state",
+    label = "the state of this server is missing",
+    note = "after the tools that use the state, write `.state(|| ...)` with a closure that makes it, or \
+            `.async_state(|| async {{ ... }})`",
+    note = "a tool that uses no state takes no `ToolContext`, or a `ToolContext<()>`"
+)]
+pub trait CompleteServer {
+    #[doc(hidden)]
+    fn complete(self) -> ToolServer;
+}
+
+impl CompleteServer for ToolServer {
+    fn complete(self) -> ToolServer {
+        self
+    }
+}
+
 impl<S> Clone for ToolServer<S> {
     /// Clones the definition; the state that [`call`](ToolServer::call) and [`handle`](ToolServer::handle) use is not
     /// shared.
@@ -85,12 +105,12 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
     }
 
     /// Adds a tool from an async closure or function.
-    pub fn tool<M>(
-        self,
-        name: impl Into<String>,
-        description: impl Into<String>,
-        handler: impl ToolHandler<S, M>,
-    ) -> Self {
+    pub fn tool<M, H>(self, name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
+    where
+        H: ToolHandler<S, M> + Send + Sync + 'static,
+        H::Args: ArgumentsSchema + ReadArguments + Send + 'static,
+        H::Future: Future<Output: IntoToolResult> + Send + 'static,
+    {
         self.add_tool(ToolDef::new(name, description, handler))
     }
 
@@ -259,14 +279,7 @@ impl<S> ToolServer<S> {
     }
 }
 
-impl ToolServer {
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn mounted(name: String, mount: impl super::spec::Mount + 'static) -> Self {
-        let mut server = Self::new(name, "");
-        server.spec.mount = Some(Box::new(mount));
-        server
-    }
-
+impl<S> ToolServer<S> {
     pub(crate) fn spec(&self) -> &ServerSpec {
         &self.spec
     }
@@ -306,7 +319,10 @@ impl ToolServer {
     /// # Panics
     /// Outside a tokio runtime if a state, a blocking tool or a timeout needs the runtime. A timeout needs a runtime with
     /// timers (`enable_time`).
-    pub async fn call(&self, tool: &str, arguments: Value) -> crate::tool::CallToolResult {
+    pub async fn call(&self, tool: &str, arguments: Value) -> crate::tool::CallToolResult
+    where
+        Self: CompleteServer,
+    {
         let arrived = Instant::now();
         self.isolated().await.call(tool, arguments, arrived).await
     }
@@ -327,13 +343,25 @@ impl ToolServer {
     /// # });
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub async fn handle(&self, message: Value) -> Option<Value> {
+    pub async fn handle(&self, message: Value) -> Option<Value>
+    where
+        Self: CompleteServer,
+    {
         let arrived = Instant::now();
         self.isolated().await.handle(message, arrived).await
     }
 
     async fn isolated(&self) -> &Isolated {
         self.isolated.get_or_init(|| Isolated::start(self.spec.clone(), self.test_session.clone())).await
+    }
+}
+
+impl ToolServer {
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn mounted(name: String, mount: impl super::spec::Mount + 'static) -> Self {
+        let mut server = Self::new(name, "");
+        server.spec.mount = Some(Box::new(mount));
+        server
     }
 }
 

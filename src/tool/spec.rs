@@ -17,6 +17,7 @@ use super::run::erased::AnyState;
 use super::run::service::Service;
 use super::state::{StateContext, StateFactory};
 use crate::error::{BoxError, Error, Result};
+use crate::options::check::check_server_name;
 use crate::wire::rpc::PROTOCOL_VERSIONS;
 
 /// A server that answers in place of the lists of a [`ServerSpec`], such as a handler of the crate `rmcp`.
@@ -158,14 +159,10 @@ impl ServerSpec {
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        if self.name.trim().is_empty() {
-            return Err(Error::invalid_option("a tool server has no name"));
-        }
+        check_server_name(&self.name)?;
         if self.page_size == Some(0) {
-            return Err(Error::invalid_option(format!(
-                "server '{}': page_size must be at least 1",
-                self.name
-            )));
+            let text = format!("server '{}': page_size must be at least 1", self.name);
+            return Err(Error::invalid_option(text).with_help("leave it out for one page"));
         }
         let lists = self.registry.snapshot();
         if self.is_mounted() {

@@ -1,5 +1,7 @@
 //! A process with a value that outlives it.
 
+use std::path::Path;
+
 use futures_util::future::BoxFuture;
 
 use super::{ContainedBy, Exit, Leftover, Process};
@@ -32,6 +34,10 @@ impl<T: Send + 'static> Process for Keeping<T> {
 
     fn kill(&mut self) {
         self.process.kill();
+    }
+
+    fn program(&self) -> Option<&Path> {
+        self.process.program()
     }
 
     fn contained_by(&self) -> Option<ContainedBy> {

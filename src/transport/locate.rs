@@ -8,6 +8,8 @@ use crate::error::{Error, ErrorKind, Result};
 const INSTALL: &str = "install it with `npm install -g @anthropic-ai/claude-code`, or name the executable in \
                        the option `cli_path`";
 
+const NOT_EXECUTABLE: &str = "is not executable";
+
 /// Folders where installers put the CLI, besides `PATH`. A leading `~` is the host's home directory.
 const USUAL_PLACES: [&str; 7] = [
     "~/.npm-global/bin",
@@ -151,13 +153,15 @@ impl<M: Machine> Search<'_, M> {
         let trouble = match self.look(&whole) {
             Found::Executable => return Ok(whole),
             Found::NotExecutable if is_script(&whole) => return Ok(whole),
-            Found::NotExecutable => "is not executable",
+            Found::NotExecutable => NOT_EXECUTABLE,
             Found::NotAFile => "is not a file",
             Found::Nothing => "does not exist",
         };
         let message = format!("'{}' (option `{option}`) {trouble}", whole.display());
+        let executable =
+            if trouble == NOT_EXECUTABLE { "make the file executable with `chmod +x`, or " } else { "" };
         Err(Error::new(ErrorKind::CliNotFound, message)
-            .with_help(format!("correct `{option}`, or leave it out")))
+            .with_help(format!("{executable}correct `{option}`, or leave it out to have PATH searched")))
     }
 
     fn look(&mut self, path: &Path) -> Found {

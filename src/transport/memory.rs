@@ -29,6 +29,12 @@ const SIGKILL: i32 = 9;
 /// The exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
 
+/// The text and the advice of the error of a session whose listener was dropped.
+const LISTENER_GONE: (&str, &str) = (
+    "the listener of the in-memory transport was dropped",
+    "keep the `MemoryListener` and accept its connections while the session lives",
+);
+
 /// Makes a connected pair in memory: each [`open`](Transport::open) of the transport arrives at the listener as a
 /// [`MemoryCli`], with which your code plays the CLI.
 ///
@@ -58,7 +64,9 @@ const PANICKED: i32 = 101;
 pub fn memory() -> (MemoryTransport, MemoryListener) {
     let (arrivals, accepted) = mpsc::channel(UNACCEPTED);
     let conversations = Conversations::apart();
-    (MemoryTransport { arrivals, buffer_bytes: BUFFER_BYTES, conversations }, MemoryListener { accepted })
+    let transport =
+        MemoryTransport { arrivals, buffer_bytes: BUFFER_BYTES, conversations, gone: LISTENER_GONE };
+    (transport, MemoryListener { accepted })
 }
 
 /// The host's half of [`memory`]. Clones connect to the same listener.
@@ -67,9 +75,17 @@ pub struct MemoryTransport {
     arrivals: mpsc::Sender<MemoryCli>,
     buffer_bytes: usize,
     conversations: Conversations,
+    /// The text and the advice of the error after the listener was dropped.
+    gone: (&'static str, &'static str),
 }
 
 impl MemoryTransport {
+    /// Sets the text and the advice of the error after the listener was dropped.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn with_gone(self, gone: (&'static str, &'static str)) -> Self {
+        Self { gone, ..self }
+    }
+
     /// Sets the capacity of each direction in bytes, at least 1. A writer waits while its direction is full. Default:
     /// 64 KiB, the capacity of a pipe on Linux.
     #[must_use]
@@ -91,12 +107,12 @@ impl Transport for MemoryTransport {
 
     /// Fails with [`ErrorKind::Spawn`] after the listener was dropped.
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
-        let (arrivals, buffer_bytes) = (self.arrivals.clone(), self.buffer_bytes);
+        let (arrivals, buffer_bytes, gone) = (self.arrivals.clone(), self.buffer_bytes, self.gone);
         Box::pin(async move {
-            let place = arrivals.reserve().await.map_err(|_| {
-                Error::new(ErrorKind::Spawn, "the listener of the in-memory transport was dropped")
-                    .with_help("keep the `MemoryListener` and accept its connections while the session lives")
-            })?;
+            let place = arrivals
+                .reserve()
+                .await
+                .map_err(|_| Error::new(ErrorKind::Spawn, gone.0).with_help(gone.1))?;
             let (host_writer, stdin) = pipe(buffer_bytes);
             let (stdout, host_reader) = pipe(buffer_bytes);
             let process = Arc::new(ProcessState::new([stdin.closer(), stdout.closer()]));

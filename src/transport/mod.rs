@@ -20,7 +20,7 @@ mod process;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -172,6 +172,12 @@ fn without_json(arg: &str) -> Cow<'_, str> {
     }
 }
 
+/// The names of flags, without values: a system prompt or an extra argument may be secret.
+pub(crate) fn flags(args: &[String]) -> Vec<&str> {
+    let named = args.iter().filter(|arg| arg.starts_with("--"));
+    named.map(|arg| arg.split_once('=').map_or(arg.as_str(), |(name, _)| name)).collect()
+}
+
 /// Receives the CLI's stderr, line by line, without line ends.
 #[derive(Clone)]
 pub struct StderrSink(Arc<dyn Fn(&str) + Send + Sync>);
@@ -237,6 +243,12 @@ pub trait Process: Send + 'static {
     /// Kills the process and everything that it has started (SIGKILL). Call it after the process has ended, too: its
     /// descendants may live on.
     fn kill(&mut self);
+
+    /// The file of the CLI, for error texts. `None` if it is not known, or there is no real process. A process that wraps
+    /// another one returns that of the inner process.
+    fn program(&self) -> Option<&Path> {
+        None
+    }
 
     /// The way in which its descendants are found. `None` if there is no real process. A process that wraps another one
     /// returns that of the inner process.

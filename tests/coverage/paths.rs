@@ -78,7 +78,6 @@ fn of_types() -> BTreeSet<&'static str> {
         Session::messages,
         Session::server_info,
         Session::stop,
-        SessionBuilder::mcp_server,
         SessionBuilder::session_store,
         SessionBuilder::hook,
         SessionBuilder::start,
@@ -101,6 +100,7 @@ fn of_types() -> BTreeSet<&'static str> {
     known.extend(called![
         Hook::on => || Hook::on(hook::Stop, async |_, _| hook::StopOutput::pass()),
         Hook::matcher => |hook: Hook| hook.matcher("Bash"),
+        SessionBuilder::mcp_server => |builder: SessionBuilder, server: ToolServer| builder.mcp_server(server),
         Prompt::blocks => || Prompt::blocks([serde_json::json!({})]),
         Prompt::parent_tool_use_id => |prompt: Prompt| prompt.parent_tool_use_id("toolu_1"),
         Prompt::pasted => |prompt: Prompt| prompt.pasted("a page"),

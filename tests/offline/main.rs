@@ -33,6 +33,7 @@ mod mcp;
 mod memory_transport;
 mod messages;
 mod mirror;
+mod mistakes;
 mod options;
 mod outbound;
 mod panics;

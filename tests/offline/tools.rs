@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use greenroom::mcp::ResourceContents;
-use greenroom::testkit::Delivered;
+use greenroom::testkit::{Delivered, ScriptedCli};
 use greenroom::tool::{CallToolResult, Content, Tool};
 use greenroom::{Json, NoArgs, ToolContext, ToolDef, ToolServer};
 use schemars::JsonSchema;
@@ -322,7 +322,7 @@ async fn a_definition_that_cannot_work_is_refused_before_anything_starts() {
         (twice, "two tools 'a'"),
         (number, "object"),
         (none, "max_concurrency"),
-        (ToolServer::new(" ", "1"), "no name"),
+        (ToolServer::new(" ", "1"), "1 to 128"),
     ] {
         let error = greenroom::Session::builder().mcp_server(server).start().await.unwrap_err();
         assert_eq!(error.kind(), greenroom::ErrorKind::InvalidOption);
@@ -332,20 +332,35 @@ async fn a_definition_that_cannot_work_is_refused_before_anything_starts() {
 
 #[tokio::test]
 async fn names_that_the_cli_could_not_tell_apart_are_refused() {
-    let builder = || greenroom::Session::builder().mcp_server(ToolServer::new("my calc", "1"));
+    let builder = || greenroom::Session::builder().mcp_server(ToolServer::new("my.calc", "1"));
     let twins = builder().mcp_server(ToolServer::new("my_calc", "1")).start().await.unwrap_err();
     assert!(twins.to_string().contains("mcp__my_calc__"), "{twins}");
     let external = greenroom::options::ExternalServer::http("http://127.0.0.1:9/mcp");
-    let twins = builder().external_mcp_server("my.calc", external).start().await.unwrap_err();
+    let twins = builder().external_mcp_server("my_calc", external).start().await.unwrap_err();
     assert_eq!(twins.kind(), greenroom::ErrorKind::InvalidOption);
-    let strict = |builder: greenroom::SessionBuilder| builder.configure(|o| o.strict_mcp_config = true);
-    let unknown = strict(builder().allow_server_tools("calc")).start().await.unwrap_err();
-    assert!(unknown.to_string().contains("'calc'"), "{unknown}");
-    // Without it the CLI may know it: of `.mcp.json`, of settings, of a plugin.
-    let elsewhere = Delivered::of(builder().allow_server_tools("calc")).unwrap();
-    assert_eq!(elsewhere.flag("allowedTools"), Some("mcp__calc__*"));
-    let file = builder().allow_server_tools("calc").mcp_config_file("/more.json");
-    assert_eq!(Delivered::of(strict(file)).unwrap().flag("allowedTools"), Some("mcp__calc__*"));
+}
+
+#[tokio::test]
+async fn the_tools_of_a_server_in_a_config_file_can_be_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("more.json");
+    let start = || {
+        let builder = greenroom::Session::builder().cwd(folder.path()).mcp_config_file("more.json");
+        let (transport, listener) = ScriptedCli::by_hand();
+        drop(listener);
+        builder.allow_server_tools("more").transport(transport).start()
+    };
+    let web = json!({ "type": "http", "url": "http://127.0.0.1:9/mcp" });
+    std::fs::write(&file, json!({ "mcpServers": { "more": web } }).to_string()).unwrap();
+    assert_eq!(start().await.unwrap_err().kind(), greenroom::ErrorKind::Spawn, "the name is known");
+    std::fs::write(&file, json!({ "mcpServers": { "less": web } }).to_string()).unwrap();
+    assert_eq!(start().await.unwrap_err().kind(), greenroom::ErrorKind::InvalidOption);
+    // The CLI says what is wrong with the file.
+    std::fs::write(&file, "{").unwrap();
+    assert_eq!(start().await.unwrap_err().kind(), greenroom::ErrorKind::Spawn);
+    // Nothing is read here.
+    let unread = greenroom::Session::builder().mcp_config_file("/more.json").allow_server_tools("more");
+    assert_eq!(Delivered::of(unread).unwrap().flag("allowedTools"), Some("mcp__more__*"));
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ mod host;
 
 mod hostile;
 mod in_use;
+mod mistakes;
 mod model;
 mod orphans;
 mod private_files;

@@ -126,7 +126,8 @@ fn every_file_of_the_tests_is_compiled() {
     let tests = root().join("tests");
     let files = sources(&tests);
     let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
-    for path in &files {
+    // The programs with a mistake are compiled by their test.
+    for path in files.iter().filter(|path| !path.starts_with(tests.join("compile_fail/cases"))) {
         // A folder is declared above it, under its own name.
         let path: &Path = if path.ends_with("mod.rs") { path.parent().unwrap() } else { path };
         let (folder, name) = (path.parent().unwrap(), path.file_stem().unwrap().to_str().unwrap());

@@ -3,6 +3,8 @@
 //! External servers that the CLI was started with are not listed: they stay as long as the CLI runs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -11,6 +13,7 @@ use crate::Options;
 use crate::actor::base::gate::Gate;
 use crate::error::{Error, Result};
 use crate::options::ExternalServer;
+use crate::options::check::check_server_name;
 use crate::tool::spec::ServerSpec;
 
 /// The MCP servers of a session that may come and go.
@@ -221,43 +224,78 @@ impl Roster {
         for (index, addition) in additions.iter().enumerate() {
             if let Addition::Inside(spec) = addition {
                 spec.validate()?;
-            } else if addition.name().trim().is_empty() {
-                return Err(Error::invalid_option("an external MCP server has no name"));
+            } else {
+                check_server_name(addition.name())?;
             }
             // A server that is not kept still exists when the new ones are added.
             let going = match addition {
                 Addition::Inside(_) => self.names().collect::<Vec<_>>(),
                 Addition::Outside(..) => self.inside.iter().map(|spec| spec.name.as_str()).collect(),
             };
-            let others = going
-                .into_iter()
-                .chain(kept.iter().map(String::as_str))
-                .chain(options.mcp_servers.keys().map(String::as_str))
-                .chain(additions[..index].iter().map(Addition::name));
-            refuse_clash(addition.name(), others)?;
+            let running = going.into_iter().chain(kept.iter().map(String::as_str));
+            let others = running
+                .map(|name| (name, ServerOrigin::Running))
+                .chain(options.mcp_servers.keys().map(|name| (name.as_str(), ServerOrigin::Outside)))
+                .chain(additions[..index].iter().map(|added| (added.name(), ServerOrigin::Added)));
+            refuse_clash((addition.name(), ServerOrigin::Added), others)?;
         }
         Ok(())
     }
 }
 
-/// An error if the names of two servers' tools would have the same prefix.
-pub(crate) fn refuse_clash<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Result<()> {
-    let prefix = ServerSpec::prefix(name);
-    match others.find(|other| ServerSpec::prefix(other) == prefix) {
-        None => Ok(()),
-        Some(other) => {
-            let text = format!(
-                "two MCP servers have the names '{name}' and '{other}', which are '{prefix}' to the CLI"
-            );
-            Err(Error::invalid_option(text).with_help("give one of them another name"))
+/// Where the definition of a server comes from, for error texts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerOrigin<'a> {
+    /// A server in this process, of the builder.
+    Inside,
+    /// An external server of the options.
+    Outside,
+    /// A file of the options.
+    File(&'a Path),
+    /// A server of the running session.
+    Running,
+    /// A server that is added to the running session.
+    Added,
+}
+
+impl fmt::Display for ServerOrigin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inside => f.write_str("`mcp_server`"),
+            Self::Outside => f.write_str("`external_mcp_server` or `Options::mcp_servers`"),
+            Self::File(path) => write!(f, "the file '{}' of `mcp_config_file`", path.display()),
+            Self::Running => f.write_str("the running session"),
+            Self::Added => f.write_str("this change of its servers"),
         }
     }
+}
+
+/// An error if the names of two servers' tools would have the same prefix.
+pub(crate) fn refuse_clash<'a>(
+    (name, origin): (&str, ServerOrigin<'_>),
+    mut others: impl Iterator<Item = (&'a str, ServerOrigin<'a>)>,
+) -> Result<()> {
+    let prefix = ServerSpec::prefix(name);
+    let Some((other, from)) = others.find(|(other, _)| ServerSpec::prefix(other) == prefix) else {
+        return Ok(());
+    };
+    let text = match (other == name, from == origin) {
+        (true, true) => format!("two MCP servers have the name '{name}', both from {origin}"),
+        (true, false) => {
+            format!("two MCP servers have the name '{name}': one is from {from}, the other from {origin}")
+        }
+        (false, _) => format!(
+            "two MCP servers have names that the CLI cannot tell apart: '{other}' is from {from}, '{name}' is from \
+             {origin}, and the tools of both are `{prefix}...` to the model"
+        ),
+    };
+    Err(Error::invalid_option(text).with_help("give one of them another name"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::ToolServer;
+    use crate::tool::server::ToolServer;
 
     fn inside(name: &str) -> Addition {
         Addition::Inside(Arc::new(ToolServer::<()>::new(name, "1").spec().clone()))
@@ -295,20 +333,20 @@ mod tests {
 
     #[test]
     fn names_with_the_same_tool_prefix_are_refused() {
-        let before = roster(vec![inside("my calc"), outside("web")]);
+        let before = roster(vec![inside("my.calc"), outside("web")]);
         let mut options = Options::default();
         options.mcp_servers.insert("launched".into(), ExternalServer::http("http://127.0.0.1:9/mcp"));
         let refused = |change| before.plan(&change, &options).unwrap_err().to_string();
-        for clash in [inside("my_calc"), outside("my.calc"), inside("web"), outside("launched")] {
+        for clash in [inside("my_calc"), outside("my_calc"), inside("web"), outside("launched")] {
             assert!(refused(ServerChange::Add(clash)).contains("two MCP servers"));
         }
         let twins = ServerChange::Replace { additions: vec![inside("n"), inside("n")], kept: Vec::new() };
         assert!(refused(twins).contains("two MCP servers"));
-        let again = ServerChange::Replace { additions: vec![inside("my calc")], kept: Vec::new() };
+        let again = ServerChange::Replace { additions: vec![inside("my.calc")], kept: Vec::new() };
         assert!(refused(again).contains("two MCP servers"), "it is gone only after the new one is there");
         assert!(refused(ServerChange::Remove("nobody".into())).contains("'nobody'"));
         assert!(refused(ServerChange::Remove("launched".into())).contains("'launched'"));
-        assert!(refused(ServerChange::Add(outside(" "))).contains("no name"));
+        assert!(refused(ServerChange::Add(outside(" "))).contains("1 to 128"));
     }
 
     #[test]

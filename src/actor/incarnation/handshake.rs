@@ -213,7 +213,8 @@ impl IncarnationTask {
                 ExitCause::ConversationExists { session_id: self.new_id().unwrap_or_default(), stderr }
             }
             (ExitCause::Exited { exit, stderr }, said, _) => {
-                ExitCause::ExitedAtStart { exit, said: said.map(|said| said.text), stderr }
+                let (said, command) = (said.map(|said| said.text), open.command.clone());
+                ExitCause::ExitedAtStart { exit, said, command, stderr }
             }
             (cause, ..) => cause,
         }

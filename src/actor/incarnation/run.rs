@@ -33,7 +33,7 @@ use crate::actor::outbound::writer::{WriteError, write_lines};
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, ExitCause};
 use crate::tool::run::caught::panic_text;
-use crate::transport::{Exit, Process, Resume, StderrSink, launch_for, private};
+use crate::transport::{Exit, Process, Resume, StderrSink, flags, launch_for, private};
 
 pub(crate) struct PortArguments {
     pub(crate) shared: Arc<Shared>,
@@ -54,6 +54,8 @@ pub(super) struct IncarnationTask {
 /// An incarnation whose process was started.
 pub(super) struct OpenIncarnation {
     process: Box<dyn Process>,
+    /// The file of the CLI and its flags, if there is a real process.
+    pub(super) command: Option<String>,
     pub(super) outbound: Outbound,
     reader: Task<Result<(), String>>,
     writer: Task<Result<(), WriteError>>,
@@ -154,9 +156,11 @@ impl IncarnationTask {
         let roster = shared.roster();
         let spec = initialize::launch_spec(&shared.spec, &roster, *channels, *epoch, resume.clone(), sink);
         let launch = launch_for(options, &spec)?;
+        let flags = flags(&launch.args).join(" ");
         let connection = private::open(&*shared.spec.transport, launch, channels.private).await?;
         let (outbound, receiver) = Outbound::new(*epoch, &options.limits);
         let receiver = receiver.answers_to(shared.gate.clone());
+        let command = connection.process.program().map(|program| format!("{} {flags}", program.display()));
         let (pid, contained_by) = (connection.process.pid(), connection.process.contained_by());
         let resumes = resume.session_id().map(str::to_owned);
         shared.emit(Event::CliStarted { epoch: *epoch, pid, resumes });
@@ -169,6 +173,7 @@ impl IncarnationTask {
         let reader = StdoutReader::new(shared.clone(), outbound.clone(), feeder, evidence.clone());
         Ok(OpenIncarnation {
             process: connection.process,
+            command,
             reader: Task::spawn(reader.run(connection.reader)),
             writer: Task::spawn(write_lines(receiver, connection.writer, options.timeouts.stdin_stall)),
             outbound,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::options::check::check_name;
+use crate::options::check::{check_name, check_server_name};
 use crate::options::runtime::timeouts::optional_millis;
 use crate::wire::words::words;
 
@@ -293,6 +293,7 @@ pub enum McpRegistration {
 pub(crate) fn validate(servers: &BTreeMap<String, ExternalServer>, option: &str) -> Result<()> {
     for (name, server) in servers {
         check_name(option, name)?;
+        check_server_name(name)?;
         if server.timeout().is_some_and(|timeout| timeout < SHORTEST_TIMEOUT) {
             let text = format!(
                 "option `{option}`: the timeout of '{name}' is under a second, which the CLI ignores"

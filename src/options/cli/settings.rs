@@ -43,12 +43,14 @@ pub(crate) async fn read_settings_file(options: &mut Options) -> Result<()> {
         })
     };
     let text = match tokio::time::timeout(options.timeouts.start, reading).await {
-        Ok(text) => text.map_err(|error| unreadable("which cannot be read").with_source(error))?,
+        Ok(text) => {
+            text.map_err(|error| unreadable(&format!("which cannot be read: {error}")).with_source(error))?
+        }
         Err(_) => return Err(unreadable("which took too long to read")),
     };
     // Some editors start a file with a byte order mark.
     let content: Map<String, Value> = serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| unreadable("which does not hold a JSON object").with_source(error))?;
+        .map_err(|error| unreadable(&format!("which is no JSON object: {error}")).with_source(error))?;
     options.settings = Some(Value::Object(content));
     Ok(())
 }

@@ -19,7 +19,8 @@ use self::play::Player;
 use self::script::Script;
 use self::seen::{Position, Seen, SeenState};
 use crate::actor::base::task::Task;
-use crate::transport::{Exit, MemoryTransport, memory};
+use crate::lock::lock;
+use crate::transport::{Exit, MemoryTransport, StderrSink, memory};
 
 /// A CLI together with its model, played from a [`Script`] over an in-memory transport: no process, no network, and
 /// no time of its own, so that it works with tokio's paused clock.
@@ -61,8 +62,15 @@ pub struct ScriptedCli {
     transport: MemoryTransport,
     seen: Seen,
     crash: watch::Sender<(u64, Exit)>,
+    /// The stderr of the CLI that is played at the moment.
+    stderr: Arc<Mutex<Option<StderrSink>>>,
     _accepting: Task,
 }
+
+const GONE: (&str, &str) = (
+    "the `ScriptedCli` was dropped before the session ended",
+    "keep the `ScriptedCli` in a variable until the session has stopped",
+);
 
 impl ScriptedCli {
     /// Plays a script. Must be called on a tokio runtime.
@@ -77,19 +85,24 @@ impl ScriptedCli {
 
     fn start(script: Script, knows_sdk_servers: bool) -> Self {
         let (transport, mut listener) = Self::by_hand();
+        let transport = transport.with_gone(GONE);
         let seen = Seen::new(Position::default());
         let (crash, crashes) = watch::channel((0, Exit::Unknown));
         let shared = seen.clone();
         let script = Arc::new(script);
+        let stderr = Arc::new(Mutex::new(None));
+        let current = stderr.clone();
         let accepting = Task::spawn(async move {
             while let Some(end) = listener.try_accept().await {
+                *lock(&current) = Some(end.launch().stderr.clone());
                 // Incarnations do not overlap: the host starts the next after this one has ended.
                 Player::new(end, script.clone(), shared.clone(), knows_sdk_servers)
                     .run(crashes.clone())
                     .await;
+                *lock(&current) = None;
             }
         });
-        Self { transport, seen, crash, _accepting: accepting }
+        Self { transport, seen, crash, stderr, _accepting: accepting }
     }
 
     /// A transport, and the CLI's end of it for the test itself to play.
@@ -191,6 +204,16 @@ impl ScriptedCli {
 
 fn prompts(seen: &SeenState) -> Vec<String> {
     seen.launches.iter().flat_map(|launch| launch.prompts.iter().cloned()).collect()
+}
+
+impl Drop for ScriptedCli {
+    /// Ends the CLI that is played, and tells the session why on its stderr.
+    fn drop(&mut self) {
+        let stderr = lock(&self.stderr).take();
+        if let Some(stderr) = stderr {
+            stderr.line(&format!("{}: {}", GONE.0, GONE.1));
+        }
+    }
 }
 
 impl fmt::Debug for ScriptedCli {

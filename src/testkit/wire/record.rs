@@ -1,6 +1,7 @@
 //! Records what goes over the wire of a session.
 
 use std::fmt;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -263,6 +264,10 @@ impl Process for Watched {
 
     fn kill(&mut self) {
         self.inner.kill();
+    }
+
+    fn program(&self) -> Option<&Path> {
+        self.inner.program()
     }
 
     fn contained_by(&self) -> Option<ContainedBy> {

@@ -79,6 +79,11 @@ impl Completion {
 
 /// The return type of a completion handler: a `Vec` or an array of texts, a [`Completion`], or a `Result` of one of
 /// these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no completion",
+    label = "the trait `IntoCompletion` is missing for `{Self}`",
+    note = "return a `Vec` or an array of texts, a `greenroom::mcp::Completion`, or a `Result` of these"
+)]
 pub trait IntoCompletion {
     /// Converts to a completion.
     ///

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::about::{About, builder_methods};
 use super::definition::{ToolAnnotations, ToolDefinition, hint_methods};
-use super::handler::{IntoToolResult, ToolHandler};
+use super::handler::{ArgumentsSchema, IntoToolResult, ReadArguments, ToolHandler};
 use super::validate::{OutputCheck, Validator, invalid, parse_arguments, rules_of};
 use crate::options::schema;
 use crate::tool::run::context::{CallContext, ToolContext};
@@ -44,7 +44,7 @@ use crate::wire::CallToolResult;
 /// ```
 pub trait Tool<S = ()>: Send + Sync + 'static {
     /// The arguments: their fields, types and doc comments become the schema that the model reads.
-    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    type Args: ArgumentsSchema + ReadArguments + Send + 'static;
     /// The result.
     type Output: IntoToolResult;
 
@@ -107,12 +107,13 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
     /// # });
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn new<M, H: ToolHandler<S, M>>(
-        name: impl Into<String>,
-        description: impl Into<String>,
-        handler: H,
-    ) -> Self {
-        let (input, output) = (schema::of::<H::Args>(), H::Output::output_schema());
+    pub fn new<M, H>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
+    where
+        H: ToolHandler<S, M> + Send + Sync + 'static,
+        H::Args: ArgumentsSchema + ReadArguments + Send + 'static,
+        H::Future: Future<Output: IntoToolResult> + Send + 'static,
+    {
+        let (input, output) = (schema::of::<H::Args>(), <H::Future as Future>::Output::output_schema());
         let rules = rules_of::<H::Args>(&input);
         let shared = Arc::new((handler, rules.clone()));
         let run: AsyncRun = Arc::new(move |state, call, arguments| {
@@ -140,7 +141,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         handler: impl Fn(A, ToolContext<S>) -> R + Send + Sync + 'static,
     ) -> Self
     where
-        A: DeserializeOwned + JsonSchema + Send + 'static,
+        A: ArgumentsSchema + ReadArguments + Send + 'static,
         R: IntoToolResult,
     {
         let input = schema::of::<A>();

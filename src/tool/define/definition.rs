@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::about::{About, Listable};
 use super::validate::{OutputCheck, Validator};
 use crate::error::{Error, Result};
+use crate::options::check::{NAME_RULE, keeps_rule, name_like};
 use crate::options::schema;
 use crate::tool::run::erased::{Ran, ToolRunner};
 
@@ -106,29 +107,33 @@ impl Listable for ToolDefinition {
 
     fn validate(&self, server: &str) -> Result<()> {
         let name = &self.name;
-        let fault =
-            |what: String| Err(Error::invalid_option(format!("tool '{name}' of server '{server}': {what}")));
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-        if name.is_empty() || name.len() > 128 || !name.chars().all(allowed) {
-            return fault("a name is 1 to 128 characters of A-Z a-z 0-9 _ . -".into());
+        let fault = |what: &str, help: &str| {
+            let text = format!("tool '{name}' of server '{server}': {what}");
+            Err(Error::invalid_option(text).with_help(help))
+        };
+        if !keeps_rule(name) {
+            return fault(NAME_RULE, &name_like(name));
         }
+        const TYPE: &str = "write `\"type\": \"object\"` at the top of the schema";
         if !schema::is_object(&self.input_schema.tree()) {
-            return fault("its arguments must be an object: use a struct with named fields".into());
+            let help = if self.input_check.is_some() { TYPE } else { "use a struct with named fields" };
+            return fault("its arguments must be an object", help);
         }
         if self.output_schema.as_ref().is_some_and(|schema| !schema::is_object(&schema.tree())) {
-            return fault("its output schema must describe an object".into());
+            return fault("its output schema must describe an object", TYPE);
         }
         let checks = [
-            ("input", self.input_check.as_ref().and_then(Validator::fault)),
-            ("output", self.output_check.as_ref().and_then(OutputCheck::fault)),
+            ("input", "ToolDef::raw", self.input_check.as_ref().and_then(Validator::fault)),
+            ("output", "ToolDef::output_schema", self.output_check.as_ref().and_then(OutputCheck::fault)),
         ];
-        for (which, wrong) in checks {
+        for (which, method, wrong) in checks {
             if let Some(wrong) = wrong {
-                return fault(format!("its {which} schema is no JSON Schema: {wrong}"));
+                let help = format!("correct the schema that is given to `{method}`");
+                return fault(&format!("its {which} schema is not a valid JSON Schema: {wrong}"), &help);
             }
         }
         if self.max_concurrency == Some(0) {
-            return fault("max_concurrency must be at least 1".into());
+            return fault("max_concurrency must be at least 1", "leave it out for no limit");
         }
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::future::Future;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
@@ -35,43 +34,71 @@ use crate::wire::{CallToolResult, Content};
 ///     .tool("subtract", "Subtract two numbers", subtract);
 /// # let _: ToolServer = server;
 /// ```
-pub trait ToolHandler<S, M>: Send + Sync + 'static {
-    /// The arguments: their fields, types and doc comments become the schema that the model reads.
-    type Args: DeserializeOwned + JsonSchema + Send + 'static;
-    /// The result.
-    type Output: IntoToolResult;
+// The implementations ask for the number of arguments and nothing else, because rustc names no inner bound of an
+// implementation when there are two. `ToolDef::new` asks for the rest, bound by bound, so that the missing bound is named.
+#[diagnostic::on_unimplemented(
+    message = "this cannot be the handler of a tool",
+    label = "not an async function or closure of `(Args)` or `(Args, ToolContext<{S}>)` that can be called many times",
+    note = "a handler takes its arguments as one struct, or as `greenroom::NoArgs`: `async |args: Args| ...`",
+    note = "the second argument is `cx: greenroom::ToolContext<State>`: all tools before `.state(...)` have the same \
+            `State`, and a tool with another state is added after it",
+    note = "an `async move` closure cannot use what it captures, and no handler can change it or use it up; write a plain \
+            closure with clones: `move |args: Args| {{ let pool = pool.clone(); async move {{ ... }} }}`"
+)]
+pub trait ToolHandler<S, M> {
+    /// The arguments.
+    type Args;
+    /// The future of a call, which is `Send` and whose output is an [`IntoToolResult`].
+    type Future;
 
     /// Runs the handler.
-    fn call(&self, args: Self::Args, cx: ToolContext<S>) -> impl Future<Output = Self::Output> + Send;
+    fn call(&self, args: Self::Args, cx: ToolContext<S>) -> Self::Future;
 }
 
-impl<F, A, Fut, S> ToolHandler<S, fn(A)> for F
-where
-    F: Fn(A) -> Fut + Send + Sync + 'static,
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    Fut: Future<Output: IntoToolResult> + Send,
-{
+#[diagnostic::do_not_recommend]
+impl<F: Fn(A) -> R, A, R, S> ToolHandler<S, fn(A)> for F {
     type Args = A;
-    type Output = Fut::Output;
+    type Future = R;
 
-    fn call(&self, args: A, _: ToolContext<S>) -> impl Future<Output = Fut::Output> + Send {
+    fn call(&self, args: A, _: ToolContext<S>) -> R {
         self(args)
     }
 }
 
-impl<F, A, Fut, S> ToolHandler<S, fn(A, ToolContext<S>)> for F
-where
-    F: Fn(A, ToolContext<S>) -> Fut + Send + Sync + 'static,
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    Fut: Future<Output: IntoToolResult> + Send,
-{
+#[diagnostic::do_not_recommend]
+impl<F: Fn(A, ToolContext<S>) -> R, A, R, S> ToolHandler<S, fn(A, ToolContext<S>)> for F {
     type Args = A;
-    type Output = Fut::Output;
+    type Future = R;
 
-    fn call(&self, args: A, cx: ToolContext<S>) -> impl Future<Output = Fut::Output> + Send {
+    fn call(&self, args: A, cx: ToolContext<S>) -> R {
         self(args, cx)
     }
 }
+
+/// Types with a JSON Schema, which the model needs of a tool's arguments: all types that implement [`JsonSchema`]. You
+/// need not implement this trait; derive `schemars::JsonSchema`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of a tool: it does not implement `schemars::JsonSchema`",
+    label = "the model needs the JSON Schema of `{Self}`",
+    note = "write `#[derive(serde::Deserialize, schemars::JsonSchema)]` above `{Self}`",
+    note = "a tool whose schema is written by hand is made with `greenroom::ToolDef::raw`"
+)]
+pub trait ArgumentsSchema: JsonSchema {}
+
+#[diagnostic::do_not_recommend]
+impl<T: JsonSchema> ArgumentsSchema for T {}
+
+/// Types that are read from the JSON of a tool call: all types that implement [`DeserializeOwned`]. You need not
+/// implement this trait; derive `serde::Deserialize`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of a tool: it does not implement `serde::Deserialize`",
+    label = "the model's JSON cannot be read as `{Self}`",
+    note = "write `#[derive(serde::Deserialize, schemars::JsonSchema)]` above `{Self}`, whose fields own their values (`String`, not `&str`)"
+)]
+pub trait ReadArguments: DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned> ReadArguments for T {}
 
 /// The arguments of a tool without arguments. Arguments that the model sends are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -107,6 +134,13 @@ impl JsonSchema for NoArgs {
 /// let failed: Result<String, std::num::ParseIntError> = "x".parse::<i32>().map(|n| n.to_string());
 /// assert!(failed.into_tool_result().is_error);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no result of a tool",
+    label = "the trait `IntoToolResult` is missing for `{Self}`",
+    note = "return text, a number, a `bool`, `()`, a `serde_json::Value`, or a `Result` of these whose error implements `Display`",
+    note = "return a struct as `greenroom::Json(value)`, with `#[derive(serde::Serialize, schemars::JsonSchema)]` above the struct",
+    note = "for anything else, write `impl greenroom::IntoToolResult for {Self}`, or return a `greenroom::tool::CallToolResult`"
+)]
 pub trait IntoToolResult {
     /// Converts to a result.
     fn into_tool_result(self) -> CallToolResult;

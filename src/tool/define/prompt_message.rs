@@ -97,6 +97,11 @@ impl GetPromptResult {
 /// The return type of a prompt handler: a text or a [`Content`] as the user's message, one [`PromptMessage`] or
 /// several, a [`GetPromptResult`], or a `Result` of one of these. An error becomes a JSON-RPC error: an [`RpcError`]
 /// unchanged, any other -32603 with its text.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no answer of a prompt",
+    label = "the trait `IntoPrompt` is missing for `{Self}`",
+    note = "return a text, a `Content`, a `PromptMessage` or a `Vec` of it, a `GetPromptResult`, or a `Result` of these"
+)]
 pub trait IntoPrompt {
     /// Converts to a prompt.
     ///

@@ -47,6 +47,11 @@ type ContentsResult = Result<Vec<ResourceContents>, RpcError>;
 /// | [`Json<T>`](crate::Json) | the value as JSON text, as `application/json` if the resource has no type of its own |
 /// | [`ResourceContents`](crate::mcp::ResourceContents), a `Vec` of it | exactly that |
 /// | `Result<T, E>` | `T`, or a JSON-RPC error: an [`RpcError`] as it is, any other as -32603 with its text |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no contents of a resource",
+    label = "the trait `IntoResourceContents` is missing for `{Self}`",
+    note = "return a text, a `Vec<u8>`, a `greenroom::Json(value)`, a `ResourceContents`, or a `Result` of these"
+)]
 pub trait IntoResourceContents {
     /// Converts to the contents of the resource with this URI and media type.
     ///

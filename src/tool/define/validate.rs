@@ -111,7 +111,7 @@ fn without_position(error: &str) -> String {
 /// A compiled schema. Without the feature `schema` every value fits.
 #[derive(Clone, Debug)]
 pub(crate) struct Validator {
-    /// `Err` says why the schema is invalid.
+    /// `Err` says why the schema is invalid, and where in it.
     #[cfg(feature = "schema")]
     compiled: Result<Arc<jsonschema::Validator>, String>,
 }
@@ -120,7 +120,11 @@ impl Validator {
     #[cfg(feature = "schema")]
     pub(crate) fn new(schema: &Map<String, Value>) -> Self {
         let compiled = jsonschema::validator_for(&Value::Object(schema.clone()));
-        Self { compiled: compiled.map(Arc::new).map_err(|error| error.to_string()) }
+        let fault = |error: jsonschema::ValidationError<'_>| match error.instance_path().as_str() {
+            "" => error.to_string(),
+            path => format!("at `{path}`: {error}"),
+        };
+        Self { compiled: compiled.map(Arc::new).map_err(fault) }
     }
 
     #[cfg(not(feature = "schema"))]

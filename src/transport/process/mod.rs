@@ -24,6 +24,7 @@ mod stdin;
 mod tests;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -105,7 +106,7 @@ impl Transport for ChildProcess {
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
         Box::pin(async move {
             let (sink, line_bytes) = (launch.stderr.clone(), launch.stderr_line_bytes);
-            let Started { stdin, stdout, stderr, group } = start(launch).await?;
+            let Started { stdin, stdout, stderr, group, program } = start(launch).await?;
             tracing::debug!(pid = group.pid(), "started the CLI");
             let stdin = ChildStdin::from_std(stdin).map_err(pipe_failed)?;
             let stdout = ChildStdout::from_std(stdout).map_err(pipe_failed)?;
@@ -114,7 +115,7 @@ impl Transport for ChildProcess {
             Ok(Connection {
                 reader: Box::new(stdout),
                 writer: Box::new(Stdin::new(stdin)),
-                process: Box::new(CliProcess { group, stderr }),
+                process: Box::new(CliProcess { group, stderr, program }),
             })
         })
     }
@@ -130,6 +131,7 @@ fn pipe_failed(error: io::Error) -> Error {
 struct CliProcess {
     group: GroupGuard,
     stderr: StderrTask,
+    program: PathBuf,
 }
 
 impl Process for CliProcess {
@@ -153,6 +155,10 @@ impl Process for CliProcess {
 
     fn kill(&mut self) {
         self.group.kill();
+    }
+
+    fn program(&self) -> Option<&Path> {
+        Some(&self.program)
     }
 
     fn contained_by(&self) -> Option<ContainedBy> {

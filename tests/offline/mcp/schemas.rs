@@ -67,7 +67,7 @@ async fn an_invalid_schema_is_refused_at_the_start_and_at_run_time() {
     let (session, end, _listener) =
         crate::common::start_by_hand(Session::builder().mcp_server(ToolServer::new("shop", "1.0.0"))).await;
     let error = session.server("shop").unwrap().add_tool(raw(broken())).unwrap_err();
-    assert!(error.to_string().contains("no JSON Schema"), "{error}");
+    assert!(error.to_string().contains("not a valid JSON Schema"), "{error}");
     crate::common::stop(session, end).await;
 }
 

@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(crate) struct Started {
     pub(crate) stdout: ChildStdout,
     pub(crate) stderr: ChildStderr,
     pub(crate) group: GroupGuard,
+    /// The file of the CLI: the script, if there is one.
+    pub(crate) program: PathBuf,
 }
 
 /// Starts a child. Dropping the future kills the child if it has started.
@@ -51,7 +53,8 @@ pub(crate) async fn start_on(spawner: &'static Spawner, launch: Launch) -> Resul
     };
     let (command, contained, launch, located) = aside(look).await??;
     let grace = launch.exit_after_host;
-    match spawner.run(move || fork(command, contained, grace)).await? {
+    let program = located.script.as_ref().unwrap_or(&located.program).clone();
+    match spawner.run(move || fork(command, program, contained, grace)).await? {
         Ok(started) => Ok(started),
         Err(error) => Err(aside(move || explain(error, &launch, &located)).await?),
     }
@@ -73,7 +76,12 @@ fn look_for(launch: &Launch) -> Result<Located> {
 }
 
 /// Blocks until the child executes its program. The calling thread must outlive the child.
-fn fork(mut command: Command, mut contained: Contained, grace: Duration) -> io::Result<Started> {
+fn fork(
+    mut command: Command,
+    program: PathBuf,
+    mut contained: Contained,
+    grace: Duration,
+) -> io::Result<Started> {
     die_with_parent(&mut command, guardian::ready());
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
@@ -91,7 +99,7 @@ fn fork(mut command: Command, mut contained: Contained, grace: Duration) -> io::
     // From here on, dropping the group kills and reaps it.
     confirmed?;
     match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-        (Some(stdin), Some(stdout), Some(stderr)) => Ok(Started { stdin, stdout, stderr, group }),
+        (Some(stdin), Some(stdout), Some(stderr)) => Ok(Started { stdin, stdout, stderr, group, program }),
         // Impossible, because all three are piped. Returning kills the child.
         _ => Err(io::Error::other("the CLI was started without pipes")),
     }
