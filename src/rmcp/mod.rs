@@ -76,7 +76,7 @@ use crate::tool::run::erased::AnyState;
 use crate::tool::run::service as steps;
 use crate::tool::server::ToolServer;
 use crate::tool::spec::{Mount, ServerSpec};
-use crate::tool::{StateContext, ToolServer};
+use crate::tool::StateContext;
 
 type RmcpHandler = Arc<dyn DynService<RoleServer>>;
 type MakeHandler =

@@ -43,5 +43,4 @@ pub(crate) use run::context::ToolContext;
 pub use run::log_level::LogLevel;
 pub use run::peer::RequestError;
 pub use server::CompleteServer;
-pub(crate) use server::ToolServer;
 pub use state::StateContext;

@@ -8,7 +8,7 @@ pub(super) mod script;
 pub(super) mod seen;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
