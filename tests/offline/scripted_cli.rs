@@ -164,6 +164,32 @@ async fn messages_come_in_pieces_when_they_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_local_command_is_one_whole_message_and_no_turn() {
+    let cli = ScriptedCli::play(Script::new().turn(text("A turn.")).local_command("cost", "nothing"));
+    let builder = Session::builder().configure(|options| options.include_partial_messages = true);
+    let session = within(SOON, builder.transport(cli.transport()).start()).await.unwrap();
+    let mut turn = session.prompt("/cost of everything").await.unwrap();
+    let mut kinds = Vec::new();
+    while let Some(message) = turn.next().await {
+        kinds.push(message.kind().to_owned());
+    }
+    let ended = turn.outcome().await.unwrap();
+    assert_eq!(ended.text(), Some("nothing"));
+    let result = ended.result().unwrap();
+    assert_eq!((result.num_turns, result.local_command.as_deref()), (0, Some("cost")));
+    assert!(
+        kinds.contains(&"assistant".to_owned()) && !kinds.contains(&"stream_event".to_owned()),
+        "{kinds:?}"
+    );
+    // Another word is a prompt, and so is a command in the middle of a line.
+    for prompt in ["/costs", "what does /cost say?"] {
+        outcome(&session, prompt).await;
+    }
+    assert_eq!(cli.turns_played(), 2);
+    within(SOON, session.stop()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn servers_that_come_and_go_are_called_while_they_are_there() {
     let script = Script::new()
         .turn(ask_for_the_time())

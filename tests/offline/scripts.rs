@@ -68,7 +68,8 @@ fn a_script_survives_json() {
         .turn(ModelTurn::new().pause_before(Duration::MAX).final_error(400, "invalid_request_error", "x"))
         .agent_turn(call().pause_between(Duration::from_millis(3)))
         .side_answer("A title")
-        .otherwise(ModelTurn::new().text("over"));
+        .otherwise(ModelTurn::new().text("over"))
+        .local_command("cost", "nothing");
     let text = serde_json::to_string(&script).unwrap();
     assert_eq!(serde_json::from_str::<Script>(&text).unwrap(), script);
     // A script that was read goes on counting without meeting an id that it has.

@@ -3,7 +3,7 @@
 //! The same [`Script`] is played to the real CLI by [`ScriptedModel`](crate::testkit::ScriptedModel), which
 //! is a Messages API on loopback, and without any CLI by the scripted CLI on an in-memory transport.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,8 @@ pub struct Script {
     agent_turns: Vec<ModelTurn>,
     otherwise: ModelTurn,
     side_answer: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    local_commands: BTreeMap<String, String>,
     /// The number of the next id that is made up.
     #[serde(skip)]
     next_id: u64,
@@ -70,6 +72,7 @@ impl PartialEq for Script {
             && self.agent_turns == other.agent_turns
             && self.otherwise == other.otherwise
             && self.side_answer == other.side_answer
+            && self.local_commands == other.local_commands
     }
 }
 
@@ -83,6 +86,8 @@ struct Written {
     agent_turns: Vec<ModelTurn>,
     otherwise: Option<ModelTurn>,
     side_answer: Option<String>,
+    #[serde(default)]
+    local_commands: BTreeMap<String, String>,
 }
 
 impl From<Written> for Script {
@@ -94,6 +99,7 @@ impl From<Written> for Script {
         if let Some(text) = written.side_answer {
             script = script.side_answer(text);
         }
+        script.local_commands = written.local_commands;
         // The given ids of all turns first, so that no made-up id meets one that is written further down.
         written.turns.iter().chain(&written.agent_turns).for_each(|turn| script.note_ids(turn));
         script.turns = written.turns.into_iter().map(|turn| script.with_ids(turn)).collect();
@@ -116,6 +122,7 @@ impl Script {
             agent_turns: Vec::new(),
             otherwise: ModelTurn::new().text("The script is over: it has no turn for this request."),
             side_answer: "A scripted side answer".to_owned(),
+            local_commands: BTreeMap::new(),
             next_id: 0,
             given: HashSet::new(),
         }
@@ -165,6 +172,36 @@ impl Script {
     pub fn side_answer(mut self, text: impl Into<String>) -> Self {
         self.side_answer = text.into();
         self
+    }
+
+    /// Adds a slash command that the CLI answers itself, such as `cost` (written without the slash). A prompt that
+    /// begins with the command takes no turn: the text comes as one whole message of the model `<synthetic>`, without
+    /// partial messages, as from CLI 2.1.330. Played by the stand-ins for the CLI; the real CLI has its own commands.
+    ///
+    /// ```
+    /// use greenroom::Session;
+    /// use greenroom::testkit::{Script, ScriptedCli};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let cli = ScriptedCli::play(Script::new().local_command("cost", "Estimated cost: $0.0000"));
+    /// let session = Session::builder().transport(cli.transport()).start().await?;
+    /// let mut turn = session.prompt("/cost").await?;
+    /// assert_eq!(turn.outcome().await?.text(), Some("Estimated cost: $0.0000"));
+    /// assert_eq!(cli.turns_played(), 0);
+    /// session.stop().await?;
+    /// # greenroom::Result::<()>::Ok(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn local_command(mut self, command: impl Into<String>, text: impl Into<String>) -> Self {
+        self.local_commands.insert(command.into(), text.into());
+        self
+    }
+
+    /// The command at the start of a prompt, and its text, if the CLI answers the prompt itself.
+    pub(crate) fn local_command_of<'a>(&'a self, prompt: &str) -> Option<(&'a str, &'a str)> {
+        let command = prompt.strip_prefix('/')?.split_whitespace().next()?;
+        let (command, text) = self.local_commands.get_key_value(command)?;
+        Some((command, text))
     }
 
     /// The turns of the main conversation. Every call in them has an id.

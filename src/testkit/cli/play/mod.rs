@@ -208,6 +208,11 @@ impl Player {
             self.hook("SessionStart", None, json!({ "source": source })).await?;
         }
         let text = text_of(prompt);
+        if let Some((command, output)) = self.script.clone().local_command_of(&text) {
+            self.say_locally(output);
+            self.finish(prompt, output, json!({ "num_turns": 0, "local_command": command }));
+            return Ok(());
+        }
         let said = self.hook("UserPromptSubmit", None, json!({ "prompt": text, "source": "sdk" })).await?;
         if let Some(reason) = hooks::blocked(&said) {
             self.finish(prompt, &format!("Operation stopped by hook: {reason}"), json!({}));

@@ -40,6 +40,19 @@ impl Player {
         }
     }
 
+    /// Says the output of a slash command that needs no model: one whole message, without partial messages.
+    pub(super) fn say_locally(&mut self, text: &str) {
+        let message = json!({
+            "id": format!("local_{}", self.turns), "type": "message", "role": "assistant", "model": "<synthetic>",
+            "content": [{ "type": "text", "text": text }], "stop_reason": "end_turn",
+            "usage": { "input_tokens": 0, "output_tokens": 0 },
+        });
+        self.end.message(json!({
+            "type": "assistant", "parent_tool_use_id": null, "message": message,
+            "local_command_source": format!("<local-command-stdout>{text}</local-command-stdout>"),
+        }));
+    }
+
     fn piece(&mut self, event: Value) {
         self.end.message(json!({ "type": "stream_event", "parent_tool_use_id": null, "event": event }));
     }
