@@ -26,12 +26,20 @@ pub(crate) struct Stage {
 
 /// Starts a session by the arguments of the program.
 pub(crate) async fn start(builder: SessionBuilder, script: Script) -> Result<Stage, Failure> {
+    start_with(builder, script, &std::env::args().skip(1).collect::<Vec<_>>()).await
+}
+
+/// Starts a session by these arguments.
+pub(crate) async fn start_with(
+    builder: SessionBuilder,
+    script: Script,
+    arguments: &[String],
+) -> Result<Stage, Failure> {
     // The library writes `tracing` events: try RUST_LOG=greenroom=debug.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => {
             let cli = ScriptedCli::play(script);
