@@ -188,8 +188,13 @@ pub struct Options {
     ///
     /// Set it on every start, and your program needs no list of ids. Existing conversations are looked up in the
     /// session's store if there is one, else in all project folders of the CLI's configuration folder. If the CLI finds
-    /// the opposite, the session goes by the CLI's word. [`Event::ConversationOpened`](crate::Event::ConversationOpened)
-    /// and [`Snapshot::resumed`](crate::Snapshot::resumed) say which it was.
+    /// the opposite, the session goes by the CLI's word, except that a conversation of the store is never started again.
+    /// [`Event::ConversationOpened`](crate::Event::ConversationOpened) and
+    /// [`Snapshot::resumed`](crate::Snapshot::resumed) say which it was.
+    ///
+    /// With a store, set [`StoreOptions::project_key`](crate::options::StoreOptions::project_key) too if the working
+    /// directory or the machine may change: its default depends on the directory, and in another one a new conversation
+    /// starts under the same id.
     ///
     /// Excludes `resume`, `continue_conversation`, `fork_session`, `session_id` and `persist_session: Some(false)`.
     pub conversation: Option<String>,

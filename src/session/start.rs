@@ -96,7 +96,11 @@ impl SessionBuilder {
         // The id of the newest conversation of the store is known now.
         Box::pin(claims.begin(&self.options)).await?;
         let shared = self.into_shared(claims)?;
-        shared.facts.send_modify(|facts| facts.resumed |= found);
+        shared.facts.send_modify(|facts| {
+            facts.resumed |= found;
+            // A conversation that the store has is never started again: the store would mix the two.
+            facts.recorded |= home.is_some();
+        });
         *lock(&shared.home) = home;
         let (supervisor, arguments) = (SessionSupervisor, shared.clone());
         let spawned = match parent {

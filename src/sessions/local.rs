@@ -209,15 +209,26 @@ impl LocalSessions {
         .await
     }
 
-    /// Deletes a session for good: its transcript and the transcripts of its subagents.
+    /// Deletes a session for good: its transcript and the transcripts of its subagents. Deletes empty transcripts of
+    /// the session too, with which the CLI neither resumes nor starts the conversation.
     pub async fn delete(&self, session_id: &str) -> Result<()> {
-        self.with(session_id, |file| {
-            for removed in [fs::remove_file(&file.path), fs::remove_dir_all(file.own_folder())] {
-                match removed {
-                    Err(error) if !is_absent(&error) => {
-                        return Err(disk::failed("cannot be removed", &file.path, error));
+        check_session_id(session_id)?;
+        let (scope, session_id) = (self.scope.clone(), session_id.to_owned());
+        blocking(move || {
+            let mut paths = scope.empty_files(&session_id)?;
+            match scope.find(&session_id) {
+                Ok(file) => paths.push(file.path),
+                Err(error) if paths.is_empty() => return Err(error),
+                Err(_) => {}
+            }
+            for path in paths {
+                for removed in [fs::remove_file(&path), fs::remove_dir_all(path.with_extension(""))] {
+                    match removed {
+                        Err(error) if !is_absent(&error) => {
+                            return Err(disk::failed("cannot be removed", &path, error));
+                        }
+                        _ => {}
                     }
-                    _ => {}
                 }
             }
             Ok(())

@@ -333,6 +333,24 @@ async fn a_conversation_is_resumed_from_the_store_if_the_store_has_it() {
 }
 
 #[tokio::test]
+async fn a_conversation_that_the_store_has_is_never_started_again() {
+    let (_home, builder) = home(false);
+    let store = Arc::new(MemoryStore::new());
+    store.append(&SessionKey::new("-no-such-work", id()), &[entry("u")]).await.unwrap();
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let starting = builder.session_store(store).transport(transport).start();
+    let (session, ()) = within(SOON, async {
+        tokio::join!(starting, async {
+            says_not_found(&mut listener).await.exit(Exit::Code(1));
+            assert!(listener.try_accept().await.is_none(), "its entries would be mixed with the stored ones");
+        })
+    })
+    .await;
+    let error = session.unwrap_err();
+    assert!(error.to_string().contains("No conversation found"), "{error}");
+}
+
+#[tokio::test]
 async fn a_conversation_that_only_the_disk_has_reaches_the_store_whole() {
     let key = SessionKey::new("-no-such-work", id());
     let (home, builder) = home(false);

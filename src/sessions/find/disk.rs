@@ -142,6 +142,15 @@ impl SearchScope {
         Ok(folders.iter().filter_map(|folder| session_file(folder, session_id)).collect())
     }
 
+    /// The empty files of one session.
+    #[cfg(feature = "sessions")]
+    pub(crate) fn empty_files(&self, session_id: &str) -> Result<Vec<PathBuf>> {
+        let paths = self.folders()?.into_iter().map(|folder| folder.path.join(format!("{session_id}.jsonl")));
+        let is_empty =
+            |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
+        Ok(paths.filter(is_empty).collect())
+    }
+
     pub(crate) fn not_found(&self, session_id: &str) -> Error {
         let place = match &self.directory {
             Some(directory) => format!("of the directory {}", directory.display()),

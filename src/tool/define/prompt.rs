@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::about::{About, Listable, builder_methods};
 use super::completion::Completers;
 use super::prompt_message::{IntoPrompt, PromptArgument};
-use super::validate::{parse_value, rules_of};
+use super::validate::{Validator, parse_value, rules_of};
 use crate::error::{Error, Result};
 use crate::options::schema;
 use crate::tool::run::context::ToolContext;
@@ -57,6 +57,8 @@ pub(crate) struct PromptDefinition {
     arguments: Vec<PromptArgument>,
     pub(crate) fill: HandlerFn<Given>,
     pub(crate) completers: Completers,
+    /// The rules of the arguments' type that parsing does not enforce.
+    rules: Option<Validator>,
 }
 
 impl<S: Send + Sync + 'static> PromptDef<S> {
@@ -72,9 +74,12 @@ impl<S: Send + Sync + 'static> PromptDef<S> {
     {
         let schema = schema::of::<A>();
         let (arguments, rules) = (arguments_of(&schema), rules_of::<A>(&schema));
-        Self::build(name.into(), description.into(), arguments, handler, move |given| {
-            parse_value(typed(&schema, given), rules.as_ref()).map_err(RpcError::invalid_params)
-        })
+        let check = rules.clone();
+        let mut def = Self::build(name.into(), description.into(), arguments, handler, move |given| {
+            parse_value(typed(&schema, given), check.as_ref()).map_err(RpcError::invalid_params)
+        });
+        def.inner.rules = rules;
+        def
     }
 
     /// A prompt with a hand-written list of arguments. The handler gets the given arguments as texts; a missing
@@ -116,7 +121,8 @@ impl<S: Send + Sync + 'static> PromptDef<S> {
         });
         let description = Some(description).filter(|description| !description.is_empty());
         let about = About { description, ..About::default() };
-        let inner = PromptDefinition { name, about, arguments, fill, completers: Completers::default() };
+        let inner =
+            PromptDefinition { name, about, arguments, fill, completers: Completers::default(), rules: None };
         Self { inner, state: PhantomData }
     }
 
@@ -209,6 +215,9 @@ impl Listable for PromptDefinition {
         };
         if self.name.trim().is_empty() {
             return fault("it has no name".into());
+        }
+        if let Some(what) = self.rules.as_ref().and_then(Validator::fault) {
+            return fault(format!("the schema of its arguments is no JSON Schema: {what}"));
         }
         match self.completers.unknown(|argument| self.has(argument)) {
             Some(argument) => fault(format!("it has no argument '{argument}' to complete")),

@@ -209,6 +209,49 @@ async fn an_unreadable_field_hides_no_other_from_the_rules() {
 }
 
 #[derive(Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[allow(dead_code)]
+enum Filter {
+    And {
+        filters: Vec<Filter>,
+    },
+    Or {
+        filters: Vec<Filter>,
+    },
+    Not {
+        filters: Vec<Filter>,
+    },
+    Is {
+        #[schemars(length(min = 1))]
+        name: String,
+    },
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code)]
+struct Search {
+    filter: Filter,
+}
+
+/// Listing the misfits takes three times as long with each level, and three times the memory.
+#[tokio::test]
+async fn a_misfit_deep_in_a_recursive_type_costs_little() {
+    let server: ToolServer = ToolServer::new("x", "1").tool("search", "", async |_: Search| ());
+    let nested = |name: &str, levels: usize| {
+        let is = json!({ "type": "is", "name": name });
+        json!({ "filter": (0..levels).fold(is, |inner, _| json!({ "type": "not", "filters": [inner] })) })
+    };
+    for levels in [1, 50] {
+        let fits = server.call("search", nested("a", levels)).await;
+        assert!(!fits.is_error, "{}", fits.text());
+    }
+    let near = server.call("search", nested("", 1)).await.text();
+    assert!(near.contains(r#"`filter.filters[0].name`: "" is shorter than 1"#), "{near}");
+    let far = within(SOON, server.call("search", nested("", 50))).await;
+    assert!(far.is_error && far.text().contains("too deeply nested"), "{}", far.text());
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[allow(dead_code)]
 struct Odd {
     #[schemars(regex(pattern = "("))]
@@ -223,6 +266,13 @@ async fn a_type_whose_pattern_is_invalid_fails_the_start() {
     assert_eq!(error.kind(), ErrorKind::InvalidOption);
     let text = error.to_string();
     assert!(text.starts_with("tool 'odd' of server 'shop': its input schema is no JSON Schema: "), "{text}");
+
+    let prompt = PromptDef::new("odd", "", async |_: Odd, _: ToolContext| "");
+    let server = ToolServer::new("shop", "1.0.0").prompt(prompt);
+    let (transport, _listener) = ScriptedCli::by_hand();
+    let started = within(SOON, Session::builder().mcp_server(server).transport(transport).start()).await;
+    let text = started.unwrap_err().to_string();
+    assert!(text.starts_with("prompt 'odd' of server 'shop': the schema of its arguments is no "), "{text}");
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -45,6 +45,22 @@ async fn a_session_is_deleted_with_its_subagents() {
 }
 
 #[tokio::test]
+async fn an_empty_transcript_is_deleted_alone_and_beside_another() {
+    let home = Home::new();
+    let path = home.write(A, 1, &talk());
+    let beside = path.parent().unwrap().with_file_name("-srv-elsewhere");
+    fs::create_dir_all(&beside).unwrap();
+    let empty = beside.join(path.file_name().unwrap());
+    fs::write(&empty, "").unwrap();
+    home.all().delete(A).await.unwrap();
+    assert!(!path.exists() && !empty.exists());
+    fs::write(&empty, "").unwrap();
+    home.all().delete(A).await.unwrap();
+    assert!(!empty.exists());
+    assert_eq!(home.all().delete(A).await.unwrap_err().kind(), ErrorKind::SessionNotFound);
+}
+
+#[tokio::test]
 async fn a_fork_is_a_session_of_its_own_with_the_same_messages() {
     let home = Home::new();
     let path = home.write(A, 1, &talk());
