@@ -95,8 +95,9 @@ impl Session {
     /// after the result of the running tool. A message that comes too late becomes a turn of its own, before all queued
     /// prompts. The [`Steering`] tells which.
     ///
-    /// The message is an ordinary [`prompt`](Session::prompt), with its turn at hand, if no turn runs, if the CLI does
-    /// not tell the lifecycle of prompts (`command_lifecycle`), or if the message asks nothing ([`Prompt::queries`]).
+    /// The message is an ordinary [`prompt`](Session::prompt), with its turn at hand, if no turn runs or the turn is being
+    /// [cancelled](Turn::cancel), if the CLI does not tell the lifecycle of prompts (`command_lifecycle`), or if the
+    /// message asks nothing ([`Prompt::queries`]).
     /// It counts towards [`Limits::prompts_queued`](crate::options::Limits::prompts_queued) until its outcome is known.
     /// With [`PromptPriority::Now`](crate::session::PromptPriority::Now) it cuts the running turn off; with `Later` it
     /// waits for the turn's end.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::common::{SOON, event, settled, start_by_hand, stop, within};
 use futures_util::future::BoxFuture;
-use greenroom::options::StoreFlush;
-use greenroom::report::Events;
+use greenroom::options::{StoreFlush, TurnRecovery};
+use greenroom::report::{Events, InterruptedBy};
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult};
 use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
@@ -791,5 +791,33 @@ async fn a_message_into_a_turn_is_written_to_no_cli_but_its_own() {
     assert!(written.iter().all(|frame| frame["type"] != "user"), "{written:?}");
     release.send(()).unwrap();
     assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { .. }));
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_cancelled_while_the_end_of_its_cli_waits_for_the_store() {
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let continuing = builder(store).configure(|options| {
+        options.turn_recovery = TurnRecovery::Continue { prompt: "Go on.".into() };
+    });
+    let (session, mut end, mut listener) = start_by_hand(continuing).await;
+    let (mut first, prompt) = prompted(&session, &mut end).await;
+    end.finish_turn(&prompt, "hi");
+    assert!(outcome(&mut first).await.is_completed());
+    let (mut turn, _) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a"]);
+    // Waits for the store, and ends no turn: it is about other work. The end of the CLI waits behind it.
+    end.finish_turn(&json!({ "uuid": "00000000-0000-4000-8000-000000000000" }), "other work");
+    assert_eq!(asked(&mut hear).await, "a");
+    let mut events = session.events();
+    end.exit(Exit::Signal(9));
+    event(&mut events, |event| matches!(event, Event::CliExited { .. }).then_some(())).await;
+    within(SOON, async { tokio::join!(turn.cancel(), async { open.send(()).unwrap() }) }).await;
+    let ended = outcome(&mut turn).await;
+    assert!(matches!(ended, Outcome::Interrupted { by: InterruptedBy::User, .. }), "{ended:?}");
+    let mut end = within(SOON, listener.accept()).await;
+    within(SOON, end.handshake()).await;
+    assert!(settled(&mut end).await.iter().all(|frame| frame["type"] != "user"), "the turn went on");
     stop(session, end).await;
 }

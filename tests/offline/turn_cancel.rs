@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::common::*;
 use greenroom::options::{Restart, TurnRecovery};
 use greenroom::report::{ExitCause, InterruptedBy};
+use greenroom::session::Steered;
 use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{Event, Outcome, Session, SessionBuilder, Turn};
@@ -295,6 +296,135 @@ async fn a_cli_that_does_not_answer_a_cancel_is_replaced_before_the_next_prompt(
         answers(&session, &mut end, second, "second").await;
         stop(session, end).await;
     }
+}
+
+fn lifecycle(end: &mut CliEnd, prompt: &Value, state: &str) {
+    end.message(json!({ "type": "command_lifecycle", "command_uuid": prompt["uuid"], "state": state }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_of_the_cli_before_a_queued_prompt_is_not_interrupted() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let mut turn = session.prompt("first").await.unwrap();
+    let second = session.prompt("second").await.unwrap();
+    let prompt = said(&mut end, "first").await;
+    lifecycle(&mut end, &prompt, "queued");
+    // Work at something else, such as the report of a background task.
+    end.begin_turn();
+    settled(&mut end).await;
+    within(SOON, async {
+        tokio::join!(turn.cancel(), async {
+            let request = end.expect_where("a request", |frame| frame["type"] == "control_request").await;
+            assert_eq!(request["request"]["subtype"], "cancel_async_message");
+            end.answer(&request, json!({ "cancelled": true }));
+        })
+    })
+    .await;
+    let ended = outcome(&mut turn).await;
+    assert!(came_back(&ended, "first"), "{ended:?}");
+    answers(&session, &mut end, second, "second").await;
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_that_fails_beside_a_cancel_changes_no_outcome() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let (mut turn, prompt) = begun(&session, &mut end, "first").await;
+    within(SOON, async {
+        tokio::join!(turn.cancel(), async {
+            let cancel = end.expect_request("interrupt").await;
+            let (refused, ()) = tokio::join!(session.interrupt(), async {
+                let interrupt = end.expect_request("interrupt").await;
+                end.refuse(&interrupt, "no");
+            });
+            assert!(refused.is_err());
+            end.answer(&cancel, json!({}));
+            end.fail_turn(&prompt, "completed", "interrupted");
+        })
+    })
+    .await;
+    let ended = outcome(&mut turn).await;
+    assert!(is_by_user(&ended), "{ended:?}");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_turn_without_a_result_was_interrupted() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let mut turn = session.prompt("first").await.unwrap();
+    let prompt = said(&mut end, "first").await;
+    ["queued", "started"].iter().for_each(|state| lifecycle(&mut end, &prompt, state));
+    end.begin_turn();
+    settled(&mut end).await;
+    within(SOON, async {
+        tokio::join!(turn.cancel(), async {
+            let interrupt = end.expect_request("interrupt").await;
+            end.answer(&interrupt, json!({}));
+            lifecycle(&mut end, &prompt, "cancelled");
+            end.message(json!({
+                "type": "system", "subtype": "session_state_changed", "state": "idle", "sdk_host_only": true,
+            }));
+        })
+    })
+    .await;
+    let ended = outcome(&mut turn).await;
+    assert!(is_by_user(&ended), "{ended:?}");
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_the_cli_knows_as_done_does_not_come_back() {
+    let (session, mut end, mut listener) = started(recovering(Duration::ZERO)).await;
+    let mut turn = session.prompt("first").await.unwrap();
+    said(&mut end, "first").await;
+    end.exit(Exit::Signal(9));
+    let mut end = next(&mut listener).await;
+    let prompt = said(&mut end, "first").await;
+    within(SOON, async {
+        tokio::join!(turn.cancel(), async {
+            let request = end.expect_request("cancel_async_message").await;
+            lifecycle(&mut end, &prompt, "completed");
+            end.answer(&request, json!({ "cancelled": false }));
+            let interrupt = end.expect_request("interrupt").await;
+            end.answer(&interrupt, json!({}));
+        })
+    })
+    .await;
+    let ended = outcome(&mut turn).await;
+    assert!(
+        matches!(&ended, Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, result: None }),
+        "{ended:?}"
+    );
+    let after = session.prompt("second").await.unwrap();
+    answers(&session, &mut end, after, "second").await;
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_into_a_turn_that_is_being_cancelled_waits_like_a_prompt() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let mut turn = session.prompt("first").await.unwrap();
+    let prompt = said(&mut end, "first").await;
+    ["queued", "started"].iter().for_each(|state| lifecycle(&mut end, &prompt, state));
+    end.begin_turn();
+    settled(&mut end).await;
+    let ((), steering) = within(SOON, async {
+        tokio::join!(turn.cancel(), async {
+            // Before the interrupt is written.
+            let steering = session.steer("Do that instead.").await.unwrap();
+            let interrupt = end.expect_request("interrupt").await;
+            end.fail_turn(&prompt, "aborted_streaming", "interrupted");
+            let told = is_told(&mut end).await;
+            assert!(told.is_empty(), "the interrupt would hit the message: {told:?}");
+            end.answer(&interrupt, json!({}));
+            steering
+        })
+    })
+    .await;
+    assert!(is_by_user(&outcome(&mut turn).await));
+    let Steered::Turn(turn) = within(SOON, steering.outcome()).await.unwrap() else { panic!("no turn") };
+    answers(&session, &mut end, turn, "Do that instead.").await;
+    stop(session, end).await;
 }
 
 #[tokio::test(start_paused = true)]

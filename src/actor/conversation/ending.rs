@@ -18,8 +18,13 @@ impl ConversationState {
             TurnEnd::Result(result) => self.result(result),
             TurnEnd::Unreadable(text) => {
                 self.note_recorded();
-                let error = Error::new(ErrorKind::Malformed, text);
-                self.end_without_result(Outcome::Failed { error, result: None });
+                let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
+                let outcome = if cancelled {
+                    Outcome::Interrupted { by: InterruptedBy::User, result: None }
+                } else {
+                    Outcome::Failed { error: Error::new(ErrorKind::Malformed, text), result: None }
+                };
+                self.end_without_result(outcome);
             }
         }
     }
@@ -38,7 +43,7 @@ impl ConversationState {
             Outcome::Completed { result }
         } else if let Some(by) = self.limits.passed() {
             Outcome::Interrupted { by, result: Some(result) }
-        } else if aborted || running.interrupting {
+        } else if aborted || running.interrupting || running.cancelled {
             Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) }
         } else {
             Outcome::Failed { error: self.failure.error(&result), result: Some(result) }

@@ -97,18 +97,18 @@ impl ConversationState {
             self.run_changed();
             return;
         }
-        let is_over = self.holds_end();
+        let (is_over, cli_has_ended) = (self.holds_end(), self.holds_end_of_cli());
         let Some(running) = self.running.as_mut().filter(|running| running.is(&turn)) else { return };
         running.await_end.retain(|waiting| !waiting.is_closed());
         running.await_end.push(ended);
-        // A turn whose end waits for the store is over for the CLI.
-        if is_over || std::mem::replace(&mut running.cancelled, true) {
+        // A turn whose end waits for the store is over for the CLI, and a CLI whose end waits hears nothing.
+        if is_over || std::mem::replace(&mut running.cancelled, true) || cli_has_ended {
             return;
         }
-        let not_begun = running.watch.progress() == PromptProgress::Written;
+        // The CLI may work at something of its own, which an interrupt would end instead of this turn.
+        let not_begun = running.watch.progress() < PromptProgress::Started;
         let uuid = not_begun.then(|| running.watch.uuid().to_owned());
         let epoch = running.outbound.epoch();
-        running.interrupting = true;
         self.limit_ending();
         self.cancels.number += 1;
         let number = self.cancels.number;

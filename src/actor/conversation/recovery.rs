@@ -129,7 +129,9 @@ impl ConversationState {
         match (&lifecycle.state, &running.history) {
             // The prompt was written again, and the CLI knows it as done: the answer went to the incarnation that died.
             (CommandState::Completed | CommandState::Cancelled, TurnHistory::NotBegun(cause))
-                if progress == PromptProgress::Written && !running.cancelled =>
+                // After a cancel, `cancelled` is the answer to the cancel.
+                if progress == PromptProgress::Written
+                    && !(running.cancelled && lifecycle.state == CommandState::Cancelled) =>
             {
                 let by = InterruptedBy::CliExit { cause: cause.clone() };
                 Some(Outcome::Interrupted { by, result: None })

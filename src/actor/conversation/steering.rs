@@ -99,13 +99,15 @@ impl PendingMessage {
 }
 
 impl ConversationState {
-    /// Writes a message into the running turn. The message is an ordinary prompt if no turn runs, if the CLI tells no
-    /// lifecycle, or if the message asks nothing: no result would name it, as if a hook had blocked it.
+    /// Writes a message into the running turn. The message is an ordinary prompt if no turn runs or the turn is being
+    /// cancelled, if the CLI tells no lifecycle, or if the message asks nothing: no result would name it, as if a hook had
+    /// blocked it.
     pub(super) fn steer(&mut self, prompt: Prompt) -> Result<Steering> {
         let steerable = prompt.queries()
             && self.running.as_ref().is_some_and(|running| {
                 let not_begun = running.watch.progress() == PromptProgress::Written;
-                self.ready_epoch.is_some() && (self.tells_lifecycle || not_begun)
+                // The interrupt of a cancel that is still to be written would hit the message.
+                !running.cancelled && self.ready_epoch.is_some() && (self.tells_lifecycle || not_begun)
             });
         if !steerable {
             let turn = self.prompt(prompt)?;

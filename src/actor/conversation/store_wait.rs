@@ -50,17 +50,20 @@ impl ConversationState {
         self.store_barrier.held.is_some()
     }
 
-    /// Whether an event that waits ends the running turn.
+    /// Whether a message that waits ends the running turn.
     pub(super) fn holds_end(&self) -> bool {
-        let ends = |event: &CliEvent| match event {
-            CliEvent::Message { message, .. } => {
-                let watch = self.running.as_ref().map(|running| &running.watch);
-                watch.is_some_and(|watch| watch.ends_with(message, self.tells_lifecycle).is_some())
+        let Some(running) = &self.running else { return false };
+        self.store_barrier.held.iter().flatten().any(|event| match event {
+            CliEvent::Message { epoch, message } => {
+                *epoch > self.ended_epoch && running.watch.ends_with(message, self.tells_lifecycle).is_some()
             }
-            CliEvent::Ended { .. } => true,
-            CliEvent::LineLost { .. } | CliEvent::Ready { .. } => false,
-        };
-        self.store_barrier.held.iter().flatten().any(ends)
+            CliEvent::LineLost { .. } | CliEvent::Ready { .. } | CliEvent::Ended { .. } => false,
+        })
+    }
+
+    /// Whether the end of the CLI waits. The running turn may go on with the next CLI.
+    pub(super) fn holds_end_of_cli(&self) -> bool {
+        self.store_barrier.held.iter().flatten().any(|event| matches!(event, CliEvent::Ended { .. }))
     }
 
     /// Handles an event, now or when the store has taken what came before it.
