@@ -117,8 +117,8 @@ impl Identity for TestSession {
 macro_rules! identity_methods {
     ($self:ident => $identity:expr) => {
         /// The id of the conversation, as [`Session::session_id`](crate::Session::session_id) gives it now: `None`
-        /// until the CLI names it in the first turn, another one after a fork or `/clear`
-        /// ([`Event::SessionCaptured`](crate::Event::SessionCaptured)).
+        /// until the CLI names it in the first turn, unless [`Options::conversation`](crate::Options::conversation) names it;
+        /// another one after a fork or `/clear` ([`Event::SessionCaptured`](crate::Event::SessionCaptured)).
         pub fn session_id(&$self) -> Option<String> {
             $identity.session_id()
         }

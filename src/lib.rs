@@ -77,7 +77,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `sessions` (default) | [`sessions::LocalSessions`], [`store::StoredSessions`], [`store::FileStore`], [`store::MemoryStore`]. Without it, sessions still run and resume, and are mirrored to a [`store::SessionStore`] of yours |
-//! | `testkit` | [`testkit`] |
+//! | `testkit` | [`testkit`]; its `store_conformance` needs `sessions` too |
 //! | `rmcp` | the module `rmcp` |
 //! | `schema` | arguments and results are checked against the rules of their JSON Schemas |
 //! | `otel` | the OpenTelemetry span in which a session is started reaches the CLI |

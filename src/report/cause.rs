@@ -71,7 +71,7 @@ pub enum ExitCause {
         said: String,
         stderr: String,
     },
-    /// The CLI refused to start a conversation: it has one under this id.
+    /// The CLI refused to start a conversation: a conversation with this id exists.
     ConversationExists { session_id: String, stderr: String },
     /// The CLI did not react to a request, so it was killed.
     Unresponsive {
@@ -222,7 +222,10 @@ impl fmt::Display for ExitCause {
                 write!(f, "the CLI refused to resume the conversation {session_id}: {said}")
             }
             ExitCause::ConversationExists { session_id, .. } => {
-                write!(f, "the CLI refused to start the conversation {session_id}: it has one under this id")
+                write!(
+                    f,
+                    "the CLI refused to start the conversation {session_id}: a conversation with this id exists"
+                )
             }
             ExitCause::Unresponsive { reason, .. } => write!(f, "the CLI was given up: {reason}"),
             ExitCause::Port { reason } => write!(f, "the actor that owns the CLI ended: {reason}"),

@@ -27,8 +27,8 @@ pub struct Snapshot {
     pub session_id: Option<String>,
     /// Whether the session began by resuming an existing conversation: by
     /// [`Options::conversation`](crate::Options::conversation) or [`Options::resume`](crate::Options::resume), known
-    /// when the session has started. Also false for [`Options::continue_conversation`](crate::Options), where the CLI
-    /// does not say which it did.
+    /// when the session has started. Without a store also false for
+    /// [`Options::continue_conversation`](crate::Options): the CLI does not say which it did.
     pub resumed: bool,
     /// `None` while there is no CLI process.
     pub cli: Option<CliSnapshot>,

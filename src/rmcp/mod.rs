@@ -72,11 +72,11 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use crate::error::BoxError;
+use crate::tool::StateContext;
 use crate::tool::run::erased::AnyState;
 use crate::tool::run::service as steps;
 use crate::tool::server::ToolServer;
 use crate::tool::spec::{Mount, ServerSpec};
-use crate::tool::StateContext;
 
 type RmcpHandler = Arc<dyn DynService<RoleServer>>;
 type MakeHandler =

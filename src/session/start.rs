@@ -29,9 +29,8 @@ impl SessionBuilder {
     /// # Errors
     /// Returns within [`Timeouts::start`](crate::options::Timeouts::start), plus the time to end the CLI. A CLI that has to
     /// be started once more, because it refused the first way to open
-    /// [`Options::conversation`](crate::Options::conversation) or did not know a part of `initialize`, has that time
-    /// again.
-    ///
+    /// [`Options::conversation`](crate::Options::conversation) or did not know a part of `initialize`, has this time
+    /// twice.
     ///
     /// | kind | what happened |
     /// |---|---|

@@ -225,7 +225,7 @@ async fn a_cli_that_refuses_both_ways_fails_the_start_with_both_reasons() {
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::CliExited, "{text}");
         assert!(
-            text.contains("it has one under this id") && text.contains("No conversation found"),
+            text.contains("a conversation with this id exists") && text.contains("No conversation found"),
             "{text}"
         );
         assert!(error.help().unwrap().contains("LocalSessions::delete"), "{error:?}");

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!             queued ──────────────────────────────────────────────────────────────────► NotStarted
-//!   cancel ── written, not begun ── `cancel_async_message`: true ──────────────────────► NotStarted
+//!   cancel ── written, not known to have begun ── `cancel_async_message`: true ──────────────────────► NotStarted
 //!             └────────────────────── false, or unknown ──┐
 //!             running ───────────────────────────────────►└─ `interrupt` ── result ────► Interrupted(User)
 //!                                                                 │ CLI ends ──────────► Interrupted(User)
@@ -113,11 +113,11 @@ impl ConversationState {
         self.cancels.number += 1;
         let number = self.cancels.number;
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
-        let task = Task::spawn(Box::pin(async move {
+        let task = Task::spawn(async move {
             let answer = end_in_cli(&shared, epoch, uuid).await;
             // A conversation that has ended has no turn.
             myself.cast(ConversationMessage::CancelAnswered { number, answer }).ok();
-        }));
+        });
         self.cancels.unanswered.push(Cancelling { number, turn, epoch, _task: task });
     }
 

@@ -113,7 +113,7 @@ struct RunningTurn {
     interrupting: bool,
     /// Whether the application has cancelled the turn: it ends as interrupted, also with its CLI.
     cancelled: bool,
-    /// Dropped when the turn has ended.
+    /// Callers of `cancel`; dropped when the turn has ended.
     await_end: Vec<oneshot::Sender<()>>,
     /// The queue that the prompt was written to.
     outbound: Outbound,

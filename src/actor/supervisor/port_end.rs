@@ -3,7 +3,7 @@
 //! When a CLI refuses to open the conversation, the next incarnation opens it another way:
 //!
 //! ```text
-//!             no transcript, and no result yet: once
+//!             no transcript, and no result in this session: once
 //!   SameId ◄────────────────────────────────────────► Begin (the same id)
 //!     │               it exists already: once           │
 //!     └────── refused ──► Fork ◄── refused ─────────────┘        each only if `Options::resume_ladder` allows it, and
@@ -49,12 +49,17 @@ impl ResumeStep {
     }
 
     /// The step after a refusal, and the rung of the ladder that it is told as. `None` where the policy allows no more.
-    fn next(self, refused: &ExitCause, may_turn: bool, policy: ResumeLadder) -> Option<(Self, ResumeLadder)> {
+    fn next(
+        self,
+        refused: &ExitCause,
+        may_switch: bool,
+        policy: ResumeLadder,
+    ) -> Option<(Self, ResumeLadder)> {
         let (next, rung) = match (self, refused) {
-            (ResumeStep::SameId, ExitCause::ResumeRefused { transcript_missing: true, .. }) if may_turn => {
+            (ResumeStep::SameId, ExitCause::ResumeRefused { transcript_missing: true, .. }) if may_switch => {
                 (ResumeStep::Begin, ResumeLadder::SameId)
             }
-            (ResumeStep::Begin, ExitCause::ConversationExists { .. }) if may_turn => {
+            (ResumeStep::Begin, ExitCause::ConversationExists { .. }) if may_switch => {
                 (ResumeStep::SameId, ResumeLadder::SameId)
             }
             (ResumeStep::SameId | ResumeStep::Begin, _) => (ResumeStep::Fork, ResumeLadder::Fork),
@@ -96,13 +101,13 @@ impl SupervisorState {
         // A conversation that has a result is not started again in silence. Without a result, the CLI may have died
         // before it wrote the transcript of the first turn, which has ended as interrupted.
         let is_lost = self.resume == ResumeStep::SameId && self.shared.facts.borrow().recorded;
-        let may_turn = self.refused.is_none() && !is_lost;
+        let may_switch = self.refused.is_none() && !is_lost;
         let policy = match self.stage {
             // Nobody was told of the conversation yet, so the start fails instead of replacing it.
             SessionStage::Starting => ResumeLadder::SameId,
             _ => self.shared.options().resume_ladder,
         };
-        let Some((next, step)) = self.resume.next(refused, may_turn, policy) else { return false };
+        let Some((next, step)) = self.resume.next(refused, may_switch, policy) else { return false };
         self.resume = next;
         self.refused.get_or_insert_with(|| refused.clone());
         self.shared.emit(Event::ResumeStep { epoch: self.epoch + 1, step, refused: refused.to_string() });
@@ -125,7 +130,9 @@ impl SupervisorState {
             _ if matches!(self.stage, SessionStage::Starting)
                 && self.shared.options().conversation.is_some() =>
             {
-                error.with_help("see to the transcript, or choose another id")
+                error.with_help(
+                    "repair or delete the conversation, on disk or in the store, or choose another id",
+                )
             }
             _ => error,
         }

@@ -182,10 +182,11 @@ impl Turn {
     /// | waits, or the CLI has not begun with it | takes the prompt back | [`NotStarted`](Outcome::NotStarted), with the prompt |
     /// | runs | interrupts it; handlers of its tool calls are cancelled | [`Interrupted`](Outcome::Interrupted) by the user |
     /// | waits to be continued after a crash | drops the continuation | [`Interrupted`](Outcome::Interrupted) by the user |
+    /// | runs or is being taken back, and its CLI ends | nothing more | [`Interrupted`](Outcome::Interrupted) by the user |
     /// | has ended, or ends at the same moment | nothing | stays as it is |
     ///
-    /// The next prompt is sent when the CLI has acknowledged, so a late cancel never hits it. A CLI that does not end
-    /// the turn within [`Timeouts::control_request`](crate::options::Timeouts::control_request) is replaced. Messages
+    /// The next prompt is sent only after the CLI has acknowledged the cancel, so the cancel cannot hit it. A CLI that does
+    /// not end the turn within [`Timeouts::control_request`](crate::options::Timeouts::control_request) is replaced. Messages
     /// that were [steered](crate::Session::steer) into the turn and not read yet stay, and become turns of their own; if
     /// the CLI begins with one at the very moment of the cancel, that turn may be interrupted instead.
     ///

@@ -125,7 +125,7 @@ impl Chaos {
     /// reported. So does a check that takes longer than [`patience`](Chaos::patience).
     ///
     /// An async closure cannot use captured values here. Write a plain closure that clones a handle and returns an
-    /// `async move` block.
+    /// `async move` block. The check must not stop the session.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};

@@ -144,7 +144,7 @@ impl ScriptedCli {
     }
 
     /// Every launch of the CLI, in order: arguments, environment, working directory, and the fields of `initialize`.
-    /// The second launch follows the first crash. Secrets are as they are.
+    /// A restart adds a launch, and so does a further session. Secrets are as they are.
     ///
     /// ```
     /// use std::time::Duration;

@@ -38,7 +38,7 @@ pub(super) struct SeenState {
 pub(crate) struct Seen(Arc<watch::Sender<SeenState>>);
 
 impl Seen {
-    /// Of a script that was played up to this position.
+    /// Continues a script at this position.
     pub(crate) fn new(position: Position) -> Self {
         Self(Arc::new(watch::Sender::new(SeenState { position, launches: Vec::new() })))
     }

@@ -109,6 +109,10 @@ impl JsonSchema for NoArgs {
         "NoArgs".into()
     }
 
+    fn schema_id() -> Cow<'static, str> {
+        concat!(module_path!(), "::NoArgs").into()
+    }
+
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "object" })
     }

@@ -128,10 +128,7 @@ impl Validator {
             "" => error.to_string(),
             path => format!("at `{path}`: {error}"),
         };
-        Self {
-            compiled: compiled.map(Arc::new).map_err(fault),
-            alternatives: alternatives(&schema).max(1),
-        }
+        Self { compiled: compiled.map(Arc::new).map_err(fault), alternatives: alternatives(&schema).max(1) }
     }
 
     #[cfg(not(feature = "schema"))]
@@ -228,7 +225,7 @@ fn extent(value: &Value) -> (u64, u32) {
 }
 
 /// Lists what does not fit. Where a value fits none of several schemas, and all but one are those of other types or other
-/// variants of an enum, the misfits of that one say more than "it fits none".
+/// variants of an enum, only the misfits of that alternative are listed.
 #[cfg(feature = "schema")]
 fn list_misfits(error: &jsonschema::ValidationError<'_>, faults: &mut Vec<String>) {
     use jsonschema::error::ValidationErrorKind as Kind;
