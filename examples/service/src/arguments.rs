@@ -10,10 +10,13 @@ use greenroom::options::EnvPolicy;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
 use serde_json::json;
 use service::users::Connect;
+use tempfile::TempDir;
 
 pub(crate) struct Arguments {
     pub(crate) listen: String,
-    pub(crate) data: Option<PathBuf>,
+    data: Option<PathBuf>,
+    /// The users' folders without `--data`.
+    forgotten: TempDir,
     script: Option<PathBuf>,
     cli: Option<PathBuf>,
     live: bool,
@@ -21,7 +24,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn Error>> {
     let listen = "127.0.0.1:8080".to_owned();
-    let mut read = Arguments { listen, data: None, script: None, cli: None, live: false };
+    let forgotten = tempfile::tempdir()?;
+    let mut read = Arguments { listen, data: None, forgotten, script: None, cli: None, live: false };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("a value is missing after {word}"));
         match word.as_str() {
@@ -47,6 +51,11 @@ fn lamp() -> Script {
 }
 
 impl Arguments {
+    /// The folder for the users' folders.
+    pub(crate) fn data(&self) -> std::io::Result<PathBuf> {
+        std::path::absolute(self.data.as_deref().unwrap_or(self.forgotten.path()))
+    }
+
     /// How a session gets its CLI.
     pub(crate) async fn connect(&self) -> Result<Connect, Box<dyn Error>> {
         let script = match &self.script {
@@ -58,7 +67,7 @@ impl Arguments {
             let clis = Mutex::new(HashMap::new());
             return Ok(Box::new(move |builder, user| {
                 let mut clis = clis.lock().unwrap_or_else(PoisonError::into_inner);
-                let cli = clis.entry(user.id.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
+                let cli = clis.entry(user.name.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
                 builder.transport(cli.transport())
             }));
         };

@@ -18,8 +18,7 @@ mod arguments;
 use std::error::Error;
 use std::time::Duration;
 
-use service::routes::router;
-use service::users::{Settings, Users};
+use service::{routes::router, users::Users};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -28,40 +27,21 @@ use tracing_subscriber::EnvFilter;
 async fn main() -> Result<(), Box<dyn Error>> {
     // First, so that no signal during the start is lost.
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    // RUST_LOG=greenroom=debug shows more.
-    let filter = EnvFilter::builder().with_default_directive(tracing::Level::WARN.into()).from_env_lossy();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let arguments = arguments::read(std::env::args().skip(1))?;
-    let forgotten = tempfile::tempdir()?;
-    let users = Users::new(Settings {
-        data: std::path::absolute(arguments.data.as_deref().unwrap_or(forgotten.path()))?,
-        sessions: 20,
-        idle: Duration::from_secs(600),
-        connect: arguments.connect().await?,
-    });
+    let users = Users::new(arguments.data()?, 20, Duration::from_secs(600), arguments.connect().await?);
     let listener = TcpListener::bind(&arguments.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
+    let server = axum::serve(listener, router(users.clone()));
+    let server = server.with_graceful_shutdown(users.stopping.clone().cancelled_owned());
+    let serving = users.tasks.spawn(server.into_future());
 
-    let stopping = users.stopping.clone().cancelled_owned();
-    let serving = axum::serve(listener, router(users.clone())).with_graceful_shutdown(stopping);
-    let mut serving = std::pin::pin!(serving.into_future());
-    tokio::select! {
-        served = &mut serving => served?,
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    terminate.recv().await;
     println!("stopping");
     // At once: no more connections, and the end of all sessions. Their turns end, and so do the streams of the turns. A
     // client that does not read its stream gets a second more.
-    let end = async { tokio::join!(serving, users.stop()) };
-    let at_most = async {
-        users.stop().await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    };
-    tokio::select! {
-        (served, ()) = end => served?,
-        () = at_most => {}
-    }
+    users.stop().await;
+    tokio::time::timeout(Duration::from_secs(1), serving).await.ok();
     Ok(())
 }

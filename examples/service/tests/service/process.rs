@@ -75,7 +75,7 @@ async fn sigterm_lets_a_turn_end_and_the_program_exits_with_0() {
     std::fs::write(&script, serde_json::to_vec(&slow).unwrap()).unwrap();
     let mut program = Program::start(&["--script", script.to_str().unwrap()]).await;
     let mut answer = program.post("ada", "Where is it?").await;
-    line(&mut answer, "mcp__orders__list").await;
+    line(&mut answer, "event: text").await;
 
     program.terminate().await;
     let end = line(&mut answer, "\"status\"").await;

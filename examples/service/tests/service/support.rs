@@ -12,7 +12,7 @@ use greenroom::testkit::{CliEnd, ModelTurn, Script, ScriptedCli, ScriptedListene
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use service::routes::router;
-use service::users::{Settings, User, Users};
+use service::users::{Connect, User, Users};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -49,15 +49,11 @@ impl Service {
     ) -> Self {
         let started: Arc<Mutex<Vec<String>>> = Arc::default();
         let names = started.clone();
-        let users = Users::new(Settings {
-            data: data.path().to_owned(),
-            sessions,
-            idle: IDLE,
-            connect: Box::new(move |builder, user| {
-                names.lock().unwrap().push(user.name.clone());
-                connect(builder, user)
-            }),
+        let connect: Connect = Box::new(move |builder, user| {
+            names.lock().unwrap().push(user.name.clone());
+            connect(builder, user)
         });
+        let users = Users::new(data.path().to_owned(), sessions, IDLE, connect);
         Self { router: router(users.clone()), users, data, started }
     }
 
