@@ -27,6 +27,7 @@ use tracing_subscriber::EnvFilter;
 async fn main() -> Result<(), Box<dyn Error>> {
     // First, so that no signal during the start is lost.
     let mut terminate = signal(SignalKind::terminate())?;
+    // RUST_LOG=greenroom=debug shows more.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let arguments = arguments::read(std::env::args().skip(1))?;

@@ -5,7 +5,7 @@
 //! - A prompt locks the slot, starts a session if there is none, and hands the prompt to the session. A second first
 //!   prompt waits for the lock and finds the session started.
 //! - The janitor locks the slot and stops a session that was idle for a while. The next prompt resumes the conversation.
-//! - A session has one of the places for sessions as long as it is in its slot.
+//! - A session holds one of the places for sessions until it is stopped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -15,7 +15,6 @@ use std::time::Duration;
 use futures_util::{FutureExt, future::join_all};
 use greenroom::options::{BuiltInTools, EnvPolicy};
 use greenroom::{NoArgs, PermissionMode, Session, SessionBuilder, Snapshot, ToolContext, ToolServer, Turn};
-use tokio::fs::DirBuilder;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -40,6 +39,7 @@ pub struct Users {
     slots: Mutex<HashMap<String, Slot>>,
     /// Cancelled when the service begins to stop.
     pub stopping: CancellationToken,
+    /// The janitor, the tasks that hand prompts over, and the server.
     pub tasks: TaskTracker,
 }
 
@@ -81,8 +81,9 @@ impl Users {
 
     /// Sends a prompt to the user's session, and starts the session if there is none.
     ///
-    /// A client that goes away drops this future. If the future still waits for the lock, nothing has happened. Otherwise
-    /// the task goes on, so the session is started all the same; then the task drops the turn, which is cancelled.
+    /// A client that goes away drops this future. If the future still waits for the lock, nothing has happened, and it
+    /// waits no longer. Otherwise the task goes on, so the session is started all the same; then the task drops the turn,
+    /// which is cancelled.
     pub async fn prompt(self: Arc<Self>, user: User, prompt: String) -> Result<CancelOnDrop, Failure> {
         self.open()?;
         let slot = self.slots.lock().await.entry(user.name.clone()).or_default().clone();
@@ -113,7 +114,7 @@ impl Users {
         // Made of the name, so nothing has to be stored to find the conversation again, and no name becomes a path.
         let id = greenroom::conversation_id(&format!("service/{}", user.name));
         let folder = self.data.join(&id);
-        DirBuilder::new().recursive(true).mode(0o700).create(folder.join("work")).await?;
+        tokio::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("work")).await?;
         let builder = Session::builder()
             .conversation(id)
             .data(user.clone())
@@ -163,7 +164,7 @@ impl Users {
         self.stop_idle(Duration::ZERO).await;
     }
 
-    /// Stops the sessions that have been without work for so long, all at once.
+    /// Stops the sessions that have been without work for so long, and those that have failed, all at once.
     async fn stop_idle(&self, idle: Duration) {
         let slots: Vec<_> = self.slots.lock().await.values().cloned().collect();
         let stops = slots.into_iter().map(async |slot| {
@@ -172,12 +173,10 @@ impl Users {
             if live.session.wait_idle().now_or_never().is_none() {
                 live.used = Instant::now();
             }
-            if live.used.elapsed() >= idle {
-                live.session
-                    .stop()
-                    .await
-                    .inspect_err(|error| tracing::error!(?error, "a session has failed"))
-                    .ok();
+            if live.used.elapsed() >= idle || live.session.failure().is_some() {
+                if let Err(error) = live.session.stop().await {
+                    tracing::error!(?error, "a session has failed");
+                }
                 *slot = None;
             }
         });

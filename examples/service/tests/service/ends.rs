@@ -1,8 +1,9 @@
 //! Ends of sessions, of clients and of the service.
 
 use axum::http::StatusCode;
+use greenroom::testkit::{CliEnd, ScriptedListener};
 use greenroom::transport::Exit;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -39,6 +40,34 @@ async fn a_session_at_work_is_not_idle() {
     tokio::join!(service.users.stop(), end.run_out());
 }
 
+/// Every CLI dies in its turn, until the session of ada fails. Returns the outcome of the turn.
+async fn fail(service: &Service, mut end: CliEnd, listener: &mut ScriptedListener) -> Value {
+    let mut dies = service.prompt("ada", "And?").await;
+    end.expect("user").await;
+    end.exit(Exit::Signal(9));
+    loop {
+        tokio::select! {
+            biased;
+            event = dies.next() => return event.unwrap().1,
+            end = listener.accept() => end.exit(Exit::Code(1)),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_fails_gives_its_place_back_soon() {
+    let (service, mut listener) = Service::by_hand(1);
+    let (events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
+    answer(&mut end, "Hello.").await;
+    events.outcome().await;
+    fail(&service, end, &mut listener).await;
+    tokio::time::sleep(IDLE / 2).await;
+    let (events, mut end) = tokio::join!(service.prompt("bob", "Hello."), accept(&mut listener));
+    answer(&mut end, "Hello, bob.").await;
+    assert_eq!(events.outcome().await["text"], "Hello, bob.");
+    tokio::join!(service.users.stop(), end.run_out());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_that_fails_is_replaced_at_the_next_prompt() {
     let (service, mut listener) = Service::by_hand(1);
@@ -47,17 +76,7 @@ async fn a_session_that_fails_is_replaced_at_the_next_prompt() {
     events.outcome().await;
     let id = conversation(&end);
 
-    // Every CLI dies in its turn, until the session gives up.
-    let mut dies = service.prompt("ada", "And?").await;
-    end.expect("user").await;
-    end.exit(Exit::Signal(9));
-    let outcome = loop {
-        tokio::select! {
-            biased;
-            event = dies.next() => break event.unwrap().1,
-            end = listener.accept() => end.exit(Exit::Code(1)),
-        }
-    };
+    let outcome = fail(&service, end, &mut listener).await;
     assert!(outcome["status"].as_u64() >= Some(500), "{outcome}");
     let next = service.prompt("ada", "Are you there?");
     let serving = async {
