@@ -33,7 +33,7 @@ async fn a_session_at_work_is_not_idle() {
     end.begin_turn();
     say(&mut end, "Hm.");
     events.next().await.unwrap();
-    tokio::time::advance(IDLE * 3).await;
+    tokio::time::sleep(IDLE * 3).await;
     assert_eq!(service.status().await["ada"]["phase"], "ready");
     end.finish_turn(&prompt, "Hm.");
     assert_eq!(events.outcome().await["status"], 200);

@@ -67,7 +67,7 @@ async fn a_prompt_too_many_is_refused_until_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn prompts_that_wait_for_a_start_are_bounded() {
+async fn too_many_prompts_during_a_start_are_refused() {
     let (service, mut listener) = Service::by_hand(1);
     let ten = futures_util::future::join_all((0..10).map(|_| service.post("ada", "Hello.")));
     let (responses, mut end) = tokio::join!(ten, accept(&mut listener));
