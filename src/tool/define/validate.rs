@@ -84,6 +84,7 @@ pub(super) fn rules_of<A: JsonSchema>(schema: &Map<String, Value>) -> Option<Val
 }
 
 #[cfg(not(feature = "schema"))]
+#[allow(clippy::extra_unused_type_parameters, reason = "the type is needed with the feature")]
 pub(super) fn rules_of<A: JsonSchema>(_: &Map<String, Value>) -> Option<Validator> {
     None
 }
@@ -266,7 +267,9 @@ fn misfit(error: &jsonschema::ValidationError<'_>) -> String {
     let mut text = error.to_string();
     if text.len() > LONGEST {
         text = error.masked_with("the value").to_string();
-        text.truncate(text.floor_char_boundary(LONGEST));
+        // `str::floor_char_boundary` needs Rust 1.91. Every text has a boundary at 0.
+        let end = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
     }
     if path.is_empty() { text } else { format!("`{path}`: {text}") }
 }
