@@ -10,6 +10,23 @@ use crate::actor::base::roster::{ServerOrigin, refuse_clash};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 
+impl SessionBuilder {
+    /// Lets all tools of a server run without asking. Hooks still see their calls. The server is one of this builder:
+    /// given to [`mcp_server`](SessionBuilder::mcp_server), [`external_mcp_server`](SessionBuilder::external_mcp_server)
+    /// or [`Options::mcp_servers`], or named in an [`mcp_config_file`](SessionBuilder::mcp_config_file).
+    /// [`start`](SessionBuilder::start) refuses any other name, and lists the known ones. If a config file cannot be
+    /// read, or `extra_args` has an `mcp-config`, every name is taken.
+    ///
+    /// For a server that is added later, call
+    /// [`Session::allow_server_tools`](crate::Session::allow_server_tools). For a server that only the CLI knows,
+    /// from `.mcp.json`, settings or plugins, use [`allow_tool`](SessionBuilder::allow_tool) with the rule
+    /// `mcp__NAME__*`.
+    pub fn allow_server_tools(mut self, server: impl Into<String>) -> Self {
+        self.allowed_servers.push(server.into());
+        self
+    }
+}
+
 /// The names of the servers in `mcp_config_files`.
 pub(super) struct ConfigFiles {
     names: Vec<(String, PathBuf)>,

@@ -137,7 +137,8 @@ async fn a_schema_that_is_none() {
         refused(builder().mcp_server(raw(wrong))).await,
         "tool 'roll' of server 'game': its input schema is not a valid JSON Schema: at \
          `/properties/n/type`: \"integr\" is not valid under any of the schemas listed in the 'anyOf' \
-         keyword; correct the schema that is given to `ToolDef::raw`"
+         keyword; correct the schema that is given to `ToolDef::raw`, or the `#[schemars(...)]` attributes of \
+         the arguments' type"
     );
     assert_eq!(
         refused(builder().mcp_server(raw(json!({ "properties": {} })))).await,

@@ -123,12 +123,16 @@ impl Listable for ToolDefinition {
             return fault("its output schema must describe an object", TYPE);
         }
         let checks = [
-            ("input", "ToolDef::raw", self.input_check.as_ref().and_then(Validator::fault)),
-            ("output", "ToolDef::output_schema", self.output_check.as_ref().and_then(OutputCheck::fault)),
+            (
+                "input",
+                "`ToolDef::raw`, or the `#[schemars(...)]` attributes of the arguments' type",
+                self.input_check.as_ref().and_then(Validator::fault),
+            ),
+            ("output", "`ToolDef::output_schema`", self.output_check.as_ref().and_then(OutputCheck::fault)),
         ];
-        for (which, method, wrong) in checks {
+        for (which, origin, wrong) in checks {
             if let Some(wrong) = wrong {
-                let help = format!("correct the schema that is given to `{method}`");
+                let help = format!("correct the schema that is given to {origin}");
                 return fault(&format!("its {which} schema is not a valid JSON Schema: {wrong}"), &help);
             }
         }

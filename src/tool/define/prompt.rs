@@ -217,7 +217,9 @@ impl Listable for PromptDefinition {
             return fault("it has no name".into());
         }
         if let Some(what) = self.rules.as_ref().and_then(Validator::fault) {
-            return fault(format!("the schema of its arguments is no JSON Schema: {what}"));
+            return fault(format!(
+                "the schema of its arguments is not a valid JSON Schema: {what}; correct the `#[schemars(...)]` attributes of their type"
+            ));
         }
         match self.completers.unknown(|argument| self.has(argument)) {
             Some(argument) => fault(format!("it has no argument '{argument}' to complete")),

@@ -265,14 +265,20 @@ async fn a_type_whose_pattern_is_invalid_fails_the_start() {
     let error = Session::builder().mcp_server(server).transport(transport).start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidOption);
     let text = error.to_string();
-    assert!(text.starts_with("tool 'odd' of server 'shop': its input schema is no JSON Schema: "), "{text}");
+    assert!(
+        text.starts_with("tool 'odd' of server 'shop': its input schema is not a valid JSON Schema: "),
+        "{text}"
+    );
 
     let prompt = PromptDef::new("odd", "", async |_: Odd, _: ToolContext| "");
     let server = ToolServer::new("shop", "1.0.0").prompt(prompt);
     let (transport, _listener) = ScriptedCli::by_hand();
     let started = within(SOON, Session::builder().mcp_server(server).transport(transport).start()).await;
     let text = started.unwrap_err().to_string();
-    assert!(text.starts_with("prompt 'odd' of server 'shop': the schema of its arguments is no "), "{text}");
+    assert!(
+        text.starts_with("prompt 'odd' of server 'shop': the schema of its arguments is not a "),
+        "{text}"
+    );
 }
 
 #[derive(Deserialize, JsonSchema)]
