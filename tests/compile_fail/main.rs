@@ -9,6 +9,7 @@
 //! all. The crate `trybuild` would check every dependency once more in a folder of its own, for minutes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+#![allow(clippy::disallowed_methods, reason = "the compiler is a process that the test waits for")]
 
 mod answer;
 mod compiler;
