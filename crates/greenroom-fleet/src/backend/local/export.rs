@@ -1,0 +1,81 @@
+//! The text of an export: a line with the format, then a line for each row.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::{BackendError, BackendErrorKind};
+use crate::registry::{FORMAT, Result, Row};
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    greenroom_fleet: u32,
+}
+
+/// A row: its key in hexadecimal digits, and its value.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<Box<RawValue>>,
+}
+
+/// The text of rows.
+pub(super) fn write(rows: Vec<Row>) -> Result<String> {
+    let mut text = line(&Header { greenroom_fleet: format_number()? })?;
+    for (key, value) in rows {
+        let value = match value.as_slice() {
+            [] => None,
+            value => Some(serde_json::from_slice(value).map_err(BackendError::damaged)?),
+        };
+        let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        text += &line(&Line { key, value })?;
+    }
+    Ok(text)
+}
+
+/// The rows of a text.
+pub(super) fn read(text: &str) -> Result<Vec<Row>> {
+    let mut lines = text.lines().enumerate();
+    let (_, first) = lines.next().ok_or_else(|| unreadable(1, "it is empty"))?;
+    let header: Header = serde_json::from_str(first).map_err(|error| unreadable(1, error))?;
+    let known = format_number()?;
+    if header.greenroom_fleet != known {
+        let found = header.greenroom_fleet;
+        let message =
+            format!("the export has the format {found}, and this version of greenroom reads {known}");
+        return Err(BackendError::new(BackendErrorKind::Version, message));
+    }
+    lines
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(at, line)| row(line).map_err(|why| unreadable(at + 1, why)))
+        .collect()
+}
+
+fn row(line: &str) -> std::result::Result<Row, String> {
+    let Line { key, value } = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let digits: Vec<u8> = key
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .filter_map(|digit| u8::try_from(digit).ok())
+        .collect();
+    if digits.len() != key.chars().count() || !digits.len().is_multiple_of(2) {
+        return Err("the key is no hexadecimal number of whole bytes".to_owned());
+    }
+    let key = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    Ok((key, value.map_or_else(Vec::new, |value| value.get().as_bytes().to_vec())))
+}
+
+fn line(value: &impl Serialize) -> Result<String> {
+    let mut line = serde_json::to_string(value).map_err(BackendError::damaged)?;
+    line.push('\n');
+    Ok(line)
+}
+
+fn format_number() -> Result<u32> {
+    String::from_utf8_lossy(FORMAT).parse().map_err(BackendError::damaged)
+}
+
+fn unreadable(line: usize, why: impl std::fmt::Display) -> BackendError {
+    let message = format!("line {line} is no line of an export: {why}; nothing was imported");
+    BackendError::new(BackendErrorKind::Damaged, message)
+}

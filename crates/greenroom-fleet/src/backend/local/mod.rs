@@ -1,0 +1,134 @@
+//! The backend in one file, for services on one machine.
+//!
+//! ```text
+//!  requests ──► a bounded queue ──► the writer's thread: takes all that wait, up to a bound
+//!                                     │ one transaction for the group; each request is one step in it
+//!                                     ▼
+//!                                   commit (fsync) ──► answers, then changes
+//!                                     │ an error
+//!                                     ▼
+//!                                   every request of the group: Unavailable; the file is closed, and opened again for the next
+//! ```
+//!
+//! A group that has written nothing is not committed, so reading costs no fsync.
+
+mod error;
+mod export;
+mod file;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::Path;
+
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use super::CHANGES;
+use crate::clock::Clock;
+use crate::error::{BackendError, BackendErrorKind};
+use crate::registry::{Result, Step};
+use crate::request::Change;
+use file::{DatabaseFile, OpenFile};
+use writer::{Message, Request, Writer};
+
+/// Requests that wait for the writer. Beyond them a request waits until there is room.
+const WAITING: usize = 1024;
+
+/// A backend in one file, for services on one machine: durable over a power cut, and locked against a second process.
+///
+/// The file is a [redb](https://docs.rs/redb) database. Requests that arrive at the same time share one fsync. Its clones share the
+/// file, which is closed when the last clone is dropped.
+///
+/// ```
+/// use greenroom_fleet::backend::{Backend, LocalBackend};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("fleet.redb");
+/// let backend = LocalBackend::open(&path).await?;
+/// assert_eq!(backend.queued().await?, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LocalBackend {
+    jobs: mpsc::Sender<Message>,
+    pub(super) clock: Clock,
+    pub(super) changes: broadcast::Sender<Change>,
+}
+
+impl LocalBackend {
+    /// Opens the file, or creates it with mode 0600. Its folder has to exist.
+    ///
+    /// # Errors
+    /// [`InUse`](BackendErrorKind::InUse) if another process or another backend has the file open;
+    /// [`Version`](BackendErrorKind::Version) if another version of the format wrote it;
+    /// [`Damaged`](BackendErrorKind::Damaged) if it is no file of a fleet, or its contents are spoilt;
+    /// [`Unavailable`](BackendErrorKind::Unavailable) if the system cannot open it.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::start(Box::new(DatabaseFile::at(path.as_ref())), Clock::system()).await
+    }
+
+    /// Carries out the requests that wait, closes the file, and returns when another process can open it. Later requests of any clone
+    /// are [`Closed`](BackendErrorKind::Closed). Dropping all clones closes the file too, some time later.
+    pub async fn close(&self) {
+        let (closed, closing) = oneshot::channel();
+        // Both errors say that the writer has ended, and so that the file is closed.
+        self.jobs.send(Message::Close(closed)).await.ok();
+        closing.await.ok();
+    }
+
+    /// Writes everything in the file to a text of JSON lines, which [`LocalBackend::import`] reads. Versions of greenroom that
+    /// cannot read the file of one another can read this text.
+    ///
+    /// # Errors
+    /// Those of any request.
+    pub async fn export(&self) -> Result<String> {
+        let rows = self.run(|step| step.rows()).await?;
+        export::write(rows)
+    }
+
+    /// Fills an empty file with the text of an [`export`](LocalBackend::export).
+    ///
+    /// # Errors
+    /// [`Damaged`](BackendErrorKind::Damaged) if the text is no export, naming the line, or if the file is not empty: nothing is
+    /// written then.
+    pub async fn import(&self, text: impl Into<String>) -> Result<()> {
+        let rows = export::read(&text.into())?;
+        self.run(move |step| step.fill(rows)).await
+    }
+
+    async fn start(file: Box<dyn OpenFile>, clock: Clock) -> Result<Self> {
+        let (jobs, waiting) = mpsc::channel(WAITING);
+        let changes = broadcast::Sender::new(CHANGES);
+        let (opened, open) = oneshot::channel();
+        let writer = Writer { waiting, file, clock: clock.clone(), changes: changes.clone() };
+        std::thread::Builder::new()
+            .name("greenroom-fleet".to_owned())
+            .spawn(move || writer.run(opened))
+            .map_err(|error| {
+                BackendError::new(BackendErrorKind::Unavailable, "no thread for the file").caused_by(error)
+            })?;
+        open.await.map_err(|_| closed())??;
+        Ok(Self { jobs, clock, changes })
+    }
+
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&mut Step<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answered) = oneshot::channel();
+        let job = Request { request: Some(request), result: None, reply };
+        self.jobs.send(Message::Run(Box::new(job))).await.map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())?
+    }
+}
+
+/// The writer's thread is gone.
+fn closed() -> BackendError {
+    BackendError::new(
+        BackendErrorKind::Closed,
+        "the writer of the fleet's file has ended: open the file again",
+    )
+}

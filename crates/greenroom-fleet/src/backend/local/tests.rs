@@ -1,0 +1,211 @@
+//! Power cuts, disks that fail, and rows that cannot be read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redb::{Database, StorageBackend};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::error::not_opened;
+use super::file::{OpenFile, prepare};
+use super::*;
+use crate::backend::Backend;
+use crate::id::{Name, PromptId};
+use crate::record::PromptContent;
+use crate::request::{Accept, Accepted, QueueBounds};
+
+/// A disk that loses all that was not synced when its power is cut, and that can refuse to write.
+#[derive(Clone, Debug, Default)]
+struct Disk(Arc<DiskState>);
+
+#[derive(Debug, Default)]
+struct DiskState {
+    bytes: Mutex<Bytes>,
+    /// Writes fail from this number of writes on; 0: never.
+    fails_from: AtomicU64,
+    writes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Bytes {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+}
+
+impl Disk {
+    fn bytes(&self) -> std::sync::MutexGuard<'_, Bytes> {
+        self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A disk with what was synced on this one.
+    fn after_power_cut(&self) -> Self {
+        let synced = self.bytes().synced.clone();
+        let disk = Self::default();
+        *disk.bytes() = Bytes { now: synced.clone(), synced };
+        disk
+    }
+
+    fn fail_from_now(&self, fails: bool) {
+        let from = if fails { self.0.writes.load(Ordering::SeqCst) + 1 } else { 0 };
+        self.0.fails_from.store(from, Ordering::SeqCst);
+    }
+
+    fn written(&self) -> std::io::Result<()> {
+        let write = self.0.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        match self.0.fails_from.load(Ordering::SeqCst) {
+            from if from > 0 && write >= from => Err(std::io::Error::from(std::io::ErrorKind::StorageFull)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn backend(&self) -> LocalBackend {
+        LocalBackend::start(Box::new(self.clone()), Clock::system()).await.unwrap()
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> std::io::Result<u64> {
+        Ok(self.bytes().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let start = usize::try_from(offset).unwrap();
+        out.copy_from_slice(&self.bytes().now[start..start + out.len()]);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.written()?;
+        self.bytes().now.resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.written()?;
+        let mut bytes = self.bytes();
+        bytes.synced = bytes.now.clone();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.written()?;
+        let start = usize::try_from(offset).unwrap();
+        self.bytes().now[start..start + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+impl OpenFile for Disk {
+    fn open(&mut self) -> Result<Database> {
+        let database = Database::builder()
+            .create_with_backend(self.clone())
+            .map_err(|error| not_opened("the disk", error))?;
+        prepare(&database, "the disk")?;
+        Ok(database)
+    }
+}
+
+fn accept(key: u32) -> Accept {
+    Accept {
+        prompt: PromptId::new(),
+        name: Name::new("a").unwrap(),
+        profile: "support".to_owned(),
+        tenant: "acme".to_owned(),
+        conversation: Uuid::new_v4(),
+        host: None,
+        key: Some(key.to_string()),
+        content: PromptContent { prompt: json!(key), continuation: None },
+        continuations: 0,
+        not_before: None,
+        wait: Duration::from_secs(3600),
+        bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 },
+    }
+}
+
+#[tokio::test]
+async fn after_a_power_cut_all_that_was_accepted_is_there() {
+    let disk = Disk::default();
+    let backend = disk.backend().await;
+    for key in 0..50 {
+        let prompt = accept(key);
+        assert!(matches!(backend.accept(prompt.clone()).await.unwrap(), Accepted::New(_)));
+        let after = disk.after_power_cut().backend().await;
+        let record = after.prompt_record(prompt.prompt).await.unwrap();
+        assert_eq!(record.map(|record| record.id), Some(prompt.prompt));
+        assert_eq!(after.queued().await.unwrap(), key + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_power_cut_at_any_write_leaves_a_file_that_opens_with_whole_requests() {
+    // Each round cuts the power one write later, until a round is over before the cut.
+    for cut in 1.. {
+        let disk = Disk::default();
+        let backend = disk.backend().await;
+        let before = disk.0.writes.load(Ordering::SeqCst);
+        disk.0.fails_from.store(before + cut, Ordering::SeqCst);
+        let answers = futures_util::future::join_all((0..3).map(|key| backend.accept(accept(key)))).await;
+        let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
+        let after = disk.after_power_cut().backend().await;
+        let kept = after.queued().await.unwrap();
+        let queue = after.queue(Name::new("a").unwrap(), 10).await.unwrap();
+        assert_eq!(queue.len(), kept as usize, "cut at write {cut}");
+        assert!(kept as usize >= accepted, "cut at write {cut}: {accepted} accepted, {kept} kept");
+        if accepted == 3 {
+            assert!(cut > 1);
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_the_repeated_request_is_carried_out_once() {
+    let disk = Disk::default();
+    let backend = disk.backend().await;
+    assert!(matches!(backend.accept(accept(1)).await.unwrap(), Accepted::New(_)));
+    disk.fail_from_now(true);
+    let prompt = accept(2);
+    let error = backend.accept(prompt.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Unavailable);
+    assert!(error.to_string().contains("make room on its disk"), "{error}");
+    let error = backend.queued().await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Unavailable, "{error}");
+    disk.fail_from_now(false);
+    for _ in 0..2 {
+        assert!(matches!(backend.accept(prompt.clone()).await.unwrap(), Accepted::New(_)));
+    }
+    assert_eq!(backend.queued().await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_harms_its_own_requests_alone() {
+    let disk = Disk::default();
+    let mut file = disk.clone();
+    let database = file.open().unwrap();
+    let prompt = PromptId::new();
+    let key: Vec<u8> = [&[4][..], prompt.0.as_bytes()].concat();
+    let write = database.begin_write().unwrap();
+    write.open_table(writer::ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let backend = disk.backend().await;
+    let (spoilt, fine) = tokio::join!(backend.prompt_record(prompt), backend.accept(accept(1)));
+    assert_eq!(spoilt.unwrap_err().kind(), BackendErrorKind::Damaged);
+    assert!(matches!(fine.unwrap(), Accepted::New(_)));
+}
+
+#[tokio::test]
+async fn requests_at_the_same_time_share_their_syncs() {
+    let disk = Disk::default();
+    let backend = disk.backend().await;
+    let before = disk.0.writes.load(Ordering::SeqCst);
+    assert!(matches!(backend.accept(accept(0)).await.unwrap(), Accepted::New(_)));
+    let alone = disk.0.writes.load(Ordering::SeqCst) - before;
+    let before = disk.0.writes.load(Ordering::SeqCst);
+    let accepts = futures_util::future::join_all((1..=500).map(|key| backend.accept(accept(key)))).await;
+    assert!(accepts.into_iter().all(|answer| matches!(answer, Ok(Accepted::New(_)))));
+    let together = disk.0.writes.load(Ordering::SeqCst) - before;
+    assert!(together < 100 * alone, "{together} writes for 500 requests, {alone} for one");
+}

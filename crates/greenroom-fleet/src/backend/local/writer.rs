@@ -1,0 +1,185 @@
+//! The thread that owns the file: it runs requests in groups, a transaction for each group.
+
+use redb::{Database, ReadableTable, Table, TableDefinition};
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use super::error::failed;
+use super::file::OpenFile;
+use crate::clock::Clock;
+use crate::error::{BackendError, BackendErrorKind};
+use crate::registry::{Result, Step, Txn};
+use crate::request::Change;
+
+/// The only table of the file: keys and rows of the registry.
+pub(super) const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("fleet");
+
+/// Requests in one transaction.
+const GROUP: usize = 256;
+
+/// A message to the thread.
+pub(super) enum Message {
+    Run(Box<dyn Job>),
+    /// Takes no further messages, carries out those that wait, and ends. The sender is dropped when the file is closed.
+    Close(oneshot::Sender<()>),
+}
+
+/// A request on its way to the file.
+pub(super) trait Job: Send {
+    /// Runs the request and keeps its answer. The error is the request's own.
+    fn run(&mut self, step: &mut Step<'_>) -> Result<()>;
+    /// Sends the answer: the kept one, or the error that undid or prevented the request.
+    fn answer(self: Box<Self>, undone: Option<&BackendError>);
+}
+
+/// A request, its answer once it has run, and the task that waits for the answer.
+pub(super) struct Request<F, T> {
+    pub(super) request: Option<F>,
+    pub(super) result: Option<Result<T>>,
+    pub(super) reply: oneshot::Sender<Result<T>>,
+}
+
+impl<F, T> Job for Request<F, T>
+where
+    F: FnOnce(&mut Step<'_>) -> Result<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, step: &mut Step<'_>) -> Result<()> {
+        let Some(request) = self.request.take() else { return Ok(()) };
+        let result = request(step);
+        let error = result.as_ref().err().cloned();
+        self.result = Some(result);
+        error.map_or(Ok(()), Err)
+    }
+
+    fn answer(self: Box<Self>, undone: Option<&BackendError>) {
+        let result = match (self.result, undone) {
+            // A request with an error of its own gets that error.
+            (Some(Err(error)), _) => Err(error),
+            (_, Some(error)) => Err(error.clone()),
+            (Some(Ok(answer)), None) => Ok(answer),
+            (None, None) => {
+                Err(BackendError::new(BackendErrorKind::Unavailable, "the request was not run: repeat it"))
+            }
+        };
+        // The task may have stopped waiting. The request is carried out nevertheless, and a repeated one finds it.
+        self.reply.send(result).ok();
+    }
+}
+
+/// The writer's thread.
+pub(super) struct Writer {
+    pub(super) waiting: mpsc::Receiver<Message>,
+    pub(super) file: Box<dyn OpenFile>,
+    pub(super) clock: Clock,
+    pub(super) changes: broadcast::Sender<Change>,
+}
+
+impl Writer {
+    /// Runs requests until the last sender is gone, or a message says to close.
+    pub(super) fn run(mut self, opened: oneshot::Sender<Result<()>>) {
+        // Dropped after the database.
+        let mut closing = Vec::new();
+        let mut database = match self.file.open() {
+            Ok(database) => Some(database),
+            Err(error) => {
+                opened.send(Err(error)).ok();
+                return;
+            }
+        };
+        if opened.send(Ok(())).is_err() {
+            return;
+        }
+        let mut group = Vec::with_capacity(GROUP);
+        while self.waiting.blocking_recv_many(&mut group, GROUP) > 0 {
+            let mut jobs = Vec::with_capacity(group.len());
+            for message in group.drain(..) {
+                match message {
+                    Message::Run(job) => jobs.push(job),
+                    Message::Close(closed) => {
+                        self.waiting.close();
+                        closing.push(closed);
+                    }
+                }
+            }
+            match database.take().map_or_else(|| self.file.open(), Ok) {
+                Ok(open) => database = self.run_group(open, jobs),
+                Err(error) => jobs.into_iter().for_each(|job| job.answer(Some(&error))),
+            }
+        }
+    }
+
+    /// Runs a group in one transaction and answers it. The database is closed after an error of the file: only a file that is
+    /// opened again tells which of its transactions are there.
+    fn run_group(&self, database: Database, mut jobs: Vec<Box<dyn Job>>) -> Option<Database> {
+        let mut changes = Vec::new();
+        let result = self.transact(&database, &mut jobs, &mut changes);
+        let database = match &result {
+            Ok(()) => Some(database),
+            // Closed before the answers: whoever is told to try again finds the file free.
+            Err(_) => None,
+        };
+        for job in jobs {
+            job.answer(result.as_ref().err());
+        }
+        if result.is_ok() {
+            for change in changes {
+                // Nobody listens: a change is a hint.
+                self.changes.send(change).ok();
+            }
+        }
+        database
+    }
+
+    fn transact(
+        &self,
+        database: &Database,
+        jobs: &mut [Box<dyn Job>],
+        changes: &mut Vec<Change>,
+    ) -> Result<()> {
+        let transaction = database.begin_write().map_err(failed)?;
+        let mut rows = Rows { table: transaction.open_table(ROWS).map_err(failed)?, writes: 0 };
+        for job in jobs {
+            let before = rows.writes;
+            if let Err(error) = job.run(&mut Step::new(&mut rows, self.clock.now(), changes))
+                // A row that cannot be read harms its own request alone, as long as the request has written nothing.
+                && (rows.writes > before || error.kind() != BackendErrorKind::Damaged)
+            {
+                return Err(error);
+            }
+        }
+        let writes = rows.writes;
+        drop(rows);
+        if writes > 0 { transaction.commit().map_err(failed) } else { transaction.abort().map_err(failed) }
+    }
+}
+
+/// The rows of a transaction.
+struct Rows<'a> {
+    table: Table<'a, &'static [u8], &'static [u8]>,
+    /// Writes so far.
+    writes: u64,
+}
+
+impl Txn for Rows<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.table.get(key).map_err(failed)?.map(|row| row.value().to_vec()))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.writes += 1;
+        self.table.insert(key, value).map_err(failed)?;
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.writes += 1;
+        self.table.remove(key).map_err(failed)?;
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let rows = self.table.range(from..to).map_err(failed)?.take(limit);
+        rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())).map_err(failed))
+            .collect()
+    }
+}

@@ -1,0 +1,85 @@
+//! The backend in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::broadcast;
+
+use super::CHANGES;
+use crate::clock::Clock;
+use crate::registry::{Result, Step, Txn};
+use crate::request::Change;
+
+/// A backend in memory, for tests. Its facts are gone when its last clone is dropped.
+///
+/// Clones share their facts: a fleet that is started again with a clone goes on where the first one ended, as after a restart of
+/// a service.
+///
+/// ```
+/// use greenroom_fleet::backend::{Backend, MemoryBackend};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), greenroom_fleet::BackendError> {
+/// let backend = MemoryBackend::new();
+/// assert_eq!(backend.queued().await?, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryBackend {
+    rows: Arc<Mutex<Rows>>,
+    pub(super) clock: Clock,
+    pub(super) changes: broadcast::Sender<Change>,
+}
+
+impl MemoryBackend {
+    /// An empty backend on tokio's clock: under a paused clock, time passes only as the test lets it pass.
+    ///
+    /// # Panics
+    /// If the clock of this runtime is paused and the backend is used outside of it.
+    #[allow(clippy::new_without_default, reason = "two new ones would not be equal")]
+    pub fn new() -> Self {
+        Self::with_clock(Clock::tokio())
+    }
+
+    /// An empty backend on a clock of your own.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self { rows: Arc::default(), clock, changes: broadcast::Sender::new(CHANGES) }
+    }
+
+    pub(super) async fn run<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
+        let mut changes = Vec::new();
+        // A request that panicked has broken the rules of this crate, and the rows as well.
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = request(&mut Step::new(&mut *rows, self.clock.now(), &mut changes))?;
+        for change in changes {
+            // Nobody listens: a change is a hint.
+            self.changes.send(change).ok();
+        }
+        Ok(answer)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Txn for Rows {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.0.remove(key);
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
+        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}

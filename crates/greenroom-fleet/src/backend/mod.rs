@@ -1,0 +1,174 @@
+//! Backends: where a fleet keeps its names, prompts and outcomes.
+//!
+//! | backend | for | keeps its facts |
+//! |---|---|---|
+//! | [`MemoryBackend`] | tests | until it is dropped |
+//! | [`LocalBackend`] | services on one machine | in one file, durable over a power cut |
+//!
+//! Write a [`Backend`] of your own for another database, and check it with the conformance suite of
+//! [`testkit`](crate::testkit) (feature `testkit`).
+
+mod local;
+mod memory;
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use crate::error::BackendError;
+use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+use crate::record::{
+    NameRecord, NodeRecord, PromptContent, PromptOutcome, PromptRecord, QuestionRecord, TenantRecord,
+};
+use crate::registry::Step;
+use crate::request::{
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Ask, Begin, Begun, Change, Claim,
+    Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Renewed, StoredMessage, Withdrawn,
+};
+
+pub use local::LocalBackend;
+pub use memory::MemoryBackend;
+
+/// The number of changes that a slow reader of [`Backend::changes`] may be behind.
+const CHANGES: usize = 4096;
+
+/// The future of a request to a backend.
+pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
+
+/// Defines [`Backend`], and the macro `by_steps`, which implements it.
+macro_rules! backend {
+    ($($(#[$doc:meta])* fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
+        /// The authority of a fleet: it decides who owns a name, and keeps what was accepted.
+        ///
+        /// # What a backend promises
+        ///
+        /// - **Atomic**: a request happens as a whole or not at all, and requests happen one after another.
+        /// - **Durable**: a change is kept over a power cut before its answer is given.
+        /// - **Repeatable**: a request that is repeated with the same ids changes nothing more and gives the same answer. So
+        ///   after [`Unavailable`](crate::BackendErrorKind::Unavailable) the caller repeats the request as it was.
+        /// - **Conditional on the term**: a request of an owner whose term is not the name's last one, or whose node is dead,
+        ///   writes nothing and answers [`Owned::Fenced`].
+        ///
+        /// Dropping the future of a request may leave the request carried out: repeat it to find out. A backend measures time on
+        /// its own clock, [`Backend::now`]; moments in requests and records are on that clock.
+        pub trait Backend: Send + Sync + 'static {
+            /// The moment now on the backend's clock.
+            fn now(&self) -> Timestamp;
+
+            /// Changes as they become durable. A reader that is too slow gets
+            /// [`Lagged`](broadcast::error::RecvError::Lagged) and reads the records again.
+            fn changes(&self) -> broadcast::Receiver<Change>;
+
+            $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
+        }
+
+        /// Implements [`Backend`] for a type with `run`, which runs a function over a [`Step`](crate::registry::Step).
+        macro_rules! by_steps {
+            ($backend:ty) => {
+                impl Backend for $backend {
+                    fn now(&self) -> Timestamp {
+                        self.clock.now()
+                    }
+
+                    fn changes(&self) -> broadcast::Receiver<Change> {
+                        self.changes.subscribe()
+                    }
+
+                    $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
+                        Box::pin(self.run(move |step: &mut Step<'_>| step.$method($($arg),*)))
+                    })*
+                }
+            };
+        }
+    };
+}
+
+backend! {
+    /// Adds a node, which can claim names from now on.
+    fn join(join: Join) -> NodeRecord;
+    /// Renews the lease of a node. `draining`: the node takes no further names.
+    fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
+    /// Ends a node that has ended all its sessions. Names that it still owns can be claimed.
+    fn leave(node: NodeId) -> ();
+    /// Says that a node is dead, because its counter stood still at `renewals` for a whole lease. `false`: the node has
+    /// renewed its lease since, or the lease is not over on the backend's clock.
+    fn declare_dead(node: NodeId, renewals: u64) -> bool;
+    /// Nodes that are alive, and dead ones that still own names.
+    fn nodes() -> Vec<NodeRecord>;
+    /// Names that a node owns, with the terms and the claims that made it the owner.
+    fn owned_names(node: NodeId) -> Vec<(Name, Term, AttemptId)>;
+
+    /// Accepts a prompt, or finds the prompt that has its key.
+    fn accept(accept: Accept) -> Accepted;
+    /// Takes back a prompt that no CLI has begun with. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn).
+    fn withdraw(prompt: PromptId) -> Withdrawn;
+    /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
+    fn claim(claim: Claim) -> Claimed;
+    /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
+    fn begin(begin: Begin) -> Owned<Begun>;
+    /// Keeps messages of the running turn. Answers with the number of the last message.
+    fn append(append: Append) -> Owned<u64>;
+    /// Gives the running turn its outcome.
+    fn finish(finish: Finish) -> Owned<Finished>;
+    /// Gives a name back. `true`: a prompt waits.
+    fn release(owner: Ownership) -> Owned<bool>;
+    /// Gives a name back whose session could not be started. Too many failures quarantine the name.
+    fn activation_failed(failed: ActivationFailed) -> Owned<AfterFailure>;
+
+    /// Quarantines a name. `Some(node)`: the node owns the name and has to give it back first.
+    fn quarantine(name: Name, why: String) -> Option<NodeId>;
+    /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
+    fn unquarantine(name: Name) -> bool;
+    /// Marks a name as being deleted, and ends its prompts.
+    fn delete(name: Name) -> Deletion;
+    /// Removes a name that is marked as being deleted.
+    fn deleted(name: Name) -> ();
+    /// Names that are marked as being deleted.
+    fn deleting(limit: usize) -> Vec<Name>;
+
+    /// Keeps a question. `Done(None)`: its turn does not run.
+    fn ask(ask: Ask) -> Owned<Option<QuestionRecord>>;
+    /// Answers a question. The first answer before the deadline decides.
+    fn answer(question: QuestionId, answer: Value) -> Answered;
+    /// A question, until its turn ends.
+    fn question(question: QuestionId) -> Option<QuestionRecord>;
+    /// Open questions, the nearest deadline first.
+    fn open_questions(limit: usize) -> Vec<QuestionRecord>;
+    /// Decides open questions whose deadline has passed.
+    fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
+
+    /// Ends prompts that have waited for too long. Answers with their number.
+    fn expire_prompts(limit: usize) -> usize;
+    /// Removes prompts that ended before `before`, with their keys, messages and outcomes. Answers with their number.
+    fn forget(before: Timestamp, limit: usize) -> usize;
+    /// The earliest moment at which a prompt or a question expires.
+    fn next_expiry() -> Option<Timestamp>;
+
+    /// A name's record.
+    fn name_record(name: Name) -> Option<NameRecord>;
+    /// A page of names, in the order of their bytes.
+    fn names(page: Page) -> Vec<NameRecord>;
+    /// A prompt's record.
+    fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
+    /// The content of a prompt.
+    fn content(prompt: PromptId) -> Option<PromptContent>;
+    /// The outcome of a prompt that has ended.
+    fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
+    /// Kept messages of a turn with numbers after `after`, in order.
+    fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
+    /// The first prompts that wait for a name, in their order.
+    fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
+    /// Prompts that wait and may begin by `until`, the earliest first.
+    fn due(until: Timestamp, limit: usize) -> Vec<PromptRecord>;
+    /// The earliest moment after `after` at which a waiting prompt may begin.
+    fn next_due(after: Timestamp) -> Option<Timestamp>;
+    /// Prompts that wait in the whole fleet.
+    fn queued() -> u32;
+    /// The account of a tenant.
+    fn tenant(tenant: String) -> TenantRecord;
+}
+
+by_steps!(MemoryBackend);
+by_steps!(LocalBackend);

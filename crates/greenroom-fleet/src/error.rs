@@ -1,0 +1,75 @@
+//! The error of a backend.
+
+use std::fmt;
+use std::sync::Arc;
+
+type Cause = Arc<dyn std::error::Error + Send + Sync>;
+
+/// The reason why a backend could not carry out a request. A refusal that follows from the rules, such as a full queue, is an
+/// answer and no error.
+#[derive(Clone, Debug)]
+pub struct BackendError {
+    kind: BackendErrorKind,
+    message: String,
+    cause: Option<Cause>,
+}
+
+/// The kinds of [`BackendError`]. New kinds are added: match with a wildcard arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BackendErrorKind {
+    /// The backend cannot be reached, or its disk refuses a write. The request may have been carried out: repeat it with the
+    /// same ids, and the answer is the same.
+    Unavailable,
+    /// The backend was closed. After an error of its file it is closed too: open it again.
+    Closed,
+    /// Another process has the file open.
+    InUse,
+    /// The file was written by another version of the format.
+    Version,
+    /// The file is damaged, or is no file of a fleet.
+    Damaged,
+}
+
+impl BackendError {
+    /// An error of a kind, with its text.
+    pub fn new(kind: BackendErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), cause: None }
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn caused_by(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.cause = Some(Arc::new(cause));
+        self
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> BackendErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn missing(what: &str, id: impl fmt::Display) -> Self {
+        let message = format!("the {what} {id} is listed and is not there; restore the file from a backup");
+        Self::new(BackendErrorKind::Damaged, message)
+    }
+
+    pub(crate) fn damaged(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        let message = format!(
+            "a record cannot be read: {cause}; restore the file from a backup, or export what can be read"
+        );
+        Self::new(BackendErrorKind::Damaged, message).caused_by(cause)
+    }
+}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for BackendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}

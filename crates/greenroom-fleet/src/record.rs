@@ -1,0 +1,338 @@
+//! Facts about names, prompts, questions and nodes, as a backend keeps them.
+//!
+//! ```text
+//! A name                                     claim
+//!                                  ┌───────────────────┐ by the next owner: the term grows
+//!            accept        claim   ▼                   │
+//!  (no row) ───────► Free ───────► Owned ──────────────┘
+//!                     ▲ ▲            │ release
+//!                     │ └────────────┤
+//!         unquarantine│              ▼ too many failures, or `quarantine`
+//!                     └──────── Quarantined
+//!  any ── delete ──► Deleting ── deleted ──► (no row)
+//!
+//! A prompt
+//!             accept
+//!               ▼    withdraw, expiry, delete
+//!  ┌────────► Queued ─────────────────────────────► Ended (unsent)
+//!  │            │ begin
+//!  │            ▼    finish
+//!  │          Begun ──────────────────────────────► Ended
+//!  │            │ claim by a later term
+//!  │            ├── without a continuation ───────► Ended (interrupted: owner lost)
+//!  └────────────┘ with a continuation, which is sent in place of the prompt
+//! ```
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+
+/// A named session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NameRecord {
+    /// The name.
+    pub name: Name,
+    /// The profile that builds its session, fixed by the first prompt.
+    pub profile: String,
+    /// The tenant that its prompts are counted for, fixed by the first prompt.
+    pub tenant: String,
+    /// The host to which the session is bound by its files. `None`: any host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The id of the conversation, chosen before its first start.
+    pub conversation: Uuid,
+    /// When the name was first used.
+    pub created_at: Timestamp,
+    /// The term of the last owner; 0 before the first.
+    pub term: Term,
+    /// The state.
+    pub state: NameState,
+    /// Prompts that wait.
+    #[serde(default)]
+    pub queued: u32,
+    /// The prompt that a CLI has begun with and not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<PromptId>,
+    /// Moments of the latest failed activations; empty after a turn that completed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Timestamp>,
+    /// Owners that were lost with a turn running, since the last turn that completed.
+    #[serde(default)]
+    pub losses: u32,
+}
+
+/// The state of a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NameState {
+    /// No node owns the name.
+    Free,
+    /// A node owns the name.
+    Owned {
+        /// The node.
+        node: NodeId,
+        /// The claim that made it the owner.
+        claim: AttemptId,
+        /// When it became the owner.
+        since: Timestamp,
+    },
+    /// The name is not activated until somebody calls `unquarantine`. Its prompts wait.
+    Quarantined {
+        /// The reason.
+        why: String,
+        /// When it was quarantined.
+        since: Timestamp,
+    },
+    /// The name is being deleted: its files are removed, then its row.
+    Deleting {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// A prompt, without its content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PromptRecord {
+    /// The id.
+    pub id: PromptId,
+    /// The session.
+    pub name: Name,
+    /// The tenant of the session.
+    pub tenant: String,
+    /// The application's key, by which a repeated prompt is recognised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// When the prompt was accepted.
+    pub accepted_at: Timestamp,
+    /// The earliest moment at which the prompt may begin: `accepted_at`, or later for a reminder.
+    pub due_at: Timestamp,
+    /// When the prompt ends as unsent if no CLI has begun with it.
+    pub expires_at: Timestamp,
+    /// The place in the order in which all prompts of the fleet were accepted.
+    pub order: u64,
+    /// The state.
+    pub state: PromptState,
+    /// How often a CLI began with the prompt or with its continuation.
+    #[serde(default)]
+    pub begins: u32,
+    /// How often the prompt may still go on with its continuation after its owner was lost.
+    #[serde(default)]
+    pub continuations: u32,
+    /// The money reserved for the running turn, in micro-dollars.
+    #[serde(default)]
+    pub reserved: u64,
+    /// The start of the budget period in which the money was reserved.
+    #[serde(default)]
+    pub period: Timestamp,
+    /// The number of the last message of the turn; 0 without messages. Messages are numbered from 1, over all its terms.
+    #[serde(default)]
+    pub last_seq: u64,
+    /// Bytes of the messages that are kept.
+    #[serde(default)]
+    pub kept_bytes: u64,
+    /// Messages that were not kept because the turn was over its bound.
+    #[serde(default)]
+    pub dropped: u64,
+}
+
+/// The state of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PromptState {
+    /// The prompt waits.
+    Queued,
+    /// A CLI may have begun with the prompt.
+    Begun {
+        /// The term of the owner.
+        term: Term,
+        /// The attempt.
+        attempt: AttemptId,
+        /// When it began.
+        at: Timestamp,
+    },
+    /// The prompt has its outcome.
+    Ended {
+        /// When it ended.
+        at: Timestamp,
+        /// The attempt that ended it; `None` if the backend did, or if no attempt was made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<AttemptId>,
+    },
+}
+
+/// The content of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PromptContent {
+    /// The prompt, as [`greenroom::Prompt`](https://docs.rs/greenroom) is serialised.
+    pub prompt: Value,
+    /// The prompt that is sent instead when an owner was lost after it had begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continuation: Option<Value>,
+}
+
+/// The outcome of a prompt. Each accepted prompt ends with exactly one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PromptOutcome {
+    /// The CLI finished the turn.
+    Completed {
+        /// The CLI's `result` message.
+        result: Value,
+    },
+    /// The turn began and was ended early.
+    Interrupted {
+        /// Who ended the turn.
+        by: InterruptedBy,
+        /// The CLI's `result` message, if it could still send one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+    },
+    /// The turn failed.
+    Failed {
+        /// The kind of the error, in snake case.
+        kind: String,
+        /// The error's text.
+        message: String,
+        /// The CLI's `result` message, if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+    },
+    /// No CLI began with the prompt.
+    Unsent {
+        /// The reason.
+        why: Unsent,
+    },
+}
+
+/// Who ended a turn of a fleet early.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "who", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum InterruptedBy {
+    /// The application.
+    User,
+    /// The owner was lost: its process ended, or it could not keep its lease.
+    OwnerLost {
+        /// The term of the owner.
+        term: Term,
+    },
+    /// The session: its CLI ended, a limit passed, or it was stopped.
+    Session {
+        /// The cause, in words.
+        cause: String,
+    },
+}
+
+/// The reason why a prompt was never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Unsent {
+    /// The prompt waited until its time had passed.
+    Expired,
+    /// The application took the prompt back.
+    Withdrawn,
+    /// The session was deleted.
+    Deleted,
+}
+
+/// A question that a session asks a person: a permission, a choice, an elicitation or a dialog.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QuestionRecord {
+    /// The id.
+    pub id: QuestionId,
+    /// The session that asks.
+    pub name: Name,
+    /// The tenant of the session.
+    pub tenant: String,
+    /// The turn in which it asks.
+    pub prompt: PromptId,
+    /// The term of the owner that asks.
+    pub term: Term,
+    /// When the question was asked.
+    pub asked_at: Timestamp,
+    /// When the question counts as denied.
+    pub deadline: Timestamp,
+    /// The question: its kind and its fields.
+    pub body: Value,
+    /// The decision, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+}
+
+/// The decision on a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Decision {
+    /// A person answered.
+    Answered {
+        /// The answer.
+        answer: Value,
+        /// When it was given.
+        at: Timestamp,
+    },
+    /// The deadline passed: the question counts as denied.
+    Expired {
+        /// When it was noticed.
+        at: Timestamp,
+    },
+}
+
+/// A process that runs sessions of the fleet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NodeRecord {
+    /// The id of this start of the process.
+    pub id: NodeId,
+    /// The name of the host, stable over restarts.
+    pub host: String,
+    /// The state.
+    pub state: NodeState,
+    /// Renewals so far. A node whose counter stands still for a lease is dead.
+    pub renewals: u64,
+    /// The end of the lease on the backend's clock.
+    pub lease_until: Timestamp,
+    /// Names that the node owns.
+    #[serde(default)]
+    pub owns: u32,
+}
+
+/// The state of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NodeState {
+    /// The node takes names.
+    Up,
+    /// The node gives its names back and takes no others.
+    Draining,
+    /// The node has ended, or lost its lease. This is final: a process that comes back joins with a new id.
+    Dead,
+}
+
+/// The account of a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TenantRecord {
+    /// Prompts that wait.
+    #[serde(default)]
+    pub queued: u32,
+    /// The start of the budget period that the sums belong to.
+    #[serde(default)]
+    pub period: Timestamp,
+    /// Money spent in the period, in micro-dollars.
+    #[serde(default)]
+    pub spent: u64,
+    /// Money reserved for running turns, in micro-dollars. The reservation of a lost owner stays.
+    #[serde(default)]
+    pub reserved: u64,
+}

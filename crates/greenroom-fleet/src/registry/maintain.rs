@@ -1,0 +1,54 @@
+//! What time does: prompts expire, and outcomes are forgotten.
+
+use super::txn::{Key, Table, last_id};
+use super::{Result, Step};
+use crate::id::{PromptId, Timestamp};
+use crate::record::{PromptState, Unsent};
+
+impl Step<'_> {
+    /// Ends prompts that have waited until their time had passed. Answers with their number.
+    pub(crate) fn expire_prompts(&mut self, limit: usize) -> Result<usize> {
+        let due =
+            self.txn.up_to(&Key::of(Table::Expiries), &Key::of(Table::Expiries).time(self.now), limit)?;
+        for (key, _) in &due {
+            let id = PromptId(last_id(key)?);
+            match self.prompt(id)? {
+                Some(prompt) if prompt.state == PromptState::Queued => {
+                    self.end_unsent(prompt, Unsent::Expired)?
+                }
+                _ => self.txn.delete(&[Key::of(Table::Expiries).bytes(), key].concat())?,
+            }
+        }
+        Ok(due.len())
+    }
+
+    /// Removes prompts that ended before `before`, with their outcomes, messages and keys. Answers with their number.
+    pub(crate) fn forget(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
+        let Some(last) = before.0.checked_sub(1).map(Timestamp) else { return Ok(0) };
+        let ended = self.txn.up_to(&Key::of(Table::Ended), &Key::of(Table::Ended).time(last), limit)?;
+        for (key, _) in &ended {
+            self.forget_prompt(PromptId(last_id(key)?))?;
+            self.txn.delete(&[Key::of(Table::Ended).bytes(), key].concat())?;
+        }
+        Ok(ended.len())
+    }
+
+    fn forget_prompt(&mut self, id: PromptId) -> Result<()> {
+        let Some(prompt) = self.prompt(id)? else { return Ok(()) };
+        if let Some(key) = &prompt.key {
+            let key = Key::of(Table::Keys).name(&prompt.name).text(key);
+            // A session of the same name that was made anew may use the key for another prompt.
+            if self.txn.read::<PromptId>(&key)? == Some(id) {
+                self.txn.remove(&key)?;
+            }
+        }
+        let messages = Key::of(Table::Messages).prompt(id);
+        for (seq, _) in self.txn.under(&messages, usize::MAX)? {
+            self.txn.delete(&[messages.bytes(), &seq].concat())?;
+        }
+        for table in [Table::Contents, Table::Outcomes, Table::Prompts] {
+            self.txn.remove(&Key::of(table).prompt(id))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! The rules of a backend over an ordered map: each request is one function over one transaction. The memory backend and the
+//! embedded backend both run these functions.
+
+mod maintain;
+mod names;
+mod nodes;
+mod prompts;
+mod query;
+mod questions;
+mod quota;
+mod turns;
+mod txn;
+
+pub(crate) use txn::{Result, Txn};
+
+use crate::id::{Name, PromptId, Timestamp};
+use crate::record::{NameRecord, NameState, NodeRecord, NodeState, PromptRecord};
+use crate::request::{Change, Ownership};
+use txn::{Key, Table};
+
+/// The version of the keys and rows, as the file holds it.
+pub(crate) const FORMAT: &[u8] = b"1";
+
+/// The key of the version. No [`Table`] begins with its byte, and every version finds it there.
+pub(crate) const FORMAT_KEY: &[u8] = b"\0";
+
+/// A key and its value.
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
+
+/// One request in a transaction: the moment at which it happens, and what it has changed.
+pub(crate) struct Step<'a> {
+    txn: &'a mut dyn Txn,
+    now: Timestamp,
+    changes: &'a mut Vec<Change>,
+}
+
+impl<'a> Step<'a> {
+    pub(crate) fn new(txn: &'a mut dyn Txn, now: Timestamp, changes: &'a mut Vec<Change>) -> Self {
+        Self { txn, now, changes }
+    }
+
+    fn name(&self, name: &Name) -> Result<Option<NameRecord>> {
+        self.txn.read(&Key::of(Table::Names).name(name))
+    }
+
+    fn put_name(&mut self, record: &NameRecord) -> Result<()> {
+        self.txn.write(&Key::of(Table::Names).name(&record.name), record)
+    }
+
+    fn prompt(&self, id: PromptId) -> Result<Option<PromptRecord>> {
+        self.txn.read(&Key::of(Table::Prompts).prompt(id))
+    }
+
+    fn put_prompt(&mut self, record: &PromptRecord) -> Result<()> {
+        self.txn.write(&Key::of(Table::Prompts).prompt(record.id), record)
+    }
+
+    /// The name's record, if this owner is its owner still.
+    fn owned(&self, owner: &Ownership) -> Result<Option<NameRecord>> {
+        let Some(record) = self.name(&owner.name)? else { return Ok(None) };
+        let owns = matches!(&record.state, NameState::Owned { node, .. } if *node == owner.node);
+        let alive = self.node(owner.node)?.is_some_and(|node| node.state != NodeState::Dead);
+        Ok((owns && alive && record.term == owner.term).then_some(record))
+    }
+
+    fn node(&self, id: crate::id::NodeId) -> Result<Option<NodeRecord>> {
+        self.txn.read(&Key::of(Table::Nodes).node(id))
+    }
+}

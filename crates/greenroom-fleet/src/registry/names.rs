@@ -1,0 +1,220 @@
+//! Owners of names: claim, release, quarantine, delete.
+
+use super::txn::{Key, Table};
+use super::{Result, Step};
+use crate::id::{AttemptId, Name, NodeId, PromptId, Term};
+use crate::record::{InterruptedBy, NameRecord, NameState, NodeState, PromptOutcome, PromptState, Unsent};
+use crate::request::{ActivationFailed, AfterFailure, Change, Claim, Claimed, Deletion, Owned, Ownership};
+
+impl Step<'_> {
+    pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
+        let Some(node) = self.node(claim.node)? else { return Ok(Claimed::NodeDown) };
+        let Some(mut record) = self.name(&claim.name)? else { return Ok(Claimed::Gone) };
+        match &record.state {
+            NameState::Owned { claim: attempt, node: owner, .. }
+                if *attempt == claim.attempt && *owner == claim.node =>
+            {
+                let continues = self.continues(&record)?;
+                return Ok(Claimed::Won { record, continues });
+            }
+            NameState::Owned { node: owner, .. } if self.is_alive(*owner)? => {
+                return Ok(Claimed::Elsewhere(*owner));
+            }
+            NameState::Quarantined { why, .. } => return Ok(Claimed::Quarantined(why.clone())),
+            NameState::Deleting { .. } => return Ok(Claimed::Gone),
+            NameState::Owned { .. } | NameState::Free => {}
+        }
+        if let Some(host) = record.host.as_ref().filter(|host| **host != node.host) {
+            return Ok(Claimed::OtherHost(host.clone()));
+        }
+        if node.state != NodeState::Up {
+            return Ok(Claimed::NodeDown);
+        }
+        self.leave_owner(&mut record)?;
+        self.lose_turn(&mut record)?;
+        if record.losses >= claim.losses.max(1) {
+            let why = format!("{} owners in a row were lost while a turn of this session ran", record.losses);
+            self.quarantine_now(&mut record, why.clone())?;
+            return Ok(Claimed::Quarantined(why));
+        }
+        record.term = self.next_term()?;
+        record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
+        self.count_owned(claim.node, &claim.name, 1)?;
+        self.put_name(&record)?;
+        let continues = self.continues(&record)?;
+        Ok(Claimed::Won { record, continues })
+    }
+
+    /// Gives a name back. `Some(true)`: a prompt waits. A name that another owner has is fenced.
+    pub(crate) fn release(&mut self, owner: Ownership) -> Result<Owned<bool>> {
+        let Some(mut record) = self.owned(&owner)? else { return self.released_before(&owner) };
+        self.leave_owner(&mut record)?;
+        self.lose_turn(&mut record)?;
+        record.state = NameState::Free;
+        self.put_name(&record)?;
+        self.changes.push(Change::Freed(record.name.clone()));
+        Ok(Owned::Done(record.queued > 0))
+    }
+
+    /// Counts a failed activation and gives the name back, or quarantines it.
+    pub(crate) fn activation_failed(&mut self, failed: ActivationFailed) -> Result<Owned<AfterFailure>> {
+        let Some(mut record) = self.owned(&failed.owner)? else {
+            return Ok(match self.released_before(&failed.owner)? {
+                Owned::Done(_) => Owned::Done(self.after_failure(&failed.owner.name)?),
+                Owned::Fenced => Owned::Fenced,
+            });
+        };
+        self.leave_owner(&mut record)?;
+        self.lose_turn(&mut record)?;
+        record.failures.retain(|at| self.now.since(*at) < failed.period);
+        record.failures.push(self.now);
+        let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
+        if count >= failed.intensity.max(1) {
+            let why = format!(
+                "{count} activations failed within {:?}; the last one: {}",
+                failed.period, failed.why
+            );
+            self.quarantine_now(&mut record, why)?;
+            return Ok(Owned::Done(AfterFailure::Quarantined));
+        }
+        record.state = NameState::Free;
+        self.put_name(&record)?;
+        self.changes.push(Change::Freed(record.name.clone()));
+        Ok(Owned::Done(AfterFailure::Free(count)))
+    }
+
+    /// Keeps a name from being activated. `Some(node)`: that node owns the name, and has to give it back first.
+    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Option<NodeId>> {
+        let Some(mut record) = self.name(&name)? else { return Ok(None) };
+        match &record.state {
+            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Some(*node)),
+            NameState::Deleting { .. } | NameState::Quarantined { .. } => return Ok(None),
+            NameState::Owned { .. } | NameState::Free => {}
+        }
+        self.leave_owner(&mut record)?;
+        self.lose_turn(&mut record)?;
+        self.quarantine_now(&mut record, why)?;
+        Ok(None)
+    }
+
+    /// Lets a name be activated again. `false`: it is not quarantined.
+    pub(crate) fn unquarantine(&mut self, name: Name) -> Result<bool> {
+        let Some(mut record) = self.name(&name)? else { return Ok(false) };
+        if !matches!(record.state, NameState::Quarantined { .. }) {
+            return Ok(false);
+        }
+        record.state = NameState::Free;
+        (record.failures, record.losses) = (Vec::new(), 0);
+        self.put_name(&record)?;
+        self.changes.push(Change::Freed(record.name.clone()));
+        Ok(true)
+    }
+
+    /// Marks a name as being deleted. Its prompts end as unsent.
+    pub(crate) fn delete(&mut self, name: Name) -> Result<Deletion> {
+        let Some(mut record) = self.name(&name)? else { return Ok(Deletion::Gone) };
+        match &record.state {
+            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Deletion::Owned(*node)),
+            NameState::Deleting { .. } => return Ok(Deletion::Marked(record)),
+            _ => {}
+        }
+        self.leave_owner(&mut record)?;
+        self.lose_turn(&mut record)?;
+        record.state = NameState::Deleting { since: self.now };
+        self.put_name(&record)?;
+        self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
+        for prompt in self.queue_of(&name, usize::MAX)? {
+            self.end_unsent(prompt, Unsent::Deleted)?;
+        }
+        // `end_unsent` has counted the queue down in the record.
+        Ok(self.name(&name)?.map_or(Deletion::Gone, Deletion::Marked))
+    }
+
+    /// Removes a name that is marked as being deleted, with the keys of its prompts. Outcomes stay for their time.
+    pub(crate) fn deleted(&mut self, name: Name) -> Result<()> {
+        let Some(record) = self.name(&name)? else { return Ok(()) };
+        if !matches!(record.state, NameState::Deleting { .. }) {
+            return Ok(());
+        }
+        let prefix = Key::of(Table::Keys).name(&name);
+        for (key, _) in self.txn.under(&prefix, usize::MAX)? {
+            self.txn.delete(&[prefix.bytes(), &key].concat())?;
+        }
+        self.txn.remove(&Key::of(Table::Deleting).name(&name))?;
+        self.txn.remove(&Key::of(Table::Names).name(&name))
+    }
+
+    /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. The caller
+    /// writes the name's record.
+    fn lose_turn(&mut self, record: &mut NameRecord) -> Result<()> {
+        let Some(running) = record.running.take() else { return Ok(()) };
+        let Some(mut prompt) = self.prompt(running)? else { return Ok(()) };
+        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(()) };
+        record.losses += 1;
+        // The money that was reserved for the turn stays reserved: nobody knows what the turn has cost.
+        prompt.reserved = 0;
+        if prompt.continuations > 0 {
+            prompt.continuations -= 1;
+            prompt.state = PromptState::Queued;
+            self.end_questions(prompt.id)?;
+            return self.enqueue(record, &prompt);
+        }
+        let by = InterruptedBy::OwnerLost { term };
+        self.end(&mut prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })
+    }
+
+    /// The prompt that waits to go on with its continuation. It is the first one: a turn runs before all that wait.
+    fn continues(&self, record: &NameRecord) -> Result<Option<PromptId>> {
+        let first = self.queue_of(&record.name, 1)?.pop();
+        Ok(first.filter(|prompt| prompt.begins > 0).map(|prompt| prompt.id))
+    }
+
+    fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
+        record.state = NameState::Quarantined { why, since: self.now };
+        self.put_name(record)
+    }
+
+    /// Takes the name off its owner's list. The caller sets the new state.
+    fn leave_owner(&mut self, record: &mut NameRecord) -> Result<()> {
+        let NameState::Owned { node, .. } = record.state else { return Ok(()) };
+        self.count_owned(node, &record.name, -1)
+    }
+
+    /// The answer to an owner that repeats its release: done, unless somebody else has owned the name since.
+    fn released_before(&self, owner: &Ownership) -> Result<Owned<bool>> {
+        let Some(record) = self.name(&owner.name)? else { return Ok(Owned::Fenced) };
+        let released = record.term == owner.term && !matches!(record.state, NameState::Owned { .. });
+        Ok(if released { Owned::Done(record.queued > 0) } else { Owned::Fenced })
+    }
+
+    fn after_failure(&self, name: &Name) -> Result<AfterFailure> {
+        let record = self.name(name)?;
+        Ok(match record {
+            Some(NameRecord { state: NameState::Quarantined { .. }, .. }) => AfterFailure::Quarantined,
+            Some(record) => AfterFailure::Free(u32::try_from(record.failures.len()).unwrap_or(u32::MAX)),
+            None => AfterFailure::Free(0),
+        })
+    }
+
+    /// Terms of all names come from one counter, so a name that was deleted and made again has a higher term.
+    fn next_term(&mut self) -> Result<Term> {
+        let key = Key::of(Table::Meta).text("term");
+        let term = Term(self.txn.read::<u64>(&key)?.unwrap_or(0) + 1);
+        self.txn.write(&key, &term)?;
+        Ok(term)
+    }
+
+    /// Claims that are in flight, for a node that compares its activations with what it owns.
+    pub(crate) fn owned_names(&self, node: NodeId) -> Result<Vec<(Name, Term, AttemptId)>> {
+        let mut owned = Vec::new();
+        for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), usize::MAX)? {
+            let Some(record) = self.name(&super::txn::text(&key)?)? else { continue };
+            if let NameState::Owned { node: owner, claim, .. } = record.state
+                && owner == node
+            {
+                owned.push((record.name, record.term, claim));
+            }
+        }
+        Ok(owned)
+    }
+}

@@ -1,0 +1,105 @@
+//! Nodes and their leases.
+
+use super::txn::{Key, Table, last_id};
+use super::{Result, Step};
+use crate::id::{Name, NodeId};
+use crate::record::{NodeRecord, NodeState};
+use crate::request::{Join, Renewed};
+
+impl Step<'_> {
+    /// Adds a node. A node that joins again with its id finds its record.
+    pub(crate) fn join(&mut self, join: Join) -> Result<NodeRecord> {
+        if let Some(known) = self.node(join.node)? {
+            return Ok(known);
+        }
+        let node = NodeRecord {
+            id: join.node,
+            host: join.host,
+            state: NodeState::Up,
+            renewals: 0,
+            lease_until: self.now.after(join.lease),
+            owns: 0,
+        };
+        self.put_node(&node)?;
+        Ok(node)
+    }
+
+    /// Renews a node's lease, and says that it is up or draining.
+    pub(crate) fn renew(
+        &mut self,
+        id: NodeId,
+        lease: std::time::Duration,
+        draining: bool,
+    ) -> Result<Renewed> {
+        let Some(mut node) = self.node(id)?.filter(|node| node.state != NodeState::Dead) else {
+            return Ok(Renewed::Dead);
+        };
+        node.renewals += 1;
+        node.lease_until = self.now.after(lease);
+        if draining {
+            node.state = NodeState::Draining;
+        }
+        self.put_node(&node)?;
+        Ok(Renewed::Kept(node))
+    }
+
+    /// Says that a node has ended. What it owns can be claimed.
+    pub(crate) fn leave(&mut self, id: NodeId) -> Result<()> {
+        let Some(node) = self.node(id)? else { return Ok(()) };
+        self.died(node)
+    }
+
+    /// Says that a node is dead, because its counter stood still at `renewals` for a lease. `false`: the backend's clock has
+    /// not come to the end of the lease, or the node has renewed it.
+    pub(crate) fn declare_dead(&mut self, id: NodeId, renewals: u64) -> Result<bool> {
+        let Some(node) = self.node(id)? else { return Ok(true) };
+        if node.state == NodeState::Dead {
+            return Ok(true);
+        }
+        if node.renewals != renewals || self.now < node.lease_until {
+            return Ok(false);
+        }
+        self.died(node)?;
+        Ok(true)
+    }
+
+    /// All nodes that are alive, or own names still.
+    pub(crate) fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX)?;
+        let nodes = rows.into_iter().map(|(key, _)| {
+            let id = NodeId(last_id(&key)?);
+            self.node(id)?.ok_or_else(|| crate::error::BackendError::missing("node", id))
+        });
+        nodes.collect()
+    }
+
+    /// `false` for nodes that are dead or not known.
+    pub(super) fn is_alive(&self, id: NodeId) -> Result<bool> {
+        Ok(self.node(id)?.is_some_and(|node| node.state != NodeState::Dead))
+    }
+
+    /// Counts a name for its owner. The record of a dead node goes with its last name.
+    pub(super) fn count_owned(&mut self, id: NodeId, name: &Name, by: i32) -> Result<()> {
+        let key = Key::of(Table::Owned).node(id).name(name);
+        if by > 0 {
+            self.txn.mark(&key)?
+        } else {
+            self.txn.remove(&key)?
+        }
+        let Some(mut node) = self.node(id)? else { return Ok(()) };
+        node.owns = node.owns.saturating_add_signed(by);
+        if node.state == NodeState::Dead { self.died(node) } else { self.put_node(&node) }
+    }
+
+    fn died(&mut self, mut node: NodeRecord) -> Result<()> {
+        node.state = NodeState::Dead;
+        if node.owns == 0 {
+            return self.txn.remove(&Key::of(Table::Nodes).node(node.id));
+        }
+        self.put_node(&node)
+    }
+
+    fn put_node(&mut self, node: &NodeRecord) -> Result<()> {
+        self.txn.write(&Key::of(Table::Nodes).node(node.id), node)
+    }
+}

@@ -1,0 +1,187 @@
+//! Prompts that wait: accept, withdraw, expiry, and the queues.
+
+use super::txn::{Key, Table};
+use super::{Result, Step};
+use crate::id::{AttemptId, Name, PromptId, Term};
+use crate::record::{NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
+use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
+
+impl Step<'_> {
+    pub(crate) fn accept(&mut self, accept: Accept) -> Result<Accepted> {
+        if let Some(known) = self.prompt(accept.prompt)? {
+            return Ok(Accepted::New(known));
+        }
+        let known = self.name(&accept.name)?;
+        if let Some(refused) = known.as_ref().and_then(|record| mismatch(record, &accept)) {
+            return Ok(Accepted::Refused(refused));
+        }
+        if let Some(same) = self.prompt_of_key(&accept)? {
+            let content: Option<PromptContent> = self.txn.read(&Key::of(Table::Contents).prompt(same.id))?;
+            return Ok(match content {
+                Some(content) if content == accept.content => Accepted::Duplicate(same),
+                _ => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
+            });
+        }
+        if let Some(refused) = self.over_bound(&accept, known.as_ref())? {
+            return Ok(Accepted::Refused(refused));
+        }
+        let mut name = match known {
+            Some(record) => record,
+            None => self.new_name(&accept),
+        };
+        let due_at = accept.not_before.unwrap_or(self.now).max(self.now);
+        let prompt = PromptRecord {
+            id: accept.prompt,
+            name: accept.name.clone(),
+            tenant: accept.tenant.clone(),
+            key: accept.key.clone(),
+            accepted_at: self.now,
+            due_at,
+            expires_at: due_at.after(accept.wait),
+            order: self.next_order()?,
+            state: PromptState::Queued,
+            begins: 0,
+            continuations: if accept.content.continuation.is_some() { accept.continuations } else { 0 },
+            reserved: 0,
+            period: Default::default(),
+            last_seq: 0,
+            kept_bytes: 0,
+            dropped: 0,
+        };
+        self.txn.write(&Key::of(Table::Contents).prompt(prompt.id), &accept.content)?;
+        if let Some(key) = &accept.key {
+            self.txn.write(&Key::of(Table::Keys).name(&accept.name).text(key), &prompt.id)?;
+        }
+        self.txn.mark(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))?;
+        self.enqueue(&mut name, &prompt)?;
+        self.put_name(&name)?;
+        Ok(Accepted::New(prompt))
+    }
+
+    /// Takes back a prompt that no CLI has begun with.
+    pub(crate) fn withdraw(&mut self, id: PromptId) -> Result<Withdrawn> {
+        let Some(prompt) = self.prompt(id)? else { return Ok(Withdrawn::Gone) };
+        if prompt.state == PromptState::Queued && prompt.begins == 0 {
+            self.end_unsent(prompt, Unsent::Withdrawn)?;
+            return Ok(Withdrawn::Unsent);
+        }
+        let outcome: Option<PromptOutcome> = self.txn.read(&Key::of(Table::Outcomes).prompt(id))?;
+        Ok(match outcome {
+            Some(PromptOutcome::Unsent { why: Unsent::Withdrawn }) => Withdrawn::Unsent,
+            _ => Withdrawn::TooLate(prompt),
+        })
+    }
+
+    /// Ends a prompt that waits, and writes its name's record.
+    pub(super) fn end_unsent(&mut self, mut prompt: PromptRecord, why: Unsent) -> Result<()> {
+        if let Some(mut name) = self.name(&prompt.name)? {
+            self.dequeue(&mut name, &prompt)?;
+            self.put_name(&name)?;
+        }
+        self.end(&mut prompt, None, &PromptOutcome::Unsent { why })
+    }
+
+    /// Gives a prompt its outcome. It no longer waits and no longer runs.
+    pub(super) fn end(
+        &mut self,
+        prompt: &mut PromptRecord,
+        attempt: Option<AttemptId>,
+        outcome: &PromptOutcome,
+    ) -> Result<()> {
+        prompt.state = PromptState::Ended { at: self.now, attempt };
+        self.txn.write(&Key::of(Table::Outcomes).prompt(prompt.id), outcome)?;
+        self.txn.mark(&Key::of(Table::Ended).time(self.now).prompt(prompt.id))?;
+        self.put_prompt(prompt)?;
+        self.end_questions(prompt.id)?;
+        self.changes.push(Change::Ended(prompt.id));
+        Ok(())
+    }
+
+    /// Puts a prompt into its queue. The caller writes the name's record.
+    pub(super) fn enqueue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
+        name.queued += 1;
+        self.count_queued(&prompt.tenant, 1)?;
+        self.txn.write(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order), &prompt.id)?;
+        self.txn.write(&Key::of(Table::Due).time(prompt.due_at).number(prompt.order), &prompt.id)?;
+        self.put_prompt(prompt)?;
+        self.changes.push(Change::Queued(prompt.name.clone()));
+        Ok(())
+    }
+
+    /// Takes a prompt out of its queue. The caller writes the records of the prompt and of the name.
+    pub(super) fn dequeue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
+        name.queued = name.queued.saturating_sub(1);
+        self.count_queued(&prompt.tenant, -1)?;
+        self.txn.remove(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order))?;
+        self.txn.remove(&Key::of(Table::Due).time(prompt.due_at).number(prompt.order))?;
+        self.txn.remove(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))
+    }
+
+    /// The first `limit` prompts that wait for a name, in their order.
+    pub(super) fn queue_of(&self, name: &Name, limit: usize) -> Result<Vec<PromptRecord>> {
+        let ids = self.txn.under(&Key::of(Table::Queue).name(name), limit)?;
+        ids.into_iter().map(|(_, id)| self.listed(&id)).collect()
+    }
+
+    /// A prompt whose id an index holds.
+    pub(super) fn listed(&self, id: &[u8]) -> Result<PromptRecord> {
+        let id: PromptId = serde_json::from_slice(id).map_err(crate::error::BackendError::damaged)?;
+        self.prompt(id)?.ok_or_else(|| crate::error::BackendError::missing("prompt", id))
+    }
+
+    fn prompt_of_key(&self, accept: &Accept) -> Result<Option<PromptRecord>> {
+        let Some(key) = &accept.key else { return Ok(None) };
+        let id: Option<PromptId> = self.txn.read(&Key::of(Table::Keys).name(&accept.name).text(key))?;
+        id.map_or(Ok(None), |id| self.prompt(id))
+    }
+
+    fn over_bound(&self, accept: &Accept, name: Option<&NameRecord>) -> Result<Option<Refused>> {
+        let bounds = accept.bounds;
+        let full = |of, bound| Ok(Some(Refused::QueueFull { of, bound }));
+        if name.map_or(0, |name| name.queued) >= bounds.name {
+            return full("for the session", bounds.name);
+        }
+        if self.account(&accept.tenant)?.queued >= bounds.tenant {
+            return full("for the tenant", bounds.tenant);
+        }
+        if self.queued()? >= bounds.fleet {
+            return full("in the fleet", bounds.fleet);
+        }
+        Ok(None)
+    }
+
+    fn new_name(&self, accept: &Accept) -> NameRecord {
+        NameRecord {
+            name: accept.name.clone(),
+            profile: accept.profile.clone(),
+            tenant: accept.tenant.clone(),
+            host: accept.host.clone(),
+            conversation: accept.conversation,
+            created_at: self.now,
+            term: Term(0),
+            state: NameState::Free,
+            queued: 0,
+            running: None,
+            failures: Vec::new(),
+            losses: 0,
+        }
+    }
+
+    fn next_order(&mut self) -> Result<u64> {
+        let key = Key::of(Table::Meta).text("order");
+        let order = self.txn.read::<u64>(&key)?.unwrap_or(0) + 1;
+        self.txn.write(&key, &order)?;
+        Ok(order)
+    }
+}
+
+fn mismatch(known: &NameRecord, accept: &Accept) -> Option<Refused> {
+    if known.tenant != accept.tenant {
+        // The profile of another tenant's session is no business of this tenant.
+        return Some(Refused::TenantMismatch);
+    }
+    if known.profile != accept.profile {
+        return Some(Refused::ProfileMismatch { known: known.profile.clone() });
+    }
+    matches!(known.state, NameState::Deleting { .. }).then_some(Refused::Deleting)
+}

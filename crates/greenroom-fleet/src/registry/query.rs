@@ -1,0 +1,83 @@
+//! Questions of the fleet about what is there.
+
+use super::txn::{Key, Table, text};
+use super::{Result, Row, Step};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::{Name, PromptId, Timestamp};
+use crate::record::{NameRecord, PromptRecord};
+use crate::request::Page;
+
+impl Step<'_> {
+    /// A name's record.
+    pub(crate) fn name_record(&self, name: Name) -> Result<Option<NameRecord>> {
+        self.name(&name)
+    }
+
+    /// A prompt's record.
+    pub(crate) fn prompt_record(&self, id: PromptId) -> Result<Option<PromptRecord>> {
+        self.prompt(id)
+    }
+
+    /// A page of names, in the order of their bytes.
+    pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
+        let all = Key::of(Table::Names);
+        let rows = match &page.after {
+            Some(after) => self.txn.after(&all, &Key::of(Table::Names).name(after), page.limit)?,
+            None => self.txn.under(&all, page.limit)?,
+        };
+        rows.into_iter().map(|(_, row)| serde_json::from_slice(&row).map_err(BackendError::damaged)).collect()
+    }
+
+    /// The first prompts that wait for a name, in their order.
+    pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
+        self.queue_of(&name, limit)
+    }
+
+    /// Prompts that wait and may begin by `until`, the earliest first.
+    pub(crate) fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<PromptRecord>> {
+        let rows = self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(until), limit)?;
+        rows.into_iter().map(|(_, id)| self.listed(&id)).collect()
+    }
+
+    /// The earliest moment after `after` at which a prompt may begin that waits.
+    pub(crate) fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {
+        let rows = self.txn.after(&Key::of(Table::Due), &Key::of(Table::Due).time(after), 1)?;
+        rows.first().map(|(key, _)| time(key)).transpose()
+    }
+
+    /// The earliest moment at which time has to do something: a prompt or a question expires.
+    pub(crate) fn next_expiry(&self) -> Result<Option<Timestamp>> {
+        let mut next = None;
+        for table in [Table::Expiries, Table::Deadlines] {
+            let rows = self.txn.under(&Key::of(table), 1)?;
+            let first = rows.first().map(|(key, _)| time(key)).transpose()?;
+            next = [next, first].into_iter().flatten().min();
+        }
+        Ok(next)
+    }
+
+    /// Names whose deletion has begun and not ended.
+    pub(crate) fn deleting(&self, limit: usize) -> Result<Vec<Name>> {
+        let rows = self.txn.under(&Key::of(Table::Deleting), limit)?;
+        rows.into_iter().map(|(key, _)| text(&key)).collect()
+    }
+
+    /// Every row, for an export.
+    pub(crate) fn rows(&self) -> Result<Vec<Row>> {
+        self.txn.scan(&[Table::Meta as u8], &[u8::MAX], usize::MAX)
+    }
+
+    /// Writes the rows of an export, if there are none.
+    pub(crate) fn fill(&mut self, rows: Vec<Row>) -> Result<()> {
+        if !self.txn.scan(&[Table::Meta as u8], &[u8::MAX], 1)?.is_empty() {
+            let message = "the fleet's file is not empty: import into a new file; nothing was imported";
+            return Err(BackendError::new(BackendErrorKind::Damaged, message));
+        }
+        rows.iter().try_for_each(|(key, value)| self.txn.put(key, value))
+    }
+}
+
+fn time(key: &[u8]) -> Result<Timestamp> {
+    let bytes = key.get(..8).unwrap_or_default();
+    bytes.try_into().map(|bytes| Timestamp(u64::from_be_bytes(bytes))).map_err(BackendError::damaged)
+}

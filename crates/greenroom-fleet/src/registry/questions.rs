@@ -1,0 +1,104 @@
+//! Questions that sessions ask people: each is decided once, by an answer or by its deadline.
+
+use serde_json::Value;
+
+use super::txn::{Key, Table, last_id};
+use super::{Result, Step};
+use crate::id::{PromptId, QuestionId};
+use crate::record::{Decision, QuestionRecord};
+use crate::request::{Answered, Ask, Change, Owned};
+
+impl Step<'_> {
+    /// Keeps a question. `Done(None)`: the turn does not run any more.
+    pub(crate) fn ask(&mut self, ask: Ask) -> Result<Owned<Option<QuestionRecord>>> {
+        let Some(name) = self.owned(&ask.owner)? else { return Ok(Owned::Fenced) };
+        if let Some(known) = self.question(ask.question)? {
+            return Ok(Owned::Done(Some(known)));
+        }
+        if name.running != Some(ask.prompt) {
+            return Ok(Owned::Done(None));
+        }
+        let question = QuestionRecord {
+            id: ask.question,
+            name: name.name,
+            tenant: name.tenant,
+            prompt: ask.prompt,
+            term: name.term,
+            asked_at: self.now,
+            deadline: self.now.after(ask.wait),
+            body: ask.body,
+            decision: None,
+        };
+        self.put_question(&question)?;
+        self.txn.mark(&Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id))?;
+        self.txn.mark(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
+        self.changes.push(Change::Asked(question.id));
+        Ok(Owned::Done(Some(question)))
+    }
+
+    /// Decides a question, if it is open and its deadline has not passed.
+    pub(crate) fn answer(&mut self, id: QuestionId, answer: Value) -> Result<Answered> {
+        let Some(question) = self.question(id)? else { return Ok(Answered::Gone) };
+        if question.decision.is_some() {
+            return Ok(Answered::TooLate(question));
+        }
+        if self.now >= question.deadline {
+            return Ok(Answered::TooLate(self.decide(question, Decision::Expired { at: self.now })?));
+        }
+        let at = self.now;
+        Ok(Answered::Decided(self.decide(question, Decision::Answered { answer, at })?))
+    }
+
+    /// Decides open questions whose deadline has passed. Answers with the questions.
+    pub(crate) fn expire_questions(&mut self, limit: usize) -> Result<Vec<QuestionRecord>> {
+        let due =
+            self.txn.up_to(&Key::of(Table::Deadlines), &Key::of(Table::Deadlines).time(self.now), limit)?;
+        let mut expired = Vec::new();
+        for (key, _) in due {
+            let id = QuestionId(last_id(&key)?);
+            let Some(question) = self.question(id)? else { continue };
+            expired.push(self.decide(question, Decision::Expired { at: self.now })?);
+        }
+        Ok(expired)
+    }
+
+    pub(crate) fn question(&self, id: QuestionId) -> Result<Option<QuestionRecord>> {
+        self.txn.read(&Key::of(Table::Questions).question(id))
+    }
+
+    /// Open questions, the one with the nearest deadline first.
+    pub(crate) fn open_questions(&self, limit: usize) -> Result<Vec<QuestionRecord>> {
+        let mut open = Vec::new();
+        for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit)? {
+            open.extend(self.question(QuestionId(last_id(&key)?))?);
+        }
+        Ok(open)
+    }
+
+    /// Removes the questions of a turn that ended.
+    pub(super) fn end_questions(&mut self, prompt: PromptId) -> Result<()> {
+        let prefix = Key::of(Table::QuestionsOfPrompt).prompt(prompt);
+        for (key, _) in self.txn.under(&prefix, usize::MAX)? {
+            let id = QuestionId(last_id(&key)?);
+            if let Some(question) = self.question(id)? {
+                self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id))?;
+                self.txn.remove(&Key::of(Table::Questions).question(id))?;
+            }
+            self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(prompt).question(id))?;
+            self.changes.push(Change::Decided(id));
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, mut question: QuestionRecord, decision: Decision) -> Result<QuestionRecord> {
+        question.decision = Some(decision);
+        self.put_question(&question)?;
+        self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
+        self.changes.push(Change::Decided(question.id));
+        Ok(question)
+    }
+
+    fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {
+        self.txn.write(&Key::of(Table::Questions).question(question.id), question)
+    }
+}

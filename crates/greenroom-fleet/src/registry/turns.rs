@@ -1,0 +1,135 @@
+//! Turns that run: begin, messages, finish.
+
+use serde_json::Value;
+
+use super::txn::{Key, Table};
+use super::{Result, Step};
+use crate::error::BackendError;
+use crate::id::PromptId;
+use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState};
+use crate::request::{Append, Begin, Begun, Change, Finish, Finished, Owned, StoredMessage};
+
+impl Step<'_> {
+    pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Begun>> {
+        let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
+        let Some(mut prompt) = self.prompt(begin.prompt)?.filter(|prompt| prompt.name == name.name) else {
+            return Ok(Owned::Done(Begun::Gone));
+        };
+        match prompt.state {
+            PromptState::Queued => {}
+            PromptState::Begun { term, attempt, .. } if term == name.term && attempt == begin.attempt => {
+                return Ok(Owned::Done(Begun::Send(self.to_send(&prompt)?)));
+            }
+            _ => return Ok(Owned::Done(Begun::NotQueued(prompt))),
+        }
+        if let Some(running) = name.running {
+            return Ok(Owned::Done(Begun::Busy(running)));
+        }
+        if let Some(reserve) = begin.reserve
+            && let Some(left) = self.reserve(&mut prompt, reserve)?
+        {
+            return Ok(Owned::Done(Begun::OverBudget { left }));
+        }
+        self.dequeue(&mut name, &prompt)?;
+        prompt.begins += 1;
+        prompt.state = PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now };
+        name.running = Some(prompt.id);
+        self.put_prompt(&prompt)?;
+        self.put_name(&name)?;
+        Ok(Owned::Done(Begun::Send(self.to_send(&prompt)?)))
+    }
+
+    /// Keeps messages of a running turn. Answers with the number of the last one.
+    pub(crate) fn append(&mut self, append: Append) -> Result<Owned<u64>> {
+        let Some(name) = self.owned(&append.owner)? else { return Ok(Owned::Fenced) };
+        if name.running != Some(append.prompt) {
+            return Ok(Owned::Fenced);
+        }
+        let Some(mut prompt) = self.prompt(append.prompt)? else { return Ok(Owned::Fenced) };
+        let known = prompt.last_seq;
+        for (seq, json) in (append.first_seq..).zip(&append.messages) {
+            if seq <= known {
+                continue;
+            }
+            prompt.last_seq = seq;
+            let bytes = prompt.kept_bytes.saturating_add(json.len() as u64);
+            // A gap stays a gap: a short message after it would look like the next one.
+            if prompt.dropped > 0 || bytes > append.bound {
+                prompt.dropped += 1;
+                continue;
+            }
+            prompt.kept_bytes = bytes;
+            self.txn.put(Key::of(Table::Messages).prompt(prompt.id).number(seq).bytes(), json.as_bytes())?;
+        }
+        if prompt.last_seq > known {
+            self.put_prompt(&prompt)?;
+            self.changes.push(Change::Messages(prompt.id));
+        }
+        Ok(Owned::Done(prompt.last_seq))
+    }
+
+    pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<Finished>> {
+        let Some(mut name) = self.owned(&finish.owner)? else { return self.finished_before(&finish) };
+        let Some(mut prompt) = self.prompt(finish.prompt)? else { return Ok(Owned::Done(Finished::Gone)) };
+        match &prompt.state {
+            PromptState::Begun { term, attempt, .. } if *term == name.term && *attempt == finish.attempt => {}
+            PromptState::Ended { attempt, .. } if *attempt == Some(finish.attempt) => {
+                return self.finished_before(&finish);
+            }
+            _ => return Ok(Owned::Done(Finished::NotBegun(prompt))),
+        }
+        name.running = None;
+        if matches!(finish.outcome, PromptOutcome::Completed { .. }) {
+            (name.failures, name.losses) = (Vec::new(), 0);
+        }
+        self.put_name(&name)?;
+        self.settle(&mut prompt, finish.cost)?;
+        self.end(&mut prompt, Some(finish.attempt), &finish.outcome)?;
+        Ok(Owned::Done(Finished::Ended))
+    }
+
+    /// The outcome of a prompt, once it has ended.
+    pub(crate) fn outcome(&self, prompt: PromptId) -> Result<Option<PromptOutcome>> {
+        self.txn.read(&Key::of(Table::Outcomes).prompt(prompt))
+    }
+
+    /// The content of a prompt.
+    pub(crate) fn content(&self, prompt: PromptId) -> Result<Option<PromptContent>> {
+        self.txn.read(&Key::of(Table::Contents).prompt(prompt))
+    }
+
+    /// Kept messages of a turn with numbers after `after`, in order.
+    pub(crate) fn messages(&self, prompt: PromptId, after: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        let prefix = Key::of(Table::Messages).prompt(prompt);
+        let from = Key::of(Table::Messages).prompt(prompt).number(after);
+        let stored = self.txn.after(&prefix, &from, limit)?;
+        stored.into_iter().map(|(key, json)| message(&key, json)).collect()
+    }
+
+    /// A finish that is repeated: an owner that lost its name since may have finished before.
+    fn finished_before(&self, finish: &Finish) -> Result<Owned<Finished>> {
+        let Some(prompt) = self.prompt(finish.prompt)? else { return Ok(Owned::Fenced) };
+        let ended =
+            matches!(prompt.state, PromptState::Ended { attempt, .. } if attempt == Some(finish.attempt));
+        let same = ended && self.outcome(finish.prompt)?.as_ref() == Some(&finish.outcome);
+        Ok(if same { Owned::Done(Finished::Ended) } else { Owned::Fenced })
+    }
+
+    /// The prompt, or its continuation if a lost owner had begun it.
+    fn to_send(&self, prompt: &PromptRecord) -> Result<Value> {
+        let content =
+            self.content(prompt.id)?.ok_or_else(|| BackendError::missing("content of prompt", prompt.id))?;
+        match prompt.begins {
+            0 | 1 => Ok(content.prompt),
+            _ => {
+                content.continuation.ok_or_else(|| BackendError::missing("continuation of prompt", prompt.id))
+            }
+        }
+    }
+}
+
+fn message(key: &[u8], json: Vec<u8>) -> Result<StoredMessage> {
+    let seq = key.try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)?;
+    let json = String::from_utf8(json).map_err(BackendError::damaged)?;
+    Ok(StoredMessage { seq, json })
+}

@@ -1,0 +1,183 @@
+//! Promises about owners of names, and about nodes.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::stage::{Checked, LEASE, Stage, accept, claim, name, promises, same, unexpected};
+use crate::id::NodeId;
+use crate::record::{NameState, NodeState};
+use crate::request::{Accept, ActivationFailed, AfterFailure, Claimed, Owned, Ownership, Renewed};
+
+promises! {
+    "of many nodes that race for a name one wins" => race,
+    "a claim that is repeated with its id gives the same term" => repeated_claim,
+    "a living node keeps its name, and each next owner has a higher term" => terms,
+    "a release says whether a prompt waits, and can be repeated" => release,
+    "a node is declared dead only if its counter stood still for its lease" => dead,
+    "a dead node renews no lease and claims no name" => dead_is_final,
+    "a draining node keeps its names and claims no others" => draining,
+    "a name that is bound to a host is claimed by nodes of the host" => bound_to_host,
+    "an unknown name is not claimed" => unknown,
+    "failed activations quarantine a name until somebody lifts it" => quarantine,
+    "a quarantined name keeps its prompts" => quarantine_keeps,
+}
+
+async fn race(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let nodes: Vec<NodeId> = (0..16).map(|_| NodeId::new()).collect();
+    for node in &nodes {
+        stage.join(*node, LEASE).await?;
+    }
+    let mut winners = Vec::new();
+    let mut told = Vec::new();
+    for (node, answer) in
+        nodes.iter().zip(join_all(nodes.iter().map(|node| stage.claim_by(*node, "a"))).await)
+    {
+        match answer? {
+            Claimed::Won { .. } => winners.push(*node),
+            Claimed::Elsewhere(owner) => told.push(owner),
+            other => return unexpected("a claim of a race", other),
+        }
+    }
+    same("the number of winners", winners.len(), 1)?;
+    same("whether the others were told the winner", told.iter().all(|owner| *owner == winners[0]), true)
+}
+
+async fn repeated_claim(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let claim = claim(stage.node, "a");
+    let first = stage.backend.claim(claim.clone()).await?;
+    same("the repeated answer", stage.backend.claim(claim).await?, first)?;
+    let owned = stage.backend.owned_names(stage.node).await?;
+    same("the number of owned names", owned.len(), 1)
+}
+
+async fn terms(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let other = NodeId::new();
+    stage.join(other, LEASE).await?;
+    let first = stage.own("a").await?;
+    same("the answer to the other node", stage.claim_by(other, "a").await?, Claimed::Elsewhere(stage.node))?;
+    // A second claim of the owner is another session of the name on the same node.
+    same(
+        "a second claim of the node",
+        stage.claim_by(stage.node, "a").await?,
+        Claimed::Elsewhere(stage.node),
+    )?;
+    same("the answer to the release", stage.backend.release(first.clone()).await?, Owned::Done(true))?;
+    let second = stage.own_by(other, "a").await?;
+    same("whether the term grew", second.term > first.term, true)?;
+    same("names of the first node", stage.backend.owned_names(stage.node).await?.len(), 0)?;
+    same("names of the second node", stage.backend.owned_names(other).await?.len(), 1)
+}
+
+async fn release(stage: Stage) -> Checked {
+    let prompt = stage.prompt("a", "hello").await?;
+    let owner = stage.own("a").await?;
+    let (attempt, _) = stage.begin(&owner, prompt).await?;
+    stage.complete(&owner, prompt, attempt).await?;
+    for what in ["the answer", "the repeated answer"] {
+        same(what, stage.backend.release(owner.clone()).await?, Owned::Done(false))?;
+    }
+    stage.prompt("a", "hello").await?;
+    let owner = stage.own("a").await?;
+    same("the answer with a prompt that waits", stage.backend.release(owner).await?, Owned::Done(true))?;
+    let record = stage.backend.name_record(name("a")).await?;
+    same("the state", record.map(|record| record.state), Some(NameState::Free))
+}
+
+async fn dead(stage: Stage) -> Checked {
+    same("a node whose lease goes on", stage.backend.declare_dead(stage.node, 0).await?, false)?;
+    let node = stage.short_lived_node().await?;
+    let Renewed::Kept(record) = stage.backend.renew(node, Duration::ZERO, false).await? else {
+        return unexpected("a node that nobody declared dead", node);
+    };
+    same("its counter", record.renewals, 1)?;
+    same("a node that has renewed since", stage.backend.declare_dead(node, 0).await?, false)?;
+    same("a node that has not", stage.backend.declare_dead(node, 1).await?, true)?;
+    same("the repeated answer", stage.backend.declare_dead(node, 1).await?, true)
+}
+
+async fn dead_is_final(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let node = stage.short_lived_node().await?;
+    stage.own_by(node, "a").await?;
+    stage.kill(node).await?;
+    same("the answer to its renewal", stage.backend.renew(node, LEASE, false).await?, Renewed::Dead)?;
+    stage.prompt("b", "hello").await?;
+    same("the answer to its claim", stage.claim_by(node, "b").await?, Claimed::NodeDown)?;
+    let states = stage.backend.nodes().await?.into_iter().filter(|record| record.id == node);
+    same("its state", states.map(|record| record.state).collect(), vec![NodeState::Dead])?;
+    stage.own("a").await?;
+    let left = stage.backend.nodes().await?.into_iter().filter(|record| record.id == node).count();
+    same("the records of a dead node that owns nothing", left, 0)
+}
+
+async fn draining(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    stage.prompt("b", "hello").await?;
+    let owner = stage.own("a").await?;
+    match stage.backend.renew(stage.node, LEASE, true).await? {
+        Renewed::Kept(record) => same("the state", record.state, NodeState::Draining)?,
+        Renewed::Dead => return unexpected("a living node", stage.node),
+    }
+    same("the answer to its claim", stage.claim_by(stage.node, "b").await?, Claimed::NodeDown)?;
+    let prompt = stage.backend.queue(name("a"), 1).await?[0].id;
+    let (attempt, _) = stage.begin(&owner, prompt).await?;
+    stage.complete(&owner, prompt, attempt).await
+}
+
+async fn bound_to_host(stage: Stage) -> Checked {
+    stage.accepted(Accept { host: Some("there".to_owned()), ..accept("a", "hello") }).await?;
+    let other = Claimed::OtherHost("there".to_owned());
+    same("the answer to a node of another host", stage.claim_by(stage.node, "a").await?, other)?;
+    let node = NodeId::new();
+    stage.backend.join(crate::Join { node, host: "there".to_owned(), lease: LEASE }).await?;
+    stage.own_by(node, "a").await.map(drop)
+}
+
+async fn unknown(stage: Stage) -> Checked {
+    same("the answer", stage.claim_by(stage.node, "nobody").await?, Claimed::Gone)
+}
+
+async fn quarantine(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let failed =
+        |owner: Ownership| ActivationFailed { owner, why: "no CLI".to_owned(), period: LEASE, intensity: 2 };
+    let owner = stage.own("a").await?;
+    for what in ["the first failure", "the repeated answer"] {
+        let answer = stage.backend.activation_failed(failed(owner.clone())).await?;
+        same(what, answer, Owned::Done(AfterFailure::Free(1)))?;
+    }
+    let owner = stage.own("a").await?;
+    for what in ["the second failure", "the repeated answer"] {
+        let answer = stage.backend.activation_failed(failed(owner.clone())).await?;
+        same(what, answer, Owned::Done(AfterFailure::Quarantined))?;
+    }
+    match stage.claim_by(stage.node, "a").await? {
+        Claimed::Quarantined(why) => {
+            same("whether the reason names the cause", why.contains("no CLI"), true)?
+        }
+        other => return unexpected("a claim of a quarantined name", other),
+    }
+    same("the answer to the lift", stage.backend.unquarantine(name("a")).await?, true)?;
+    same("the repeated answer", stage.backend.unquarantine(name("a")).await?, false)?;
+    let owner = stage.own("a").await?;
+    let answer = stage.backend.activation_failed(failed(owner)).await?;
+    same("the first failure after the lift", answer, Owned::Done(AfterFailure::Free(1)))
+}
+
+async fn quarantine_keeps(stage: Stage) -> Checked {
+    let prompt = stage.prompt("a", "hello").await?;
+    let owner = stage.own("a").await?;
+    let owned = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
+    same("the owner that has to give the name back", owned, Some(stage.node))?;
+    same("the answer to the release", stage.backend.release(owner).await?, Owned::Done(true))?;
+    same("no owner", stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, None)?;
+    let claimed = stage.claim_by(stage.node, "a").await?;
+    same("the answer to a claim", claimed, Claimed::Quarantined("by hand".to_owned()))?;
+    let later = stage.prompt("a", "still accepted").await?;
+    let queue = stage.backend.queue(name("a"), 10).await?;
+    same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![prompt, later])
+}

@@ -1,0 +1,241 @@
+//! Promises about prompts that wait.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use super::stage::{Checked, ROOMY, Stage, accept, name, promises, same, unexpected};
+use crate::id::{PromptId, Timestamp};
+use crate::record::{PromptOutcome, PromptRecord, PromptState, Unsent};
+use crate::request::{Accept, Accepted, Change, Deletion, Owned, Page, QueueBounds, Refused, Withdrawn};
+
+promises! {
+    "an accepted prompt is kept, and waits in the order of acceptance" => kept_in_order,
+    "an accept that is repeated with its id is one prompt" => repeated_accept,
+    "a key that is used twice is one prompt" => key_twice,
+    "a key with another content is refused" => key_reused,
+    "sixteen accepts with one key at once are one prompt" => key_race,
+    "another profile or tenant for a known name is refused" => mismatches,
+    "queues are bounded for the name, the tenant and the fleet" => bounds,
+    "a prompt that no CLI has begun with is withdrawn once" => withdrawn,
+    "a prompt that waited too long ends as expired" => expired,
+    "a reminder is due at its moment and not before" => reminder,
+    "an outcome is forgotten only after its time, with its key" => forgotten,
+    "a deleted name ends its prompts, and its name and keys are free again" => deleted,
+    "names are listed in pages, in the order of their bytes" => pages,
+    "an accepted prompt is told to whoever listens" => told,
+}
+
+async fn kept_in_order(stage: Stage) -> Checked {
+    let mut prompts = Vec::new();
+    for text in ["one", "two", "three"] {
+        prompts.push(stage.prompt("a", text).await?);
+    }
+    let queue = stage.backend.queue(name("a"), 10).await?;
+    same("the queue", queue.iter().map(|prompt| prompt.id).collect(), prompts.clone())?;
+    same("the queue's length in the name's record", queued_of(&stage, "a").await?, 3)?;
+    let content = stage.backend.content(prompts[1]).await?;
+    same("the content", content.map(|content| content.prompt), Some(json!("two")))?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 3)?;
+    same("the tenant's waiting prompts", stage.backend.tenant("acme".to_owned()).await?.queued, 3)
+}
+
+async fn repeated_accept(stage: Stage) -> Checked {
+    let first = accept("a", "hello");
+    let id = stage.accepted(first.clone()).await?;
+    same("the prompt of the repeated accept", stage.accepted(first).await?, id)?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 1)
+}
+
+async fn key_twice(stage: Stage) -> Checked {
+    let first = stage.accepted(with_key("k", "hello")).await?;
+    match stage.backend.accept(with_key("k", "hello")).await? {
+        Accepted::Duplicate(prompt) => same("the prompt of the key", prompt.id, first)?,
+        other => return unexpected("a known key", other),
+    }
+    let elsewhere = Accept { key: Some("k".to_owned()), ..accept("b", "hello") };
+    stage.accepted(elsewhere).await?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 2)
+}
+
+async fn key_reused(stage: Stage) -> Checked {
+    let first = stage.accepted(with_key("k", "hello")).await?;
+    let other = stage.backend.accept(with_key("k", "good-bye")).await?;
+    same("the answer", other, Accepted::Refused(Refused::KeyReused { prompt: first }))
+}
+
+async fn key_race(stage: Stage) -> Checked {
+    let answers = join_all((0..16).map(|_| stage.backend.accept(with_key("k", "hello")))).await;
+    let mut prompts: Vec<PromptId> = Vec::new();
+    for answer in answers {
+        match answer? {
+            Accepted::New(prompt) | Accepted::Duplicate(prompt) => prompts.push(prompt.id),
+            other => return unexpected("an accept of a race", other),
+        }
+    }
+    prompts.dedup();
+    same("the number of prompts", prompts.len(), 1)?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 1)
+}
+
+async fn mismatches(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let profile = Accept { profile: "sales".to_owned(), ..accept("a", "hello") };
+    let known = Refused::ProfileMismatch { known: "support".to_owned() };
+    same("the answer for another profile", stage.backend.accept(profile).await?, Accepted::Refused(known))?;
+    let tenant = Accept { tenant: "other".to_owned(), profile: "sales".to_owned(), ..accept("a", "hello") };
+    let refused = Accepted::Refused(Refused::TenantMismatch);
+    same("the answer for another tenant", stage.backend.accept(tenant).await?, refused)
+}
+
+async fn bounds(stage: Stage) -> Checked {
+    let bounded =
+        |to: &str, tenant: &str, bounds| Accept { bounds, tenant: tenant.to_owned(), ..accept(to, "hello") };
+    let one = |bound: fn(&mut QueueBounds) -> &mut u32| {
+        let mut bounds = ROOMY;
+        *bound(&mut bounds) = 1;
+        bounds
+    };
+    let full = |of| Accepted::Refused(Refused::QueueFull { of, bound: 1 });
+    stage.prompt("a", "hello").await?;
+    let by_name = stage.backend.accept(bounded("a", "acme", one(|bounds| &mut bounds.name))).await?;
+    same("the answer at the bound of the name", by_name, full("for the session"))?;
+    let by_tenant = stage.backend.accept(bounded("b", "acme", one(|bounds| &mut bounds.tenant))).await?;
+    same("the answer at the bound of the tenant", by_tenant, full("for the tenant"))?;
+    let by_fleet = stage.backend.accept(bounded("c", "other", one(|bounds| &mut bounds.fleet))).await?;
+    same("the answer at the bound of the fleet", by_fleet, full("in the fleet"))?;
+    same("the record of a name whose prompt was refused", stage.backend.name_record(name("c")).await?, None)?;
+    stage.accepted(bounded("d", "other", one(|bounds| &mut bounds.tenant))).await.map(drop)
+}
+
+async fn withdrawn(stage: Stage) -> Checked {
+    let prompt = stage.prompt("a", "hello").await?;
+    for what in ["the answer", "the repeated answer"] {
+        same(what, stage.backend.withdraw(prompt).await?, Withdrawn::Unsent)?;
+    }
+    let outcome = PromptOutcome::Unsent { why: Unsent::Withdrawn };
+    same("the outcome", stage.outcome(prompt).await?, Some(outcome))?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 0)?;
+    same(
+        "the answer for an unknown prompt",
+        stage.backend.withdraw(PromptId::new()).await?,
+        Withdrawn::Gone,
+    )?;
+    let (_, running, _) = stage.running(stage.node, "a").await?;
+    match stage.backend.withdraw(running).await? {
+        Withdrawn::TooLate(prompt) => same("the prompt", prompt.id, running),
+        other => unexpected("a prompt that runs was withdrawn", other),
+    }
+}
+
+async fn expired(stage: Stage) -> Checked {
+    let short = stage.accepted(Accept { wait: Duration::ZERO, ..accept("a", "short") }).await?;
+    let long = stage.prompt("a", "long").await?;
+    same("the moment of the next expiry", stage.backend.next_expiry().await?.is_some(), true)?;
+    same("the number of expired prompts", stage.backend.expire_prompts(10).await?, 1)?;
+    same("the number of expired prompts after that", stage.backend.expire_prompts(10).await?, 0)?;
+    let outcome = PromptOutcome::Unsent { why: Unsent::Expired };
+    same("the outcome", stage.outcome(short).await?, Some(outcome))?;
+    let queue = stage.backend.queue(name("a"), 10).await?;
+    same("the queue", queue.iter().map(|prompt| prompt.id).collect(), vec![long])
+}
+
+async fn reminder(stage: Stage) -> Checked {
+    let later = stage.backend.now().after(Duration::from_secs(1800));
+    let reminder = Accept { not_before: Some(later), wait: Duration::ZERO, ..accept("a", "later") };
+    let reminder = stage.accepted(reminder).await?;
+    let at_once = stage.prompt("b", "now").await?;
+    let now = stage.backend.now();
+    let ids = |prompts: Vec<PromptRecord>| prompts.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>();
+    same("the prompts that are due now", ids(stage.backend.due(now, 10).await?), vec![at_once])?;
+    same(
+        "the prompts that are due later",
+        ids(stage.backend.due(later, 10).await?),
+        vec![at_once, reminder],
+    )?;
+    same("the next moment", stage.backend.next_due(now).await?, Some(later))?;
+    same("the number of expired prompts", stage.backend.expire_prompts(10).await?, 0)
+}
+
+async fn forgotten(stage: Stage) -> Checked {
+    let prompt = stage.accepted(with_key("k", "hello")).await?;
+    let owner = stage.own("a").await?;
+    let (attempt, _) = stage.begin(&owner, prompt).await?;
+    stage.complete(&owner, prompt, attempt).await?;
+    let ended = match stage.backend.prompt_record(prompt).await?.map(|prompt| prompt.state) {
+        Some(PromptState::Ended { at, .. }) => at,
+        other => return unexpected("the state of a finished prompt", other),
+    };
+    same("the number forgotten before its end", stage.backend.forget(ended, 10).await?, 0)?;
+    match stage.backend.accept(with_key("k", "hello")).await? {
+        Accepted::Duplicate(known) => same("the prompt of the key", known.id, prompt)?,
+        other => return unexpected("a key of a prompt that ended", other),
+    }
+    same("the number forgotten after its end", stage.backend.forget(Timestamp(ended.0 + 1), 10).await?, 1)?;
+    same("the outcome", stage.outcome(prompt).await?, None)?;
+    same("the record", stage.backend.prompt_record(prompt).await?, None)?;
+    stage.accepted(with_key("k", "another")).await.map(drop)
+}
+
+async fn deleted(stage: Stage) -> Checked {
+    let prompt = stage.accepted(with_key("k", "hello")).await?;
+    let owner = stage.own("a").await?;
+    let owned = stage.backend.delete(name("a")).await?;
+    same("the answer while a node owns the name", owned, Deletion::Owned(stage.node))?;
+    same("the answer to the release", stage.backend.release(owner.clone()).await?, Owned::Done(true))?;
+    for what in ["delete", "repeated delete"] {
+        let Deletion::Marked(record) = stage.backend.delete(name("a")).await? else {
+            return unexpected("the name is not marked", what);
+        };
+        same("the queue's length", record.queued, 0)?;
+    }
+    let outcome = PromptOutcome::Unsent { why: Unsent::Deleted };
+    same("the outcome", stage.outcome(prompt).await?, Some(outcome))?;
+    let refused = Accepted::Refused(Refused::Deleting);
+    same("an accept meanwhile", stage.backend.accept(accept("a", "new")).await?, refused)?;
+    same("names being deleted", stage.backend.deleting(10).await?, vec![name("a")])?;
+    stage.backend.deleted(name("a")).await?;
+    stage.backend.deleted(name("a")).await?;
+    same("names being deleted after that", stage.backend.deleting(10).await?, Vec::new())?;
+    same("the record", stage.backend.name_record(name("a")).await?, None)?;
+    stage.accepted(with_key("k", "another content")).await?;
+    let again = stage.own("a").await?;
+    same("whether the term grew", again.term > owner.term, true)
+}
+
+async fn pages(stage: Stage) -> Checked {
+    // NUL, slashes and letters of two cases are ordinary bytes of a name.
+    let mut names = ["b", "B", "a\0b", "a", "a\0", "../x", "ä", "a\u{1}"];
+    for to in names {
+        stage.prompt(to, "hello").await?;
+    }
+    names.sort_unstable();
+    let mut seen: Vec<String> = Vec::new();
+    loop {
+        let after = seen.last().map(|last| name(last));
+        let page = stage.backend.names(Page { after, limit: 3 }).await?;
+        if page.is_empty() {
+            break;
+        }
+        seen.extend(page.into_iter().map(|record| record.name.to_string()));
+    }
+    same("the names", seen, names.map(str::to_owned).to_vec())
+}
+
+async fn told(stage: Stage) -> Checked {
+    let mut changes = stage.backend.changes();
+    stage.prompt("a", "hello").await?;
+    match changes.recv().await {
+        Ok(change) => same("the change", change, Change::Queued(name("a"))),
+        Err(error) => unexpected("no change was told", error),
+    }
+}
+
+fn with_key(key: &str, text: &str) -> Accept {
+    Accept { key: Some(key.to_owned()), ..accept("a", text) }
+}
+
+async fn queued_of(stage: &Stage, of: &str) -> Checked<u32> {
+    Ok(stage.backend.name_record(name(of)).await?.map_or(0, |record| record.queued))
+}

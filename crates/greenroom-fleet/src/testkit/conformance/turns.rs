@@ -1,0 +1,147 @@
+//! Promises about turns that run.
+
+use serde_json::json;
+
+use super::stage::{Checked, Stage, accept, begin, completed, finish, promises, same, unexpected};
+use crate::id::{AttemptId, PromptId, Timestamp};
+use crate::record::PromptOutcome;
+use crate::request::{
+    Accept, Append, Begin, Begun, Change, Finish, Finished, Owned, Ownership, Reserve, StoredMessage,
+};
+
+promises! {
+    "a prompt begins once, and a repeated begin gives its content again" => begins_once,
+    "one turn of a name runs at a time" => one_turn,
+    "a turn ends once, and its outcome is kept" => ends_once,
+    "messages are kept in order, and repeated ones are passed over" => messages,
+    "messages past the bound of a turn are counted and not kept" => bounded_messages,
+    "money is reserved at the begin and settled at the end" => budget,
+    "messages and outcomes are told to whoever listens" => told,
+}
+
+async fn begins_once(stage: Stage) -> Checked {
+    let prompt = stage.prompt("a", "hello").await?;
+    let owner = stage.own("a").await?;
+    let (attempt, content) = stage.begin(&owner, prompt).await?;
+    same("the content", content, json!("hello"))?;
+    let again = stage.backend.begin(begin(&owner, prompt, attempt)).await?;
+    same("the repeated answer", again, Owned::Done(Begun::Send(json!("hello"))))?;
+    match stage.backend.begin(begin(&owner, prompt, AttemptId::new())).await? {
+        Owned::Done(Begun::NotQueued(record)) => same("the number of begins", record.begins, 1)?,
+        other => return unexpected("another attempt at a prompt that runs", other),
+    }
+    same("the sum of waiting prompts", stage.backend.queued().await?, 0)?;
+    stage.complete(&owner, prompt, attempt).await?;
+    match stage.backend.begin(begin(&owner, prompt, attempt)).await? {
+        Owned::Done(Begun::NotQueued(_)) => Ok(()),
+        other => unexpected("an attempt at a prompt that ended", other),
+    }
+}
+
+async fn one_turn(stage: Stage) -> Checked {
+    let (owner, first, attempt) = stage.running(stage.node, "a").await?;
+    let second = stage.prompt("a", "second").await?;
+    let busy = stage.backend.begin(begin(&owner, second, AttemptId::new())).await?;
+    same("the answer meanwhile", busy, Owned::Done(Begun::Busy(first)))?;
+    let other = stage.prompt("b", "another name").await?;
+    let wrong = stage.backend.begin(begin(&owner, other, AttemptId::new())).await?;
+    same("the answer for a prompt of another name", wrong, Owned::Done(Begun::Gone))?;
+    stage.complete(&owner, first, attempt).await?;
+    stage.begin(&owner, second).await.map(drop)
+}
+
+async fn ends_once(stage: Stage) -> Checked {
+    let (owner, prompt, attempt) = stage.running(stage.node, "a").await?;
+    let stranger = finish(&owner, prompt, AttemptId::new(), completed());
+    match stage.backend.finish(stranger).await? {
+        Owned::Done(Finished::NotBegun(_)) => {}
+        other => return unexpected("the finish of an attempt that never began", other),
+    }
+    stage.complete(&owner, prompt, attempt).await?;
+    stage.complete(&owner, prompt, attempt).await?;
+    let failed = PromptOutcome::Failed { kind: "overflow".to_owned(), message: String::new(), result: None };
+    match stage.backend.finish(finish(&owner, prompt, attempt, failed)).await? {
+        Owned::Done(Finished::Ended) => return unexpected("a second outcome is taken", prompt),
+        Owned::Done(_) | Owned::Fenced => {}
+    }
+    same("the outcome", stage.outcome(prompt).await?, Some(completed()))?;
+    same(
+        "the finish of an unknown prompt",
+        stage.backend.finish(finish(&owner, PromptId::new(), attempt, completed())).await?,
+        Owned::Done(Finished::Gone),
+    )
+}
+
+async fn messages(stage: Stage) -> Checked {
+    let (owner, prompt, _) = stage.running(stage.node, "a").await?;
+    let append = |first_seq, messages: &[&str]| append(&owner, prompt, first_seq, messages, 1 << 20);
+    same("the last number", stage.backend.append(append(1, &["1", "2"])).await?, Owned::Done(2))?;
+    same("the repeated answer", stage.backend.append(append(1, &["1", "2"])).await?, Owned::Done(2))?;
+    same("the number after an overlap", stage.backend.append(append(2, &["2", "3"])).await?, Owned::Done(3))?;
+    let message = |seq: u64| StoredMessage { seq, json: seq.to_string() };
+    let all = stage.backend.messages(prompt, 0, 10).await?;
+    same("all messages", all, vec![message(1), message(2), message(3)])?;
+    same("messages after the first", stage.backend.messages(prompt, 1, 1).await?, vec![message(2)])?;
+    same("messages after the last", stage.backend.messages(prompt, 3, 10).await?, Vec::new())
+}
+
+async fn bounded_messages(stage: Stage) -> Checked {
+    let (owner, prompt, _) = stage.running(stage.node, "a").await?;
+    let texts = ["\"four\"", "\"a long message\"", "1"];
+    let answer = stage.backend.append(append(&owner, prompt, 1, &texts, 8)).await?;
+    same("the last number", answer, Owned::Done(3))?;
+    let kept = stage.backend.messages(prompt, 0, 10).await?;
+    same("the kept messages", kept, vec![StoredMessage { seq: 1, json: texts[0].to_owned() }])?;
+    let record = stage.backend.prompt_record(prompt).await?;
+    same("the number of dropped messages", record.map(|record| record.dropped), Some(2))
+}
+
+async fn budget(stage: Stage) -> Checked {
+    let reserve = |period, amount| Some(Reserve { period: Timestamp(period), budget: 100, amount });
+    let begin =
+        |owner: &Ownership, prompt, attempt, reserve| Begin { reserve, ..begin(owner, prompt, attempt) };
+    let prompts = [stage.prompt("a", "1").await?, stage.prompt("b", "2").await?];
+    let owners = [stage.own("a").await?, stage.own("b").await?];
+    let attempt = AttemptId::new();
+    let begun = stage.backend.begin(begin(&owners[0], prompts[0], attempt, reserve(1, 60))).await?;
+    same("the first begin", begun, Owned::Done(Begun::Send(json!("1"))))?;
+    let over = stage.backend.begin(begin(&owners[1], prompts[1], attempt, reserve(1, 60))).await?;
+    same("a begin beyond the budget", over, Owned::Done(Begun::OverBudget { left: 40 }))?;
+    let finish = Finish { cost: 10, ..finish(&owners[0], prompts[0], attempt, completed()) };
+    same("the finish", stage.backend.finish(finish.clone()).await?, Owned::Done(Finished::Ended))?;
+    same("the repeated finish", stage.backend.finish(finish).await?, Owned::Done(Finished::Ended))?;
+    let account = stage.backend.tenant("acme".to_owned()).await?;
+    same("money spent and reserved", (account.spent, account.reserved), (10, 0))?;
+    let begun = stage.backend.begin(begin(&owners[1], prompts[1], attempt, reserve(1, 60))).await?;
+    same("the begin after that", begun, Owned::Done(Begun::Send(json!("2"))))?;
+    let third = stage.accepted(accept("c", "3")).await?;
+    let owner = stage.own("c").await?;
+    let begun = stage.backend.begin(begin(&owner, third, attempt, reserve(2, 100))).await?;
+    same("the begin in the next period", begun, Owned::Done(Begun::Send(json!("3"))))
+}
+
+async fn told(stage: Stage) -> Checked {
+    let accept = Accept { ..accept("a", "hello") };
+    let prompt = stage.accepted(accept).await?;
+    let owner = stage.own("a").await?;
+    let (attempt, _) = stage.begin(&owner, prompt).await?;
+    let mut changes = stage.backend.changes();
+    same(
+        "the last number",
+        stage.backend.append(append(&owner, prompt, 1, &["1"], 100)).await?,
+        Owned::Done(1),
+    )?;
+    stage.complete(&owner, prompt, attempt).await?;
+    for expected in [Change::Messages(prompt), Change::Ended(prompt)] {
+        match changes.recv().await {
+            Ok(change) => same("the change", change, expected)?,
+            Err(error) => return unexpected("no change was told", error),
+        }
+    }
+    Ok(())
+}
+
+fn append(owner: &Ownership, prompt: PromptId, first_seq: u64, messages: &[&str], bound: u64) -> Append {
+    let messages = messages.iter().map(|&message| message.to_owned()).collect();
+    Append { owner: owner.clone(), prompt, first_seq, messages, bound }
+}

@@ -1,0 +1,167 @@
+//! The backend in a file: what a second process, another program's file, and a restart meet.
+
+use std::fs;
+use std::time::Duration;
+
+use greenroom_fleet::backend::{Backend, LocalBackend};
+use greenroom_fleet::{
+    Accept, Accepted, BackendErrorKind, Claim, Claimed, Join, Name, NodeId, Page, PromptContent, PromptId,
+    QueueBounds,
+};
+use serde_json::json;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+const FOREVER: Duration = Duration::from_secs(3600);
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn accept(to: &str) -> Accept {
+    Accept {
+        prompt: PromptId::new(),
+        name: Name::new(to).unwrap(),
+        profile: "support".to_owned(),
+        tenant: "acme".to_owned(),
+        conversation: Uuid::new_v4(),
+        host: None,
+        key: Some("key".to_owned()),
+        content: PromptContent { prompt: json!("hello"), continuation: None },
+        continuations: 0,
+        not_before: None,
+        wait: FOREVER,
+        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000 },
+    }
+}
+
+async fn refused(path: &std::path::Path) -> (BackendErrorKind, String) {
+    let error = LocalBackend::open(path).await.expect_err("the file is opened");
+    (error.kind(), error.to_string().replace(&path.display().to_string(), "FILE"))
+}
+
+#[tokio::test]
+async fn a_reopened_file_has_all_that_was_accepted() {
+    let folder = folder();
+    let path = folder.path().join("fleet.redb");
+    let backend = LocalBackend::open(&path).await.unwrap();
+    let kept = accept("a");
+    assert!(matches!(backend.accept(kept.clone()).await.unwrap(), Accepted::New(_)));
+    let node = NodeId::new();
+    backend.join(Join { node, host: "here".to_owned(), lease: FOREVER }).await.unwrap();
+    let claim =
+        Claim { name: kept.name.clone(), node, attempt: greenroom_fleet::AttemptId::new(), losses: 3 };
+    assert!(matches!(backend.claim(claim.clone()).await.unwrap(), Claimed::Won { .. }));
+    let clone = backend.clone();
+    backend.close().await;
+    assert_eq!(clone.queued().await.unwrap_err().kind(), BackendErrorKind::Closed);
+
+    let backend = LocalBackend::open(&path).await.unwrap();
+    let record = backend.prompt_record(kept.prompt).await.unwrap().unwrap();
+    assert_eq!(record.name, kept.name);
+    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won { .. }));
+    assert!(matches!(
+        backend.accept(Accept { prompt: PromptId::new(), ..kept }).await.unwrap(),
+        Accepted::Duplicate(_)
+    ));
+}
+
+#[tokio::test]
+async fn a_second_opening_is_told_that_the_file_is_in_use() {
+    let folder = folder();
+    let path = folder.path().join("fleet.redb");
+    let first = LocalBackend::open(&path).await.unwrap();
+    let text = "another process has the fleet's file FILE open: stop that process, or use another file";
+    assert_eq!(refused(&path).await, (BackendErrorKind::InUse, text.to_owned()));
+    assert_eq!(first.queued().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_kept() {
+    let folder = folder();
+    let path = folder.path().join("notes.txt");
+    let text = "my notes\n".repeat(1000);
+    fs::write(&path, &text).unwrap();
+    let (kind, message) = refused(&path).await;
+    assert_eq!(kind, BackendErrorKind::Damaged, "{message}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_refused_and_kept() {
+    let folder = folder();
+    let path = folder.path().join("other.redb");
+    let table: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("counts");
+    let other = redb::Database::create(&path).unwrap();
+    let write = other.begin_write().unwrap();
+    write.open_table(table).unwrap().insert("a", 1).unwrap();
+    write.commit().unwrap();
+    drop(other);
+    let text = "FILE is the database of another program: name another file";
+    assert_eq!(refused(&path).await, (BackendErrorKind::Damaged, text.to_owned()));
+}
+
+#[tokio::test]
+async fn a_file_of_another_format_is_refused_by_name() {
+    let folder = folder();
+    let path = folder.path().join("fleet.redb");
+    let rows: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("fleet");
+    let newer = redb::Database::create(&path).unwrap();
+    let write = newer.begin_write().unwrap();
+    write.open_table(rows).unwrap().insert(&b"\0"[..], &b"7"[..]).unwrap();
+    write.commit().unwrap();
+    drop(newer);
+    let (kind, message) = refused(&path).await;
+    assert_eq!(kind, BackendErrorKind::Version);
+    assert!(
+        message.starts_with("the fleet's file FILE has the format 7, and this version of greenroom reads 1"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_folder_that_is_missing_is_named() {
+    let folder = folder();
+    let path = folder.path().join("missing").join("fleet.redb");
+    let (kind, message) = refused(&path).await;
+    assert_eq!(kind, BackendErrorKind::Unavailable);
+    assert!(message.contains("FILE") && message.contains("its folder has to exist"), "{message}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = folder();
+    let path = folder.path().join("fleet.redb");
+    let _backend = LocalBackend::open(&path).await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn an_export_fills_an_empty_file_and_no_other() {
+    let folder = folder();
+    let from = LocalBackend::open(folder.path().join("from.redb")).await.unwrap();
+    for to in ["a", "b\0", "../c"] {
+        assert!(matches!(from.accept(accept(to)).await.unwrap(), Accepted::New(_)));
+    }
+    let text = from.export().await.unwrap();
+    let to = LocalBackend::open(folder.path().join("to.redb")).await.unwrap();
+    to.import(text.clone()).await.unwrap();
+    let page = || Page { after: None, limit: 10 };
+    assert_eq!(to.names(page()).await.unwrap(), from.names(page()).await.unwrap());
+    assert_eq!(to.export().await.unwrap(), text);
+    let error = to.import(text.clone()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the fleet's file is not empty: import into a new file; nothing was imported"
+    );
+
+    let cut = &text[..text.len() / 2];
+    let third = LocalBackend::open(folder.path().join("third.redb")).await.unwrap();
+    let error = third.import(cut).await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Damaged, "{error}");
+    assert!(error.to_string().contains("is no line of an export"), "{error}");
+    assert_eq!(third.names(page()).await.unwrap(), Vec::new());
+}
