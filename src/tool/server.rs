@@ -62,7 +62,7 @@ pub struct ToolServer<S = ()> {
     message = "`{Self}` has no state yet, but its tools take a `ToolContext` with this state",
     label = "the state of this server is missing",
     note = "after the tools that use the state, write `.state(|| ...)` with a closure that makes it, or \
-            `.async_state(|| async {{ ... }})`",
+            `.state_with(|cx| async {{ ... }})`",
     note = "a tool that uses no state takes no `ToolContext`, or a `ToolContext<()>`"
 )]
 pub trait CompleteServer {
