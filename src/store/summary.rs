@@ -41,7 +41,8 @@ impl SessionSummary {
         Self { session_id, modified, data }
     }
 
-    /// Folds entries that are appended at this time, by the clock of [`StoredSession::modified`].
+    /// Folds entries that are appended at this time, by the clock of
+    /// [`StoredSession::modified`](super::StoredSession::modified).
     pub fn fold(&mut self, entries: &[TranscriptEntry], modified: SystemTime) {
         self.data.entries(entries);
         self.modified = modified;

@@ -1,8 +1,9 @@
 //! Tools, and the in-process MCP servers that offer them.
 //!
-//! A [`ToolServer`] is a definition: a name, tools, and how to make the state that their handlers share. A session runs
-//! it as an actor; [`ToolServer::call`] and [`ToolServer::handle`] run it without a session, in a unit test. Resources,
-//! prompts and completion are in [`mcp`](crate::mcp).
+//! A [`ToolServer`](crate::ToolServer) is a definition: a name, tools, and how to make the state that their handlers share.
+//! A session runs it as an actor; [`ToolServer::call`](crate::ToolServer::call) and
+//! [`ToolServer::handle`](crate::ToolServer::handle) run it without a session, in a unit test. Resources, prompts and
+//! completion are in [`mcp`](crate::mcp).
 //!
 //! | type | use it to |
 //! |---|---|
