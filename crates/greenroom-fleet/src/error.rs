@@ -29,6 +29,9 @@ pub enum BackendErrorKind {
     Version,
     /// The file is damaged, or is no file of a fleet.
     Damaged,
+    /// The request cannot be kept, for instance because its JSON is nested too deeply. Nothing was written, and repeating it
+    /// does not help.
+    Invalid,
 }
 
 impl BackendError {
@@ -52,6 +55,11 @@ impl BackendError {
     pub(crate) fn missing(what: &str, id: impl fmt::Display) -> Self {
         let message = format!("the {what} {id} is listed and is not there; restore the file from a backup");
         Self::new(BackendErrorKind::Damaged, message)
+    }
+
+    pub(crate) fn too_deep(most: usize) -> Self {
+        let message = format!("the JSON of the request is nested deeper than {most} levels: flatten it");
+        Self::new(BackendErrorKind::Invalid, message)
     }
 
     pub(crate) fn damaged(cause: impl std::error::Error + Send + Sync + 'static) -> Self {

@@ -56,6 +56,9 @@ pub struct NameRecord {
     /// The prompt that a CLI has begun with and not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<PromptId>,
+    /// The prompt that goes on with its continuation before all that wait: its owner was lost after it had begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<PromptId>,
     /// Moments of the latest failed activations; empty after a turn that completed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Timestamp>,
@@ -216,7 +219,7 @@ pub enum PromptOutcome {
 #[serde(tag = "who", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InterruptedBy {
-    /// The application.
+    /// The application: it interrupted the turn, or deleted the session before the turn went on with its continuation.
     User,
     /// The owner was lost: its process ended, or it could not keep its lease.
     OwnerLost {

@@ -162,7 +162,8 @@ pub enum Claimed {
     Won {
         /// The name's record, with the new term.
         record: NameRecord,
-        /// A prompt that the last owner had begun and that goes on with its continuation. It is the next one in the queue.
+        /// A prompt that the last owner had begun and that goes on with its continuation. Begin it before all that
+        /// wait.
         continues: Option<PromptId>,
     },
     /// A living node owns the name.
@@ -256,7 +257,7 @@ pub struct Finish {
 pub enum Finished {
     /// The prompt has this outcome now, or had it already from this attempt.
     Ended,
-    /// The prompt was not begun by this attempt. It has ended, or waits.
+    /// The prompt does not run by this attempt: it waits, runs by another attempt, or has ended with another outcome.
     NotBegun(PromptRecord),
     /// The prompt is not known.
     Gone,

@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 
 use super::CHANGES;
 use crate::clock::Clock;
-use crate::registry::{Result, Step, Txn};
+use crate::registry::{Draft, Result, Step, Txn};
 use crate::request::Change;
 
 /// A backend in memory, for tests. Its facts are gone when its last clone is dropped.
@@ -49,9 +49,11 @@ impl MemoryBackend {
 
     pub(super) async fn run<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
         let mut changes = Vec::new();
-        // A request that panicked has broken the rules of this crate, and the rows as well.
+        // A request that panicked has written nothing.
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = request(&mut Step::new(&mut *rows, self.clock.now(), &mut changes))?;
+        let mut draft = Draft::over(&mut *rows);
+        let answer = request(&mut Step::new(&mut draft, self.clock.now(), &mut changes))?;
+        draft.write()?;
         for change in changes {
             // Nobody listens: a change is a hint.
             self.changes.send(change).ok();

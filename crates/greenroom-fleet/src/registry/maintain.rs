@@ -3,7 +3,7 @@
 use super::txn::{Key, Table, last_id};
 use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
-use crate::record::{PromptState, Unsent};
+use crate::record::{PromptOutcome, PromptState, Unsent};
 
 impl Step<'_> {
     /// Ends prompts that have waited until their time had passed. Answers with their number.
@@ -14,7 +14,7 @@ impl Step<'_> {
             let id = PromptId(last_id(key)?);
             match self.prompt(id)? {
                 Some(prompt) if prompt.state == PromptState::Queued => {
-                    self.end_unsent(prompt, Unsent::Expired)?
+                    self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired })?
                 }
                 _ => self.txn.delete(&[Key::of(Table::Expiries).bytes(), key].concat())?,
             }

@@ -11,7 +11,7 @@ mod quota;
 mod turns;
 mod txn;
 
-pub(crate) use txn::{Result, Txn};
+pub(crate) use txn::{Draft, Result, Txn, is_key};
 
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, NodeRecord, NodeState, PromptRecord};

@@ -2,19 +2,21 @@
 
 use super::txn::{Key, Table};
 use super::{Result, Step};
-use crate::id::{AttemptId, Name, NodeId, PromptId, Term};
+use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{InterruptedBy, NameRecord, NameState, NodeState, PromptOutcome, PromptState, Unsent};
 use crate::request::{ActivationFailed, AfterFailure, Change, Claim, Claimed, Deletion, Owned, Ownership};
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
-        let Some(node) = self.node(claim.node)? else { return Ok(Claimed::NodeDown) };
+        let Some(node) = self.node(claim.node)?.filter(|node| node.state != NodeState::Dead) else {
+            return Ok(Claimed::NodeDown);
+        };
         let Some(mut record) = self.name(&claim.name)? else { return Ok(Claimed::Gone) };
         match &record.state {
             NameState::Owned { claim: attempt, node: owner, .. }
                 if *attempt == claim.attempt && *owner == claim.node =>
             {
-                let continues = self.continues(&record)?;
+                let continues = record.continues;
                 return Ok(Claimed::Won { record, continues });
             }
             NameState::Owned { node: owner, .. } if self.is_alive(*owner)? => {
@@ -41,7 +43,7 @@ impl Step<'_> {
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
         self.put_name(&record)?;
-        let continues = self.continues(&record)?;
+        let continues = record.continues;
         Ok(Claimed::Won { record, continues })
     }
 
@@ -124,9 +126,14 @@ impl Step<'_> {
         self.put_name(&record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
         for prompt in self.queue_of(&name, usize::MAX)? {
-            self.end_unsent(prompt, Unsent::Deleted)?;
+            // A CLI has begun with a prompt that waits to go on with its continuation.
+            let outcome = match prompt.begins {
+                0 => PromptOutcome::Unsent { why: Unsent::Deleted },
+                _ => PromptOutcome::Interrupted { by: InterruptedBy::User, result: None },
+            };
+            self.end_waiting(prompt, &outcome)?;
         }
-        // `end_unsent` has counted the queue down in the record.
+        // `end_waiting` has counted the queue down in the record.
         Ok(self.name(&name)?.map_or(Deletion::Gone, Deletion::Marked))
     }
 
@@ -156,17 +163,12 @@ impl Step<'_> {
         if prompt.continuations > 0 {
             prompt.continuations -= 1;
             prompt.state = PromptState::Queued;
+            record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
             return self.enqueue(record, &prompt);
         }
         let by = InterruptedBy::OwnerLost { term };
         self.end(&mut prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })
-    }
-
-    /// The prompt that waits to go on with its continuation. It is the first one: a turn runs before all that wait.
-    fn continues(&self, record: &NameRecord) -> Result<Option<PromptId>> {
-        let first = self.queue_of(&record.name, 1)?.pop();
-        Ok(first.filter(|prompt| prompt.begins > 0).map(|prompt| prompt.id))
     }
 
     fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
@@ -204,7 +206,7 @@ impl Step<'_> {
         Ok(term)
     }
 
-    /// Claims that are in flight, for a node that compares its activations with what it owns.
+    /// Names that a node owns, for a node that compares its activations with them.
     pub(crate) fn owned_names(&self, node: NodeId) -> Result<Vec<(Name, Term, AttemptId)>> {
         let mut owned = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), usize::MAX)? {

@@ -1,6 +1,6 @@
 //! Prompts that wait: accept, withdraw, expiry, and the queues.
 
-use super::txn::{Key, Table};
+use super::txn::{Key, Table, as_stored};
 use super::{Result, Step};
 use crate::id::{AttemptId, Name, PromptId, Term};
 use crate::record::{NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
@@ -18,7 +18,7 @@ impl Step<'_> {
         if let Some(same) = self.prompt_of_key(&accept)? {
             let content: Option<PromptContent> = self.txn.read(&Key::of(Table::Contents).prompt(same.id))?;
             return Ok(match content {
-                Some(content) if content == accept.content => Accepted::Duplicate(same),
+                Some(content) if content == as_stored(&accept.content)? => Accepted::Duplicate(same),
                 _ => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
             });
         }
@@ -29,6 +29,8 @@ impl Step<'_> {
             Some(record) => record,
             None => self.new_name(&accept),
         };
+        // A continuation of null is none: it would be read as none.
+        let continues = accept.content.continuation.as_ref().filter(|prompt| !prompt.is_null());
         let due_at = accept.not_before.unwrap_or(self.now).max(self.now);
         let prompt = PromptRecord {
             id: accept.prompt,
@@ -41,7 +43,7 @@ impl Step<'_> {
             order: self.next_order()?,
             state: PromptState::Queued,
             begins: 0,
-            continuations: if accept.content.continuation.is_some() { accept.continuations } else { 0 },
+            continuations: continues.map_or(0, |_| accept.continuations),
             reserved: 0,
             period: Default::default(),
             last_seq: 0,
@@ -62,7 +64,7 @@ impl Step<'_> {
     pub(crate) fn withdraw(&mut self, id: PromptId) -> Result<Withdrawn> {
         let Some(prompt) = self.prompt(id)? else { return Ok(Withdrawn::Gone) };
         if prompt.state == PromptState::Queued && prompt.begins == 0 {
-            self.end_unsent(prompt, Unsent::Withdrawn)?;
+            self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Withdrawn })?;
             return Ok(Withdrawn::Unsent);
         }
         let outcome: Option<PromptOutcome> = self.txn.read(&Key::of(Table::Outcomes).prompt(id))?;
@@ -73,12 +75,12 @@ impl Step<'_> {
     }
 
     /// Ends a prompt that waits, and writes its name's record.
-    pub(super) fn end_unsent(&mut self, mut prompt: PromptRecord, why: Unsent) -> Result<()> {
+    pub(super) fn end_waiting(&mut self, mut prompt: PromptRecord, outcome: &PromptOutcome) -> Result<()> {
         if let Some(mut name) = self.name(&prompt.name)? {
             self.dequeue(&mut name, &prompt)?;
             self.put_name(&name)?;
         }
-        self.end(&mut prompt, None, &PromptOutcome::Unsent { why })
+        self.end(&mut prompt, None, outcome)
     }
 
     /// Gives a prompt its outcome. It no longer waits and no longer runs.
@@ -111,6 +113,7 @@ impl Step<'_> {
     /// Takes a prompt out of its queue. The caller writes the records of the prompt and of the name.
     pub(super) fn dequeue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
         name.queued = name.queued.saturating_sub(1);
+        name.continues = name.continues.filter(|id| *id != prompt.id);
         self.count_queued(&prompt.tenant, -1)?;
         self.txn.remove(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order))?;
         self.txn.remove(&Key::of(Table::Due).time(prompt.due_at).number(prompt.order))?;
@@ -162,6 +165,7 @@ impl Step<'_> {
             state: NameState::Free,
             queued: 0,
             running: None,
+            continues: None,
             failures: Vec::new(),
             losses: 0,
         }

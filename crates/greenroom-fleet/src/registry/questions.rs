@@ -56,7 +56,10 @@ impl Step<'_> {
         let mut expired = Vec::new();
         for (key, _) in due {
             let id = QuestionId(last_id(&key)?);
-            let Some(question) = self.question(id)? else { continue };
+            let Some(question) = self.question(id)? else {
+                self.txn.delete(&[Key::of(Table::Deadlines).bytes(), &key].concat())?;
+                continue;
+            };
             expired.push(self.decide(question, Decision::Expired { at: self.now })?);
         }
         Ok(expired)

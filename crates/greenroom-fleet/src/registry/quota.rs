@@ -31,7 +31,9 @@ impl Step<'_> {
     /// Reserves money for a turn. The money that is left, if that is too little.
     pub(super) fn reserve(&mut self, prompt: &mut PromptRecord, reserve: Reserve) -> Result<Option<u64>> {
         let mut account = self.account(&prompt.tenant)?;
-        if account.period != reserve.period {
+        // A node that is late at the end of a period does not begin the last one again. A period of the future is left by a clock
+        // that was wrong.
+        if reserve.period > account.period || account.period > self.now {
             (account.period, account.spent, account.reserved) = (reserve.period, 0, 0);
         }
         let left = reserve.budget.saturating_sub(account.spent).saturating_sub(account.reserved);
@@ -39,7 +41,7 @@ impl Step<'_> {
             return Ok(Some(left));
         }
         account.reserved = account.reserved.saturating_add(reserve.amount);
-        (prompt.reserved, prompt.period) = (reserve.amount, reserve.period);
+        (prompt.reserved, prompt.period) = (reserve.amount, account.period);
         self.put_tenant(&prompt.tenant, &account)?;
         Ok(None)
     }

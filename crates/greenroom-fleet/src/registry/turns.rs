@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::txn::{Key, Table};
+use super::txn::{Key, Table, as_stored};
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
@@ -47,7 +47,7 @@ impl Step<'_> {
         }
         let Some(mut prompt) = self.prompt(append.prompt)? else { return Ok(Owned::Fenced) };
         let known = prompt.last_seq;
-        for (seq, json) in (append.first_seq..).zip(&append.messages) {
+        for (seq, json) in (append.first_seq..=u64::MAX).zip(&append.messages) {
             if seq <= known {
                 continue;
             }
@@ -69,13 +69,15 @@ impl Step<'_> {
     }
 
     pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<Finished>> {
-        let Some(mut name) = self.owned(&finish.owner)? else { return self.finished_before(&finish) };
+        // An owner that lost its name since may have finished before.
+        let Some(mut name) = self.owned(&finish.owner)? else {
+            let before = self.finished_before(&finish)?;
+            return Ok(if before { Owned::Done(Finished::Ended) } else { Owned::Fenced });
+        };
         let Some(mut prompt) = self.prompt(finish.prompt)? else { return Ok(Owned::Done(Finished::Gone)) };
         match &prompt.state {
             PromptState::Begun { term, attempt, .. } if *term == name.term && *attempt == finish.attempt => {}
-            PromptState::Ended { attempt, .. } if *attempt == Some(finish.attempt) => {
-                return self.finished_before(&finish);
-            }
+            _ if self.finished_before(&finish)? => return Ok(Owned::Done(Finished::Ended)),
             _ => return Ok(Owned::Done(Finished::NotBegun(prompt))),
         }
         name.running = None;
@@ -106,13 +108,12 @@ impl Step<'_> {
         stored.into_iter().map(|(key, json)| message(&key, json)).collect()
     }
 
-    /// A finish that is repeated: an owner that lost its name since may have finished before.
-    fn finished_before(&self, finish: &Finish) -> Result<Owned<Finished>> {
-        let Some(prompt) = self.prompt(finish.prompt)? else { return Ok(Owned::Fenced) };
+    /// Whether a finish is repeated: this attempt has given the prompt this outcome.
+    fn finished_before(&self, finish: &Finish) -> Result<bool> {
+        let Some(prompt) = self.prompt(finish.prompt)? else { return Ok(false) };
         let ended =
             matches!(prompt.state, PromptState::Ended { attempt, .. } if attempt == Some(finish.attempt));
-        let same = ended && self.outcome(finish.prompt)?.as_ref() == Some(&finish.outcome);
-        Ok(if same { Owned::Done(Finished::Ended) } else { Owned::Fenced })
+        Ok(ended && self.outcome(finish.prompt)? == Some(as_stored(&finish.outcome)?))
     }
 
     /// The prompt, or its continuation if a lost owner had begun it.

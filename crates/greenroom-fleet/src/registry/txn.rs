@@ -1,5 +1,8 @@
 //! A transaction over an ordered map of bytes, and the keys in it.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -9,13 +12,80 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Timestamp};
 pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 
 /// A transaction over an ordered map of bytes. Requests check everything before they write, so a refused request leaves nothing
-/// behind; after an error the whole transaction is dropped.
+/// behind. A request with an error leaves nothing behind either: it runs over a [`Draft`].
 pub(crate) trait Txn {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
     fn delete(&mut self, key: &[u8]) -> Result<()>;
     /// The first `limit` entries with `from <= key < to`.
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
+}
+
+/// The writes of one request over a transaction. They reach the transaction together, after the request has succeeded, or not at
+/// all.
+pub(crate) struct Draft<'a> {
+    under: &'a mut dyn Txn,
+    /// `None`: the key is deleted.
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn over(under: &'a mut dyn Txn) -> Self {
+        Self { under, writes: BTreeMap::new() }
+    }
+
+    /// Whether there is anything to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Writes everything to the transaction.
+    pub(crate) fn write(self) -> Result<()> {
+        for (key, value) in self.writes {
+            match value {
+                Some(value) => self.under.put(&key, &value)?,
+                None => self.under.delete(&key)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Txn for Draft<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.writes.get(key).map_or_else(|| self.under.get(key), |value| Ok(value.clone()))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.writes.insert(key.to_vec(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.writes.insert(key.to_vec(), None);
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let bounds = (Bound::Included(from), Bound::Excluded(to));
+        let written: Vec<_> = self.writes.range::<[u8], _>(bounds).collect();
+        // Each written key hides at most one row.
+        let rows = self.under.scan(from, to, limit.saturating_add(written.len()))?;
+        if written.is_empty() {
+            return Ok(rows);
+        }
+        let mut merged: BTreeMap<_, _> = rows.into_iter().collect();
+        for (key, value) in written {
+            match value {
+                Some(value) => merged.insert(key.clone(), value.clone()),
+                None => merged.remove(key),
+            };
+        }
+        Ok(merged.into_iter().take(limit).collect())
+    }
 }
 
 /// The parts of the map. The byte is the first one of the part's keys and part of the file format.
@@ -38,7 +108,7 @@ pub(crate) enum Table {
     Messages = 7,
     /// name, key → prompt
     Keys = 8,
-    /// due, order → name, while the prompt waits
+    /// due, order → prompt, while the prompt waits
     Due = 9,
     /// expiry, prompt → nothing, while the prompt waits
     Expiries = 10,
@@ -58,6 +128,12 @@ pub(crate) enum Table {
     Deadlines = 17,
     /// name → nothing, while it is being deleted
     Deleting = 18,
+}
+
+/// Whether a key is one of a [`Table`]: an import writes no others.
+pub(crate) fn is_key(key: &[u8]) -> bool {
+    let tables = Table::Meta as u8..=Table::Deleting as u8;
+    key.first().is_some_and(|table| tables.contains(table))
 }
 
 /// A key: the table's byte, then parts that sort as their values do.
@@ -127,6 +203,35 @@ impl Key {
     }
 }
 
+/// The nesting of a row that can be read again: `serde_json` reads no more.
+const MAX_DEPTH: usize = 127;
+
+/// How deep objects and arrays are nested in a JSON text.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut quoted) = (0_usize, 0, false);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' => drop(bytes.next()),
+            b'{' | b'[' if !quoted => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// A value as it is read after it was written: a float may differ in its last digit, and an optional null is none. A request
+/// that is repeated compares this with the row.
+pub(crate) fn as_stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T> {
+    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
+    serde_json::from_slice(&bytes).map_err(BackendError::damaged)
+}
+
 impl dyn Txn + '_ {
     pub(crate) fn read<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
         let Some(bytes) = self.get(key.bytes())? else { return Ok(None) };
@@ -135,6 +240,9 @@ impl dyn Txn + '_ {
 
     pub(crate) fn write<T: Serialize>(&mut self, key: &Key, value: &T) -> Result<()> {
         let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
+        if depth(&bytes) > MAX_DEPTH {
+            return Err(BackendError::too_deep(MAX_DEPTH));
+        }
         self.put(key.bytes(), &bytes)
     }
 

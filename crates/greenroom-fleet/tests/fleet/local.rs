@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, LocalBackend};
 use greenroom_fleet::{
-    Accept, Accepted, BackendErrorKind, Claim, Claimed, Join, Name, NodeId, Page, PromptContent, PromptId,
-    QueueBounds,
+    Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, Name, NodeId, Ownership, Page,
+    PromptContent, PromptId, QueueBounds,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -99,6 +99,76 @@ async fn the_database_of_another_program_is_refused_and_kept() {
     drop(other);
     let text = "FILE is the database of another program: name another file";
     assert_eq!(refused(&path).await, (BackendErrorKind::Damaged, text.to_owned()));
+}
+
+#[tokio::test]
+async fn databases_of_other_programs_with_other_kinds_of_tables_are_refused_too() {
+    let folder = folder();
+    let many: redb::MultimapTableDefinition<'_, &str, u64> = redb::MultimapTableDefinition::new("counts");
+    let same_name: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("fleet");
+    for (at, name) in ["many.redb", "same-name.redb"].into_iter().enumerate() {
+        let path = folder.path().join(name);
+        let other = redb::Database::create(&path).unwrap();
+        let write = other.begin_write().unwrap();
+        match at {
+            0 => drop(write.open_multimap_table(many).unwrap().insert("a", 1).unwrap()),
+            _ => drop(write.open_table(same_name).unwrap().insert("a", 1).unwrap()),
+        }
+        write.commit().unwrap();
+        drop(other);
+        let text = "FILE is the database of another program: name another file";
+        assert_eq!(refused(&path).await, (BackendErrorKind::Damaged, text.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
+    let folder = folder();
+    let from = LocalBackend::open(folder.path().join("from.redb")).await.unwrap();
+    let kept = accept("a");
+    assert!(matches!(from.accept(kept.clone()).await.unwrap(), Accepted::New(_)));
+    let node = NodeId::new();
+    from.join(Join { node, host: "here".to_owned(), lease: FOREVER }).await.unwrap();
+    let attempt = greenroom_fleet::AttemptId::new();
+    let claim = Claim { name: kept.name.clone(), node, attempt, losses: 3 };
+    let Claimed::Won { record, .. } = from.claim(claim).await.unwrap() else { panic!("not won") };
+    let owner = Ownership { name: kept.name, node, term: record.term };
+    let begin = Begin { owner: owner.clone(), prompt: kept.prompt, attempt, reserve: None };
+    assert!(from.begin(begin).await.unwrap().done().is_some());
+    let messages = ["{\n\"a\": 1}", " 1 ", "null", "no JSON", "\"one line\""].map(str::to_owned).to_vec();
+    let append = Append { owner, prompt: kept.prompt, first_seq: 1, messages, bound: 1000 };
+    assert!(from.append(append).await.unwrap().done().is_some());
+    let text = from.export().await.unwrap();
+    let to = LocalBackend::open(folder.path().join("to.redb")).await.unwrap();
+    to.import(text).await.unwrap();
+    let read = async |of: &LocalBackend| of.messages(kept.prompt, 0, 10).await.unwrap();
+    assert_eq!(read(&to).await, read(&from).await);
+    assert_eq!(read(&to).await.len(), 5);
+}
+
+#[tokio::test]
+async fn an_import_writes_no_keys_of_its_own_invention() {
+    let folder = folder();
+    let backend = LocalBackend::open(folder.path().join("fleet.redb")).await.unwrap();
+    for key in ["", "00", "ff", "13"] {
+        let text = format!("{{\"greenroom_fleet\":1}}\n{{\"key\":\"{key}\",\"value\":7}}\n");
+        let error = backend.import(text).await.unwrap_err();
+        assert!(error.to_string().contains("the key is of no part of the registry"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn json_that_is_nested_too_deeply_is_refused_and_harms_nobody() {
+    let folder = folder();
+    let backend = LocalBackend::open(folder.path().join("fleet.redb")).await.unwrap();
+    let prompt = (0..127).fold(json!("[\\\"["), |inner, _| json!([inner]));
+    let deep = Accept { content: PromptContent { prompt, continuation: None }, ..accept("a") };
+    let (deep, fine) = tokio::join!(backend.accept(deep), backend.accept(accept("b")));
+    let error = deep.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Invalid);
+    assert_eq!(error.to_string(), "the JSON of the request is nested deeper than 127 levels: flatten it");
+    assert!(matches!(fine.unwrap(), Accepted::New(_)));
+    assert_eq!(backend.queued().await.unwrap(), 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{BackendError, BackendErrorKind};
-use crate::registry::{FORMAT, Result, Row};
+use crate::registry::{FORMAT, Result, Row, is_key};
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -17,18 +17,23 @@ struct Line {
     key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<Box<RawValue>>,
+    /// A value that is not one line of JSON, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<String>,
 }
 
 /// The text of rows.
 pub(super) fn write(rows: Vec<Row>) -> Result<String> {
     let mut text = line(&Header { greenroom_fleet: format_number()? })?;
     for (key, value) in rows {
-        let value = match value.as_slice() {
-            [] => None,
-            value => Some(serde_json::from_slice(value).map_err(BackendError::damaged)?),
-        };
-        let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        text += &line(&Line { key, value })?;
+        let key = hex(&key);
+        text += &line(&match value.as_slice() {
+            [] => Line { key, value: None, bytes: None },
+            json => match one_line(json) {
+                Some(value) => Line { key, value: Some(value), bytes: None },
+                None => Line { key, value: None, bytes: Some(hex(json)) },
+            },
+        })?;
     }
     Ok(text)
 }
@@ -52,17 +57,37 @@ pub(super) fn read(text: &str) -> Result<Vec<Row>> {
 }
 
 fn row(line: &str) -> std::result::Result<Row, String> {
-    let Line { key, value } = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let digits: Vec<u8> = key
-        .chars()
-        .filter_map(|digit| digit.to_digit(16))
-        .filter_map(|digit| u8::try_from(digit).ok())
-        .collect();
-    if digits.len() != key.chars().count() || !digits.len().is_multiple_of(2) {
-        return Err("the key is no hexadecimal number of whole bytes".to_owned());
+    let Line { key, value, bytes } = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let key = unhex(&key).ok_or("the key is no hexadecimal number of whole bytes")?;
+    if !is_key(&key) {
+        return Err("the key is of no part of the registry".to_owned());
     }
-    let key = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-    Ok((key, value.map_or_else(Vec::new, |value| value.get().as_bytes().to_vec())))
+    let value = match (value, bytes) {
+        (Some(value), _) => value.get().as_bytes().to_vec(),
+        (None, Some(bytes)) => unhex(&bytes).ok_or("the bytes are no hexadecimal number of whole bytes")?,
+        (None, None) => Vec::new(),
+    };
+    Ok((key, value))
+}
+
+/// The value as it is, if a line can hold it and a reader gets the same bytes.
+fn one_line(value: &[u8]) -> Option<Box<RawValue>> {
+    let json: Box<RawValue> = serde_json::from_slice(value).ok()?;
+    let whole = json.get().as_bytes() == value && json.get() != "null";
+    (whole && !value.contains(&b'\n')).then_some(json)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = digits
+        .chars()
+        .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect::<Option<_>>()?;
+    let whole = digits.len().is_multiple_of(2);
+    whole.then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 fn line(value: &impl Serialize) -> Result<String> {

@@ -21,7 +21,7 @@ mod writer;
 
 use std::path::Path;
 
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::CHANGES;
 use crate::clock::Clock;
@@ -54,6 +54,8 @@ const WAITING: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct LocalBackend {
     jobs: mpsc::Sender<Message>,
+    /// Its sender is dropped after the file is closed.
+    ended: watch::Receiver<()>,
     pub(super) clock: Clock,
     pub(super) changes: broadcast::Sender<Change>,
 }
@@ -73,10 +75,10 @@ impl LocalBackend {
     /// Carries out the requests that wait, closes the file, and returns when another process can open it. Later requests of any clone
     /// are [`Closed`](BackendErrorKind::Closed). Dropping all clones closes the file too, some time later.
     pub async fn close(&self) {
-        let (closed, closing) = oneshot::channel();
-        // Both errors say that the writer has ended, and so that the file is closed.
-        self.jobs.send(Message::Close(closed)).await.ok();
-        closing.await.ok();
+        // An error: the writer is closing already.
+        self.jobs.send(Message::Close).await.ok();
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
     }
 
     /// Writes everything in the file to a text of JSON lines, which [`LocalBackend::import`] reads. Versions of greenroom that
@@ -103,7 +105,9 @@ impl LocalBackend {
         let (jobs, waiting) = mpsc::channel(WAITING);
         let changes = broadcast::Sender::new(CHANGES);
         let (opened, open) = oneshot::channel();
-        let writer = Writer { waiting, file, clock: clock.clone(), changes: changes.clone() };
+        let (ending, ended) = watch::channel(());
+        let writer =
+            Writer { waiting, file, clock: clock.clone(), changes: changes.clone(), _ending: ending };
         std::thread::Builder::new()
             .name("greenroom-fleet".to_owned())
             .spawn(move || writer.run(opened))
@@ -111,7 +115,7 @@ impl LocalBackend {
                 BackendError::new(BackendErrorKind::Unavailable, "no thread for the file").caused_by(error)
             })?;
         open.await.map_err(|_| closed())??;
-        Ok(Self { jobs, clock, changes })
+        Ok(Self { jobs, ended, clock, changes })
     }
 
     pub(super) async fn run<T: Send + 'static>(

@@ -197,6 +197,61 @@ async fn a_row_that_cannot_be_read_harms_its_own_requests_alone() {
 }
 
 #[tokio::test]
+async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its_group() {
+    let disk = Disk::default();
+    let backend = disk.backend().await;
+    let spoilt = accept(1);
+    assert!(matches!(backend.accept(spoilt.clone()).await.unwrap(), Accepted::New(_)));
+    backend.close().await;
+    let database = disk.clone().open().unwrap();
+    let key: Vec<u8> = [&[4][..], spoilt.prompt.0.as_bytes()].concat();
+    let write = database.begin_write().unwrap();
+    write.open_table(writer::ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let backend = disk.backend().await;
+    let before = backend.name_record(spoilt.name.clone()).await.unwrap();
+    let fine = Accept { name: Name::new("b").unwrap(), ..accept(2) };
+    let mut changes = backend.changes();
+    // `delete` marks the name before it ends the prompts.
+    let (deletion, accepted) =
+        tokio::join!(backend.delete(spoilt.name.clone()), backend.accept(fine.clone()));
+    assert_eq!(deletion.unwrap_err().kind(), BackendErrorKind::Damaged);
+    assert!(matches!(accepted.unwrap(), Accepted::New(_)));
+    assert_eq!(backend.name_record(spoilt.name).await.unwrap(), before);
+    assert_eq!(backend.deleting(10).await.unwrap(), Vec::new());
+    assert_eq!(changes.recv().await.unwrap(), Change::Queued(fine.name));
+}
+
+#[tokio::test]
+async fn each_of_two_that_close_finds_the_file_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fleet.redb");
+    for _ in 0..50 {
+        let backend = LocalBackend::open(&path).await.unwrap();
+        let second = async {
+            tokio::task::yield_now().await;
+            backend.close().await;
+            LocalBackend::open(&path).await.unwrap().close().await;
+        };
+        tokio::join!(backend.close(), second);
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_after_an_error_is_not_created_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fleet.redb");
+    let mut file = file::DatabaseFile::at(&path);
+    drop(file.open().unwrap());
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(file.open().unwrap_err().kind(), BackendErrorKind::Damaged);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(file.open().unwrap_err().kind(), BackendErrorKind::Unavailable);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn requests_at_the_same_time_share_their_syncs() {
     let disk = Disk::default();
     let backend = disk.backend().await;

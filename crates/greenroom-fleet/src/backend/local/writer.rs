@@ -1,13 +1,13 @@
 //! The thread that owns the file: it runs requests in groups, a transaction for each group.
 
 use redb::{Database, ReadableTable, Table, TableDefinition};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::error::failed;
 use super::file::OpenFile;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::registry::{Result, Step, Txn};
+use crate::registry::{Draft, Result, Step, Txn};
 use crate::request::Change;
 
 /// The only table of the file: keys and rows of the registry.
@@ -19,8 +19,8 @@ const GROUP: usize = 256;
 /// A message to the thread.
 pub(super) enum Message {
     Run(Box<dyn Job>),
-    /// Takes no further messages, carries out those that wait, and ends. The sender is dropped when the file is closed.
-    Close(oneshot::Sender<()>),
+    /// Takes no further messages, carries out those that wait, and ends.
+    Close,
 }
 
 /// A request on its way to the file.
@@ -72,13 +72,13 @@ pub(super) struct Writer {
     pub(super) file: Box<dyn OpenFile>,
     pub(super) clock: Clock,
     pub(super) changes: broadcast::Sender<Change>,
+    /// Dropped after the database, which is a variable of [`Writer::run`].
+    pub(super) _ending: watch::Sender<()>,
 }
 
 impl Writer {
     /// Runs requests until the last sender is gone, or a message says to close.
     pub(super) fn run(mut self, opened: oneshot::Sender<Result<()>>) {
-        // Dropped after the database.
-        let mut closing = Vec::new();
         let mut database = match self.file.open() {
             Ok(database) => Some(database),
             Err(error) => {
@@ -95,10 +95,7 @@ impl Writer {
             for message in group.drain(..) {
                 match message {
                     Message::Run(job) => jobs.push(job),
-                    Message::Close(closed) => {
-                        self.waiting.close();
-                        closing.push(closed);
-                    }
+                    Message::Close => self.waiting.close(),
                 }
             }
             match database.take().map_or_else(|| self.file.open(), Ok) {
@@ -116,7 +113,10 @@ impl Writer {
         let database = match &result {
             Ok(()) => Some(database),
             // Closed before the answers: whoever is told to try again finds the file free.
-            Err(_) => None,
+            Err(_) => {
+                drop(database);
+                None
+            }
         };
         for job in jobs {
             job.answer(result.as_ref().err());
@@ -137,48 +137,50 @@ impl Writer {
         changes: &mut Vec<Change>,
     ) -> Result<()> {
         let transaction = database.begin_write().map_err(failed)?;
-        let mut rows = Rows { table: transaction.open_table(ROWS).map_err(failed)?, writes: 0 };
+        let mut rows = Rows(transaction.open_table(ROWS).map_err(failed)?);
+        let mut written = false;
         for job in jobs {
-            let before = rows.writes;
-            if let Err(error) = job.run(&mut Step::new(&mut rows, self.clock.now(), changes))
-                // A row that cannot be read harms its own request alone, as long as the request has written nothing.
-                && (rows.writes > before || error.kind() != BackendErrorKind::Damaged)
-            {
-                return Err(error);
+            let told = changes.len();
+            let mut draft = Draft::over(&mut rows);
+            match job.run(&mut Step::new(&mut draft, self.clock.now(), changes)) {
+                Ok(()) => {
+                    written |= !draft.is_empty();
+                    draft.write()?;
+                }
+                // A row that cannot be read, or a request that cannot be kept, harms no other request.
+                Err(error)
+                    if matches!(error.kind(), BackendErrorKind::Damaged | BackendErrorKind::Invalid) =>
+                {
+                    changes.truncate(told);
+                }
+                Err(error) => return Err(error),
             }
         }
-        let writes = rows.writes;
         drop(rows);
-        if writes > 0 { transaction.commit().map_err(failed) } else { transaction.abort().map_err(failed) }
+        if written { transaction.commit().map_err(failed) } else { transaction.abort().map_err(failed) }
     }
 }
 
 /// The rows of a transaction.
-struct Rows<'a> {
-    table: Table<'a, &'static [u8], &'static [u8]>,
-    /// Writes so far.
-    writes: u64,
-}
+struct Rows<'a>(Table<'a, &'static [u8], &'static [u8]>);
 
 impl Txn for Rows<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.table.get(key).map_err(failed)?.map(|row| row.value().to_vec()))
+        Ok(self.0.get(key).map_err(failed)?.map(|row| row.value().to_vec()))
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.writes += 1;
-        self.table.insert(key, value).map_err(failed)?;
+        self.0.insert(key, value).map_err(failed)?;
         Ok(())
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.writes += 1;
-        self.table.remove(key).map_err(failed)?;
+        self.0.remove(key).map_err(failed)?;
         Ok(())
     }
 
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let rows = self.table.range(from..to).map_err(failed)?.take(limit);
+        let rows = self.0.range(from..to).map_err(failed)?.take(limit);
         rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())).map_err(failed))
             .collect()
     }

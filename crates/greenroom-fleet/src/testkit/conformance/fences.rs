@@ -3,18 +3,24 @@
 use serde_json::json;
 
 use super::stage::{
-    Checked, LEASE, Stage, accept_with_continuation, begin, claim, completed, finish, name, promises, same,
-    unexpected,
+    Checked, LEASE, Stage, accept, accept_with_continuation, begin, claim, completed, finish, name, promises,
+    same, unexpected,
 };
 use crate::id::{AttemptId, QuestionId};
-use crate::record::{InterruptedBy, PromptOutcome};
-use crate::request::{ActivationFailed, Append, Ask, Begun, Claim, Claimed, Finished, Owned, Reserve};
+use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
+use crate::request::{
+    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Deletion, Finished, Owned, Reserve,
+};
 
 promises! {
     "an owner of an older term writes nothing" => fenced,
     "an owner whose node is dead writes nothing, before anybody claims its name" => fenced_when_dead,
     "a turn whose owner was lost ends as interrupted, once" => interrupted,
     "a turn with a continuation goes on with it, before all that wait" => continued,
+    "a continuation goes before a reminder that was accepted earlier" => before_reminder,
+    "a continuation of null is none" => null_continuation,
+    "a prompt that was begun does not end as unsent when its session is deleted" => begun_and_deleted,
+    "a dead node does not win a name by a repeated claim" => dead_claim,
     "a prompt that was begun is never sent again" => never_sent_again,
     "too many lost owners in a row quarantine a name" => losses,
     "a finish whose reply was lost is found after the name was lost" => finish_found,
@@ -56,7 +62,10 @@ async fn all_fenced(
     let failed = ActivationFailed { owner: old.clone(), why: String::new(), period: LEASE, intensity: 1 };
     same("a failed activation", stage.backend.activation_failed(failed).await?, Owned::Fenced)?;
     same("a release", stage.backend.release(old.clone()).await?, Owned::Fenced)?;
-    same("the messages", stage.backend.messages(prompt, 0, 10).await?, Vec::new())
+    same("the messages", stage.backend.messages(prompt, 0, 10).await?, Vec::new())?;
+    same("the questions", stage.backend.open_questions(10).await?, Vec::new())?;
+    let queue = stage.backend.queue(name("a"), 10).await?;
+    same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![next])
 }
 
 async fn interrupted(stage: Stage) -> Checked {
@@ -93,6 +102,65 @@ async fn continued(stage: Stage) -> Checked {
     same("what is sent then", content, json!("go on"))?;
     stage.complete(&owner, prompt, attempt).await?;
     same("the outcome", stage.outcome(prompt).await?, Some(completed()))
+}
+
+async fn before_reminder(stage: Stage) -> Checked {
+    let node = stage.short_lived_node().await?;
+    let later = stage.backend.now().after(LEASE);
+    stage.accepted(Accept { not_before: Some(later), ..accept("a", "later") }).await?;
+    let prompt = stage.accepted(accept_with_continuation("a")).await?;
+    let owner = stage.own_by(node, "a").await?;
+    stage.begin(&owner, prompt).await?;
+    stage.kill(node).await?;
+    let claim = claim(stage.node, "a");
+    for what in ["a claim", "the repeated claim"] {
+        match stage.backend.claim(claim.clone()).await? {
+            Claimed::Won { continues, .. } => same(what, continues, Some(prompt))?,
+            other => return unexpected("the name is not won", other),
+        }
+    }
+    Ok(())
+}
+
+async fn null_continuation(stage: Stage) -> Checked {
+    let node = stage.short_lived_node().await?;
+    let content = PromptContent { prompt: json!("hello"), continuation: Some(json!(null)) };
+    let prompt = stage.accepted(Accept { content, continuations: 1, ..accept("a", "") }).await?;
+    let owner = stage.own_by(node, "a").await?;
+    stage.begin(&owner, prompt).await?;
+    stage.kill(node).await?;
+    stage.own("a").await?;
+    let lost = PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { term: owner.term }, result: None };
+    same("the outcome", stage.outcome(prompt).await?, Some(lost))
+}
+
+async fn begun_and_deleted(stage: Stage) -> Checked {
+    let node = stage.short_lived_node().await?;
+    let prompt = stage.accepted(accept_with_continuation("a")).await?;
+    let waits = stage.prompt("a", "waits").await?;
+    let owner = stage.own_by(node, "a").await?;
+    stage.begin(&owner, prompt).await?;
+    stage.kill(node).await?;
+    match stage.backend.delete(name("a")).await? {
+        Deletion::Marked(record) => same("the queue's length", record.queued, 0)?,
+        other => return unexpected("the name is not marked", other),
+    }
+    let interrupted = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+    same("the outcome of the prompt that was begun", stage.outcome(prompt).await?, Some(interrupted))?;
+    let unsent = PromptOutcome::Unsent { why: Unsent::Deleted };
+    same("the outcome of the prompt that was not", stage.outcome(waits).await?, Some(unsent))
+}
+
+async fn dead_claim(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let node = stage.short_lived_node().await?;
+    let claim = claim(node, "a");
+    match stage.backend.claim(claim.clone()).await? {
+        Claimed::Won { .. } => {}
+        other => return unexpected("the name is not won", other),
+    }
+    stage.kill(node).await?;
+    same("the repeated claim", stage.backend.claim(claim).await?, Claimed::NodeDown)
 }
 
 async fn never_sent_again(stage: Stage) -> Checked {

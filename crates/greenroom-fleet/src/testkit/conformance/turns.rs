@@ -4,15 +4,18 @@ use serde_json::json;
 
 use super::stage::{Checked, Stage, accept, begin, completed, finish, promises, same, unexpected};
 use crate::id::{AttemptId, PromptId, Timestamp};
-use crate::record::PromptOutcome;
+use crate::record::{PromptContent, PromptOutcome};
 use crate::request::{
-    Accept, Append, Begin, Begun, Change, Finish, Finished, Owned, Ownership, Reserve, StoredMessage,
+    Accept, Accepted, Append, Begin, Begun, Change, Finish, Finished, Owned, Ownership, Reserve,
+    StoredMessage,
 };
 
 promises! {
     "a prompt begins once, and a repeated begin gives its content again" => begins_once,
     "one turn of a name runs at a time" => one_turn,
     "a turn ends once, and its outcome is kept" => ends_once,
+    "a repeated request is recognised whatever its numbers are" => numbers,
+    "what was accepted can begin, however deeply its JSON is nested" => nested,
     "messages are kept in order, and repeated ones are passed over" => messages,
     "messages past the bound of a turn are counted and not kept" => bounded_messages,
     "money is reserved at the begin and settled at the end" => budget,
@@ -61,8 +64,8 @@ async fn ends_once(stage: Stage) -> Checked {
     stage.complete(&owner, prompt, attempt).await?;
     let failed = PromptOutcome::Failed { kind: "overflow".to_owned(), message: String::new(), result: None };
     match stage.backend.finish(finish(&owner, prompt, attempt, failed)).await? {
-        Owned::Done(Finished::Ended) => return unexpected("a second outcome is taken", prompt),
-        Owned::Done(_) | Owned::Fenced => {}
+        Owned::Done(Finished::NotBegun(_)) => {}
+        other => return unexpected("a second outcome", other),
     }
     same("the outcome", stage.outcome(prompt).await?, Some(completed()))?;
     same(
@@ -70,6 +73,43 @@ async fn ends_once(stage: Stage) -> Checked {
         stage.backend.finish(finish(&owner, PromptId::new(), attempt, completed())).await?,
         Owned::Done(Finished::Gone),
     )
+}
+
+async fn numbers(stage: Stage) -> Checked {
+    // Among these are numbers that a fast parser of JSON reads in another last digit.
+    let numbers: Vec<f64> = (1..2000_u32).map(|n| f64::from(n).sqrt() / 1e4).collect();
+    let content = PromptContent { prompt: json!(numbers), continuation: None };
+    let first = Accept { key: Some("k".to_owned()), content, ..accept("a", "") };
+    let again = Accept { prompt: PromptId::new(), ..first.clone() };
+    let prompt = stage.accepted(first).await?;
+    match stage.backend.accept(again).await? {
+        Accepted::Duplicate(known) => same("the prompt of the key", known.id, prompt)?,
+        other => return unexpected("the same content", other),
+    }
+    let owner = stage.own("a").await?;
+    let (attempt, _) = stage.begin(&owner, prompt).await?;
+    let outcome = PromptOutcome::Completed { result: json!(numbers) };
+    for what in ["the finish", "the repeated finish"] {
+        let answer = stage.backend.finish(finish(&owner, prompt, attempt, outcome.clone())).await?;
+        same(what, answer, Owned::Done(Finished::Ended))?;
+    }
+    Ok(())
+}
+
+async fn nested(stage: Stage) -> Checked {
+    for depth in [100, 126, 127, 128, 200] {
+        let prompt = (0..depth).fold(json!(1), |inner, _| json!([inner]));
+        let content = PromptContent { prompt: prompt.clone(), continuation: None };
+        let to = format!("nested {depth}");
+        let accept = Accept { content, ..accept(&to, "") };
+        // A backend may refuse it.
+        let Ok(answer) = stage.backend.accept(accept.clone()).await else { continue };
+        same("the answer", matches!(answer, Accepted::New(_)), true)?;
+        let owner = stage.own(&to).await?;
+        let (_, content) = stage.begin(&owner, accept.prompt).await?;
+        same("the content", content, prompt)?;
+    }
+    Ok(())
 }
 
 async fn messages(stage: Stage) -> Checked {
@@ -117,7 +157,15 @@ async fn budget(stage: Stage) -> Checked {
     let third = stage.accepted(accept("c", "3")).await?;
     let owner = stage.own("c").await?;
     let begun = stage.backend.begin(begin(&owner, third, attempt, reserve(2, 100))).await?;
-    same("the begin in the next period", begun, Owned::Done(Begun::Send(json!("3"))))
+    same("the begin in the next period", begun, Owned::Done(Begun::Send(json!("3"))))?;
+    let fourth = stage.prompt("d", "4").await?;
+    let owner = stage.own("d").await?;
+    let late = stage.backend.begin(begin(&owner, fourth, attempt, reserve(1, 1))).await?;
+    same(
+        "the begin of a node that is late at the end of a period",
+        late,
+        Owned::Done(Begun::OverBudget { left: 0 }),
+    )
 }
 
 async fn told(stage: Stage) -> Checked {
