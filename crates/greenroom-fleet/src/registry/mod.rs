@@ -8,6 +8,8 @@ mod prompts;
 mod query;
 mod questions;
 mod quota;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod txn;
 

@@ -1,0 +1,399 @@
+//! Random requests: after each one the indexes and the counters agree with the records, a request that is repeated changes
+//! nothing, a refused one has written nothing, and no prompt is sent or ended twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::txn::{Draft, Key, Table};
+use super::*;
+use crate::id::{AttemptId, NodeId, QuestionId, Term};
+use crate::record::{PromptContent, PromptOutcome, PromptState, QuestionRecord, TenantRecord};
+use crate::request::*;
+
+#[derive(Clone, Default, PartialEq)]
+struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Txn for Map {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.0.remove(key);
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
+        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+const TENANTS: [&str; 2] = ["", "b\0"];
+const NAMES: [&str; 3] = ["a", "a\0", "a\0\u{1}"];
+const WAIT: Duration = Duration::from_millis(40);
+
+/// A fleet in a map, a clock that the test moves, and all ids that were used.
+struct World {
+    map: Map,
+    now: Timestamp,
+    random: u64,
+    nodes: Vec<NodeId>,
+    prompts: Vec<PromptId>,
+    questions: Vec<QuestionId>,
+    owners: Vec<Ownership>,
+    /// Begins that were answered with `Send`.
+    begun: Vec<(Ownership, PromptId, AttemptId)>,
+    sent: BTreeMap<(PromptId, String), AttemptId>,
+    outcomes: BTreeMap<PromptId, PromptOutcome>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        Self {
+            map: Map::default(),
+            now: Timestamp(1_000),
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            nodes: Vec::new(),
+            prompts: vec![PromptId::new()],
+            questions: vec![QuestionId::new()],
+            owners: Vec::new(),
+            begun: Vec::new(),
+            sent: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+        }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        usize::try_from(self.random >> 33).unwrap() % bound
+    }
+
+    /// One of the latest.
+    fn one<T: Clone>(&mut self, of: impl Fn(&Self) -> &Vec<T>) -> Option<T> {
+        let length = of(self).len();
+        let from = length.saturating_sub(4);
+        (length > 0).then(|| self.below(length - from) + from).map(|at| of(self)[at].clone())
+    }
+
+    fn step<T>(&mut self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> T {
+        let mut draft = Draft::over(&mut self.map);
+        let answer = request(&mut Step::new(&mut draft, self.now, &mut Vec::new())).unwrap();
+        draft.write().unwrap();
+        answer
+    }
+
+    /// A request that can be repeated.
+    fn twice<T: Debug>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> T {
+        let before = self.map.clone();
+        let answer = self.step(&request);
+        let text = format!("{answer:?}");
+        let refused =
+            ["Fenced", "Refused(", "Done(Busy", "Done(NotQueued", "Done(OverBudget", "Done(Gone", "Gone"];
+        let refused = refused.iter().any(|refused| text.starts_with(refused));
+        assert!(!refused || self.map == before, "a refused request has written: {text}");
+        let after = self.map.clone();
+        assert_eq!(format!("{:?}", self.step(&request)), text, "the repeated answer");
+        assert!(self.map == after, "the repeated request has written: {text}");
+        answer
+    }
+
+    fn random_request(&mut self) {
+        let name = Name::new(NAMES[self.below(NAMES.len())]).unwrap();
+        let attempt = AttemptId::new();
+        match self.below(19) {
+            0 => {
+                let node = NodeId::new();
+                let join = Join { node, host: "here".to_owned(), lease: Duration::ZERO };
+                self.twice(|step| step.join(join.clone()));
+                self.nodes.push(node);
+            }
+            1 => {
+                let Some(node) = self.one(|world| &world.nodes) else { return };
+                match self.below(3) {
+                    0 => self.step(|step| step.leave(node)),
+                    1 => drop(self.step(|step| step.declare_dead(node, 0))),
+                    _ => drop(self.step(|step| step.renew(node, Duration::ZERO, false))),
+                }
+            }
+            2..=5 => {
+                let prompt = PromptId::new();
+                let continuation = (self.below(2) == 0).then(|| json!("go on"));
+                let content = PromptContent { prompt: json!(prompt), continuation };
+                let accept = Accept {
+                    prompt,
+                    name,
+                    profile: "support".to_owned(),
+                    tenant: TENANTS[self.below(4) / 3].to_owned(),
+                    conversation: Uuid::new_v4(),
+                    host: None,
+                    key: (self.below(2) == 0).then(|| self.below(3).to_string()),
+                    content,
+                    continuations: 1,
+                    not_before: (self.below(3) == 0).then(|| self.now.after(WAIT / 2)),
+                    wait: WAIT,
+                    bounds: QueueBounds { name: 4, tenant: 8, fleet: 10 },
+                };
+                if let Accepted::New(_) = self.twice(|step| step.accept(accept.clone())) {
+                    self.prompts.push(prompt);
+                }
+            }
+            6..=8 => {
+                let Some(node) = self.one(|world| &world.nodes) else { return };
+                let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+                if let Claimed::Won { record, .. } = self.twice(|step| step.claim(claim.clone())) {
+                    self.owners.push(Ownership { name, node, term: record.term });
+                }
+            }
+            9..=11 => {
+                let last = self.owners.iter().rfind(|owner| owner.name == name).cloned();
+                let Some(owner) = last.or_else(|| self.one(|world| &world.owners)) else { return };
+                let waiting = match self.below(4) {
+                    0 => None,
+                    _ => self.step(|step| step.queue_of(&owner.name, 9)).pop().map(|prompt| prompt.id),
+                };
+                let Some(prompt) = waiting.or_else(|| self.one(|world| &world.prompts)) else { return };
+                let period = Timestamp(self.now.0 / 100);
+                let reserve = (self.below(2) == 0).then_some(Reserve { period, budget: 50, amount: 10 });
+                let begin = Begin { owner: owner.clone(), prompt, attempt, reserve };
+                if let Owned::Done(Begun::Send(content)) = self.twice(|step| step.begin(begin.clone())) {
+                    let first = self.sent.insert((prompt, content.to_string()), attempt);
+                    assert_eq!(first, None, "sent twice");
+                    self.begun.push((owner, prompt, attempt));
+                }
+            }
+            12 => {
+                let Some((owner, prompt, _)) = self.one(|world| &world.begun) else { return };
+                let append =
+                    Append { owner, prompt, first_seq: 1, messages: vec!["1".to_owned(); 3], bound: 2 };
+                let _: Owned<u64> = self.twice(|step| step.append(append.clone()));
+            }
+            13 => {
+                let Some((owner, prompt, attempt)) = self.one(|world| &world.begun) else { return };
+                let outcome =
+                    PromptOutcome::Completed { result: json!({ "cost": 0.1 + self.below(9) as f64 }) };
+                let finish = Finish { owner, prompt, attempt, outcome, cost: 3 };
+                let _: Owned<Finished> = self.twice(|step| step.finish(finish.clone()));
+            }
+            14 => {
+                let Some(owner) = self.one(|world| &world.owners) else { return };
+                if self.below(2) == 0 {
+                    let _: Owned<bool> = self.twice(|step| step.release(owner.clone()));
+                } else {
+                    let failed = ActivationFailed { owner, why: String::new(), period: WAIT, intensity: 3 };
+                    let _: Owned<AfterFailure> = self.twice(|step| step.activation_failed(failed.clone()));
+                }
+            }
+            15 => {
+                let Some((owner, prompt, _)) = self.one(|world| &world.begun) else { return };
+                let question = QuestionId::new();
+                let ask = Ask { owner, question, prompt, wait: WAIT / 2, body: json!({}) };
+                let _: Owned<Option<QuestionRecord>> = self.twice(|step| step.ask(ask.clone()));
+                self.questions.push(question);
+                if let Some(question) = self.one(|world| &world.questions) {
+                    let _: Answered = self.step(|step| step.answer(question, json!("yes")));
+                }
+            }
+            16 => {
+                let Some(prompt) = self.one(|world| &world.prompts) else { return };
+                let _: Withdrawn = self.twice(|step| step.withdraw(prompt));
+            }
+            17 => match self.below(4) {
+                0 => drop(self.twice(|step| step.quarantine(name.clone(), "by hand".to_owned()))),
+                1 => drop(self.step(|step| step.unquarantine(name.clone()))),
+                2 => drop(self.twice(|step| step.delete(name.clone()))),
+                _ => self.twice(|step| step.deleted(name.clone())),
+            },
+            _ => {
+                // The clock goes back at times.
+                let (forth, back) = (self.below(30) as u64, if self.below(5) == 0 { 20 } else { 0 });
+                self.now = Timestamp(self.now.0 + forth - back);
+                let limit = self.below(3) + 1;
+                self.step(|step| step.expire_prompts(limit));
+                self.step(|step| step.expire_questions(limit));
+                let before = Timestamp(self.now.0 - 200);
+                self.step(|step| step.forget(before, limit));
+            }
+        }
+    }
+
+    fn rows(&self, table: Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let rows = (&self.map as &dyn Txn).under(&Key::of(table), usize::MAX).unwrap();
+        rows.into_iter().map(|(key, value)| ([Key::of(table).bytes(), &key].concat(), value)).collect()
+    }
+
+    fn records<T: serde::de::DeserializeOwned>(&self, table: Table) -> Vec<T> {
+        self.rows(table).values().map(|row| serde_json::from_slice(row).unwrap()).collect()
+    }
+
+    fn check(&mut self) {
+        let names: Vec<NameRecord> = self.records(Table::Names);
+        let prompts: Vec<PromptRecord> = self.records(Table::Prompts);
+        let questions: Vec<QuestionRecord> = self.records(Table::Questions);
+        let nodes: Vec<NodeRecord> = self.records(Table::Nodes);
+        let mut keys: BTreeMap<u8, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        let mut expect =
+            |table: Table, key: Key| keys.entry(table as u8).or_default().insert(key.bytes().to_vec());
+        for prompt in &prompts {
+            expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
+            match prompt.state {
+                PromptState::Queued => {
+                    expect(Table::Queue, Key::of(Table::Queue).name(&prompt.name).number(prompt.order));
+                    expect(Table::Due, Key::of(Table::Due).time(prompt.due_at).number(prompt.order));
+                    if prompt.begins == 0 {
+                        let key = Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id);
+                        expect(Table::Expiries, key);
+                    }
+                }
+                PromptState::Begun { term, .. } => {
+                    let owner = names.iter().find(|name| name.name == prompt.name).unwrap();
+                    assert_eq!((owner.running, owner.term), (Some(prompt.id), term));
+                }
+                PromptState::Ended { at, .. } => {
+                    expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
+                    expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
+                    let row = &self.rows(Table::Outcomes)[Key::of(Table::Outcomes).prompt(prompt.id).bytes()];
+                    let outcome: PromptOutcome = serde_json::from_slice(row).unwrap();
+                    let sent = prompt.begins > 0;
+                    assert_eq!(
+                        !sent,
+                        matches!(outcome, PromptOutcome::Unsent { .. }),
+                        "{prompt:?}: {outcome:?}"
+                    );
+                    let known = self.outcomes.entry(prompt.id).or_insert_with(|| outcome.clone());
+                    assert_eq!(*known, outcome, "ended twice");
+                }
+            }
+        }
+        for question in &questions {
+            let key = Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id);
+            expect(Table::QuestionsOfPrompt, key);
+            assert!(prompts.iter().any(|prompt| prompt.id == question.prompt
+                && matches!(prompt.state, PromptState::Begun { term, .. } if term == question.term)));
+            if question.decision.is_none() {
+                expect(
+                    Table::Deadlines,
+                    Key::of(Table::Deadlines).time(question.deadline).question(question.id),
+                );
+            }
+        }
+        let waiting = |of: &dyn Fn(&PromptRecord) -> bool| {
+            prompts.iter().filter(|prompt| prompt.state == PromptState::Queued && of(prompt)).count() as u32
+        };
+        for name in &names {
+            assert_eq!(name.queued, waiting(&|prompt| prompt.name == name.name));
+            let running = prompts
+                .iter()
+                .find(|prompt| prompt.name == name.name && matches!(prompt.state, PromptState::Begun { .. }));
+            assert_eq!(name.running, running.map(|prompt| prompt.id));
+            if let Some(continues) = name.continues {
+                let prompt = prompts.iter().find(|prompt| prompt.id == continues).unwrap();
+                assert!(prompt.state == PromptState::Queued && prompt.begins > 0);
+            } else {
+                assert_eq!(waiting(&|prompt| prompt.name == name.name && prompt.begins > 0), 0);
+            }
+            match &name.state {
+                NameState::Owned { node, .. } => {
+                    expect(Table::Owned, Key::of(Table::Owned).node(*node).name(&name.name));
+                }
+                NameState::Deleting { .. } => {
+                    expect(Table::Deleting, Key::of(Table::Deleting).name(&name.name));
+                }
+                _ => {}
+            }
+            assert!(name.term <= self.owners.iter().map(|owner| owner.term).max().unwrap_or(Term(0)));
+        }
+        for node in &nodes {
+            let owns = |name: &&NameRecord| matches!(name.state, NameState::Owned { node: owner, .. } if owner == node.id);
+            assert_eq!(node.owns as usize, names.iter().filter(owns).count());
+            assert!(node.state != NodeState::Dead || node.owns > 0);
+        }
+        for tenant in TENANTS {
+            let account = self.rows(Table::Tenants).remove(Key::of(Table::Tenants).text(tenant).bytes());
+            let account: TenantRecord =
+                account.map_or_else(Default::default, |row| serde_json::from_slice(&row).unwrap());
+            assert_eq!(account.queued, waiting(&|prompt| prompt.tenant == tenant));
+            let reserved =
+                |prompt: &&PromptRecord| prompt.tenant == tenant && prompt.period == account.period;
+            assert!(account.reserved >= prompts.iter().filter(reserved).map(|prompt| prompt.reserved).sum());
+        }
+        assert_eq!(self.step(|step| step.queued()), waiting(&|_| true));
+        for table in [
+            Table::Queue,
+            Table::Contents,
+            Table::Outcomes,
+            Table::Due,
+            Table::Expiries,
+            Table::Ended,
+            Table::Owned,
+            Table::QuestionsOfPrompt,
+            Table::Deadlines,
+            Table::Deleting,
+        ] {
+            let rows: BTreeSet<_> = self.rows(table).into_keys().collect();
+            assert_eq!(
+                rows,
+                keys.remove(&(table as u8)).unwrap_or_default(),
+                "rows of table {}",
+                table as u8
+            );
+        }
+        for id in self.records::<PromptId>(Table::Keys) {
+            assert!(prompts.iter().any(|prompt| prompt.id == id && prompt.key.is_some()));
+        }
+        let kept: BTreeSet<_> = prompts.iter().map(|prompt| prompt.id).collect();
+        for key in self.rows(Table::Messages).into_keys() {
+            let id = Uuid::from_slice(&key[1..17]).unwrap();
+            assert!(kept.contains(&PromptId(id)), "messages of a forgotten prompt");
+        }
+    }
+}
+
+#[test]
+fn random_requests_leave_records_indexes_and_counters_that_agree() {
+    let (mut sent, mut ended) = (0, 0);
+    for seed in 1..26 {
+        let mut world = World::new(seed);
+        for _ in 0..250 {
+            world.random_request();
+            world.check();
+        }
+        sent += world.sent.len();
+        ended += world.outcomes.len();
+    }
+    assert!(sent > 80 && ended > 250, "{sent} sent, {ended} ended: the requests are too tame");
+}
+
+#[test]
+fn a_draft_shows_its_writes_in_place_of_the_rows_under_them() {
+    let mut map = Map::default();
+    for key in [b"a", b"b", b"c", b"d"] {
+        map.put(key, b"old").unwrap();
+    }
+    let mut draft = Draft::over(&mut map);
+    draft.delete(b"a").unwrap();
+    draft.put(b"bb", b"new").unwrap();
+    draft.put(b"c", b"new").unwrap();
+    let keys = |limit| {
+        let rows = draft.scan(b"a", b"d", limit).unwrap();
+        rows.into_iter()
+            .map(|(key, value)| String::from_utf8([key, value].concat()).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(2), ["bold", "bbnew"]);
+    assert_eq!(keys(usize::MAX), ["bold", "bbnew", "cnew"]);
+    assert_eq!((draft.get(b"a").unwrap(), draft.get(b"d").unwrap()), (None, Some(b"old".to_vec())));
+    drop(draft);
+    assert_eq!(map.0.len(), 4);
+}
