@@ -1,6 +1,6 @@
 //! What time does: prompts expire, and outcomes are forgotten.
 
-use super::txn::{Key, Table, last_id};
+use super::txn::{Key, Table, last_id, readable};
 use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptState, Unsent};
@@ -12,7 +12,8 @@ impl Step<'_> {
             self.txn.up_to(&Key::of(Table::Expiries), &Key::of(Table::Expiries).time(self.now), limit)?;
         for (key, _) in &due {
             let id = PromptId(last_id(key)?);
-            match self.prompt(id)? {
+            // A prompt that cannot be read does not expire.
+            match readable(self.prompt(id)).transpose()?.flatten() {
                 Some(prompt) if prompt.state == PromptState::Queued => {
                     self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired })?
                 }
@@ -34,8 +35,11 @@ impl Step<'_> {
     }
 
     fn forget_prompt(&mut self, id: PromptId) -> Result<()> {
-        let Some(prompt) = self.prompt(id)? else { return Ok(()) };
-        if let Some(key) = &prompt.key {
+        // The key of a prompt that cannot be read leads to no prompt from now on, and is free.
+        let prompt = readable(self.prompt(id)).transpose()?.flatten();
+        if let Some(prompt) = prompt
+            && let Some(key) = &prompt.key
+        {
             let key = Key::of(Table::Keys).name(&prompt.name).text(key);
             // A session of the same name that was made anew may use the key for another prompt.
             if self.txn.read::<PromptId>(&key)? == Some(id) {

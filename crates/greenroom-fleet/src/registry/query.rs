@@ -1,6 +1,6 @@
 //! Questions of the fleet about what is there.
 
-use super::txn::{Key, Table, text};
+use super::txn::{Key, Table, readable, text};
 use super::{Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
@@ -33,10 +33,10 @@ impl Step<'_> {
         self.queue_of(&name, limit)
     }
 
-    /// Prompts that wait and may begin by `until`, the earliest first.
+    /// Prompts that can be read, wait, and may begin by `until`, the earliest first.
     pub(crate) fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<PromptRecord>> {
         let rows = self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(until), limit)?;
-        rows.into_iter().map(|(_, id)| self.listed(&id)).collect()
+        rows.into_iter().filter_map(|(_, id)| readable(self.listed(&id))).collect()
     }
 
     /// The earliest moment after `after` at which a prompt may begin that waits.

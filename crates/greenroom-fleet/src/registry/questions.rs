@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::txn::{Key, Table, last_id};
+use super::txn::{Key, Table, last_id, readable};
 use super::{Result, Step};
 use crate::id::{PromptId, QuestionId};
 use crate::record::{Decision, QuestionRecord};
@@ -56,7 +56,7 @@ impl Step<'_> {
         let mut expired = Vec::new();
         for (key, _) in due {
             let id = QuestionId(last_id(&key)?);
-            let Some(question) = self.question(id)? else {
+            let Some(question) = readable(self.question(id)).transpose()?.flatten() else {
                 self.txn.delete(&[Key::of(Table::Deadlines).bytes(), &key].concat())?;
                 continue;
             };
@@ -73,7 +73,7 @@ impl Step<'_> {
     pub(crate) fn open_questions(&self, limit: usize) -> Result<Vec<QuestionRecord>> {
         let mut open = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit)? {
-            open.extend(self.question(QuestionId(last_id(&key)?))?);
+            open.extend(readable(self.question(QuestionId(last_id(&key)?))).transpose()?.flatten());
         }
         Ok(open)
     }

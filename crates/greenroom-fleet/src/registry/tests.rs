@@ -397,3 +397,37 @@ fn a_draft_shows_its_writes_in_place_of_the_rows_under_them() {
     drop(draft);
     assert_eq!(map.0.len(), 4);
 }
+
+#[test]
+fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
+    let mut world = World::new(1);
+    let mut accept = |to: &str, wait| {
+        let accept = Accept {
+            prompt: PromptId::new(),
+            name: Name::new(to).unwrap(),
+            profile: String::new(),
+            tenant: String::new(),
+            conversation: Uuid::new_v4(),
+            host: None,
+            key: Some("key".to_owned()),
+            content: PromptContent { prompt: json!(1), continuation: None },
+            continuations: 0,
+            not_before: None,
+            wait,
+            bounds: QueueBounds { name: 9, tenant: 9, fleet: 9 },
+        };
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+        accept.prompt
+    };
+    let (spoilt, fine) = (accept("a", Duration::ZERO), accept("b", Duration::from_millis(1)));
+    world.map.put(Key::of(Table::Prompts).prompt(spoilt).bytes(), b"spoilt").unwrap();
+    let due = world.step(|step| step.due(Timestamp(u64::MAX), 10));
+    assert_eq!(due.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [fine]);
+    world.now = world.now.after(WAIT);
+    world.step(|step| step.expire_prompts(10));
+    assert!(world.step(|step| step.outcome(fine)).is_some());
+    assert_eq!(world.step(|step| step.next_expiry()), None);
+    world.map.put(Key::of(Table::Ended).time(Timestamp(1)).prompt(spoilt).bytes(), b"").unwrap();
+    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 2);
+    assert!(world.rows(Table::Prompts).is_empty());
+}

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, PromptId, QuestionId, Timestamp};
 
 pub(crate) type Result<T> = std::result::Result<T, BackendError>;
@@ -279,6 +279,17 @@ impl dyn Txn + '_ {
             .into_iter()
             .map(|(key, value)| (key[skip..].to_vec(), value))
             .collect())
+    }
+}
+
+/// Passes over a record that cannot be read, so that it hides no other record of a list.
+pub(crate) fn readable<T>(record: Result<T>) -> Option<Result<T>> {
+    match record {
+        Err(error) if error.kind() == BackendErrorKind::Damaged => {
+            tracing::error!(%error, "a record of the fleet is passed over");
+            None
+        }
+        record => Some(record),
     }
 }
 
