@@ -1,4 +1,4 @@
-//! What a fleet asks of its backend, and the answers.
+//! Requests of a fleet to its backend, and the answers.
 //!
 //! Each request is one atomic step. The caller makes the ids, so a request whose reply was lost is repeated as it was: the
 //! backend finds its own id and gives the same answer again.

@@ -58,7 +58,7 @@ pub(crate) fn server(show: mpsc::Sender<Progress>) -> ToolServer {
     )
 }
 
-/// What the model says without `--live` and without a script of yours.
+/// The model's part without `--live` and without a script of yours.
 pub(crate) fn script() -> Script {
     Script::new()
         .turn(

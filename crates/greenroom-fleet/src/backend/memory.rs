@@ -1,13 +1,12 @@
 //! The backend in memory.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
 
 use super::CHANGES;
 use crate::clock::Clock;
-use crate::registry::{Draft, Result, Step, Txn};
+use crate::registry::{Draft, MapTxn, Result, Step};
 use crate::request::Change;
 
 /// A backend in memory, for tests. Its facts are gone when its last clone is dropped.
@@ -27,7 +26,7 @@ use crate::request::Change;
 /// ```
 #[derive(Clone, Debug)]
 pub struct MemoryBackend {
-    rows: Arc<Mutex<Rows>>,
+    rows: Arc<Mutex<MapTxn>>,
     pub(super) clock: Clock,
     pub(super) changes: broadcast::Sender<Change>,
 }
@@ -59,29 +58,5 @@ impl MemoryBackend {
             self.changes.send(change).ok();
         }
         Ok(answer)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);
-
-impl Txn for Rows {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.get(key).cloned())
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.remove(key);
-        Ok(())
-    }
-
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
-        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 }

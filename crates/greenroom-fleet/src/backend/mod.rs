@@ -46,8 +46,11 @@ macro_rules! backend {
         ///
         /// - **Atomic**: a request happens as a whole or not at all, and requests happen one after another.
         /// - **Durable**: a change is kept over a power cut before its answer is given.
-        /// - **Repeatable**: a request that is repeated with the same ids changes nothing more and gives the same answer. So
-        ///   after [`Unavailable`](crate::BackendErrorKind::Unavailable) the caller repeats the request as it was.
+        /// - **Repeatable**: a request with an id that the caller made (a prompt, an attempt, a question to ask, a term) changes
+        ///   nothing more when it is repeated, and gives the same answer. So after
+        ///   [`Unavailable`](crate::BackendErrorKind::Unavailable) the caller repeats the request as it was. `answer`,
+        ///   `unquarantine`, `renew`, `forget` and the requests that expire things have no such id: a repeated one may find
+        ///   that the first one has done the work.
         /// - **Conditional on the term**: a request of an owner whose term is not the name's last one, or whose node is dead,
         ///   writes nothing and answers [`Owned::Fenced`].
         ///

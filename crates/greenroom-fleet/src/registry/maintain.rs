@@ -1,4 +1,4 @@
-//! What time does: prompts expire, and outcomes are forgotten.
+//! Prompts expire, and outcomes are forgotten after their time.
 
 use super::txn::{Key, Table, last_id, readable};
 use super::{Result, Step};

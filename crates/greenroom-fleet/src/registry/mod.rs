@@ -13,7 +13,7 @@ mod tests;
 mod turns;
 mod txn;
 
-pub(crate) use txn::{Draft, Result, Txn, is_key};
+pub(crate) use txn::{Draft, MapTxn, Result, Txn, is_key};
 
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, NodeRecord, NodeState, PromptRecord};
@@ -29,7 +29,7 @@ pub(crate) const FORMAT_KEY: &[u8] = b"\0";
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
-/// One request in a transaction: the moment at which it happens, and what it has changed.
+/// A request in a transaction: the moment at which it happens, and what it has changed.
 pub(crate) struct Step<'a> {
     txn: &'a mut dyn Txn,
     now: Timestamp,

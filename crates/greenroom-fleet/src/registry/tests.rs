@@ -14,37 +14,13 @@ use crate::id::{AttemptId, NodeId, QuestionId, Term};
 use crate::record::{PromptContent, PromptOutcome, PromptState, QuestionRecord, TenantRecord};
 use crate::request::*;
 
-#[derive(Clone, Default, PartialEq)]
-struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
-
-impl Txn for Map {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.get(key).cloned())
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.remove(key);
-        Ok(())
-    }
-
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
-        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
-    }
-}
-
 const TENANTS: [&str; 2] = ["", "b\0"];
 const NAMES: [&str; 3] = ["a", "a\0", "a\0\u{1}"];
 const WAIT: Duration = Duration::from_millis(40);
 
 /// A fleet in a map, a clock that the test moves, and all ids that were used.
 struct World {
-    map: Map,
+    map: MapTxn,
     now: Timestamp,
     random: u64,
     nodes: Vec<NodeId>,
@@ -60,7 +36,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         Self {
-            map: Map::default(),
+            map: MapTxn::default(),
             now: Timestamp(1_000),
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             nodes: Vec::new(),
@@ -80,7 +56,7 @@ impl World {
         usize::try_from(self.random >> 33).unwrap() % bound
     }
 
-    /// One of the latest.
+    /// Picks one of the latest four.
     fn one<T: Clone>(&mut self, of: impl Fn(&Self) -> &Vec<T>) -> Option<T> {
         let length = of(self).len();
         let from = length.saturating_sub(4);
@@ -377,7 +353,7 @@ fn random_requests_leave_records_indexes_and_counters_that_agree() {
 
 #[test]
 fn a_draft_shows_its_writes_in_place_of_the_rows_under_them() {
-    let mut map = Map::default();
+    let mut map = MapTxn::default();
     for key in [b"a", b"b", b"c", b"d"] {
         map.put(key, b"old").unwrap();
     }

@@ -108,7 +108,7 @@ impl Step<'_> {
         stored.into_iter().map(|(key, json)| message(&key, json)).collect()
     }
 
-    /// Whether a finish is repeated: this attempt has given the prompt this outcome.
+    /// True for a repeated finish: this attempt has given the prompt this outcome.
     fn finished_before(&self, finish: &Finish) -> Result<bool> {
         let Some(prompt) = self.prompt(finish.prompt)? else { return Ok(false) };
         let ended =

@@ -21,6 +21,31 @@ pub(crate) trait Txn {
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
 }
 
+/// A transaction over a map in memory, which takes each write at once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct MapTxn(pub(crate) BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Txn for MapTxn {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.0.remove(key);
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
+        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
 /// The writes of one request over a transaction. They reach the transaction together, after the request has succeeded, or not at
 /// all.
 pub(crate) struct Draft<'a> {
@@ -34,7 +59,7 @@ impl<'a> Draft<'a> {
         Self { under, writes: BTreeMap::new() }
     }
 
-    /// Whether there is anything to write.
+    /// False if the request has written nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
@@ -130,7 +155,7 @@ pub(crate) enum Table {
     Deleting = 18,
 }
 
-/// Whether a key is one of a [`Table`]: an import writes no others.
+/// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
     let tables = Table::Meta as u8..=Table::Deleting as u8;
     key.first().is_some_and(|table| tables.contains(table))

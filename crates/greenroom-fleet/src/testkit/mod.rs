@@ -1,4 +1,4 @@
-//! What tests of a backend, or of an application with a fleet, need (feature `testkit`).
+//! Checks for backends of your own (feature `testkit`).
 
 mod conformance;
 

@@ -85,7 +85,7 @@ impl LocalBackend {
     /// cannot read the file of one another can read this text.
     ///
     /// # Errors
-    /// Those of any request.
+    /// [`Unavailable`](BackendErrorKind::Unavailable) if the file cannot be read, [`Closed`](BackendErrorKind::Closed) after a close.
     pub async fn export(&self) -> Result<String> {
         let rows = self.run(|step| step.rows()).await?;
         export::write(rows)

@@ -1,4 +1,4 @@
-//! Whether a backend keeps its promises.
+//! Checks that a backend keeps its promises.
 
 mod fences;
 mod ownership;
@@ -23,7 +23,7 @@ use stage::{Checked, Stage};
 pub struct BackendViolation {
     /// The promise.
     pub promise: &'static str,
-    /// What was seen instead.
+    /// The behaviour that was seen instead.
     pub seen: String,
 }
 
