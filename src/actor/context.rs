@@ -172,6 +172,8 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     /// Cancelled when the supervisor has ended: nothing happens in this session after that.
     pub(crate) gone: CancellationToken,
+    /// Cancelled when the session is killed. Every part that waits for something of its own watches it.
+    pub(crate) killed: CancellationToken,
     /// Whether the session began to stop in order.
     pub(crate) in_order: AtomicBool,
     /// The error with which the session has failed.
@@ -232,6 +234,7 @@ impl Shared {
             span,
             started: Instant::now(),
             gone: feeds.gone,
+            killed: CancellationToken::new(),
             in_order: AtomicBool::new(false),
             failed: OnceLock::new(),
             home: Mutex::default(),

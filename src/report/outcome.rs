@@ -81,7 +81,7 @@ pub enum InterruptedBy {
         #[serde(serialize_with = "crate::options::millis_serialize")]
         after: std::time::Duration,
     },
-    /// The session was stopped.
+    /// The session was stopped or killed.
     Stop,
 }
 

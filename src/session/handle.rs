@@ -192,6 +192,44 @@ impl Session {
         }
     }
 
+    /// Kills the session, and returns when no process and no task of it is left, within
+    /// [`Timeouts::kill_bound`](crate::options::Timeouts::kill_bound). For an owner that must not act any more, such as
+    /// one that has lost its lease on the conversation; to end a session in order, [`stop`](Session::stop) it.
+    ///
+    /// From the first poll on, prompts are refused, and neither the CLI nor the session's store gets anything more.
+    /// Then the CLI and everything that it has started get SIGKILL, without a drain and without the end of stdin. The
+    /// running turn ends as [`Interrupted`](crate::Outcome::Interrupted) by
+    /// [`Stop`](crate::report::InterruptedBy::Stop), also if its result has arrived and waits for the store; waiting
+    /// prompts come back as [`NotStarted`](crate::Outcome::NotStarted). Handlers of tools and callbacks are aborted
+    /// without a grace time.
+    ///
+    /// An append to the store that runs is aborted and not tried again; entries that the store has not taken are told
+    /// as [`MirrorFailed`](crate::Event::MirrorFailed). An append that blocks its thread cannot be aborted: a store
+    /// that several owners share should check which of them writes.
+    ///
+    /// Works in every state: while the CLI starts or is restarted, and during a [`stop`](Session::stop), which then
+    /// returns early. May be called more than once. If the future is dropped after its first poll, the session still
+    /// ends. A process that the system cannot end within [`Timeouts::reap`](crate::options::Timeouts::reap) is left
+    /// behind with a warning.
+    ///
+    /// ```
+    /// use greenroom::testkit::{Script, ScriptedCli};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let cli = ScriptedCli::play(Script::new());
+    /// let session = greenroom::Session::builder().transport(cli.transport()).start().await?;
+    /// session.kill().await;
+    /// assert!(session.prompt("Hello?").await.is_err());
+    /// # greenroom::Result::<()>::Ok(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn kill(&self) {
+        self.inner.shared.kill();
+        // A session that has ended does not answer.
+        self.ask(|reply| SessionMessage::Kill(reply.into())).await.ok();
+        self.wait().await;
+    }
+
     /// Waits until the session has ended, for any reason.
     pub async fn wait(&self) {
         // Without a limit the wait cannot fail.

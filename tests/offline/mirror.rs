@@ -668,6 +668,62 @@ async fn stop_waits_for_the_store_up_to_its_limit() {
     assert!((at, entries) == (Some(key()), 1) && error.contains("store.stop"), "{error}");
 }
 
+/// Kills the session, which must take no time.
+async fn kill(session: &Session) {
+    let begun = Instant::now();
+    within(SOON, session.kill()).await;
+    assert!(begun.elapsed() < Duration::from_millis(50), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_aborts_the_append_and_the_result_behind_it_counts_no_more() {
+    let (open, gate) = oneshot::channel();
+    let (store, mut hear) = Told::new([Act::Wait(gate)]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let mut events = session.events();
+    let (mut turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a", "b"]);
+    end.finish_turn(&prompt, "hi");
+    assert_eq!(asked(&mut hear).await, "a b");
+    writes(&mut end, &agent(), &["c"]);
+    settled(&mut end).await;
+    kill(&session).await;
+    assert!(open.is_closed(), "the append goes on");
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
+    let why = "the session was killed before the store had taken them".to_owned();
+    assert_eq!(lost(&mut events).await, (Some(key()), 2, why.clone()));
+    assert_eq!(lost(&mut events).await, (Some(agent()), 1, why));
+    assert!(hear.try_recv().is_err() && store.uuids(&key()).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_is_not_tried_again_after_a_kill() {
+    let (store, mut hear) = Told::new([Act::Fail("busy")]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    let (_turn, prompt) = prompted(&session, &mut end).await;
+    writes(&mut end, &key(), &["a"]);
+    end.finish_turn(&prompt, "hi");
+    assert_eq!(asked(&mut hear).await, "a");
+    kill(&session).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(hear.try_recv().is_err() && store.uuids(&key()).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_ends_the_wait_of_a_stop_for_the_store() {
+    let (store, mut hear) = Told::new([Act::Hang]);
+    let (session, mut end, _listener) = start_by_hand(builder(store.clone())).await;
+    writes(&mut end, &key(), &["a"]);
+    settled(&mut end).await;
+    let stopped = async {
+        tokio::join!(session.stop(), end.run_out(), async {
+            assert_eq!(asked(&mut hear).await, "a");
+            kill(&session).await;
+        })
+    };
+    within(SOON, stopped).await.0.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_without_a_store_asks_for_no_mirror() {
     let (session, end, _listener) = start_by_hand(Session::builder()).await;

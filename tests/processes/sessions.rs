@@ -389,6 +389,20 @@ async fn stop_ends_what_ignores_sigterm_and_what_it_started() {
     held.closed().await;
 }
 
+#[tokio::test]
+async fn a_kill_ends_what_ignores_sigterm_and_waits_for_none_of_the_limits() {
+    let scratch = Scratch::new();
+    let (session, held) = stubborn_of(&scratch, "fork;fork-away", |builder| {
+        builder.configure(|options| {
+            (options.timeouts.drain, options.timeouts.cancel_grace) = (LIMIT, LIMIT);
+            (options.timeouts.exit_after_eof, options.timeouts.exit_after_term) = (LIMIT, LIMIT);
+        })
+    })
+    .await;
+    in_time("the kill", session.kill()).await;
+    held.closed().await;
+}
+
 /// The names of the processes that outlived the CLI, when it has ended.
 async fn leftovers(events: &mut Events) -> Vec<String> {
     event(events, "the leftovers", |event| match event {

@@ -88,7 +88,7 @@ impl Actor for Callbacks {
             CallbacksMessage::Tick => state.tick(),
             CallbacksMessage::Stop => {
                 let limit = state.shared.options().timeouts.child_stop / 2;
-                Box::pin(state.handlers.stop(limit)).await;
+                Box::pin(state.handlers.stop(limit, &state.shared.killed)).await;
                 myself.stop(None);
             }
             CallbacksMessage::Snapshot(reply) => {

@@ -68,6 +68,14 @@ impl ConversationState {
 
     /// Handles an event, now or when the store has taken what came before it.
     pub(super) fn cli_event(&mut self, event: CliEvent) {
+        if self.shared.is_killed() {
+            // A fenced session tells no result: the store lacks what was said last.
+            if let CliEvent::Ended { epoch, .. } = event {
+                self.drop_held();
+                self.cli_ended(epoch, None);
+            }
+            return;
+        }
         if let Some(held) = &mut self.store_barrier.held {
             self.store_barrier.bytes += event.bytes();
             held.push_back(event);
@@ -111,7 +119,7 @@ impl ConversationState {
 
     /// The store has taken everything before the first event that waits.
     pub(super) fn mirrored(&mut self, number: u64) {
-        if number != self.store_barrier.number {
+        if number != self.store_barrier.number || self.shared.is_killed() {
             return;
         }
         let mut held = self.store_barrier.held.take().unwrap_or_default().into_iter();
@@ -123,8 +131,17 @@ impl ConversationState {
         self.held_no_more();
     }
 
+    /// Drops all events that wait: the session was killed.
+    fn drop_held(&mut self) {
+        self.store_barrier =
+            StoreBarrier { number: self.store_barrier.number + 1, ..StoreBarrier::default() };
+    }
+
     /// Handles all events that wait, without the store.
     pub(super) fn release_all(&mut self) {
+        if self.shared.is_killed() {
+            return self.drop_held();
+        }
         self.store_barrier.number += 1;
         for event in self.store_barrier.held.take().into_iter().flatten() {
             self.take(event);

@@ -9,6 +9,8 @@
 //!   ended: NotStarted, StartTimeout, …, Exited, StdoutClosed     ▼
 //!          (always: every process is killed and reaped)       ended: Asked
 //! ```
+//!
+//! When the session is killed (`Shared::killed`), every state goes to SIGKILL at once, and ends as `Asked`.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -107,25 +109,54 @@ impl IncarnationTask {
 
     async fn run(&mut self) -> PortEnd {
         let started = Instant::now();
-        let limit = self.arguments.shared.options().timeouts.start;
+        let timeouts = &self.arguments.shared.options().timeouts;
+        let (limit, reap) = (timeouts.start, timeouts.reap);
+        let killed = self.arguments.shared.killed.clone();
+        if killed.is_cancelled() {
+            return PortEnd::Asked;
+        }
         let mut commands = self.commands.clone();
+        let mut opening = Box::pin(self.open());
         let mut open = tokio::select! {
-            opened = tokio::time::timeout(limit, Box::pin(self.open())) => match opened {
+            opened = tokio::time::timeout(limit, &mut opening) => match opened {
                 Ok(Ok(open)) => open,
                 Ok(Err(error)) => return PortEnd::Died(ExitCause::NotStarted { error }),
                 Err(_) => return PortEnd::Died(self.start_timeout(0)),
             },
             // Dropping the attempt leaves nothing behind.
             _ = commanded_to_end(&mut commands) => return PortEnd::Asked,
+            // A process that is on its way is waited for: nobody waits for the end of a process that is dropped.
+            () = killed.cancelled() => match tokio::time::timeout(reap, &mut opening).await {
+                Ok(Ok(open)) => open,
+                Ok(Err(_)) | Err(_) => return PortEnd::Asked,
+            },
         };
-        if let Err(end) = Box::pin(self.initialize(&mut open, after(started, limit))).await {
-            self.kill(&mut open).await;
+        drop(opening);
+        let end = tokio::select! {
+            biased;
+            () = killed.cancelled() => None,
+            end = Box::pin(self.run_open(&mut open, after(started, limit))) => Some(end),
+        };
+        match end {
+            Some(end) => end,
+            None => {
+                open.outbound.end();
+                self.kill(&mut open).await;
+                PortEnd::Asked
+            }
+        }
+    }
+
+    /// Runs the incarnation from its handshake on.
+    async fn run_open(&mut self, open: &mut OpenIncarnation, deadline: Instant) -> PortEnd {
+        if let Err(end) = Box::pin(self.initialize(open, deadline)).await {
+            self.kill(open).await;
             return end;
         }
         match open.ends(&mut self.commands).await {
-            ExitSignal::Asked => Box::pin(self.shut_down(&mut open)).await,
+            ExitSignal::Asked => Box::pin(self.shut_down(open)).await,
             signal => {
-                let cause = Box::pin(self.died(&mut open, signal)).await;
+                let cause = Box::pin(self.died(open, signal)).await;
                 let failed = matches!(cause, ExitCause::Exited { exit: Exit::Code(1..), .. });
                 // Only after a prompt: a CLI that fails without a prompt would be restarted for ever.
                 if failed && open.outbound.was_prompted() && open.evidence.last_error().is_some() {

@@ -282,7 +282,8 @@ impl ServerState {
     async fn stop(&mut self) {
         self.link.end();
         self.handlers.set_abort_text(format!("MCP server '{}' was stopped", self.spec.name));
-        self.handlers.stop(self.shared.options().timeouts.child_stop / 2).await;
+        let shared = self.shared.clone();
+        self.handlers.stop(shared.options().timeouts.child_stop / 2, &shared.killed).await;
         if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {
             instance.end().await;
         }

@@ -44,6 +44,8 @@ pub enum SessionMessage {
     /// Stops the session in order. Answers when nothing of it is left. Send this instead of stopping the actor: `stop`
     /// on the actor ends the CLI at once.
     Stop(RpcReplyPort<Result<()>>),
+    /// Kills the session. Answers when nothing of it is left, like [`Stop`](SessionMessage::Stop).
+    Kill(RpcReplyPort<Result<()>>),
     #[doc(hidden)]
     Internal(Internal),
 }
@@ -124,6 +126,7 @@ impl std::fmt::Debug for SessionMessage {
             SessionMessage::Snapshot(_) => "Snapshot",
             SessionMessage::Events(_) => "Events",
             SessionMessage::Stop(_) => "Stop",
+            SessionMessage::Kill(_) => "Kill",
             SessionMessage::Internal(_) => "Internal",
         })
     }

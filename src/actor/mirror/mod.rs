@@ -29,6 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::queue::{Lost, MirrorQueue, QueuedFrame, SettledWaiter, report_later};
 use crate::Options;
@@ -47,6 +49,10 @@ pub(crate) struct Mirror {
     resolved: OnceCell<PathBuf>,
     queue: Mutex<MirrorQueue>,
     work: Notify,
+    /// Cancelled when the session is killed: the store gets nothing more.
+    fenced: CancellationToken,
+    /// The append that runs.
+    appends: TaskTracker,
 }
 
 /// A `transcript_mirror` frame.
@@ -67,6 +73,8 @@ impl Mirror {
             resolved: OnceCell::new(),
             queue: Mutex::default(),
             work: Notify::new(),
+            fenced: CancellationToken::new(),
+            appends: TaskTracker::new(),
         }
     }
 
@@ -148,14 +156,30 @@ impl Mirror {
         self.work.notify_one();
     }
 
-    /// [`flush`](Mirror::flush) as a future.
+    /// Gives the store nothing more: the worker ends, and aborts the append that runs.
+    pub(crate) fn fence(&self) {
+        self.fenced.cancel();
+        self.appends.close();
+    }
+
+    /// Returns when a mirror that was fenced runs no append any more; at once if it was not fenced.
+    pub(crate) async fn fence_holds(&self) {
+        if self.fenced.is_cancelled() {
+            self.appends.wait().await;
+        }
+    }
+
+    /// [`flush`](Mirror::flush) as a future, which ends early when the mirror is fenced.
     pub(crate) async fn flushed(&self) {
         let (tell, told) = oneshot::channel();
         self.flush(move || {
             // Fails if the future was dropped.
             tell.send(()).ok();
         });
-        told.await.ok();
+        tokio::select! {
+            _ = told => {}
+            () = self.fenced.cancelled() => {}
+        }
     }
 }
 

@@ -34,12 +34,20 @@ struct StoredFile {
 type StoredFiles = HashMap<String, StoredFile>;
 
 impl Mirror {
-    /// Gives the queued entries to the store until the future is dropped.
+    /// Gives the queued entries to the store until the future is dropped, or the mirror is fenced.
     pub(crate) async fn run(
         self: Arc<Self>,
         shared: Arc<Shared>,
         conversation: ActorRef<ConversationMessage>,
     ) {
+        tokio::select! {
+            biased;
+            () = self.fenced.cancelled() => {}
+            () = self.work(shared, conversation) => {}
+        }
+    }
+
+    async fn work(&self, shared: Arc<Shared>, conversation: ActorRef<ConversationMessage>) {
         let reporter = LossReporter { shared, conversation };
         let mut stored = StoredFiles::new();
         loop {
@@ -201,8 +209,15 @@ impl Mirror {
             }
             let (store, key, entries) = (self.store.clone(), key.clone(), entries.clone());
             // Formatting and dropping the error runs the store's code too, so both are in the caught future.
-            let trying = async move { store.append(&key, &entries).await.map_err(|error| error.to_string()) };
-            let mut task = Task::spawn(AssertUnwindSafe(trying).catch_unwind());
+            let fenced = self.fenced.clone();
+            let trying = async move {
+                if fenced.is_cancelled() {
+                    return Err("the session was killed".to_owned());
+                }
+                store.append(&key, &entries).await.map_err(|error| error.to_string())
+            };
+            let trying = AssertUnwindSafe(trying).catch_unwind();
+            let mut task = Task::spawn(self.appends.track_future(trying));
             failure = match tokio::time::timeout(self.options.append, task.join()).await {
                 Ok(Some(Ok(Ok(())))) => return Ok(()),
                 Ok(Some(Ok(Err(error)))) => error,

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::pending::PendingRequest;
@@ -342,12 +343,17 @@ impl<L> HandlerTasks<L> {
         expired
     }
 
-    /// Answers all requests with an error, cancels their handlers, and aborts those that outlive their grace time.
-    /// Returns when all tasks have ended, or after `abort_within`: a handler that blocks its thread cannot be aborted.
-    pub(crate) async fn stop(&mut self, abort_within: Duration) {
+    /// Answers all requests with an error, cancels their handlers, and aborts those that outlive their grace time. The
+    /// grace time ends early when the session is `killed`. Returns when all tasks have ended, or after `abort_within`:
+    /// a handler that blocks its thread cannot be aborted.
+    pub(crate) async fn stop(&mut self, abort_within: Duration, killed: &CancellationToken) {
         self.refuse_all();
         self.tasks.close();
-        if tokio::time::timeout(self.grace, self.tasks.wait()).await.is_err() {
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(self.grace, self.tasks.wait()) => ended.is_ok(),
+            () = killed.cancelled() => false,
+        };
+        if !ended {
             self.abort_all();
             if tokio::time::timeout(abort_within, self.tasks.wait()).await.is_err() {
                 tracing::warn!("handlers that block their thread are left behind");

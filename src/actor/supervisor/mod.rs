@@ -26,7 +26,7 @@
 //! - [`port_end`]: what follows the end of a CLI
 //! - [`servers`]: start and restart tool servers
 //! - [`changing`]: add and remove MCP servers
-//! - [`stopping`]: stop step by step
+//! - [`stopping`]: stop step by step; [`killing`]: stop at once
 //! - [`snapshot`]: report the state of the tree
 
 pub(crate) mod changing;
@@ -35,6 +35,7 @@ mod children;
 pub(crate) mod claims;
 #[cfg(feature = "testkit")]
 pub(crate) mod fault;
+mod killing;
 mod port_end;
 mod servers;
 mod snapshot;
@@ -153,6 +154,8 @@ enum SessionStage {
         number: u32,
         failed: Option<Error>,
         limit: Option<Task>,
+        /// Whether the limits of the steps are those of a kill.
+        killed: bool,
     },
 }
 
@@ -260,6 +263,10 @@ impl Actor for SessionSupervisor {
             SessionMessage::Snapshot(reply) => state.snapshot(reply),
             SessionMessage::Events(reply) => respond(reply, state.shared.subscribe()),
             SessionMessage::Stop(reply) => return Box::pin(state.stop(reply)).await,
+            SessionMessage::Kill(reply) => {
+                state.await_stop.push(reply);
+                return Box::pin(state.kill()).await;
+            }
             SessionMessage::Internal(internal) => return Box::pin(state.internal(internal)).await,
         }
         Ok(())

@@ -146,6 +146,10 @@ impl SupervisorState {
             cause
         });
         self.tell_cli_ended(cause.as_ref());
+        if self.shared.is_killed() && !self.stopping() {
+            // The message that asks for the kill is still on its way.
+            return self.kill().await;
+        }
         if self.stopping() {
             return self.check_step().await;
         }

@@ -1,6 +1,7 @@
 //! Stop a session step by step, each step with its limit.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ractor::{ActorCell, ActorRef, RpcReplyPort};
 
@@ -76,7 +77,8 @@ impl SupervisorState {
         self.shared.refuse_prompts();
         self.shared.emit(Event::Stopping);
         self.conversation.tell(ConversationMessage::Drain);
-        self.stage = SessionStage::Stopping { step: first, number: 0, failed, limit: None };
+        let killed = self.shared.is_killed();
+        self.stage = SessionStage::Stopping { step: first, number: 0, failed, limit: None, killed };
         self.enter_step().await
     }
 
@@ -90,9 +92,9 @@ impl SupervisorState {
     /// Starts the work of the step, and goes on at once if there is none.
     async fn enter_step(&mut self) -> Handled {
         let timeouts = self.shared.options().timeouts.clone();
-        let SessionStage::Stopping { step, number, .. } = &mut self.stage else { return Ok(()) };
+        let SessionStage::Stopping { step, number, killed, .. } = &mut self.stage else { return Ok(()) };
         *number += 1;
-        let (step, number) = (*step, *number);
+        let (step, number, killed) = (*step, *number, *killed);
         let limit = match step {
             StopStep::Drain => timeouts.drain,
             StopStep::Cli => {
@@ -123,11 +125,16 @@ impl SupervisorState {
             }
             StopStep::Gone => return self.gone(),
         };
-        let timer = self.later(limit, Internal::StopLimit(number));
+        self.limit_step(number, if killed { self.kill_limit(step) } else { limit });
+        Box::pin(self.check_step()).await
+    }
+
+    /// Starts the limit of the step with this number, in place of an earlier one.
+    pub(super) fn limit_step(&mut self, number: u32, within: Duration) {
+        let timer = self.later(within, Internal::StopLimit(number));
         if let SessionStage::Stopping { limit, .. } = &mut self.stage {
             *limit = Some(timer);
         }
-        Box::pin(self.check_step()).await
     }
 
     /// Lets the store take what is left, then removes the configuration folder that was loaded from the store.
@@ -144,9 +151,15 @@ impl SupervisorState {
         }
         let (mirror, myself) = (self.shared.mirror().cloned(), self.myself.clone());
         let limit = self.shared.options().store.stop;
+        let abort_within = self.shared.options().timeouts.child_stop / 2;
         self.errand(async move {
             if let Some(mirror) = mirror {
                 tokio::time::timeout(limit, mirror.flushed()).await.ok();
+                if tokio::time::timeout(abort_within, mirror.fence_holds()).await.is_err() {
+                    tracing::warn!(
+                        "an append that blocks its thread is left behind by a session that was killed"
+                    );
+                }
             }
             // Removed before the next step begins, not only when this task is dropped.
             if let Some(home) = home {

@@ -147,6 +147,13 @@ impl Timeouts {
         let steps = steps.into_iter().fold(self.drain, Duration::saturating_add);
         steps.saturating_add(self.child_stop.saturating_mul(6))
     }
+
+    /// The longest that [`Session::kill`](crate::Session::kill) can take, whatever handlers, the store and the CLI do:
+    /// twice `reap`, for a process that is being started and for its end, and six times `child_stop`. With the
+    /// defaults: 10 s. A CLI that the system can end at once is gone within milliseconds.
+    pub fn kill_bound(&self) -> Duration {
+        self.reap.saturating_mul(2).saturating_add(self.child_stop.saturating_mul(6))
+    }
 }
 
 /// A duration as a number of milliseconds.

@@ -4,6 +4,7 @@
 mod actors;
 mod crashes;
 mod events;
+mod kills;
 mod prompts;
 mod run_end;
 mod runs;
