@@ -36,7 +36,7 @@ use crate::report::feed::{Feed, Subscriber};
 use crate::report::{Event, Events};
 use crate::requests::{Reply, ServerInfo};
 use crate::tool::spec::ServerSpec;
-use crate::transport::{StderrSink, Transport, continues};
+use crate::transport::{ProcessIdentity, StderrSink, Transport, continues};
 use crate::wire::Message;
 use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 
@@ -160,6 +160,8 @@ pub(crate) struct Shared {
     pub(crate) router: watch::Sender<Option<RouterLink>>,
     /// The queue to the stdin of the current incarnation; `None` while no incarnation is open.
     outbound: CurrentValue<Option<Outbound>>,
+    /// The process of the current incarnation; `None` while no incarnation is open, and without a real process.
+    pub(crate) process: CurrentValue<Option<ProcessIdentity>>,
     /// Set when the supervisor starts. The conversation never restarts: its end is the end of the session.
     pub(crate) conversation: OnceLock<ActorRef<ConversationMessage>>,
     /// Set when a stop is asked for, before the conversation hears of it.
@@ -227,6 +229,7 @@ impl Shared {
             settings_asked: Mutex::default(),
             router: watch::channel(None).0,
             outbound: CurrentValue::new(None),
+            process: CurrentValue::new(None),
             conversation: OnceLock::new(),
             refuses_prompts: AtomicBool::new(false),
             outgoing: Outgoing::default(),

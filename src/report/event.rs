@@ -12,7 +12,7 @@ use super::cause::ExitCause;
 use super::feed::Subscriber;
 use super::subscription::{Subscription, subscription};
 use crate::store::SessionKey;
-use crate::transport::Leftover;
+use crate::transport::{Leftover, ProcessIdentity};
 
 /// A supervision event of a session: a CLI that exited, a tool that panicked, a limit that was reached.
 ///
@@ -48,6 +48,8 @@ pub enum Event {
         epoch: u64,
         /// The process id, if there is a process.
         pid: Option<u32>,
+        /// The process as a later host recognises it; [`Session::process`](crate::Session::process) has it, too.
+        process: Option<ProcessIdentity>,
         /// The resumed conversation.
         resumes: Option<String>,
     },
@@ -257,7 +259,7 @@ impl Event {
     /// A new field or variant does not compile until it is listed here.
     pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {
         match self {
-            Self::CliStarted { epoch: _, pid: _, resumes: text }
+            Self::CliStarted { epoch: _, pid: _, process: _, resumes: text }
             | Self::CliReady { epoch: _, version: text }
             | Self::CliRestarted { epoch: _, session_id: text }
             | Self::AtCapacity { server: text, limit: _ } => text.iter_mut().for_each(change),

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::prompt::Prompt;
 use crate::report::{Events, Snapshot};
 use crate::tool::ServerHandle;
+use crate::transport::ProcessIdentity;
 
 /// A running session. Cheap to clone; every clone is the same session.
 ///
@@ -152,6 +153,30 @@ impl Session {
     /// the first turn, unless [`Options::conversation`](crate::Options::conversation) names it.
     pub fn session_id(&self) -> Option<String> {
         self.inner.shared.facts.borrow().session_id.clone()
+    }
+
+    /// The process of the current CLI, for a service that writes it down and, after it was killed and started again,
+    /// waits until the CLI is [gone](ProcessIdentity::gone). `None` while no CLI runs, and if the transport has no real
+    /// process.
+    ///
+    /// Each restart of the CLI makes a new process, which [`Event::CliStarted`](crate::Event::CliStarted) tells, also
+    /// for the first one ([`SessionBuilder::events`](crate::SessionBuilder::events)). There is a moment between the
+    /// start of a process and its record: a service that is killed in it relies on the guardian alone.
+    ///
+    /// ```no_run
+    /// use greenroom::transport::ProcessIdentity;
+    ///
+    /// # async fn example(session: greenroom::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(process) = session.process() {
+    ///     std::fs::write("cli.json", serde_json::to_vec(&process)?)?;
+    /// }
+    /// // The next run of the service:
+    /// let old: ProcessIdentity = serde_json::from_slice(&std::fs::read("cli.json")?)?;
+    /// old.gone(std::time::Duration::from_millis(50)).await;
+    /// # Ok(()) }
+    /// ```
+    pub fn process(&self) -> Option<ProcessIdentity> {
+        self.inner.shared.process.read().clone()
     }
 
     /// Waits until the run is over: no turn, no queued prompt and no background work of the CLI. Also returns when the

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use futures_util::future::BoxFuture;
 
-use super::{ContainedBy, Exit, Leftover, Process};
+use super::{ContainedBy, Exit, Leftover, Process, ProcessIdentity};
 
 /// A process, and a value that is dropped after the process: the files that the process was started with.
 pub(crate) struct Keeping<T> {
@@ -42,6 +42,10 @@ impl<T: Send + 'static> Process for Keeping<T> {
 
     fn contained_by(&self) -> Option<ContainedBy> {
         self.process.contained_by()
+    }
+
+    fn identity(&self) -> Option<ProcessIdentity> {
+        self.process.identity()
     }
 
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {

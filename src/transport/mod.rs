@@ -33,6 +33,7 @@ pub(crate) use argv::fields::{fields, has_private};
 pub(crate) use argv::{Channel, LaunchSpec, Resume, continues, launch_for, opens};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 pub use process::ChildProcess;
+pub use process::identity::ProcessIdentity;
 
 use crate::error::Result;
 use crate::options::{Containment, OsUser};
@@ -253,6 +254,13 @@ pub trait Process: Send + 'static {
     /// The way in which its descendants are found. `None` if there is no real process. A process that wraps another one
     /// returns that of the inner process.
     fn contained_by(&self) -> Option<ContainedBy> {
+        None
+    }
+
+    /// The identity of the process, by which a later host recognises it on this machine. `None` if there is no real
+    /// process, or if the process runs on another machine. A process that wraps another one returns that of the inner
+    /// process.
+    fn identity(&self) -> Option<ProcessIdentity> {
         None
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::host::{Host, test_alone};
 use greenroom::options::{Containment, EnvPolicy};
-use greenroom::transport::ContainedBy;
+use greenroom::transport::{ContainedBy, ProcessIdentity};
 use greenroom::{NoArgs, Session, ToolContext, ToolServer};
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -43,7 +43,7 @@ const THEN: &str = "GREENROOM_TEST_THEN";
 /// Set for a host that is to do without control groups.
 const BY_MARK: &str = "GREENROOM_TEST_BY_MARK";
 
-/// Beginning of the host's line about how a session is contained.
+/// Beginning of the host's line about how a session is contained, with its process.
 const CONTAINED: &str = "contained by ";
 
 const CALLS: usize = 8;
@@ -84,7 +84,8 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
             .await
             .unwrap();
         let by = session.snapshot().await.unwrap().cli.unwrap().contained_by.unwrap();
-        println!("{CONTAINED}{by:?}");
+        let process = serde_json::to_string(&session.process().unwrap()).unwrap();
+        println!("{CONTAINED}{by:?} {process}");
         let turn = session.prompt("go").await.unwrap();
         running.push((session, turn));
     }
@@ -105,6 +106,7 @@ struct HostOfSessions {
     process: Host,
     sessions: Vec<Receiver<Held>>,
     contained: Vec<String>,
+    processes: Vec<ProcessIdentity>,
     _pipes: tempfile::TempDir,
 }
 
@@ -155,7 +157,8 @@ impl HostOfSessions {
             told
         };
         let sessions = pipes.into_iter().map(watch).collect();
-        let mut host = Self { process, sessions, contained: Vec::new(), _pipes: folder };
+        let mut host =
+            Self { process, sessions, contained: Vec::new(), processes: Vec::new(), _pipes: folder };
         let (tell, ready) = channel();
         std::thread::spawn(move || {
             // The first line that the host writes may stand behind what the test harness has written.
@@ -163,7 +166,11 @@ impl HostOfSessions {
             let contained = lines.filter_map(|line| Some(line.split_once(CONTAINED)?.1.to_owned()));
             tell.send(contained.collect::<Vec<_>>())
         });
-        host.contained = ready.recv_timeout(LIMIT).unwrap();
+        for line in ready.recv_timeout(LIMIT).unwrap() {
+            let (by, process) = line.split_once(' ').unwrap();
+            host.contained.push(by.to_owned());
+            host.processes.push(serde_json::from_str(process).unwrap());
+        }
         assert_eq!(host.contained.len(), host.sessions.len(), "the host has all its sessions");
         for session in &host.sessions {
             assert_eq!(session.recv_timeout(LIMIT), Ok(Held::Opened));
@@ -193,6 +200,19 @@ fn a_host_that_is_killed_leaves_nothing_of_any_session() {
             assert!(session.try_recv().is_err(), "the processes are gone too early");
         }
         host.process.0.kill().unwrap();
+        host.leaves_nothing();
+    }
+}
+
+#[tokio::test]
+async fn a_later_host_waits_until_the_processes_of_a_killed_one_are_gone() {
+    for by in [By::Default, By::Mark] {
+        let mut host = HostOfSessions::contained(by, 2, "stay");
+        assert!(host.processes.iter().all(ProcessIdentity::is_alive));
+        host.process.0.kill().unwrap();
+        for process in &host.processes {
+            tokio::time::timeout(BOUND, process.gone(Duration::from_millis(10))).await.unwrap();
+        }
         host.leaves_nothing();
     }
 }

@@ -403,6 +403,29 @@ async fn a_kill_ends_what_ignores_sigterm_and_waits_for_none_of_the_limits() {
     held.closed().await;
 }
 
+#[tokio::test]
+async fn the_process_of_a_session_is_that_of_its_newest_cli() {
+    let builder = fake("crash-on-prompt=1;crash-times=1").transport(Recorder::around(ChildProcess::new()));
+    let mut builder = builder;
+    let mut events = builder.events();
+    let session = start(builder).await;
+    let started = |event: &Event| match event {
+        Event::CliStarted { pid, process, .. } => Some((*pid, process.clone())),
+        _ => None,
+    };
+    let first = session.process().unwrap();
+    assert_eq!(event(&mut events, "the first CLI", started).await, (Some(first.pid), Some(first.clone())));
+    assert!(first.is_alive());
+    assert!(matches!(cause(&prompt(&session, "crash").await), ExitCause::Exited { .. }));
+    let second = event(&mut events, "the second CLI", started).await.1;
+    restarted(&mut events).await;
+    assert!(second.is_some() && second != Some(first.clone()));
+    assert_eq!(session.process(), second);
+    assert!(!first.is_alive() && second.as_ref().unwrap().is_alive());
+    stop(&session).await;
+    assert!(session.process().is_none() && !second.unwrap().is_alive());
+}
+
 /// The names of the processes that outlived the CLI, when it has ended.
 async fn leftovers(events: &mut Events) -> Vec<String> {
     event(events, "the leftovers", |event| match event {

@@ -194,7 +194,10 @@ impl IncarnationTask {
         let command = connection.process.program().map(|program| format!("{} {flags}", program.display()));
         let (pid, contained_by) = (connection.process.pid(), connection.process.contained_by());
         let resumes = resume.session_id().map(str::to_owned);
-        shared.emit(Event::CliStarted { epoch: *epoch, pid, resumes });
+        let identity = connection.process.identity();
+        // Before the event, whose receiver may ask for it.
+        shared.process.set(identity.clone());
+        shared.emit(Event::CliStarted { epoch: *epoch, pid, process: identity, resumes });
         shared.outbound_opened(outbound.clone());
         let evidence = Arc::new(ExitEvidence::default());
         let (feeder, task) = MessageFeeder::new(shared, *epoch, conversation, evidence.clone());

@@ -201,6 +201,7 @@ impl SupervisorState {
     fn tell_cli_ended(&mut self, cause: Option<&ExitCause>) {
         let epoch = self.epoch;
         self.shared.outbound_ended(epoch);
+        self.shared.process.set(None);
         self.router.tell(RouterMessage::Ended { epoch });
         if let Some(mirror) = self.shared.mirror() {
             // Before the conversation is told, so that the turn's outcome waits until the store has what the CLI

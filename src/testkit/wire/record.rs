@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use super::redact::Redact;
 use super::transcript::{Entry, Line, Side, Transcript, Wire};
 use crate::error::Result;
-use crate::transport::{Connection, ContainedBy, Conversations, Exit, Launch, Leftover, Process, Transport};
+use crate::transport::{
+    Connection, ContainedBy, Conversations, Exit, Launch, Leftover, Process, ProcessIdentity, Transport,
+};
 
 /// A transport around another one that keeps a [`Transcript`] of every incarnation, in both directions. It changes
 /// nothing of what it passes on.
@@ -272,6 +274,10 @@ impl Process for Watched {
 
     fn contained_by(&self) -> Option<ContainedBy> {
         self.inner.contained_by()
+    }
+
+    fn identity(&self) -> Option<ProcessIdentity> {
+        self.inner.identity()
     }
 
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {

@@ -27,6 +27,7 @@ use tokio::sync::SetOnce;
 use super::contain::containment::{Contained, Descendants};
 use super::exits::{self, WatchedChild};
 use super::guardian;
+use super::identity::ProcessIdentity;
 use crate::transport::Exit;
 
 /// State of the leader, which is the CLI process itself.
@@ -47,6 +48,7 @@ pub(super) struct Group {
     pidfd: Option<OwnedFd>,
     leader: Mutex<Leader>,
     exit: SetOnce<Exit>,
+    identity: ProcessIdentity,
     descendants: Arc<Descendants>,
 }
 
@@ -59,12 +61,17 @@ impl Group {
             pidfd: exits::pidfd(leader),
             leader: Mutex::new(Leader::Running),
             exit: SetOnce::new(),
+            identity: ProcessIdentity::of_child(leader, contained.mark.as_deref()),
             descendants: Arc::new(Descendants::new(leader, contained)),
         })
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.id.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    pub(super) fn identity(&self) -> &ProcessIdentity {
+        &self.identity
     }
 
     pub(super) fn descendants(&self) -> &Descendants {

@@ -9,6 +9,7 @@
 //!   `containment.rs` combines the two
 //! - `contain/sweep.rs`: kills the descendants that have left the process group
 //! - `guardian/`: one process for each host that outlives the host and ends what it leaves behind
+//! - `identity.rs`: the identity of a CLI's process, for a host that comes after this one
 //! - `group.rs`: the process group of one CLI; sends signals only while its id is not reused
 //! - `stderr.rs`: stderr as lines
 //! - `start/spawn.rs`: from a launch to a running child, and the cause of a failed start
@@ -17,6 +18,7 @@ mod contain;
 mod exits;
 mod group;
 mod guardian;
+pub(crate) mod identity;
 mod start;
 mod stderr;
 mod stdin;
@@ -31,6 +33,7 @@ use futures_util::future::BoxFuture;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use self::group::GroupGuard;
+use self::identity::ProcessIdentity;
 use self::start::spawn::{Started, start};
 use self::stderr::StderrTask;
 use self::stdin::Stdin;
@@ -163,6 +166,10 @@ impl Process for CliProcess {
 
     fn contained_by(&self) -> Option<ContainedBy> {
         Some(self.group.descendants().contained().by())
+    }
+
+    fn identity(&self) -> Option<ProcessIdentity> {
+        Some(self.group.identity().clone())
     }
 
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {

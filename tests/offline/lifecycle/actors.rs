@@ -129,7 +129,10 @@ async fn events_can_be_had_from_before_the_start() {
         end
     });
     let session = session.unwrap();
-    assert!(matches!(events.next().await, Some(Event::CliStarted { epoch: 1, pid: None, resumes: None })));
+    assert!(matches!(
+        events.next().await,
+        Some(Event::CliStarted { epoch: 1, pid: None, process: None, resumes: None, .. })
+    ));
     assert!(matches!(events.next().await, Some(Event::CliReady { epoch: 1, .. })));
     let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
     stopped.unwrap();

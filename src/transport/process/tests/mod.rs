@@ -5,6 +5,8 @@
 
 mod ends;
 #[cfg(target_os = "linux")]
+mod identity;
+#[cfg(target_os = "linux")]
 mod left;
 mod parents;
 mod starts;

@@ -1,0 +1,77 @@
+//! A process is recognised as long as anything of it lives, and no other process is taken for it.
+
+use super::*;
+
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Runs the script, which prints `ready`. The session's own containment decides on the mark.
+async fn ready(
+    script: &str,
+) -> (BufReader<impl tokio::io::AsyncRead + Unpin>, Box<dyn Process>, ProcessIdentity) {
+    let Connection { reader, process, .. } = open(sh(script)).await;
+    let mut reader = BufReader::new(reader);
+    expect_line(&mut reader, "ready").await;
+    let identity = process.identity().unwrap();
+    assert_eq!(Some(identity.pid), process.pid());
+    (reader, process, identity)
+}
+
+async fn end(mut process: Box<dyn Process>) {
+    process.kill();
+    in_time(process.wait()).await;
+    in_time(process.cleared()).await;
+}
+
+#[tokio::test]
+async fn a_process_is_alive_until_it_was_killed_and_not_after_a_reboot() {
+    let (_reader, process, identity) = ready("echo ready; exec sleep 1000").await;
+    let read: ProcessIdentity = serde_json::from_value(serde_json::to_value(&identity).unwrap()).unwrap();
+    assert_eq!(read, identity);
+    assert!(identity.is_alive());
+    let other = Some("00000000-0000-4000-8000-000000000000".to_owned());
+    assert!(!ProcessIdentity { boot: other, ..identity.clone() }.is_alive());
+    assert!(ProcessIdentity { boot: None, ..identity.clone() }.is_alive(), "a system that does not tell");
+    end(process).await;
+    assert!(!identity.is_alive());
+    in_time(identity.gone(LOOK)).await;
+}
+
+#[tokio::test]
+async fn a_process_id_that_is_used_again_is_another_process() {
+    let (_reader, process, identity) = ready("echo ready; exec sleep 1000").await;
+    let earlier = identity.started.map(|started| started - 1);
+    let before = ProcessIdentity { started: earlier, mark: None, ..identity.clone() };
+    assert!(!before.is_alive(), "the group of a leader that was replaced is gone");
+    let marked_otherwise = Some("no.such.mark".to_owned());
+    assert!(!ProcessIdentity { mark: marked_otherwise, ..before }.is_alive());
+    end(process).await;
+}
+
+#[tokio::test]
+async fn a_group_whose_leader_is_a_zombie_is_alive_while_it_has_members() {
+    // The member inherits no mark: its environment is empty.
+    let (_reader, mut process, identity) = ready("env -i /bin/sleep 1000 & echo ready; exit 3").await;
+    in_time(process.wait()).await;
+    let group = ProcessIdentity { mark: None, ..identity };
+    assert!(group.is_alive());
+    // Ends the member. The leader stays a zombie until it is killed.
+    process.terminate();
+    in_time(group.gone(LOOK)).await;
+    assert!(exists(group.pid), "the leader was reaped");
+    end(process).await;
+}
+
+#[tokio::test]
+async fn what_has_left_the_group_is_recognised_by_its_mark() {
+    let script = "setsid sh -c 'echo ready; kill -STOP $$' & read line";
+    let Connection { reader, writer, mut process } = open(sh(script)).await;
+    let mut reader = BufReader::new(reader);
+    expect_line(&mut reader, "ready").await;
+    let identity = process.identity().unwrap();
+    drop(writer);
+    in_time(process.wait()).await;
+    assert!(identity.is_alive());
+    assert!(!ProcessIdentity { mark: None, ..identity.clone() }.is_alive(), "it is not in the group");
+    end(process).await;
+    in_time(identity.gone(LOOK)).await;
+}
