@@ -1,4 +1,4 @@
-//! Answer elicitations and dialogs; the context and the return type of all callbacks other than tools.
+//! Answer elicitations, dialogs and inquiries; the context and the return type of all callbacks other than tools.
 //!
 //! [`hook`](crate::hook) and [`permission`](crate::permission) hold the types of hooks and permissions.
 
@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use super::dialog::{DialogAnswer, DialogRequest};
 pub use super::elicitation::{ElicitationAnswer, ElicitationMode, ElicitationRequest};
+pub use super::inquiry::{Inquiry, InquiryAnswer};
 use crate::identity::{Identity, TestSession, identity_methods};
 
 /// Context of a callback: which request it handles, the session with the application's data, and whether anybody still
@@ -84,6 +85,7 @@ impl CallbackContext {
 /// | hook | by its [`OnFailure`](crate::hook::OnFailure): by default a hook that can forbid something forbids it |
 /// | elicitation | `cancel` |
 /// | dialog | `cancelled` |
+/// | inquiry | that of the request which it is about |
 ///
 /// ```
 /// use greenroom::{PermissionDecision, Session};

@@ -35,13 +35,16 @@ pub enum DialogAnswer {
     Completed(Value),
     /// The user closed the dialog: the CLI does its default.
     Cancelled,
+    /// Leaves the dialog to the handler of [`on_inquiry`](crate::SessionBuilder::on_inquiry), if that answers its kind
+    /// ([`inquiry_dialogs`](crate::SessionBuilder::inquiry_dialogs)); else `Cancelled`.
+    Undecided,
 }
 
 impl DialogAnswer {
     pub(crate) fn to_wire(&self) -> Value {
         match self {
             DialogAnswer::Completed(result) => json!({ "behavior": "completed", "result": result }),
-            DialogAnswer::Cancelled => json!({ "behavior": "cancelled" }),
+            DialogAnswer::Cancelled | DialogAnswer::Undecided => json!({ "behavior": "cancelled" }),
         }
     }
 }

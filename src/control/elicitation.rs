@@ -58,6 +58,9 @@ pub enum ElicitationAnswer {
     Decline,
     /// The user closed the question.
     Cancel,
+    /// Leaves the elicitation to the handler of [`on_inquiry`](crate::SessionBuilder::on_inquiry); without it,
+    /// `Decline`.
+    Undecided,
 }
 
 impl ElicitationAnswer {
@@ -71,7 +74,7 @@ impl ElicitationAnswer {
             ElicitationAnswer::Accept(_) => {
                 return Err("accepted with something that is neither an object nor null".into());
             }
-            ElicitationAnswer::Decline => Self::decline(),
+            ElicitationAnswer::Decline | ElicitationAnswer::Undecided => Self::decline(),
             ElicitationAnswer::Cancel => Self::cancel(),
         })
     }

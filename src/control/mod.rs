@@ -3,11 +3,13 @@
 //! A handler is an async closure. Each request runs as a task under the callbacks actor, with the promises of a tool
 //! call: a panic and a timeout are answered, and a withdrawn request cancels its handler.
 
+pub(crate) mod asking;
 pub mod callback;
 pub(crate) mod dialog;
 pub(crate) mod elicitation;
 pub(crate) mod fields;
 pub mod hook;
+pub(crate) mod inquiry;
 pub mod permission;
 
 use std::fmt;
@@ -20,6 +22,7 @@ pub(crate) use callback::{CallbackContext, IntoReply};
 pub(crate) use dialog::{DialogAnswer, DialogRequest};
 pub(crate) use elicitation::{ElicitationAnswer, ElicitationRequest};
 pub(crate) use hook::{Hook, OnFailure};
+use inquiry::{Inquiry, InquiryAnswer};
 use permission::{Answers, Question};
 pub(crate) use permission::{PermissionDecision, PermissionRequest, Wired};
 
@@ -30,6 +33,9 @@ pub(crate) type Replied<O> = Result<O, String>;
 pub(crate) type Handler<I, O> =
     Arc<dyn Fn(I, CallbackContext) -> BoxFuture<'static, Replied<O>> + Send + Sync>;
 
+/// The handlers of a kind of dialogs: the own one, and the inquiry handler.
+type DialogHandlers = (Option<Handler<DialogRequest, DialogAnswer>>, Option<Handler<Inquiry, InquiryAnswer>>);
+
 /// All handlers of a session.
 #[derive(Clone, Default)]
 pub(crate) struct CallbackHandlers {
@@ -38,18 +44,43 @@ pub(crate) struct CallbackHandlers {
     pub(crate) hooks: Vec<Hook>,
     pub(crate) elicitation: Option<Handler<ElicitationRequest, ElicitationAnswer>>,
     pub(crate) dialog: Option<Handler<DialogRequest, DialogAnswer>>,
+    /// The kinds that `dialog` answers.
     pub(crate) dialog_kinds: Vec<String>,
+    /// Gets what the other handlers leave open.
+    pub(crate) inquiry: Option<Handler<Inquiry, InquiryAnswer>>,
+    /// The kinds of dialogs that `inquiry` answers.
+    pub(crate) inquiry_dialogs: Vec<String>,
 }
 
 impl CallbackHandlers {
-    /// Whether the application decides about permissions.
+    /// Whether a handler of its own decides about permissions.
     pub(crate) fn decide(&self) -> bool {
         self.permission.is_some() || self.question.is_some()
     }
 
+    /// Whether the application decides about permissions. `prompt_tool` is the tool that the CLI is told to ask
+    /// instead; the inquiry handler does not compete with the tool.
+    pub(crate) fn are_asked(&self, prompt_tool: Option<&str>) -> bool {
+        self.decide() || self.inquiry.is_some() && prompt_tool.is_none()
+    }
+
+    /// The handler that dialogs of this kind have of their own, and the inquiry handler if it answers this kind.
+    pub(crate) fn of_dialog(&self, kind: Option<&str>) -> DialogHandlers {
+        let names = |kinds: &[String]| kinds.iter().any(|known| Some(known.as_str()) == kind);
+        let own = self.dialog.clone().filter(|_| names(&self.dialog_kinds));
+        (own, self.inquiry.clone().filter(|_| names(&self.inquiry_dialogs)))
+    }
+
     /// Whether the application answers dialogs of this kind.
     pub(crate) fn declare(&self, dialog_kind: Option<&str>) -> bool {
-        self.dialog.is_some() && self.dialog_kinds.iter().any(|known| Some(known.as_str()) == dialog_kind)
+        !matches!(self.of_dialog(dialog_kind), (None, None))
+    }
+
+    /// The kinds of dialogs that the CLI may ask for.
+    pub(crate) fn dialog_kinds(&self) -> Vec<&str> {
+        let more = self.inquiry_dialogs.iter().filter(|kind| !self.dialog_kinds.contains(kind));
+        let more = more.filter(|_| self.inquiry.is_some());
+        self.dialog_kinds.iter().chain(more).map(String::as_str).collect()
     }
 }
 

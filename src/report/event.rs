@@ -130,7 +130,7 @@ pub enum Event {
     /// A callback of the application returned an error, returned an answer that cannot be sent, or could not parse its
     /// request.
     CallbackFailed {
-        /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
+        /// `permission`, `question`, `hook`, `elicitation`, `dialog` or `inquiry`.
         callback: &'static str,
         /// The event of a hook.
         hook: Option<String>,
@@ -139,7 +139,7 @@ pub enum Event {
     },
     /// A callback of the application panicked.
     CallbackPanicked {
-        /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
+        /// `permission`, `question`, `hook`, `elicitation`, `dialog` or `inquiry`.
         callback: &'static str,
         /// The event of a hook.
         hook: Option<String>,
@@ -149,7 +149,7 @@ pub enum Event {
     },
     /// A callback of the application exceeded its limit. A later answer of the callback is dropped.
     CallbackTimedOut {
-        /// `permission`, `question`, `hook`, `elicitation` or `dialog`.
+        /// `permission`, `question`, `hook`, `elicitation`, `dialog` or `inquiry`.
         callback: &'static str,
         /// The event of a hook.
         hook: Option<String>,

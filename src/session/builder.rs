@@ -142,8 +142,9 @@ impl SessionBuilder {
     }
 
     /// Answers questions that the model asks the user with its tool `AskUserQuestion`. The handler of
-    /// [`can_use_tool`](SessionBuilder::can_use_tool) does not get these questions; without that handler, every other
-    /// request for permission is denied. A handler that fails denies the question, with the text of its error.
+    /// [`can_use_tool`](SessionBuilder::can_use_tool) does not get these questions; without that handler and without
+    /// [`on_inquiry`](SessionBuilder::on_inquiry), every other request for permission is denied. A handler that fails
+    /// denies the question, with the text of its error.
     ///
     /// ```
     /// use greenroom::{Session, permission::Answers};

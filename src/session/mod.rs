@@ -18,6 +18,7 @@ pub(crate) mod builder;
 mod data;
 mod deltas;
 pub(crate) mod handle;
+mod inquiry;
 mod known_servers;
 mod messages;
 #[cfg(feature = "otel")]

@@ -27,6 +27,7 @@ mod failures;
 mod hook_failures;
 mod identity;
 mod in_use;
+mod inquiries;
 mod isolation;
 mod lifecycle;
 mod mcp;

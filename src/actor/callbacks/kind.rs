@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::control::hook::{HookEvent, OnFailure, blocking_answer};
+use crate::control::inquiry::Asked;
 use crate::control::{DialogAnswer, ElicitationAnswer, PermissionDecision};
 
 /// The kind of a callback.
@@ -15,6 +16,8 @@ pub(super) enum CallbackKind {
     Hook(HookEvent, OnFailure),
     Elicitation,
     Dialog,
+    /// The inquiry handler, about a request that has no handler of its own.
+    Inquiry(Asked),
 }
 
 impl CallbackKind {
@@ -25,6 +28,7 @@ impl CallbackKind {
             CallbackKind::Hook(..) => "hook",
             CallbackKind::Elicitation => "elicitation",
             CallbackKind::Dialog => "dialog",
+            CallbackKind::Inquiry(_) => "inquiry",
         }
     }
 
@@ -45,6 +49,12 @@ impl CallbackKind {
             CallbackKind::Hook(_, OnFailure::Continue) => Err(why.to_owned()),
             CallbackKind::Elicitation => Ok(ElicitationAnswer::cancel()),
             CallbackKind::Dialog => Ok(DialogAnswer::Cancelled.to_wire()),
+            CallbackKind::Inquiry(asked) => match asked {
+                Asked::Permission | Asked::Questions => CallbackKind::Permission,
+                Asked::Elicitation => CallbackKind::Elicitation,
+                Asked::Dialog => CallbackKind::Dialog,
+            }
+            .instead(why),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The application's callbacks: permissions, hooks, elicitations, dialogs. Each request runs as a task, like a tool
-//! call.
+//! The application's callbacks: permissions, hooks, elicitations, dialogs, inquiries. Each request runs as a task, like
+//! a tool call. The inquiry handler gets what has no handler, and what a handler leaves open (`control::asking`).
 //!
 //! | request | no handler | the handler fails or panics | the handler times out |
 //! |---|---|---|---|
@@ -38,6 +38,8 @@ use super::request::handlers::{HandlerEnd, HandlerTasks};
 use super::request::life::Settled;
 use super::request::pending::PendingRequest;
 use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::control::asking::decide;
+use crate::control::inquiry::Asked;
 use crate::control::{
     CallbackContext, DialogRequest, ElicitationAnswer, ElicitationRequest, Hook, PermissionDecision,
     PermissionRequest, Replied, Wired,
@@ -109,7 +111,8 @@ impl CallbacksState {
         let pending = answer.pending();
         match body {
             CallbackRequest::Permission(raw) => {
-                if !handlers.decide() {
+                let prompt_tool = shared.options().permission_prompt_tool_name.as_deref();
+                if !handlers.are_asked(prompt_tool) {
                     return pending.refuse(&RpcError::internal("the host has no permission handler"));
                 }
                 let Some(request) = self.read::<PermissionRequest>(&answer, CallbackKind::Permission, &raw)
@@ -132,9 +135,11 @@ impl CallbacksState {
                     self.start(answer, CallbackKind::Question, tool_use_id, limit, run, move |answers| {
                         PermissionDecision::answer_questions(answers).to_wire(&asked, understands)
                     });
-                } else if let Some(handler) = handlers.permission.clone() {
-                    let run = move |cx| handler(request, cx);
-                    self.start(answer, CallbackKind::Permission, tool_use_id, limit, run, move |decision| {
+                } else if handlers.permission.is_some() || handlers.inquiry.is_some() {
+                    let (own, inquiry) = (handlers.permission.clone(), handlers.inquiry.clone());
+                    let kind = kind_of(&own, CallbackKind::Permission, Asked::Permission);
+                    let run = move |cx| decide(own, inquiry, request, cx);
+                    self.start(answer, kind, tool_use_id, limit, run, move |decision| {
                         decision.to_wire(&asked, understands)
                     });
                 } else {
@@ -161,30 +166,32 @@ impl CallbacksState {
                 );
             }
             CallbackRequest::Elicitation(raw) => {
-                let Some(handler) = handlers.elicitation.clone() else {
+                let (own, inquiry) = (handlers.elicitation.clone(), handlers.inquiry.clone());
+                if own.is_none() && inquiry.is_none() {
                     return pending.success(ElicitationAnswer::decline());
-                };
-                let Some(request) = self.read::<ElicitationRequest>(&answer, CallbackKind::Elicitation, &raw)
-                else {
+                }
+                let kind = kind_of(&own, CallbackKind::Elicitation, Asked::Elicitation);
+                let Some(request) = self.read::<ElicitationRequest>(&answer, kind.clone(), &raw) else {
                     return;
                 };
-                let run = move |cx| handler(request, cx);
-                self.start(answer, CallbackKind::Elicitation, None, timeouts.permission, run, |said| {
+                let run = move |cx| decide(own, inquiry, request, cx);
+                self.start(answer, kind, None, timeouts.permission, run, |said| {
                     said.to_wire().map(Wired::from)
                 });
             }
             CallbackRequest::Dialog { kind, raw } => {
-                let handler = handlers.dialog.clone().filter(|_| handlers.declare(kind.as_deref()));
-                let Some(handler) = handler else {
+                let (own, inquiry) = handlers.of_dialog(kind.as_deref());
+                if own.is_none() && inquiry.is_none() {
                     // Any answer would count as the user's; the CLI settles the dialog at its own deadline.
                     return answer.without_answer();
-                };
-                let Some(request) = self.read::<DialogRequest>(&answer, CallbackKind::Dialog, &raw) else {
+                }
+                let kind = kind_of(&own, CallbackKind::Dialog, Asked::Dialog);
+                let Some(request) = self.read::<DialogRequest>(&answer, kind.clone(), &raw) else {
                     return;
                 };
                 let tool_use_id = request.tool_use_id.clone();
-                let run = move |cx| handler(request, cx);
-                self.start(answer, CallbackKind::Dialog, tool_use_id, timeouts.permission, run, |said| {
+                let run = move |cx| decide(own, inquiry, request, cx);
+                self.start(answer, kind, tool_use_id, timeouts.permission, run, |said| {
                     Ok(said.to_wire().into())
                 });
             }
@@ -332,6 +339,11 @@ impl CallbacksState {
         }
         self.arm();
     }
+}
+
+/// The kind of the handler that is asked first: the own one, or the inquiry handler.
+fn kind_of<H>(own: &Option<H>, kind: CallbackKind, asked: Asked) -> CallbackKind {
+    if own.is_some() { kind } else { CallbackKind::Inquiry(asked) }
 }
 
 fn settle(pending: &PendingRequest, answer: Result<impl Serialize, String>) {

@@ -58,7 +58,7 @@ pub(crate) fn launch_spec(
             }
         },
         private: channels.private,
-        permission_prompt: spec.handlers.decide(),
+        permission_prompt: spec.handlers.are_asked(spec.options.permission_prompt_tool_name.as_deref()),
         session_mirror: spec.mirror.is_some(),
         stderr,
     }
@@ -89,8 +89,9 @@ pub(crate) fn body(
             Hook::to_wire(&spec.handlers.hooks, timeouts.hook, timeouts.cancel_grace)
         },
     );
-    if !spec.handlers.dialog_kinds.is_empty() {
-        body.insert("supportedDialogKinds".into(), json!(spec.handlers.dialog_kinds));
+    let dialog_kinds = spec.handlers.dialog_kinds();
+    if !dialog_kinds.is_empty() {
+        body.insert("supportedDialogKinds".into(), json!(dialog_kinds));
     }
     if channels.servers == Channel::Initialize && !roster.inside().is_empty() {
         let mut names = Vec::new();

@@ -124,6 +124,8 @@ macro_rules! answers_elicitation {
                     ElicitationAnswer::Accept(content) => (ElicitationAction::Accept, Some(content)),
                     ElicitationAnswer::Decline => (ElicitationAction::Decline, None),
                     ElicitationAnswer::Cancel => (ElicitationAction::Cancel, None),
+                    // The user is asked, or the user's answer stays.
+                    ElicitationAnswer::Undecided => return Self::pass(),
                 };
                 let mut output = Self::pass();
                 (output.fields.action, output.fields.content) = (Some(action), content);

@@ -142,13 +142,17 @@ event! {
 }
 
 impl PermissionRequestOutput {
-    /// The hook decides, and nobody is asked. The decision's classification is not sent.
+    /// The hook decides, and nobody is asked, unless the decision is
+    /// [`undecided`](PermissionDecision::undecided). The decision's classification is not sent.
     ///
     /// Answers to questions ([`PermissionDecision::answer_questions`]) fail the hook: they belong into the call's
     /// arguments, which a hook's decision does not have. Answer in
     /// [`on_question`](crate::SessionBuilder::on_question), or allow the call with all its arguments
     /// ([`PermissionDecision::allow_with`]).
     pub fn decide(decision: PermissionDecision) -> Self {
+        if decision.is_undecided() {
+            return Self::pass();
+        }
         if decision.answers_questions() {
             let problem = "answered questions in a decision, which cannot carry them: answer in `on_question`, or allow \
                            the call with its whole arguments";

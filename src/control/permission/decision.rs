@@ -40,7 +40,12 @@ pub struct PermissionDecision {
 enum Decision {
     Allow { input: Option<Value>, answers: Option<Answers>, updates: Vec<PermissionUpdate> },
     Deny { message: String, interrupt: bool },
+    Undecided,
 }
+
+/// The denial of a call that nobody decides.
+const UNDECIDED: &str =
+    "the host's permission handler left the call undecided, and the host has nobody to ask";
 
 /// Optional parts of the protocol that the CLI announced.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +95,12 @@ impl PermissionDecision {
         Self::new(Decision::Deny { message: message.into(), interrupt: true })
     }
 
+    /// Leaves the call to the handler of [`on_inquiry`](crate::SessionBuilder::on_inquiry), which asks a person; denies
+    /// the call if there is none. In a [`PermissionRequest`](crate::hook::PermissionRequest) hook it lets the CLI ask.
+    pub fn undecided() -> Self {
+        Self::new(Decision::Undecided)
+    }
+
     /// Adds a change of the permission rules, such as one of the suggestions. Ignored for a denied call.
     pub fn update(self, update: PermissionUpdate) -> Self {
         self.updates([update])
@@ -131,7 +142,7 @@ impl PermissionDecision {
                 }
                 answer["updatedInput"] = input;
             }
-            Decision::Deny { .. } => {}
+            Decision::Deny { .. } | Decision::Undecided => {}
         }
         let is_object = match &unchanged {
             Some(input) => input.is_object(),
@@ -147,6 +158,11 @@ impl PermissionDecision {
             answer["decisionClassification"] = json!(classification);
         }
         Ok(Wired { answer, input: unchanged })
+    }
+
+    /// Whether somebody else has to decide.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.decision == Decision::Undecided
     }
 
     /// Whether the decision has answers to questions, which belong into the arguments of the call.
@@ -171,6 +187,7 @@ impl PermissionDecision {
             Decision::Deny { message, interrupt: true } => {
                 json!({ "behavior": "deny", "message": message, "interrupt": true })
             }
+            Decision::Undecided => Self::denied(UNDECIDED),
         }
     }
 }

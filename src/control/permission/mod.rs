@@ -7,9 +7,10 @@
 //! | the handler | the CLI gets |
 //! |---|---|
 //! | decides | the decision |
+//! | returns [`PermissionDecision::undecided`] | the answer of [`SessionBuilder::on_inquiry`](crate::SessionBuilder::on_inquiry); a denial without it |
 //! | returns an error, panics | a denial with the text |
 //! | exceeds [`Timeouts::permission`](crate::options::Timeouts::permission) | a denial |
-//! | is missing | an error, which the CLI treats as a denial |
+//! | is missing | the answer of `on_inquiry`; an error without it, which the CLI treats as a denial |
 
 pub(crate) mod decision;
 mod input;

@@ -97,19 +97,26 @@ words! {
 ///     .unanswered("Which colour?", Unanswered::Skipped);
 /// # let _ = answers;
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// As JSON: `{"answers":{"Which port?":"8080"},"annotations":{"Which port?":{"notes":"the proxy has 80"}}}`, without
+/// `annotations` if there are none. An annotation has `preview`, `notes` and `unanswered`, each if it is set. An unknown
+/// field is an error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Answers {
     answers: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, Annotation>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Annotation {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     preview: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     notes: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     unanswered: Option<Unanswered>,
 }
 

@@ -2,5 +2,6 @@
 
 mod elicitation;
 mod hooks;
+mod inquiry;
 mod permission;
 mod servers;
