@@ -192,6 +192,7 @@ impl Shared {
         servers: Vec<Arc<ServerSpec>>,
         feeds: Feeds,
         claims: Claims,
+        killed: CancellationToken,
     ) -> Arc<Self> {
         let span = tracing::info_span!(
             parent: None,
@@ -237,7 +238,7 @@ impl Shared {
             span,
             started: Instant::now(),
             gone: feeds.gone,
-            killed: CancellationToken::new(),
+            killed,
             in_order: AtomicBool::new(false),
             failed: OnceLock::new(),
             home: Mutex::default(),

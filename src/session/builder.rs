@@ -10,9 +10,10 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::handle::Session;
-use super::messages::{Messages, OwnFeeds};
+use super::messages::{Messages, Own};
 use crate::actor::context::Feeds;
 use crate::actor::conversation::early::Early;
+use crate::actor::supervisor::killing::KillSwitch;
 use crate::control::permission::{Answers, Question};
 use crate::control::{
     CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest,
@@ -63,7 +64,8 @@ pub struct SessionBuilder {
     pub(super) store: Option<Arc<dyn SessionStore>>,
     pub(super) data: SessionData,
     /// Opened by a subscription before the start.
-    pub(super) feeds: OwnFeeds,
+    pub(super) feeds: Own<Feeds>,
+    pub(super) kill_switch: Own<KillSwitch>,
 }
 
 impl Session {

@@ -232,8 +232,8 @@ impl Session {
     /// as [`MirrorFailed`](crate::Event::MirrorFailed). An append that blocks its thread cannot be aborted: a store
     /// that several owners share should check which of them writes.
     ///
-    /// Works in every state: while the CLI starts or is restarted, and during a [`stop`](Session::stop), which then
-    /// returns early. May be called more than once. If the future is dropped after its first poll, the session still
+    /// Works in every state: while the CLI is restarted, and during a [`stop`](Session::stop), which then returns early.
+    /// [`SessionBuilder::kill_switch`](crate::SessionBuilder::kill_switch) also works during the first start. May be called more than once. If the future is dropped after its first poll, the session still
     /// ends. A process that the system cannot end within [`Timeouts::reap`](crate::options::Timeouts::reap) is left
     /// behind with a warning.
     ///

@@ -8,7 +8,6 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::context::Feeds;
 use crate::actor::conversation::early::Early;
 use crate::report::feed::Subscriber;
 use crate::report::subscription::{Subscription, subscription};
@@ -79,12 +78,17 @@ impl fmt::Debug for Messages {
     }
 }
 
-/// The feeds of a session, opened before the session starts. A clone of the builder starts another session, with feeds
-/// of its own.
-#[derive(Default)]
-pub(super) struct OwnFeeds(pub(super) Option<Feeds>);
+/// A part of one session that was opened before the session starts. A clone of the builder starts another session, with
+/// a part of its own.
+pub(super) struct Own<T>(pub(super) Option<T>);
 
-impl Clone for OwnFeeds {
+impl<T> Default for Own<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Clone for Own<T> {
     fn clone(&self) -> Self {
         Self(None)
     }

@@ -10,6 +10,7 @@
 //! | show text while the model writes it | [`Turn::deltas`](crate::Turn::deltas) | [`Deltas`] |
 //! | send a message into the running turn | [`Session::steer`] | [`Steering`] |
 //! | send a request that few programs need | [`Session::requests`] | [`Requests`] |
+//! | end a session at once, also while it starts | [`SessionBuilder::kill_switch`](crate::SessionBuilder::kill_switch) | [`KillSwitch`] |
 //! | change the MCP servers | [`Session::set_mcp_servers`] | [`McpServerSet`] |
 //!
 //! A [`TestSession`] stands in for a session in unit tests of handlers.
@@ -28,6 +29,7 @@ mod requests;
 mod servers;
 mod start;
 
+pub use crate::actor::supervisor::killing::KillSwitch;
 pub use crate::actor::turn::steering::{Steered, Steering};
 pub use crate::identity::TestSession;
 pub use crate::prompt::PromptPriority;

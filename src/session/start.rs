@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ractor::{Actor, ActorCell};
+use tokio_util::sync::CancellationToken;
 
 use super::builder::SessionBuilder;
 use super::handle::Session;
@@ -13,6 +14,7 @@ use crate::actor::mirror::Mirror;
 use crate::actor::resume;
 use crate::actor::supervisor::SessionSupervisor;
 use crate::actor::supervisor::claims::Claims;
+use crate::actor::supervisor::killing::KillSwitch;
 use crate::control::Hook;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
@@ -66,7 +68,50 @@ impl SessionBuilder {
         self.servers.iter().map(|server| server.name.clone()).collect()
     }
 
+    /// A switch that kills the session which this builder starts, also while it starts: before
+    /// [`start`](SessionBuilder::start) returns there is no [`Session`] to [`kill`](Session::kill). For an owner that
+    /// may lose its right to the conversation at any moment. A clone of the builder starts another session, which this
+    /// switch does not kill.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn example() -> greenroom::Result<()> {
+    /// let mut builder = greenroom::Session::builder();
+    /// let switch = builder.kill_switch();
+    /// let watch_lease = async {
+    ///     // Where the owner learns that it is none any more.
+    ///     tokio::time::sleep(Duration::from_secs(24)).await;
+    ///     switch.kill().await;
+    /// };
+    /// let (session, ()) = tokio::join!(builder.start(), watch_lease);
+    /// # drop(session);
+    /// # Ok(()) }
+    /// ```
+    pub fn kill_switch(&mut self) -> KillSwitch {
+        self.kill_switch.0.get_or_insert_with(KillSwitch::new).clone()
+    }
+
     async fn spawn(mut self, parent: Option<ActorCell>) -> Result<Session> {
+        let switch = self.kill_switch();
+        let guard = switch.starts();
+        let shared = guard.step(Box::pin(self.prepare(switch.token()))).await?;
+        let (supervisor, arguments) = (SessionSupervisor, shared.clone());
+        let spawned = match parent {
+            Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,
+            None => Box::pin(Actor::spawn(None, supervisor, arguments)).await,
+        };
+        let (actor, _) = spawned.map_err(|error| {
+            Error::new(ErrorKind::SessionFailed, "the session's actor did not start").with_source(error)
+        })?;
+        guard.started(&shared, &actor);
+        let session = Session::new(shared, actor);
+        session.started().await?;
+        Ok(session)
+    }
+
+    /// Does everything that comes before the session's actor.
+    async fn prepare(mut self, killed: CancellationToken) -> Result<Arc<Shared>> {
         self.options.validate()?;
         self.options.store.clamp();
         #[cfg(feature = "otel")]
@@ -94,31 +139,21 @@ impl SessionBuilder {
         };
         // The id of the newest conversation of the store is known now.
         Box::pin(claims.begin(&self.options)).await?;
-        let shared = self.into_shared(claims)?;
+        let shared = self.into_shared(claims, killed)?;
         shared.facts.send_modify(|facts| {
             facts.resumed |= found;
             // A conversation that the store has is never started again: the store would mix the two.
             facts.recorded |= home.is_some();
         });
         *lock(&shared.home) = home;
-        let (supervisor, arguments) = (SessionSupervisor, shared.clone());
-        let spawned = match parent {
-            Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,
-            None => Box::pin(Actor::spawn(None, supervisor, arguments)).await,
-        };
-        let (actor, _) = spawned.map_err(|error| {
-            Error::new(ErrorKind::SessionFailed, "the session's actor did not start").with_source(error)
-        })?;
-        let session = Session::new(shared, actor);
-        session.started().await?;
-        Ok(session)
+        Ok(shared)
     }
 
-    fn into_shared(mut self, claims: Claims) -> Result<Arc<Shared>> {
+    fn into_shared(mut self, claims: Claims, killed: CancellationToken) -> Result<Arc<Shared>> {
         let feeds = self.feeds.0.take();
         let (spec, servers) = self.into_spec()?;
         let feeds = feeds.unwrap_or_else(|| Feeds::new(&spec.options.limits));
-        Ok(Shared::new(spec, servers, feeds, claims))
+        Ok(Shared::new(spec, servers, feeds, claims, killed))
     }
 
     pub(crate) fn into_spec(mut self) -> Result<(SessionSpec, Vec<Arc<ServerSpec>>)> {

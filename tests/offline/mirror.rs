@@ -668,6 +668,39 @@ async fn stop_waits_for_the_store_up_to_its_limit() {
     assert!((at, entries) == (Some(key()), 1) && error.contains("store.stop"), "{error}");
 }
 
+/// A store that never loads anything.
+struct Stuck(mpsc::UnboundedSender<()>);
+
+impl SessionStore for Stuck {
+    fn append<'a>(&'a self, _: &'a SessionKey, _: &'a [TranscriptEntry]) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async { panic!("nothing was said yet") })
+    }
+
+    fn load<'a>(&'a self, _: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
+        self.0.send(()).unwrap();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_switch_ends_a_start_that_waits_for_the_store() {
+    let (asked, mut hear) = mpsc::unbounded_channel();
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let mut builder = builder(Arc::new(Stuck(asked))).resume(ID).transport(transport);
+    let switch = builder.kill_switch();
+    let begun = Instant::now();
+    let (started, ()) = within(SOON, async {
+        tokio::join!(builder.start(), async {
+            hear.recv().await.unwrap();
+            switch.kill().await;
+        })
+    })
+    .await;
+    assert_eq!(started.unwrap_err().kind(), ErrorKind::Stopped);
+    assert!(begun.elapsed() < Duration::from_millis(50), "{:?}", begun.elapsed());
+    assert!(within(SOON, listener.try_accept()).await.is_none(), "a CLI was started");
+}
+
 /// Kills the session, which must take no time.
 async fn kill(session: &Session) {
     let begun = Instant::now();

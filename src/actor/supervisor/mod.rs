@@ -35,7 +35,7 @@ mod children;
 pub(crate) mod claims;
 #[cfg(feature = "testkit")]
 pub(crate) mod fault;
-mod killing;
+pub(crate) mod killing;
 mod port_end;
 mod servers;
 mod snapshot;

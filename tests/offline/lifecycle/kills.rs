@@ -192,3 +192,69 @@ async fn a_program_with_the_actor_alone_kills_the_session_too() {
     assert!(end.process().killed().now_or_never().is_some());
     assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
 }
+
+/// A session whose start hangs in the handshake, and its CLI.
+async fn in_handshake(
+    builder: SessionBuilder,
+) -> (impl Future<Output = greenroom::Result<Session>>, CliEnd, ScriptedListener) {
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let mut starting = Box::pin(builder.transport(transport).start());
+    let end = within(SOON, async {
+        tokio::select! {
+            started = &mut starting => panic!("nobody has answered `initialize`: {started:?}"),
+            end = listener.accept() => end,
+        }
+    });
+    let end = end.await;
+    (starting, end, listener)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_switch_ends_a_session_that_is_being_started() {
+    let mut builder = restarts(5);
+    let switch = builder.kill_switch();
+    let (starting, end, mut listener) = in_handshake(builder).await;
+    let begun = Instant::now();
+    let (started, ()) = within(SOON, async { tokio::join!(starting, switch.kill()) }).await;
+    assert_eq!(started.unwrap_err().kind(), ErrorKind::Stopped);
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    assert!(end.process().killed().now_or_never().is_some());
+    assert!(end.process().terminated().now_or_never().is_none(), "the CLI was asked");
+    assert!(within(SOON, listener.try_accept()).await.is_none(), "it was started again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_switch_ends_a_session_whose_start_was_given_up() {
+    let mut builder = builder();
+    let switch = builder.kill_switch();
+    let (starting, end, _listener) = in_handshake(builder).await;
+    drop(starting);
+    let begun = Instant::now();
+    within(SOON, switch.kill()).await;
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    assert!(end.process().killed().now_or_never().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_switch_works_before_the_start_and_on_a_running_session() {
+    let mut early = builder();
+    let switch = early.kill_switch();
+    within(SOON, switch.kill()).await;
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let other = early.clone();
+    let refused = within(SOON, early.transport(transport).start()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Stopped);
+    assert!(within(SOON, listener.try_accept()).await.is_none(), "a CLI was started");
+    within(SOON, switch.kill()).await;
+
+    // A clone of the builder is another session.
+    let mut other = other;
+    let switch = other.kill_switch();
+    let (session, mut end, _listener) = start_by_hand(other).await;
+    let mut turn = prompt(&session, "one").await;
+    begun(&mut end, "one").await;
+    within(SOON, switch.kill()).await;
+    assert!(end.process().killed().now_or_never().is_some());
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
+    within(SOON, switch.kill()).await;
+}
