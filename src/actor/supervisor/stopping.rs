@@ -78,6 +78,8 @@ impl SupervisorState {
         self.shared.emit(Event::Stopping);
         self.conversation.tell(ConversationMessage::Drain);
         let killed = self.shared.is_killed();
+        // A stop that was asked for before the kill, and comes to this actor after it.
+        let first = if killed && first == StopStep::Drain { StopStep::Cli } else { first };
         self.stage = SessionStage::Stopping { step: first, number: 0, failed, limit: None, killed };
         self.enter_step().await
     }

@@ -137,6 +137,23 @@ async fn a_kill_shortens_a_stop_at_each_of_its_steps() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kill_overtakes_a_stop_that_the_session_has_not_seen_yet() {
+    let (server, _) = hanging();
+    let (session, mut end, _listener) = start_by_hand(builder().mcp_server(server)).await;
+    let mut turn = prompt(&session, "long").await;
+    begun(&mut end, "long").await;
+    end.call_tool("calc", "hang", json!({}));
+    settled(&mut end).await;
+    let begun = Instant::now();
+    let mut stopping = Box::pin(session.stop());
+    assert!(stopping.as_mut().now_or_never().is_none());
+    kill(&session, &end).await;
+    within(SOON, stopping).await.unwrap();
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kill_ends_the_grace_time_of_handlers_of_a_stop() {
     let (server, gone) = hanging();
     let grace = Duration::from_secs(40);
