@@ -1,7 +1,7 @@
 //! [`Options`], the type.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,6 +12,7 @@ use super::{
     Restarts, ResumeLadder, Sandbox, SettingSource, Skills, StoreOptions, SystemPrompt, Thinking, Timeouts,
     TraceContext, TurnRecovery, UnreadPartials,
 };
+use crate::error::{Error, Result};
 
 /// All settings of a session, as plain data.
 ///
@@ -273,5 +274,54 @@ impl Options {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Options for one of many users of a service: the session finds everything in a folder of its own, and nothing of
+    /// the host, of other users or of files in its working directory changes it.
+    ///
+    /// | option | is | so that |
+    /// |---|---|---|
+    /// | [`cwd`](Self::cwd) | `folder/work` | the CLI's file tools start in a directory of the user |
+    /// | [`env`](Self::env) | `HOME` is `folder`, `CLAUDE_CONFIG_DIR` is `folder/claude` | the user has settings, a login and transcripts apart |
+    /// | [`env_policy`](Self::env_policy) | [`EnvPolicy::Service`] | your keys stay out of the CLI; name the CLI's login with [`EnvPolicy::service_and`] |
+    /// | [`setting_sources`](Self::setting_sources), [`strict_mcp_config`](Self::strict_mcp_config) | none, true | files in the working directory add no rules, hooks or MCP servers |
+    /// | [`verbatim_prompts`](Self::verbatim_prompts) | true | `/command` and `@path` in a prompt are text |
+    ///
+    /// Create `folder/work` before the start, closed to others (mode 0700). The options say nothing about what the model
+    /// may do: choose [`tools`](Self::tools) and [`permission_mode`](Self::permission_mode) too. A tool such as `Bash`
+    /// or `Read` reaches the folders of other users, unless [`user`](Self::user) or [`sandbox`](Self::sandbox) keep it
+    /// out.
+    ///
+    /// ```
+    /// use greenroom::options::{BuiltInTools, EnvPolicy};
+    /// use greenroom::{Options, Session};
+    ///
+    /// let mut options = Options::isolated("/var/lib/shop/users/7c0b")?;
+    /// options.env_policy = EnvPolicy::service_and(["ANTHROPIC_API_KEY"]);
+    /// options.tools = Some(BuiltInTools::none());
+    /// let builder = Session::builder().options(options);
+    /// # drop(builder);
+    /// # greenroom::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidOption`](crate::ErrorKind::InvalidOption), if `folder` is not an absolute path in UTF-8.
+    pub fn isolated(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let Some(home) = folder.to_str().filter(|_| folder.is_absolute()) else {
+            let message =
+                format!("the folder of an isolated session is no absolute path in UTF-8: {folder:?}");
+            return Err(Error::invalid_option(message).with_help("give the whole path, from the root"));
+        };
+        let variables = [("HOME", home.to_owned()), ("CLAUDE_CONFIG_DIR", format!("{home}/claude"))];
+        Ok(Self {
+            cwd: Some(folder.join("work")),
+            env: variables.map(|(name, value)| (name.to_owned(), value)).into(),
+            env_policy: EnvPolicy::Service,
+            setting_sources: Some(Vec::new()),
+            strict_mcp_config: true,
+            verbatim_prompts: true,
+            ..Self::default()
+        })
     }
 }

@@ -82,14 +82,24 @@ impl Session {
 
     /// Queues a prompt, and returns its turn at once. Prompts are answered one after another, in order.
     ///
-    /// Not cancel-safe: if the future is dropped, the prompt may still be queued and run.
+    /// If the future is dropped before it returns, the prompt is taken back, or its turn is
+    /// [cancelled](Turn::cancel). The turn that is returned goes on when it is dropped, unless you ask for
+    /// [`cancel_on_drop`](Turn::cancel_on_drop).
     ///
     /// # Errors
     /// [`AtCapacity`](crate::ErrorKind::AtCapacity) if too many prompts wait; [`Stopped`](crate::ErrorKind::Stopped) or
     /// [`SessionFailed`](crate::ErrorKind::SessionFailed) if the session has ended. The prompt is not sent then.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn> {
         let prompt = prompt.into();
-        self.ask_conversation(|reply| ConversationMessage::Prompt { prompt, reply: reply.into() }).await?
+        let cancel_on_drop = true;
+        let turn: Result<Turn> = self
+            .ask_conversation(|reply| ConversationMessage::Prompt {
+                prompt,
+                cancel_on_drop,
+                reply: reply.into(),
+            })
+            .await?;
+        turn.map(Turn::go_on_when_dropped)
     }
 
     /// Sends a message into the running turn at once: the model reads the message with its next request, for example
@@ -259,6 +269,11 @@ impl Session {
     pub async fn wait(&self) {
         // Without a limit the wait cannot fail.
         self.inner.actor.wait(None).await.ok();
+    }
+
+    /// Whether the session has ended, for any reason: [`wait`](Session::wait) would return at once.
+    pub fn has_ended(&self) -> bool {
+        self.inner.actor.get_status() == ractor::ActorStatus::Stopped
     }
 
     /// The error with which the session failed; `None` if it has not failed.

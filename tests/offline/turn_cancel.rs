@@ -447,3 +447,63 @@ async fn the_turn_of_a_query_is_cancelled_and_its_session_stops() {
     let (ended, ()) = within(SOON, async { tokio::join!(turn.outcome(), end.run_out()) }).await;
     assert!(is_by_user(&ended.unwrap()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_dropped_goes_on_or_is_cancelled_as_asked() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let (first, prompt) = begun(&session, &mut end, "first").await;
+    let second = session.prompt("second").await.unwrap().cancel_on_drop();
+    let third = session.prompt("third").await.unwrap();
+    drop(first);
+    drop(second);
+    assert!(is_told(&mut end).await.is_empty(), "the running turn goes on, the second has not been sent");
+    end.finish_turn(&prompt, "one");
+
+    let prompt = said(&mut end, "third").await;
+    end.begin_turn();
+    settled(&mut end).await;
+    drop(third.cancel_on_drop());
+    let interrupt = within(SOON, end.expect_request("interrupt")).await;
+    end.fail_turn(&prompt, "aborted_streaming", "interrupted");
+    end.answer(&interrupt, json!({}));
+    let fourth = session.prompt("fourth").await.unwrap();
+    answers(&session, &mut end, fourth, "fourth").await;
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_dropped_after_its_end_cancels_nothing() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let (first, prompt) = begun(&session, &mut end, "first").await;
+    let mut first = first.cancel_on_drop();
+    let second = session.prompt("second").await.unwrap();
+    end.finish_turn(&prompt, "one");
+    assert_eq!(outcome(&mut first).await.text(), Some("one"));
+    drop(first);
+    answers(&session, &mut end, second, "second").await;
+    assert!(is_told(&mut end).await.is_empty());
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_whose_future_is_dropped_is_taken_back() {
+    let (session, mut end, _listener) = start_by_hand(builder()).await;
+    let (mut first, prompt) = begun(&session, &mut end, "first").await;
+    // Before the session has taken the prompt, and when the turn is on its way to the caller.
+    for waits in [false, true] {
+        let mut asking = Box::pin(session.prompt("lost"));
+        assert!(futures_util::poll!(&mut asking).is_pending());
+        if waits {
+            settled(&mut end).await;
+            assert_eq!(session.snapshot().await.unwrap().conversation.unwrap().queued, 1);
+        }
+        drop(asking);
+        settled(&mut end).await;
+        assert_eq!(session.snapshot().await.unwrap().conversation.unwrap().queued, 0);
+    }
+    let next = session.prompt("next").await.unwrap();
+    end.finish_turn(&prompt, "one");
+    assert_eq!(outcome(&mut first).await.text(), Some("one"));
+    answers(&session, &mut end, next, "next").await;
+    stop(session, end).await;
+}

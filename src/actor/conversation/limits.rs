@@ -1,4 +1,4 @@
-//! The limits of a turn: its length, and the silence of its CLI.
+//! The limits of a turn: its length, and the silence of its CLI. And the limit of the time without work.
 //!
 //! ```text
 //!   running ──turn or silence passes──► interrupting ──result──► Interrupted(Limit)
@@ -40,6 +40,13 @@ pub(super) struct TurnLimits {
     interrupting: Option<Task>,
     /// The limit that has passed, and its length.
     passed: Option<(&'static str, Duration)>,
+}
+
+/// Limits the time for which the session is idle.
+pub(super) struct IdleLimit {
+    ends: Instant,
+    /// Sends `IdleTick` at the end.
+    _timer: Task,
 }
 
 impl TurnLimits {
@@ -131,5 +138,31 @@ impl ConversationState {
                 tracing::warn!(parent: &shared.span, %error, "a turn over its limit could not be interrupted");
             }
         }));
+    }
+
+    /// Starts the limit of a session that has become idle, and ends the limit of a session that has work.
+    pub(super) fn limit_idle(&mut self, idle: bool) {
+        let Some(limit) = self.shared.options().timeouts.idle.filter(|_| idle && !self.draining) else {
+            self.idle = None;
+            return;
+        };
+        if self.idle.is_none() {
+            let (ends, myself) = (after(Instant::now(), limit), self.myself.clone());
+            let timer = Task::spawn(async move {
+                tokio::time::sleep_until(ends).await;
+                // A conversation that has ended has ended with its session.
+                myself.cast(ConversationMessage::IdleTick).ok();
+            });
+            self.idle = Some(IdleLimit { ends, _timer: timer });
+        }
+    }
+
+    /// Has the session stopped if it was idle for as long as the limit says. The tick of an earlier limit may come late.
+    pub(super) fn idle_tick(&mut self) {
+        if self.idle.take_if(|idle| idle.ends <= Instant::now()).is_some() {
+            // At once, so that no prompt is accepted which the stop would give back.
+            self.draining = true;
+            Internal::Idle.tell(&self.session);
+        }
     }
 }

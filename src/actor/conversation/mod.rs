@@ -64,7 +64,7 @@ use crate::prompt::Prompt;
 use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event};
 use interrupt::Cancels;
-use limits::TurnLimits;
+use limits::{IdleLimit, TurnLimits};
 use queue::{PromptQueue, Queued, TurnHistory};
 use results::ResultWatch;
 use run::RunTracker;
@@ -91,6 +91,8 @@ pub(crate) struct ConversationState {
     run: RunTracker,
     /// Sends `RunTick` at the ceiling of the run.
     ceiling: Option<Task>,
+    /// Stops the session when it was idle for too long; `None` while it has work, and without that limit.
+    idle: Option<IdleLimit>,
     /// Tasks that ask the CLI to interrupt what it does.
     interrupts: Vec<Task>,
     cancels: Cancels,
@@ -145,6 +147,7 @@ impl Actor for Conversation {
             running: None,
             steering: VecDeque::new(),
             ceiling: None,
+            idle: None,
             interrupts: Vec::new(),
             cancels: Cancels::new(&myself),
             draining: false,
@@ -173,8 +176,11 @@ impl Actor for Conversation {
             }
             ConversationMessage::Told(message) => state.hand_over(&message),
             ConversationMessage::Mirrored { number } => state.mirrored(number),
-            // If the caller has stopped waiting, an accepted prompt still runs, and an accepted message is still sent.
-            ConversationMessage::Prompt { prompt, reply } => respond(reply, state.prompt(prompt)),
+            ConversationMessage::Prompt { prompt, cancel_on_drop, reply } => {
+                let turn = state.prompt(prompt);
+                respond(reply, turn.map(|turn| if cancel_on_drop { turn.cancel_on_drop() } else { turn }));
+            }
+            // If the caller has stopped waiting, an accepted message is still sent.
             ConversationMessage::Steer { prompt, reply } => respond(reply, state.steer(prompt)),
             ConversationMessage::CliReady { epoch } => state.cli_event(CliEvent::Ready { epoch }),
             ConversationMessage::CliEnded { epoch, cause } => {
@@ -206,6 +212,7 @@ impl Actor for Conversation {
                 state.run.ceiling(Instant::now());
                 state.run_changed();
             }
+            ConversationMessage::IdleTick => state.idle_tick(),
             ConversationMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testkit")]
             ConversationMessage::Panic => panic!("a fault was injected into the conversation"),
@@ -326,6 +333,7 @@ impl ConversationState {
         let ended =
             self.run.ended() && self.running.is_none() && self.steering.is_empty() && self.queue.is_empty();
         self.shared.facts.send_if_modified(|facts| std::mem::replace(&mut facts.run_ended, ended) != ended);
+        self.limit_idle(ended);
         match self.run.ceiling_at() {
             None => self.ceiling = None,
             Some(_) if self.ceiling.as_ref().is_some_and(|task| !task.is_finished()) => {}

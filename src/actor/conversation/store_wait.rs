@@ -179,6 +179,9 @@ impl ConversationState {
                 self.tells_lifecycle = false;
                 self.run.restarted();
                 self.next();
+                // The limit of an idle session begins with its first CLI.
+                let idle = self.shared.facts.borrow().run_ended;
+                self.limit_idle(idle);
             }
             CliEvent::Ended { epoch, cause } => self.cli_ended(epoch, cause),
         }

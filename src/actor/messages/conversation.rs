@@ -25,9 +25,10 @@ pub(crate) enum CancelAnswer {
 
 /// The messages of the conversation.
 pub(crate) enum ConversationMessage {
-    /// Queues a prompt.
+    /// Queues a prompt. The turn cancels itself on drop if `cancel_on_drop`, so it ends if the reply reaches nobody.
     Prompt {
         prompt: Prompt,
+        cancel_on_drop: bool,
         reply: RpcReplyPort<Result<Turn>>,
     },
     /// Sends a message into the running turn.
@@ -94,6 +95,8 @@ pub(crate) enum ConversationMessage {
     LimitTick,
     /// The ceiling of the run may have been reached.
     RunTick,
+    /// The session may have been without work for too long.
+    IdleTick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),
     #[cfg(feature = "testkit")]
     Panic,

@@ -83,6 +83,8 @@ pub enum Internal {
     MirrorEnded,
     /// No turn runs, and none will begin.
     Drained,
+    /// The session was idle for `timeouts.idle`, and accepts no more prompts.
+    Idle,
     /// The CLI does not do what it was told: ends it, and starts the next.
     GiveUpCli { epoch: u64, reason: String },
     /// The limit of the stop step with this number has passed.

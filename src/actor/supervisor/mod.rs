@@ -244,7 +244,7 @@ impl Actor for SessionSupervisor {
         match message {
             // For programs that hold the session's actor alone: a `Session` tells the conversation itself.
             SessionMessage::Prompt(prompt, reply) => {
-                state.conversation.tell(ConversationMessage::Prompt { prompt, reply });
+                state.conversation.tell(ConversationMessage::Prompt { prompt, cancel_on_drop: false, reply });
             }
             SessionMessage::Steer(prompt, reply) => {
                 state.conversation.tell(ConversationMessage::Steer { prompt, reply });
@@ -359,6 +359,11 @@ impl SupervisorState {
             Internal::Drained => {
                 if self.stops_at(StopStep::Drain) {
                     return self.next_step().await;
+                }
+            }
+            Internal::Idle => {
+                if !self.stopping() {
+                    return self.begin_stop(StopStep::Drain, None).await;
                 }
             }
             Internal::GiveUpCli { epoch, reason } => {

@@ -38,6 +38,7 @@ use buffer::{Bounds, NextItem, TurnBuffer};
 /// | what you do | a turn of a [`Session`](crate::Session) | the turn of [`query`](crate::query()) |
 /// |---|---|---|
 /// | drop it | goes on; its messages are dropped, and the next prompt waits for its result | the CLI ends, because the turn has the only session |
+/// | drop it after [`cancel_on_drop`](Turn::cancel_on_drop) | ends; the session goes on with the next prompt | the CLI ends |
 /// | [`cancel`](Turn::cancel) it | ends; the session goes on with the next prompt | ends; call `outcome` or drop it to end the CLI |
 /// | wait for its [`outcome`](Turn::outcome) | ends by itself | ends by itself, then the CLI ends |
 ///
@@ -59,6 +60,7 @@ pub struct Turn {
     canceller: Arc<dyn CancelTurn>,
     missed_partials: u64,
     over: bool,
+    cancel_on_drop: bool,
     outcome: Option<Outcome>,
     /// The session of a one-shot [`query`](crate::query), stopped when the turn is over.
     owner: Option<Box<dyn TurnOwner>>,
@@ -93,7 +95,16 @@ pub(crate) fn turn(
 ) -> (TurnSender, Turn) {
     let buffer = Arc::new(TurnBuffer::new(Bounds::of(options), counting));
     let sender = TurnSender { buffer: buffer.clone() };
-    let turn = Turn { uuid, buffer, canceller, missed_partials: 0, over: false, outcome: None, owner: None };
+    let turn = Turn {
+        uuid,
+        buffer,
+        canceller,
+        missed_partials: 0,
+        over: false,
+        cancel_on_drop: false,
+        outcome: None,
+        owner: None,
+    };
     (sender, turn)
 }
 
@@ -222,6 +233,36 @@ impl Turn {
         }
     }
 
+    /// Has the turn [cancelled](Turn::cancel) when it is dropped before its end. Without this, a dropped turn goes on.
+    ///
+    /// For a turn whose reader may go away: the client of a web service that closes its connection drops the stream of
+    /// the answer, and with it the turn. The answer would cost money although nobody reads it, and the next prompt would
+    /// wait for it. The drop does not wait for the end of the turn.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// /// The answer, or `None` after a minute. The turn does not go on after that.
+    /// async fn ask(session: &greenroom::Session, question: &str) -> greenroom::Result<Option<String>> {
+    ///     let mut turn = session.prompt(question).await?.cancel_on_drop();
+    ///     match tokio::time::timeout(Duration::from_secs(60), turn.outcome()).await {
+    ///         Ok(outcome) => Ok(outcome?.text().map(str::to_owned)),
+    ///         Err(_) => Ok(None),
+    ///     }
+    /// }
+    /// # let _ = ask;
+    /// ```
+    pub fn cancel_on_drop(mut self) -> Self {
+        self.cancel_on_drop = true;
+        self
+    }
+
+    /// Has a dropped turn go on.
+    pub(crate) fn go_on_when_dropped(mut self) -> Self {
+        self.cancel_on_drop = false;
+        self
+    }
+
     /// Waits for the end of the turn, like [`outcome`](Turn::outcome), and reads its result as the type that
     /// [`SessionBuilder::output_format`](crate::SessionBuilder::output_format) asked for.
     ///
@@ -274,6 +315,10 @@ impl Stream for Turn {
 impl Drop for Turn {
     /// Drops the unread messages and closes their file.
     fn drop(&mut self) {
+        if self.cancel_on_drop && !self.over {
+            // Nobody waits for the end of the turn.
+            drop(self.canceller.cancel(TurnKey(self.buffer.clone())));
+        }
         self.buffer.close();
     }
 }

@@ -67,6 +67,13 @@ with_defaults! {
         /// person decides on a permission: only messages count. Default: none.
         #[serde(with = "optional_millis")]
         pub silence: Option<Duration> = None,
+        /// Longest time without work: no turn, no queued prompt and no background work of the CLI
+        /// ([`Session::wait_idle`](crate::Session::wait_idle)), counted from the start or the last work. Beyond it, the
+        /// session stops by itself, in order, and further prompts fail with [`Stopped`](crate::ErrorKind::Stopped). A
+        /// prompt is either accepted and runs, or is refused. Resume the conversation with another session. Default:
+        /// none.
+        #[serde(with = "optional_millis")]
+        pub idle: Option<Duration> = None,
         /// Time for a cancelled handler to return before its task is aborted. Default: 5 s.
         #[serde(with = "millis")]
         pub cancel_grace: Duration = secs(5),
@@ -130,6 +137,7 @@ impl Timeouts {
             &mut self.permission,
             &mut self.turn,
             &mut self.silence,
+            &mut self.idle,
             &mut self.run_ceiling,
         ];
         for limit in all.into_iter().chain(optional.into_iter().flatten()) {

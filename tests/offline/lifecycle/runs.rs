@@ -92,3 +92,92 @@ async fn a_query_waits_for_the_run_and_stops_its_session() {
     .await;
     assert_eq!(ended.unwrap().text(), Some("first"));
 }
+
+const IDLE: Duration = Duration::from_secs(40);
+
+fn stops_when_idle() -> SessionBuilder {
+    builder().configure(|options| options.timeouts.idle = Some(IDLE))
+}
+
+/// Waits until the session has ended by itself, and returns the time that this took.
+async fn ends(session: &Session, end: CliEnd) -> Duration {
+    let begun = Instant::now();
+    within(SOON, async { tokio::join!(session.wait(), end.run_out()) }).await;
+    begun.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_stops_when_it_was_idle_for_its_limit() {
+    let (session, mut end, _listener) = start_by_hand(stops_when_idle()).await;
+    let mut events = session.events();
+    // Each time without work begins anew.
+    for _ in 0..3 {
+        sleep(IDLE - Duration::from_secs(1)).await;
+        assert!(!session.has_ended());
+        exchange(&session, &mut end, "go").await;
+    }
+    let waited = ends(&session, end).await;
+    assert!(
+        waited >= IDLE - Duration::from_millis(100) && waited < IDLE + Duration::from_secs(1),
+        "{waited:?}"
+    );
+    assert_eq!(names(&rest(&mut events).await).last().map(String::as_str), Some("stopped"));
+    assert!(session.failure().is_none() && session.has_ended());
+    let refused = session.prompt("late").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_any_prompt_stops_when_it_was_idle_for_its_limit() {
+    let (session, end, _listener) = start_by_hand(stops_when_idle()).await;
+    let waited = ends(&session, end).await;
+    assert!(
+        waited >= IDLE - Duration::from_millis(100) && waited < IDLE + Duration::from_secs(1),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_and_background_work_keep_a_session_from_being_idle() {
+    let (session, mut end, _listener) = start_by_hand(stops_when_idle()).await;
+    let mut turn = prompt(&session, "go").await;
+    let given = prompted(&mut end, "go").await;
+    end.begin_turn();
+    task(&mut end, "agent", "local_agent");
+    settled(&mut end).await;
+    sleep(IDLE * 3).await;
+    end.finish_turn(&given, "the agent is at it");
+    assert!(outcome(&mut turn).await.is_completed());
+    sleep(IDLE * 3).await;
+    assert_eq!(run(&session, &mut end).await, (false, 1), "the session still runs");
+    end.message(json!({
+        "type": "system", "subtype": "task_notification", "task_id": "agent", "status": "completed",
+    }));
+    settled(&mut end).await;
+    assert!(ends(&session, end).await >= IDLE - Duration::from_millis(100));
+}
+
+/// The prompt comes at the very moment at which the limit ends: it runs, or is refused, and is never given back.
+#[tokio::test(start_paused = true)]
+async fn a_prompt_at_the_end_of_the_idle_limit_runs_or_is_refused() {
+    let (mut ran, mut refused) = (0, 0);
+    for micros in 0..40 {
+        let (session, mut end, _listener) = start_by_hand(stops_when_idle()).await;
+        sleep(IDLE - Duration::from_millis(2) + Duration::from_micros(micros * 100)).await;
+        match session.prompt("late").await {
+            Ok(mut turn) => {
+                let given = prompted(&mut end, "late").await;
+                end.begin_turn();
+                end.finish_turn(&given, "in time");
+                assert_eq!(outcome(&mut turn).await.text(), Some("in time"));
+                ran += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Stopped);
+                refused += 1;
+            }
+        }
+        ends(&session, end).await;
+    }
+    assert!(ran > 0 && refused > 0, "{ran} ran, {refused} were refused");
+}

@@ -349,3 +349,23 @@ fn options_win_over_variables_that_say_the_same() {
     let env = delivered(&json!({ "env": { "CLAUDE_AGENT_SDK_CLIENT_APP": "two" } })).env;
     assert_eq!(env["CLAUDE_AGENT_SDK_CLIENT_APP"], "two");
 }
+
+#[test]
+fn an_isolated_session_has_everything_in_its_folder_and_nothing_of_the_host() {
+    let options = Options::isolated("/srv/users/ada").unwrap();
+    let mut expected = Options::new();
+    expected.cwd = Some("/srv/users/ada/work".into());
+    expected.env.insert("HOME".to_owned(), "/srv/users/ada".to_owned());
+    expected.env.insert("CLAUDE_CONFIG_DIR".to_owned(), "/srv/users/ada/claude".to_owned());
+    expected.env_policy = greenroom::options::EnvPolicy::Service;
+    expected.setting_sources = Some(Vec::new());
+    expected.strict_mcp_config = true;
+    expected.verbatim_prompts = true;
+    assert_eq!(options, expected);
+    let bytes = OsString::from_vec(b"/srv/\xff".to_vec());
+    for folder in [OsString::from("users/ada"), OsString::new(), bytes] {
+        let refused = Options::isolated(&folder).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidOption);
+        assert!(refused.to_string().contains("the whole path"), "{refused}");
+    }
+}
