@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use greenroom::options::EnvPolicy;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
 use serde_json::json;
-use service::users::Connect;
+use service::Connect;
 use tempfile::TempDir;
 
 pub(crate) struct Arguments {
@@ -67,7 +67,7 @@ impl Arguments {
             let clis = Mutex::new(HashMap::new());
             return Ok(Box::new(move |builder, user| {
                 let mut clis = clis.lock().unwrap_or_else(PoisonError::into_inner);
-                let cli = clis.entry(user.name.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
+                let cli = clis.entry(user.0.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
                 builder.transport(cli.transport())
             }));
         };

@@ -11,28 +11,21 @@
 //! `--listen ADDRESS` (default: 127.0.0.1:8080), `--data FOLDER` for the users' folders (default: a temporary folder,
 //! which forgets the conversations), `--script FILE` for another script of the scripted model, as JSON.
 
-#![allow(clippy::print_stdout, reason = "says where it listens")]
-
 mod arguments;
 
-use std::error::Error;
 use std::time::Duration;
 
-use service::{routes::router, users::Users};
-use tokio::net::TcpListener;
+use service::{Users, router};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // First, so that no signal during the start is lost.
     let mut terminate = signal(SignalKind::terminate())?;
-    // RUST_LOG=greenroom=debug shows more.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     let arguments = arguments::read(std::env::args().skip(1))?;
     let users = Users::new(arguments.data()?, 20, Duration::from_secs(600), arguments.connect().await?);
-    let listener = TcpListener::bind(&arguments.listen).await?;
+    let listener = tokio::net::TcpListener::bind(&arguments.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let server = axum::serve(listener, router(users.clone()));
     let server = server.with_graceful_shutdown(users.stopping.clone().cancelled_owned());

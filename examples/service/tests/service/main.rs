@@ -7,4 +7,5 @@ mod process;
 mod prompts;
 mod real_cli;
 mod refusals;
+mod size;
 mod support;

@@ -100,18 +100,16 @@ async fn the_status_shows_each_session_and_its_queue() {
         assert_eq!(service.status().await, json!({}));
         end
     };
-    let (mut running, mut end) = tokio::join!(
-        async { tokio::join!(service.prompt("ada", "One."), service.prompt("ada", "Two.")) },
-        async {
-            let mut end = starting.await;
-            end.handshake().await;
-            end
-        }
-    );
+    let (mut one, mut end) = tokio::join!(service.prompt("ada", "One."), async {
+        let mut end = starting.await;
+        end.handshake().await;
+        end
+    });
     let prompt = end.expect("user").await;
     end.begin_turn();
     say(&mut end, "Hm.");
-    running.0.next().await.unwrap();
+    one.next().await.unwrap();
+    let two = service.prompt("ada", "Two.").await;
 
     let status = service.status().await;
     let ada = &status["ada"];
@@ -124,6 +122,6 @@ async fn the_status_shows_each_session_and_its_queue() {
     assert_eq!(service.get("/health").await, (StatusCode::OK, "ok".to_owned()));
     end.finish_turn(&prompt, "Hm.");
     answer(&mut end, "Two.").await;
-    assert_eq!(running.1.outcome().await["text"], "Two.");
+    assert_eq!(two.outcome().await["text"], "Two.");
     tokio::join!(service.users.stop(), end.run_out());
 }

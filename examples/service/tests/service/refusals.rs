@@ -7,36 +7,26 @@ use greenroom::testkit::{ModelTurn, Script};
 use crate::support::*;
 
 #[tokio::test]
-async fn a_bad_name_is_refused_before_anything_starts() {
-    let (service, _) = Service::scripted(Script::new());
-    let long = "a".repeat(65);
-    for name in ["..%2F..%2Fetc", "ada%2Fbob", "%00", "ada%20b", "%C3%A4da", "%ff", "ada%0d%0a", &long] {
-        assert_eq!(service.post(name, "Hello.").await.status(), StatusCode::BAD_REQUEST, "{name}");
-    }
-    assert!(service.started().is_empty());
-    assert_eq!(std::fs::read_dir(service.data.path()).unwrap().count(), 0);
-}
-
-#[tokio::test]
 async fn a_name_never_becomes_a_path() {
     let (service, _) = Service::scripted(Script::new());
-    for name in ["..", ".", "ada@example.com"] {
+    let long = "a".repeat(1000);
+    let names =
+        ["..", ".", "ada@example.com", "..%2F..%2Fetc", "%00", "ada%20b", "%C3%A4da", "a%0d%0a", &long];
+    for name in names {
         assert_eq!(service.outcome(name, "Hello.").await["status"], 200);
     }
     for entry in std::fs::read_dir(service.data.path()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(name.len() == 36 && name.chars().all(|c| c == '-' || c.is_ascii_hexdigit()), "{name}");
     }
-    assert_eq!(std::fs::read_dir(service.data.path()).unwrap().count(), 3);
+    assert_eq!(std::fs::read_dir(service.data.path()).unwrap().count(), names.len());
     service.users.stop().await;
 }
 
 #[tokio::test]
-async fn a_prompt_without_text_or_with_too_much_is_refused() {
+async fn a_name_or_a_prompt_that_is_no_text_or_too_long_is_refused() {
     let (service, _) = Service::scripted(Script::new());
-    for prompt in ["", " \n"] {
-        assert_eq!(refusal(service.post("ada", prompt).await).await.0, 400);
-    }
+    assert_eq!(service.post("%ff", "Hello.").await.status(), StatusCode::BAD_REQUEST);
     assert_eq!(service.post("ada", vec![0xff]).await.status(), StatusCode::BAD_REQUEST);
     let large = Body::from("a".repeat(3 << 20));
     assert_eq!(service.post("ada", large).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
@@ -54,7 +44,7 @@ async fn a_prompt_too_many_is_refused_until_later() {
         waiting.push(service.prompt("ada", "Later.").await);
     }
     let refused = refusal(service.post("ada", "Too much.").await).await;
-    assert_eq!(refused, (429, "AtCapacity".to_owned(), Some(5)));
+    assert_eq!(refused, (429, "AtCapacity".to_owned()));
 
     end.begin_turn();
     end.finish_turn(&prompt, "Done.");
@@ -76,8 +66,7 @@ async fn too_many_prompts_during_a_start_are_refused() {
         if response.status() == StatusCode::OK {
             served.push(Events(response.into_body()));
         } else {
-            let (status, _, retry_after) = refusal(response).await;
-            assert_eq!((status, retry_after), (429, Some(5)));
+            assert_eq!(refusal(response).await, (429, "AtCapacity".to_owned()));
             refused += 1;
         }
     }
@@ -96,7 +85,7 @@ async fn a_user_too_many_is_refused_until_a_session_is_idle() {
     answer(&mut end, "Hello.").await;
     events.outcome().await;
     let refused = refusal(service.post("bob", "Hello.").await).await;
-    assert_eq!(refused, (503, "TooManySessions".to_owned(), Some(30)));
+    assert_eq!(refused, (503, "TooManySessions".to_owned()));
 
     // Ada's session is stopped when it was idle for long enough.
     end.run_out().await;
@@ -115,10 +104,10 @@ async fn an_error_of_the_api_is_the_outcome_with_its_status() {
         .turn(ModelTurn::new().final_error(401, "authentication_error", "made-up-secret"));
     let (service, _) = Service::scripted(script);
     for expected in [
-        serde_json::json!({ "status": 503, "error": "Overloaded", "retry_after": 5 }),
-        serde_json::json!({ "status": 429, "error": "RateLimited", "retry_after": 5 }),
+        serde_json::json!({ "status": 503, "error": "Overloaded" }),
+        serde_json::json!({ "status": 429, "error": "RateLimited" }),
         // The machine is to be changed; the client is told no more.
-        serde_json::json!({ "status": 500, "error": "Unauthenticated", "retry_after": null }),
+        serde_json::json!({ "status": 500, "error": "Unauthenticated" }),
     ] {
         assert_eq!(service.outcome("ada", "Hello.").await, expected);
     }
@@ -133,7 +122,7 @@ async fn a_session_that_does_not_start_is_an_error_and_holds_no_place() {
     for user in ["ada", "bob"] {
         // The place is free a moment after the answer.
         let refused = refusal(post_until_free(&service, user).await).await;
-        assert_eq!(refused, (500, "Spawn".to_owned(), None));
+        assert_eq!(refused, (500, "Spawn".to_owned()));
     }
     assert_eq!(service.started(), ["ada", "bob"]);
 }
