@@ -351,7 +351,7 @@ fn options_win_over_variables_that_say_the_same() {
 }
 
 #[test]
-fn an_isolated_session_has_everything_in_its_folder_and_nothing_of_the_host() {
+fn an_isolated_session_has_its_folder_and_nothing_of_the_host() {
     let options = Options::isolated("/srv/users/ada").unwrap();
     let mut expected = Options::new();
     expected.cwd = Some("/srv/users/ada/work".into());
