@@ -58,8 +58,8 @@ pub use clock::Clock;
 pub use error::{BackendError, BackendErrorKind};
 pub use id::{AttemptId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use record::{
-    Decision, InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, PromptContent, PromptOutcome,
-    PromptRecord, PromptState, QuestionRecord, TenantRecord, Unsent,
+    Decision, InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptContent,
+    PromptOutcome, PromptRecord, PromptState, QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Ask, Begin, Begun, Change, Claim,

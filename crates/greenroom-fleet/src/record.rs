@@ -5,9 +5,9 @@
 //!                                  ┌───────────────────┐ by the next owner: the term grows
 //!            accept        claim   ▼                   │
 //!  (no row) ───────► Free ───────► Owned ──────────────┘
-//!                     ▲ ▲            │ release
+//!                     ▲ ▲            │ release, recover
 //!                     │ └────────────┤
-//!         unquarantine│              ▼ too many failures, or `quarantine`
+//!         unquarantine│              ▼ too many failures or losses, or `quarantine`
 //!                     └──────── Quarantined
 //!  any ── delete ──► Deleting ── deleted ──► (no row)
 //!
@@ -18,7 +18,7 @@
 //!  │            │ begin
 //!  │            ▼    finish
 //!  │          Begun ──────────────────────────────► Ended
-//!  │            │ claim by a later term
+//!  │            │ claim by a later term, recover
 //!  │            ├── without a continuation ───────► Ended (interrupted: owner lost)
 //!  └────────────┘ with a continuation, which is sent in place of the prompt
 //! ```
@@ -141,6 +141,13 @@ pub struct PromptRecord {
     /// Messages that were not kept because the turn was over its bound.
     #[serde(default)]
     pub dropped: u64,
+}
+
+impl PromptRecord {
+    /// True if the prompt had to wait for a moment when it was accepted.
+    pub fn is_reminder(&self) -> bool {
+        self.due_at > self.accepted_at
+    }
 }
 
 /// The state of a prompt.
@@ -307,6 +314,22 @@ pub struct NodeRecord {
     /// Names that the node owns.
     #[serde(default)]
     pub owns: u32,
+}
+
+/// A process group that runs the session of a name, kept for the case that its owner is lost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProcessRecord {
+    /// The name.
+    pub name: Name,
+    /// The term of the owner that runs the process.
+    pub term: Term,
+    /// The owner's node.
+    pub node: NodeId,
+    /// The node's host, on which the process runs.
+    pub host: String,
+    /// The identity of the process group, as the owner gave it.
+    pub process: Value,
 }
 
 /// The state of a node.

@@ -210,6 +210,12 @@ pub enum Begun {
     Send(Value),
     /// The prompt does not wait any more: it ended, or another attempt began with it.
     NotQueued(PromptRecord),
+    /// The prompt waited for too long, and has ended as unsent.
+    Expired,
+    /// The prompt is a reminder, and may not begin before this moment.
+    NotDue(Timestamp),
+    /// Another prompt of the name was begun by a lost owner and goes on with its continuation first: begin that one.
+    NotItsTurn(PromptId),
     /// Another prompt of the name runs.
     Busy(PromptId),
     /// The budget of the tenant has no room for the turn.

@@ -46,6 +46,16 @@ impl MemoryBackend {
         Self { rows: Arc::default(), clock, changes: broadcast::Sender::new(CHANGES) }
     }
 
+    /// The same facts as after a restart of the service: every node that has joined so far is dead, as
+    /// [`LocalBackend::open`](super::LocalBackend::open) finds them. Sessions that still run on this backend are fenced.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::BackendErrorKind::Damaged) if a record cannot be read.
+    pub async fn reopen(&self) -> Result<Self> {
+        self.run(|step| step.all_dead()).await?;
+        Ok(self.clone())
+    }
+
     pub(super) async fn run<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
         let mut changes = Vec::new();
         // A request that panicked has written nothing.

@@ -20,7 +20,8 @@ use tokio::sync::broadcast;
 use crate::error::BackendError;
 use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 use crate::record::{
-    NameRecord, NodeRecord, PromptContent, PromptOutcome, PromptRecord, QuestionRecord, TenantRecord,
+    NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, QuestionRecord,
+    TenantRecord,
 };
 use crate::registry::Step;
 use crate::request::{
@@ -119,6 +120,21 @@ backend! {
     fn release(owner: Ownership) -> Owned<bool>;
     /// Gives a name back whose session could not be started. Too many failures quarantine the name.
     fn activation_failed(failed: ActivationFailed) -> Owned<AfterFailure>;
+
+    /// Keeps the identity of the process group that runs an owner's session. `None`: no process runs any more.
+    ///
+    /// A release removes it, and so does `None`. If the owner is lost, the identity stays: later claims and owners of the name
+    /// leave it alone, until `process_ended` is called for it.
+    fn record_process(owner: Ownership, process: Option<Value>) -> Owned<()>;
+    /// Processes that lost owners have left behind. A fleet that starts waits until they have ended before it claims a name,
+    /// because two CLIs would act on one conversation otherwise, and tells the backend by `process_ended`.
+    fn left_processes(limit: usize) -> Vec<ProcessRecord>;
+    /// Removes the identity of a process that has ended. `false`: its owner is alive and no lost one, and nothing is removed.
+    fn process_ended(name: Name, term: Term) -> bool;
+    /// Takes up to `limit` names from dead nodes. A turn that runs there goes on with its continuation, or ends as interrupted.
+    /// The name is free then, or quarantined if it has lost `losses` owners in a row. Answers with the names: fewer than
+    /// `limit` if no dead node owns any more. A claim does the same for its one name.
+    fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
     /// Quarantines a name. `Some(node)`: the node owns the name and has to give it back first.
     fn quarantine(name: Name, why: String) -> Option<NodeId>;

@@ -1,6 +1,7 @@
 //! The rules of a backend over an ordered map: each request is one function over one transaction. The memory backend and the
 //! embedded backend both run these functions.
 
+mod lost;
 mod maintain;
 mod names;
 mod nodes;

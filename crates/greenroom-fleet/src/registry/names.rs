@@ -1,10 +1,11 @@
 //! Owners of names: claim, release, quarantine, delete.
 
+use super::lost::too_many_losses;
 use super::txn::{Key, Table};
 use super::{Result, Step};
 use crate::id::{AttemptId, Name, NodeId, Term};
-use crate::record::{InterruptedBy, NameRecord, NameState, NodeState, PromptOutcome, PromptState, Unsent};
-use crate::request::{ActivationFailed, AfterFailure, Change, Claim, Claimed, Deletion, Owned, Ownership};
+use crate::record::{InterruptedBy, NameRecord, NameState, NodeState, PromptOutcome, Unsent};
+use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership};
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
@@ -34,8 +35,7 @@ impl Step<'_> {
         }
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
-        if record.losses >= claim.losses.max(1) {
-            let why = format!("{} owners in a row were lost while a turn of this session ran", record.losses);
+        if let Some(why) = too_many_losses(&record, claim.losses) {
             self.quarantine_now(&mut record, why.clone())?;
             return Ok(Claimed::Quarantined(why));
         }
@@ -50,11 +50,10 @@ impl Step<'_> {
     /// Gives a name back. `Some(true)`: a prompt waits. A name that another owner has is fenced.
     pub(crate) fn release(&mut self, owner: Ownership) -> Result<Owned<bool>> {
         let Some(mut record) = self.owned(&owner)? else { return self.released_before(&owner) };
+        self.remove_process(&owner.name, owner.term)?;
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
-        record.state = NameState::Free;
-        self.put_name(&record)?;
-        self.changes.push(Change::Freed(record.name.clone()));
+        self.free_now(&mut record)?;
         Ok(Owned::Done(record.queued > 0))
     }
 
@@ -66,6 +65,7 @@ impl Step<'_> {
                 Owned::Fenced => Owned::Fenced,
             });
         };
+        self.remove_process(&failed.owner.name, failed.owner.term)?;
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
         record.failures.retain(|at| self.now.since(*at) < failed.period);
@@ -79,9 +79,7 @@ impl Step<'_> {
             self.quarantine_now(&mut record, why)?;
             return Ok(Owned::Done(AfterFailure::Quarantined));
         }
-        record.state = NameState::Free;
-        self.put_name(&record)?;
-        self.changes.push(Change::Freed(record.name.clone()));
+        self.free_now(&mut record)?;
         Ok(Owned::Done(AfterFailure::Free(count)))
     }
 
@@ -105,10 +103,8 @@ impl Step<'_> {
         if !matches!(record.state, NameState::Quarantined { .. }) {
             return Ok(false);
         }
-        record.state = NameState::Free;
         (record.failures, record.losses) = (Vec::new(), 0);
-        self.put_name(&record)?;
-        self.changes.push(Change::Freed(record.name.clone()));
+        self.free_now(&mut record)?;
         Ok(true)
     }
 
@@ -151,41 +147,23 @@ impl Step<'_> {
         self.txn.remove(&Key::of(Table::Names).name(&name))
     }
 
-    /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. The caller
-    /// writes the name's record.
-    fn lose_turn(&mut self, record: &mut NameRecord) -> Result<()> {
-        let Some(running) = record.running.take() else { return Ok(()) };
-        let Some(mut prompt) = self.prompt(running)? else { return Ok(()) };
-        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(()) };
-        record.losses += 1;
-        // The money that was reserved for the turn stays reserved: nobody knows what the turn has cost.
-        prompt.reserved = 0;
-        if prompt.continuations > 0 {
-            prompt.continuations -= 1;
-            prompt.state = PromptState::Queued;
-            record.continues.get_or_insert(prompt.id);
-            self.end_questions(prompt.id)?;
-            return self.enqueue(record, &prompt);
-        }
-        let by = InterruptedBy::OwnerLost { term };
-        self.end(&mut prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })
-    }
-
-    fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
+    pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
         record.state = NameState::Quarantined { why, since: self.now };
         self.put_name(record)
     }
 
     /// Takes the name off its owner's list. The caller sets the new state.
-    fn leave_owner(&mut self, record: &mut NameRecord) -> Result<()> {
+    pub(super) fn leave_owner(&mut self, record: &mut NameRecord) -> Result<()> {
         let NameState::Owned { node, .. } = record.state else { return Ok(()) };
         self.count_owned(node, &record.name, -1)
     }
 
-    /// The answer to an owner that repeats its release: done, unless somebody else has owned the name since.
+    /// The answer to an owner that repeats its release: done, unless somebody else has owned the name since. A dead node may
+    /// have lost the name instead.
     fn released_before(&self, owner: &Ownership) -> Result<Owned<bool>> {
         let Some(record) = self.name(&owner.name)? else { return Ok(Owned::Fenced) };
         let released = record.term == owner.term && !matches!(record.state, NameState::Owned { .. });
+        let released = released && self.is_alive(owner.node)?;
         Ok(if released { Owned::Done(record.queued > 0) } else { Owned::Fenced })
     }
 

@@ -1,7 +1,8 @@
 //! Nodes and their leases.
 
-use super::txn::{Key, Table, last_id};
+use super::txn::{Key, Table, last_id, readable};
 use super::{Result, Step};
+use crate::error::BackendError;
 use crate::id::{Name, NodeId};
 use crate::record::{NodeRecord, NodeState};
 use crate::request::{Join, Renewed};
@@ -63,14 +64,34 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// All nodes that are alive, or own names still.
+    /// Says that every node is dead: no process of an earlier opening runs any more.
+    pub(crate) fn all_dead(&mut self) -> Result<()> {
+        for (key, _) in self.txn.under(&Key::of(Table::Nodes), usize::MAX)? {
+            let id = NodeId(last_id(&key)?);
+            let node = match readable(self.node(id)).transpose()?.flatten() {
+                Some(node) if node.state == NodeState::Dead => continue,
+                Some(node) => node,
+                // The names of a node that cannot be read are found by its id.
+                None => self.lost_node(id)?,
+            };
+            self.died(node)?;
+        }
+        Ok(())
+    }
+
+    fn lost_node(&self, id: NodeId) -> Result<NodeRecord> {
+        let owns = self.txn.under(&Key::of(Table::Owned).node(id), usize::MAX)?.len();
+        let owns = u32::try_from(owns).unwrap_or(u32::MAX);
+        let (state, lease_until) = (NodeState::Dead, self.now);
+        Ok(NodeRecord { id, host: String::new(), state, renewals: 0, lease_until, owns })
+    }
+
+    /// All nodes that can be read, and are alive or own names still.
     pub(crate) fn nodes(&self) -> Result<Vec<NodeRecord>> {
         let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX)?;
-        let nodes = rows.into_iter().map(|(key, _)| {
-            let id = NodeId(last_id(&key)?);
-            self.node(id)?.ok_or_else(|| crate::error::BackendError::missing("node", id))
-        });
-        nodes.collect()
+        rows.into_iter()
+            .filter_map(|(_, row)| readable(serde_json::from_slice(&row).map_err(BackendError::damaged)))
+            .collect()
     }
 
     /// `false` for nodes that are dead or not known.

@@ -97,8 +97,9 @@ impl World {
             }
             1 => {
                 let Some(node) = self.one(|world| &world.nodes) else { return };
-                match self.below(3) {
-                    0 => self.step(|step| step.leave(node)),
+                match self.below(4) {
+                    0 => drop(self.step(|step| step.recover(2, 3))),
+                    3 => self.step(|step| step.leave(node)),
                     1 => drop(self.step(|step| step.declare_dead(node, 0))),
                     _ => drop(self.step(|step| step.renew(node, Duration::ZERO, false))),
                 }

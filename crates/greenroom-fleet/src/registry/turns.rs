@@ -6,8 +6,10 @@ use super::txn::{Key, Table, as_stored};
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
-use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState};
+use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Append, Begin, Begun, Change, Finish, Finished, Owned, StoredMessage};
+
+const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
 impl Step<'_> {
     pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Begun>> {
@@ -20,7 +22,21 @@ impl Step<'_> {
             PromptState::Begun { term, attempt, .. } if term == name.term && attempt == begin.attempt => {
                 return Ok(Owned::Done(Begun::Send(self.to_send(&prompt)?)));
             }
+            _ if self.outcome(prompt.id)? == Some(EXPIRED) => return Ok(Owned::Done(Begun::Expired)),
             _ => return Ok(Owned::Done(Begun::NotQueued(prompt))),
+        }
+        // A continuation waits for nothing: its prompt was due, and began in time.
+        if prompt.begins == 0 {
+            if self.now >= prompt.expires_at {
+                self.end_waiting(prompt, &EXPIRED)?;
+                return Ok(Owned::Done(Begun::Expired));
+            }
+            if prompt.is_reminder() && self.now < prompt.due_at {
+                return Ok(Owned::Done(Begun::NotDue(prompt.due_at)));
+            }
+        }
+        if let Some(first) = name.continues.filter(|first| *first != prompt.id) {
+            return Ok(Owned::Done(Begun::NotItsTurn(first)));
         }
         if let Some(running) = name.running {
             return Ok(Owned::Done(Begun::Busy(running)));

@@ -153,11 +153,13 @@ pub(crate) enum Table {
     Deadlines = 17,
     /// name → nothing, while it is being deleted
     Deleting = 18,
+    /// name, term → `ProcessRecord`
+    Processes = 19,
 }
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::Deleting as u8;
+    let tables = Table::Meta as u8..=Table::Processes as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 
@@ -209,6 +211,12 @@ impl Key {
 
     pub(crate) fn node(self, id: NodeId) -> Self {
         self.id(id.0)
+    }
+
+    /// The rest of a key, as a range gives it.
+    pub(crate) fn followed_by(mut self, rest: &[u8]) -> Self {
+        self.0.extend(rest);
+        self
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

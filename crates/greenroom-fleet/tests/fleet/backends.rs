@@ -1,9 +1,11 @@
 //! Both backends keep the promises of a backend.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use greenroom_fleet::backend::{LocalBackend, MemoryBackend};
+use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend};
 use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
+use greenroom_fleet::{Join, NodeId, Renewed};
 
 fn listed(broken: Vec<BackendViolation>) -> Vec<&'static str> {
     panic!("{}", broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
@@ -24,4 +26,14 @@ async fn the_backend_in_a_file_keeps_the_promises() {
         Arc::new(LocalBackend::open(path).await.unwrap()) as _
     };
     backend_conformance(make).await.unwrap_or_else(listed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_in_memory_that_is_reopened_has_dead_nodes_and_its_facts() {
+    let backend = MemoryBackend::new();
+    let join = Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(3600) };
+    backend.join(join.clone()).await.unwrap();
+    let after = backend.reopen().await.unwrap();
+    assert_eq!(backend.renew(join.node, join.lease, false).await.unwrap(), Renewed::Dead);
+    assert_eq!(after.nodes().await.unwrap(), []);
 }

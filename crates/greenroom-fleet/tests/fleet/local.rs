@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, LocalBackend};
 use greenroom_fleet::{
-    Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, Name, NodeId, Ownership, Page,
-    PromptContent, PromptId, QueueBounds,
+    Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, Name, NodeId, NodeState, Owned,
+    Ownership, Page, PromptContent, PromptId, QueueBounds,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -51,7 +51,9 @@ async fn a_reopened_file_has_all_that_was_accepted() {
     backend.join(Join { node, host: "here".to_owned(), lease: FOREVER }).await.unwrap();
     let claim =
         Claim { name: kept.name.clone(), node, attempt: greenroom_fleet::AttemptId::new(), losses: 3 };
-    assert!(matches!(backend.claim(claim.clone()).await.unwrap(), Claimed::Won { .. }));
+    let Claimed::Won { record: won, .. } = backend.claim(claim.clone()).await.unwrap() else {
+        panic!("not won")
+    };
     let clone = backend.clone();
     backend.close().await;
     assert_eq!(clone.queued().await.unwrap_err().kind(), BackendErrorKind::Closed);
@@ -59,11 +61,43 @@ async fn a_reopened_file_has_all_that_was_accepted() {
     let backend = LocalBackend::open(&path).await.unwrap();
     let record = backend.prompt_record(kept.prompt).await.unwrap().unwrap();
     assert_eq!(record.name, kept.name);
-    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won { .. }));
+    assert_eq!(backend.name_record(kept.name.clone()).await.unwrap(), Some(won));
     assert!(matches!(
         backend.accept(Accept { prompt: PromptId::new(), ..kept }).await.unwrap(),
         Accepted::Duplicate(_)
     ));
+}
+
+#[tokio::test]
+async fn names_of_an_earlier_process_are_recovered_without_waiting_for_its_lease() {
+    let folder = folder();
+    let path = folder.path().join("fleet.redb");
+    let backend = LocalBackend::open(&path).await.unwrap();
+    let (kept, idle) = (accept("a"), accept("idle"));
+    let node = NodeId::new();
+    backend.join(Join { node, host: "here".to_owned(), lease: FOREVER }).await.unwrap();
+    backend.join(Join { node: NodeId::new(), host: "here".to_owned(), lease: FOREVER }).await.unwrap();
+    for accept in [&kept, &idle] {
+        assert!(matches!(backend.accept(accept.clone()).await.unwrap(), Accepted::New(_)));
+    }
+    let attempt = greenroom_fleet::AttemptId::new();
+    let claim = Claim { name: kept.name.clone(), node, attempt, losses: 3 };
+    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let owner = Ownership { name: kept.name.clone(), node, term: record.term };
+    assert_eq!(
+        backend.record_process(owner.clone(), Some(json!({ "pid": 7 }))).await.unwrap(),
+        Owned::Done(())
+    );
+    backend.close().await;
+
+    let backend = LocalBackend::open(&path).await.unwrap();
+    let nodes = backend.nodes().await.unwrap();
+    assert_eq!(nodes.iter().map(|node| (node.id, node.state)).collect::<Vec<_>>(), [(node, NodeState::Dead)]);
+    let left = backend.left_processes(10).await.unwrap();
+    assert_eq!(left.iter().map(|left| &left.process).collect::<Vec<_>>(), [&json!({ "pid": 7 })]);
+    assert_eq!(backend.record_process(owner, None).await.unwrap(), Owned::Fenced);
+    assert_eq!(backend.recover(10, 3).await.unwrap(), [kept.name]);
+    assert_eq!(backend.nodes().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -150,7 +184,7 @@ async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
 async fn an_import_writes_no_keys_of_its_own_invention() {
     let folder = folder();
     let backend = LocalBackend::open(folder.path().join("fleet.redb")).await.unwrap();
-    for key in ["", "00", "ff", "13"] {
+    for key in ["", "00", "ff", "7f"] {
         let text = format!("{{\"greenroom_fleet\":1}}\n{{\"key\":\"{key}\",\"value\":7}}\n");
         let error = backend.import(text).await.unwrap_err();
         assert!(error.to_string().contains("the key is of no part of the registry"), "{error}");

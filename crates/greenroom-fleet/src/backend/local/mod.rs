@@ -63,6 +63,10 @@ pub struct LocalBackend {
 impl LocalBackend {
     /// Opens the file, or creates it with mode 0600. Its folder has to exist.
     ///
+    /// The file's lock proves that no earlier process uses it, so every node in it is dead from now on:
+    /// [`recover`](super::Backend::recover) finds their names at once. Their CLIs may still run, see
+    /// [`left_processes`](super::Backend::left_processes).
+    ///
     /// # Errors
     /// [`InUse`](BackendErrorKind::InUse) if another process or another backend has the file open;
     /// [`Version`](BackendErrorKind::Version) if another version of the format wrote it;

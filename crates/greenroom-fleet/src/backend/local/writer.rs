@@ -79,7 +79,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Runs requests until the last sender is gone, or a message says to close.
     pub(super) fn run(mut self, opened: oneshot::Sender<Result<()>>) {
-        let mut database = match self.file.open() {
+        let mut database = match self.file.open().and_then(|database| self.all_dead(database)) {
             Ok(database) => Some(database),
             Err(error) => {
                 opened.send(Err(error)).ok();
@@ -103,6 +103,18 @@ impl Writer {
                 Err(error) => jobs.into_iter().for_each(|job| job.answer(Some(&error))),
             }
         }
+    }
+
+    /// Says that all nodes in a file are dead that was opened just now: its lock proves that no other process uses it.
+    fn all_dead(&self, database: Database) -> Result<Database> {
+        let (reply, mut answer) = oneshot::channel();
+        let request = |step: &mut Step<'_>| step.all_dead();
+        let mut jobs: Vec<Box<dyn Job>> =
+            vec![Box::new(Request { request: Some(request), result: None, reply })];
+        self.transact(&database, &mut jobs, &mut Vec::new())?;
+        jobs.into_iter().for_each(|job| job.answer(None));
+        // The answer is there already. A missing one would be an error of the thread.
+        answer.try_recv().unwrap_or_else(|_| Err(super::closed())).map(|()| database)
     }
 
     /// Runs a group in one transaction and answers it. The database is closed after an error of the file: only a file that is

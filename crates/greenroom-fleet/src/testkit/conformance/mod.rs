@@ -1,6 +1,7 @@
 //! Checks that a backend keeps its promises.
 
 mod fences;
+mod lost;
 mod ownership;
 mod people;
 mod prompts;
@@ -63,8 +64,14 @@ pub async fn backend_conformance(
 ) -> Result<Vec<&'static str>, Vec<BackendViolation>> {
     let mut kept = Vec::new();
     let mut broken = Vec::new();
-    let promises =
-        [prompts::PROMISES, ownership::PROMISES, turns::PROMISES, fences::PROMISES, people::PROMISES];
+    let promises = [
+        prompts::PROMISES,
+        ownership::PROMISES,
+        turns::PROMISES,
+        fences::PROMISES,
+        lost::PROMISES,
+        people::PROMISES,
+    ];
     for (promise, check) in promises.into_iter().flatten().copied() {
         let stage = Stage::new(make().await);
         let run = AssertUnwindSafe(async move { check(stage.await?).await }).catch_unwind();

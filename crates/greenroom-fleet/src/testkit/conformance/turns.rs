@@ -1,10 +1,15 @@
 //! Promises about turns that run.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use super::stage::{Checked, Stage, accept, begin, completed, finish, promises, same, unexpected};
+use super::stage::{
+    Checked, LEASE, Stage, accept, accept_with_continuation, begin, completed, finish, promises, same,
+    unexpected,
+};
 use crate::id::{AttemptId, PromptId, Timestamp};
-use crate::record::{PromptContent, PromptOutcome};
+use crate::record::{PromptContent, PromptOutcome, Unsent};
 use crate::request::{
     Accept, Accepted, Append, Begin, Begun, Change, Finish, Finished, Owned, Ownership, Reserve,
     StoredMessage,
@@ -13,6 +18,9 @@ use crate::request::{
 promises! {
     "a prompt begins once, and a repeated begin gives its content again" => begins_once,
     "one turn of a name runs at a time" => one_turn,
+    "a prompt that waited too long does not begin, and ends as expired" => expired,
+    "a reminder does not begin before its moment" => not_due,
+    "no prompt begins before the one that goes on with its continuation" => not_its_turn,
     "a turn ends once, and its outcome is kept" => ends_once,
     "a repeated request is recognised whatever its numbers are" => numbers,
     "what was accepted can begin, however deeply its JSON is nested" => nested,
@@ -51,6 +59,43 @@ async fn one_turn(stage: Stage) -> Checked {
     same("the answer for a prompt of another name", wrong, Owned::Done(Begun::Gone))?;
     stage.complete(&owner, first, attempt).await?;
     stage.begin(&owner, second).await.map(drop)
+}
+
+async fn expired(stage: Stage) -> Checked {
+    let prompt = stage.accepted(Accept { wait: Duration::ZERO, ..accept("a", "late") }).await?;
+    let owner = stage.own("a").await?;
+    for what in ["the begin", "another begin"] {
+        let late = stage.backend.begin(begin(&owner, prompt, AttemptId::new())).await?;
+        same(what, late, Owned::Done(Begun::Expired))?;
+    }
+    same("the outcome", stage.outcome(prompt).await?, Some(PromptOutcome::Unsent { why: Unsent::Expired }))?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 0)
+}
+
+async fn not_due(stage: Stage) -> Checked {
+    let later = stage.backend.now().after(LEASE);
+    let reminder = stage.accepted(Accept { not_before: Some(later), ..accept("a", "later") }).await?;
+    let past = stage.backend.now();
+    let due = stage.accepted(Accept { not_before: Some(past), ..accept("a", "now") }).await?;
+    let owner = stage.own("a").await?;
+    let early = stage.backend.begin(begin(&owner, reminder, AttemptId::new())).await?;
+    same("the begin of a reminder", early, Owned::Done(Begun::NotDue(later)))?;
+    stage.begin(&owner, due).await.map(drop)
+}
+
+async fn not_its_turn(stage: Stage) -> Checked {
+    let node = stage.short_lived_node().await?;
+    let waits = stage.prompt("a", "waits").await?;
+    let continues = stage.accepted(accept_with_continuation("a")).await?;
+    let owner = stage.own_by(node, "a").await?;
+    stage.begin(&owner, continues).await?;
+    stage.kill(node).await?;
+    let owner = stage.own("a").await?;
+    let before = stage.backend.begin(begin(&owner, waits, AttemptId::new())).await?;
+    same("the begin of another prompt", before, Owned::Done(Begun::NotItsTurn(continues)))?;
+    let (attempt, _) = stage.begin(&owner, continues).await?;
+    stage.complete(&owner, continues, attempt).await?;
+    stage.begin(&owner, waits).await.map(drop)
 }
 
 async fn ends_once(stage: Stage) -> Checked {

@@ -1,0 +1,136 @@
+//! Owners that were lost: their turns, their names, and the processes that they left behind.
+
+use serde_json::Value;
+
+use super::txn::{Key, Table, readable, text};
+use super::{Result, Step};
+use crate::id::{Name, Term};
+use crate::record::{
+    InterruptedBy, NameRecord, NameState, NodeState, ProcessRecord, PromptOutcome, PromptState,
+};
+use crate::request::{Change, Owned, Ownership};
+
+/// Rows of processes that are read at once.
+const PROCESSES: usize = 64;
+
+impl Step<'_> {
+    /// Takes up to `limit` names from dead nodes: their turns are lost, and they are free or quarantined. Answers with the names.
+    pub(crate) fn recover(&mut self, limit: usize, losses: u32) -> Result<Vec<Name>> {
+        let mut recovered = Vec::new();
+        for node in self.nodes()?.into_iter().filter(|node| node.state == NodeState::Dead) {
+            for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node.id), limit - recovered.len())? {
+                let name = text(&key)?;
+                match readable(self.name(&name)).transpose()?.flatten() {
+                    Some(mut record) => {
+                        self.leave_owner(&mut record)?;
+                        self.lose_turn(&mut record)?;
+                        match too_many_losses(&record, losses) {
+                            Some(why) => self.quarantine_now(&mut record, why)?,
+                            None => self.free_now(&mut record)?,
+                        }
+                    }
+                    // A name that cannot be read keeps no others from being recovered.
+                    None => self.count_owned(node.id, &name, -1)?,
+                }
+                recovered.push(name);
+            }
+        }
+        Ok(recovered)
+    }
+
+    pub(super) fn free_now(&mut self, record: &mut NameRecord) -> Result<()> {
+        record.state = NameState::Free;
+        self.put_name(record)?;
+        self.changes.push(Change::Freed(record.name.clone()));
+        Ok(())
+    }
+
+    /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. The caller
+    /// writes the name's record.
+    pub(super) fn lose_turn(&mut self, record: &mut NameRecord) -> Result<()> {
+        let Some(running) = record.running.take() else { return Ok(()) };
+        let Some(mut prompt) = self.prompt(running)? else { return Ok(()) };
+        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(()) };
+        record.losses += 1;
+        // The money that was reserved for the turn stays reserved: nobody knows what the turn has cost.
+        prompt.reserved = 0;
+        if prompt.continuations > 0 {
+            prompt.continuations -= 1;
+            prompt.state = PromptState::Queued;
+            record.continues.get_or_insert(prompt.id);
+            self.end_questions(prompt.id)?;
+            return self.enqueue(record, &prompt);
+        }
+        let by = InterruptedBy::OwnerLost { term };
+        self.end(&mut prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })
+    }
+
+    /// Keeps the process that runs an owner's session. `None`: no process runs.
+    pub(crate) fn record_process(&mut self, owner: Ownership, process: Option<Value>) -> Result<Owned<()>> {
+        if self.owned(&owner)?.is_none() {
+            return Ok(Owned::Fenced);
+        }
+        let Some(process) = process else {
+            self.remove_process(&owner.name, owner.term)?;
+            return Ok(Owned::Done(()));
+        };
+        let host = self.node(owner.node)?.map(|node| node.host).unwrap_or_default();
+        let key = process_key(&owner.name, owner.term);
+        let record = ProcessRecord { name: owner.name, term: owner.term, node: owner.node, host, process };
+        self.txn.write(&key, &record)?;
+        Ok(Owned::Done(()))
+    }
+
+    /// Processes whose owners have not given their names back and are owners no more, or are dead.
+    pub(crate) fn left_processes(&self, limit: usize) -> Result<Vec<ProcessRecord>> {
+        let (all, mut last) = (Key::of(Table::Processes), None);
+        let mut left = Vec::new();
+        while left.len() < limit {
+            let rows = match &last {
+                Some(last) => self.txn.after(&all, last, PROCESSES)?,
+                None => self.txn.under(&all, PROCESSES)?,
+            };
+            let Some((key, _)) = rows.last() else { break };
+            last = Some(Key::of(Table::Processes).followed_by(key));
+            for (_, row) in rows {
+                let record = serde_json::from_slice(&row).map_err(crate::error::BackendError::damaged);
+                let Some(record) = readable::<ProcessRecord>(record).transpose()? else { continue };
+                if left.len() < limit && !self.is_owner(&record)? {
+                    left.push(record);
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// Removes the record of a process that has ended. `false`: its owner is alive, and keeps it.
+    pub(crate) fn process_ended(&mut self, name: Name, term: Term) -> Result<bool> {
+        let record = self.txn.read::<ProcessRecord>(&process_key(&name, term))?;
+        if let Some(record) = record
+            && self.is_owner(&record)?
+        {
+            return Ok(false);
+        }
+        self.remove_process(&name, term)?;
+        Ok(true)
+    }
+
+    pub(super) fn remove_process(&mut self, name: &Name, term: Term) -> Result<()> {
+        self.txn.remove(&process_key(name, term))
+    }
+
+    fn is_owner(&self, process: &ProcessRecord) -> Result<bool> {
+        let owner = Ownership { name: process.name.clone(), node: process.node, term: process.term };
+        Ok(self.owned(&owner)?.is_some())
+    }
+}
+
+/// The reason to quarantine a name that has lost `losses` owners in a row.
+pub(super) fn too_many_losses(record: &NameRecord, losses: u32) -> Option<String> {
+    (record.losses >= losses.max(1))
+        .then(|| format!("{} owners in a row were lost while a turn of this session ran", record.losses))
+}
+
+fn process_key(name: &Name, term: Term) -> Key {
+    Key::of(Table::Processes).name(name).number(term.0)
+}
