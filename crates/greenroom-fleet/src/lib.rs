@@ -7,7 +7,7 @@
 //!
 //! - [`backend`]: the authority that decides who owns a name and keeps what was accepted, in memory
 //!   ([`MemoryBackend`](backend::MemoryBackend)) or in one file ([`LocalBackend`](backend::LocalBackend));
-//! - `testkit` (feature `testkit`): a conformance suite for backends.
+//! - `testkit` (feature `testkit`): a conformance suite for backends, and a backend with faults.
 //!
 //! The fleet itself, which starts sessions, puts them to sleep and wakes them, is not there yet.
 //!

@@ -38,7 +38,7 @@ const CHANGES: usize = 4096;
 /// The future of a request to a backend.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 
-/// Defines [`Backend`], and the macro `by_steps`, which implements it.
+/// Defines [`Backend`], and the macros `by_steps` and `by_passing_on`, which implement it.
 macro_rules! backend {
     ($($(#[$doc:meta])* fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
         /// The authority of a fleet: it decides who owns a name, and keeps what was accepted.
@@ -84,6 +84,17 @@ macro_rules! backend {
                         Box::pin(self.run(move |step: &mut Step<'_>| step.$method($($arg),*)))
                     })*
                 }
+            };
+        }
+
+        /// The requests of [`Backend`] for a type with `pass_on`, which gets the request's name and a function that makes the
+        /// request to another backend.
+        #[cfg(feature = "testkit")]
+        macro_rules! by_passing_on {
+            () => {
+                $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
+                    Box::pin(self.pass_on(stringify!($method), move |backend| backend.$method($($arg),*)))
+                })*
             };
         }
     };
@@ -188,6 +199,9 @@ backend! {
     /// The account of a tenant.
     fn tenant(tenant: String) -> TenantRecord;
 }
+
+#[cfg(feature = "testkit")]
+pub(crate) use by_passing_on;
 
 by_steps!(MemoryBackend);
 by_steps!(LocalBackend);

@@ -5,7 +5,26 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend};
 use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
-use greenroom_fleet::{Join, NodeId, Renewed};
+use greenroom_fleet::{Accept, Join, Name, NodeId, PromptContent, PromptId, QueueBounds, Renewed};
+use serde_json::json;
+use uuid::Uuid;
+
+pub(crate) fn accept(to: &str) -> Accept {
+    Accept {
+        prompt: PromptId::new(),
+        name: Name::new(to).unwrap(),
+        profile: "support".to_owned(),
+        tenant: "acme".to_owned(),
+        conversation: Uuid::new_v4(),
+        host: None,
+        key: Some("key".to_owned()),
+        content: PromptContent { prompt: json!("hello"), continuation: None },
+        continuations: 0,
+        not_before: None,
+        wait: Duration::from_secs(3600),
+        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000 },
+    }
+}
 
 fn listed(broken: Vec<BackendViolation>) -> Vec<&'static str> {
     panic!("{}", broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));

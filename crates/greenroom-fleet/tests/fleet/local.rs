@@ -5,34 +5,18 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, LocalBackend};
 use greenroom_fleet::{
-    Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, Name, NodeId, NodeState, Owned,
-    Ownership, Page, PromptContent, PromptId, QueueBounds,
+    Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, NodeId, NodeState, Owned,
+    Ownership, Page, PromptContent, PromptId,
 };
 use serde_json::json;
 use tempfile::TempDir;
-use uuid::Uuid;
+
+use crate::backends::accept;
 
 const FOREVER: Duration = Duration::from_secs(3600);
 
 fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
-}
-
-fn accept(to: &str) -> Accept {
-    Accept {
-        prompt: PromptId::new(),
-        name: Name::new(to).unwrap(),
-        profile: "support".to_owned(),
-        tenant: "acme".to_owned(),
-        conversation: Uuid::new_v4(),
-        host: None,
-        key: Some("key".to_owned()),
-        content: PromptContent { prompt: json!("hello"), continuation: None },
-        continuations: 0,
-        not_before: None,
-        wait: FOREVER,
-        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000 },
-    }
 }
 
 async fn refused(path: &std::path::Path) -> (BackendErrorKind, String) {

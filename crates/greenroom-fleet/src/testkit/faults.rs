@@ -1,0 +1,325 @@
+//! A backend with faults: requests that fail, lose their reply, are slow, or hang.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+
+use crate::backend::{Backend, Reply, by_passing_on};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::*;
+use crate::record::*;
+use crate::request::*;
+
+/// A backend that passes requests on to another one, with faults by a plan.
+///
+/// Its clones share the plan, so a test keeps a clone and changes the faults while a fleet runs on the other one. Without a plan
+/// every request passes.
+///
+/// ```
+/// use greenroom_fleet::backend::{Backend, MemoryBackend};
+/// use greenroom_fleet::testkit::{Fault, FaultedBackend};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), greenroom_fleet::BackendError> {
+/// let backend = FaultedBackend::new(MemoryBackend::new());
+/// backend.plan(|request| match (request.method, request.nth) {
+///     ("queued", 1) => Fault::Fail,
+///     _ => Fault::Pass,
+/// });
+/// assert!(backend.queued().await.is_err());
+/// assert_eq!(backend.queued().await?, 0);
+/// assert_eq!(backend.requests("queued"), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct FaultedBackend {
+    backend: Arc<dyn Backend>,
+    shared: Arc<Shared>,
+}
+
+/// The fate of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The request is passed on.
+    Pass,
+    /// The request is passed on after this time of tokio's clock.
+    Delay(Duration),
+    /// The request is carried out, and its reply is given after this time of tokio's clock.
+    DelayReply(Duration),
+    /// The request is not carried out: [`Unavailable`](BackendErrorKind::Unavailable).
+    Fail,
+    /// The request is carried out, and its answer is replaced by [`Unavailable`](BackendErrorKind::Unavailable).
+    LoseReply,
+    /// The request is passed on after the next [`release`](FaultedBackend::release).
+    Hang,
+    /// The request is carried out, and its reply is given after the next [`release`](FaultedBackend::release).
+    HangReply,
+}
+
+/// A request, as a plan sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FaultedRequest {
+    /// The name of the method of [`Backend`], such as `begin`.
+    pub method: &'static str,
+    /// The number of requests of this method so far, from 1.
+    pub nth: u64,
+    /// The number of requests so far, from 1.
+    pub total: u64,
+}
+
+type Plan = Arc<dyn Fn(FaultedRequest) -> Fault + Send + Sync>;
+
+struct Shared {
+    state: Mutex<State>,
+    /// Counts releases.
+    released: watch::Sender<u64>,
+    hanging: watch::Sender<usize>,
+    /// A sender that never sends, for backends without changes.
+    silent: Option<broadcast::Sender<Change>>,
+}
+
+#[derive(Default)]
+struct State {
+    plan: Option<Plan>,
+    off: bool,
+    counts: BTreeMap<&'static str, u64>,
+    total: u64,
+}
+
+impl FaultedBackend {
+    /// A backend without faults so far.
+    pub fn new(backend: impl Backend) -> Self {
+        Self::over(Arc::new(backend))
+    }
+
+    /// A backend without faults so far, over a shared one.
+    pub fn over(backend: Arc<dyn Backend>) -> Self {
+        Self { backend, shared: Arc::new(Shared::new(None)) }
+    }
+
+    /// A backend whose [`changes`](Backend::changes) tell nothing, as if every hint was lost. It begins without a plan.
+    #[must_use]
+    pub fn without_changes(self) -> Self {
+        Self { backend: self.backend, shared: Arc::new(Shared::new(Some(broadcast::Sender::new(1)))) }
+    }
+
+    /// Decides each request that begins from now on, in place of the plan before. Counts go on.
+    ///
+    /// The plan runs without a lock, at the first poll of a request's future. Use [`RandomFaults`] for faults by chance.
+    pub fn plan(&self, plan: impl Fn(FaultedRequest) -> Fault + Send + Sync + 'static) {
+        self.state().plan = Some(Arc::new(plan));
+    }
+
+    /// Lets all requests pass that begin from now on, until [`enable`](Self::enable). Requests that hang or are delayed stay so.
+    pub fn disable(&self) {
+        self.state().off = true;
+    }
+
+    /// Lets the plan decide again.
+    pub fn enable(&self) {
+        self.state().off = false;
+    }
+
+    /// Lets all requests go on that hang now.
+    pub fn release(&self) {
+        self.shared.released.send_modify(|releases| *releases += 1);
+    }
+
+    /// Requests that hang now.
+    pub fn hanging(&self) -> usize {
+        *self.shared.hanging.borrow()
+    }
+
+    /// Waits until at least `count` requests hang.
+    pub async fn wait_for_hanging(&self, count: usize) {
+        let mut hanging = self.shared.hanging.subscribe();
+        // The sender lives as long as this backend.
+        hanging.wait_for(|hanging| *hanging >= count).await.ok();
+    }
+
+    /// Requests of a method of [`Backend`] so far, such as `begin`.
+    pub fn requests(&self, method: &str) -> u64 {
+        self.state().counts.get(method).copied().unwrap_or(0)
+    }
+
+    /// Requests so far.
+    pub fn total_requests(&self) -> u64 {
+        self.state().total
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decide(&self, method: &'static str) -> Fault {
+        let mut state = self.state();
+        state.total += 1;
+        let count = state.counts.entry(method).or_default();
+        *count += 1;
+        let request = FaultedRequest { method, nth: *count, total: state.total };
+        let plan = state.plan.clone().filter(|_| !state.off);
+        drop(state);
+        plan.map_or(Fault::Pass, |plan| plan(request))
+    }
+
+    async fn pass_on<'a, T>(
+        &'a self,
+        method: &'static str,
+        request: impl FnOnce(&'a dyn Backend) -> Reply<'a, T> + Send,
+    ) -> Result<T, BackendError> {
+        let fault = self.decide(method);
+        match fault {
+            Fault::Fail => return Err(unavailable(method, "was not carried out")),
+            Fault::Delay(time) => tokio::time::sleep(time).await,
+            Fault::Hang => self.hang().await,
+            _ => {}
+        }
+        let answer = request(&*self.backend).await;
+        match fault {
+            Fault::LoseReply => return Err(unavailable(method, "may have been carried out")),
+            Fault::DelayReply(time) => tokio::time::sleep(time).await,
+            Fault::HangReply => self.hang().await,
+            _ => {}
+        }
+        answer
+    }
+
+    async fn hang(&self) {
+        let mut released = self.shared.released.subscribe();
+        let _hanging = Hanging::new(&self.shared.hanging);
+        // The sender lives as long as this backend.
+        released.changed().await.ok();
+    }
+}
+
+impl Shared {
+    fn new(silent: Option<broadcast::Sender<Change>>) -> Self {
+        let (state, released, hanging) = Default::default();
+        Self { state, released, hanging, silent }
+    }
+}
+
+/// Counts a request that hangs, also if its future is dropped.
+struct Hanging<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Hanging<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Backend for FaultedBackend {
+    fn now(&self) -> Timestamp {
+        self.backend.now()
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.shared.silent.as_ref().map_or_else(|| self.backend.changes(), broadcast::Sender::subscribe)
+    }
+
+    by_passing_on!();
+}
+
+impl fmt::Debug for FaultedBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("FaultedBackend")
+            .field("total_requests", &state.total)
+            .field("enabled", &!state.off)
+            .field("hanging", &*self.shared.hanging.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+fn unavailable(method: &str, fate: &str) -> BackendError {
+    let message = format!("a fault of the test: the request `{method}` {fate}");
+    BackendError::new(BackendErrorKind::Unavailable, message)
+}
+
+/// Faults by chance, the same ones for the same seed and the same order of requests.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use greenroom_fleet::backend::MemoryBackend;
+/// use greenroom_fleet::testkit::{Fault, FaultedBackend, RandomFaults};
+///
+/// let backend = FaultedBackend::new(MemoryBackend::with_clock(greenroom_fleet::Clock::system()));
+/// let faults = RandomFaults { delay: 0.2, delay_up_to: Duration::from_secs(3), ..RandomFaults::new(7) };
+/// // Reading what a turn has said is never disturbed.
+/// backend.plan(move |request| match request.method {
+///     "messages" => Fault::Pass,
+///     _ => faults.fault(request),
+/// });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RandomFaults {
+    /// The seed.
+    pub seed: u64,
+    /// The share of requests that fail, from 0 to 1. Default: 0.05.
+    pub fail: f64,
+    /// The share of requests that lose their reply. Default: 0.05.
+    pub lose_reply: f64,
+    /// The share of requests that are delayed: half of them before they are carried out, half of them after that. Default: 0.1.
+    pub delay: f64,
+    /// The longest delay. Default: 100 ms.
+    pub delay_up_to: Duration,
+}
+
+impl RandomFaults {
+    /// The default shares.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, fail: 0.05, lose_reply: 0.05, delay: 0.1, delay_up_to: Duration::from_millis(100) }
+    }
+
+    /// Decides a request by the seed and the number of requests so far.
+    pub fn fault(&self, request: FaultedRequest) -> Fault {
+        let random = mixed(self.seed ^ mixed(request.total));
+        let mut at = share(random);
+        let mut falls_into = |share: f64| {
+            at -= share;
+            at < 0.0
+        };
+        if falls_into(self.fail) {
+            return Fault::Fail;
+        }
+        if falls_into(self.lose_reply) {
+            return Fault::LoseReply;
+        }
+        let time = || self.delay_up_to.mul_f64(share(mixed(random)));
+        if falls_into(self.delay / 2.0) {
+            return Fault::Delay(time());
+        }
+        if falls_into(self.delay / 2.0) {
+            return Fault::DelayReply(time());
+        }
+        Fault::Pass
+    }
+}
+
+/// A number from 0 up to 1.
+fn share(random: u64) -> f64 {
+    (random >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The mixing function of SplitMix64: every bit of the input changes half of the output's bits.
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
