@@ -29,8 +29,8 @@ pub enum BackendErrorKind {
     Version,
     /// The file is damaged, or is no file of a fleet.
     Damaged,
-    /// The request cannot be kept, for instance because its JSON is nested too deeply. Nothing was written, and repeating it
-    /// does not help.
+    /// The request is at fault, for instance because its JSON is nested too deeply, or because its id belongs to another prompt.
+    /// Nothing was written, and repeating it does not help.
     Invalid,
 }
 
@@ -55,6 +55,11 @@ impl BackendError {
     pub(crate) fn missing(what: &str, id: impl fmt::Display) -> Self {
         let message = format!("the {what} {id} is listed and is not there; restore the file from a backup");
         Self::new(BackendErrorKind::Damaged, message)
+    }
+
+    pub(crate) fn id_reused(what: &str, id: impl fmt::Display) -> Self {
+        let message = format!("the id {id} belongs to another {what}: make a new id for each {what}");
+        Self::new(BackendErrorKind::Invalid, message)
     }
 
     pub(crate) fn too_deep(most: usize) -> Self {

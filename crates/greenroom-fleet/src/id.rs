@@ -102,7 +102,7 @@ ids! {
     QuestionId;
     /// The id of a node: a process that runs sessions of the fleet. Each start of a process has a new id.
     NodeId;
-    /// The id of an attempt to claim a name or to begin a prompt. A repeated request with the same id finds the first one.
+    /// The id of an attempt to claim a name, to begin a prompt, or to answer a question. A repeated request with the same id finds the first one.
     AttemptId;
 }
 

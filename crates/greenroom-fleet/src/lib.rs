@@ -62,7 +62,7 @@ pub use record::{
     PromptOutcome, PromptRecord, PromptState, QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Ask, Begin, Begun, Change, Claim,
-    Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, QueueBounds, Refused, Renewed,
-    Reserve, StoredMessage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
+    Claim, Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, QueueBounds,
+    Refused, Renewed, Reserve, StoredMessage, Withdrawn,
 };

@@ -287,6 +287,8 @@ pub enum Decision {
     Answered {
         /// The answer.
         answer: Value,
+        /// The attempt to answer that decided.
+        attempt: AttemptId,
         /// When it was given.
         at: Timestamp,
     },

@@ -25,8 +25,9 @@ use crate::record::{
 };
 use crate::registry::Step;
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Ask, Begin, Begun, Change, Claim,
-    Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Renewed, StoredMessage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
+    Claim, Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, Renewed,
+    StoredMessage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -48,8 +49,9 @@ macro_rules! backend {
         /// - **Atomic**: a request happens as a whole or not at all, and requests happen one after another.
         /// - **Durable**: a change is kept over a power cut before its answer is given.
         /// - **Repeatable**: a request with an id that the caller made (a prompt, an attempt, a question to ask, a term) changes
-        ///   nothing more when it is repeated, and gives the same answer. So after
-        ///   [`Unavailable`](crate::BackendErrorKind::Unavailable) the caller repeats the request as it was. `answer`,
+        ///   nothing more when it is repeated, and gives the same answer. The id of another prompt or question, or of a node with
+        ///   another host or a dead one, is refused as [`Invalid`](crate::BackendErrorKind::Invalid). So after
+        ///   [`Unavailable`](crate::BackendErrorKind::Unavailable) the caller repeats the request as it was.
         ///   `unquarantine`, `renew`, `forget` and the requests that expire things have no such id: a repeated one may find
         ///   that the first one has done the work.
         /// - **Conditional on the term**: a request of an owner whose term is not the name's last one, or whose node is dead,
@@ -101,7 +103,8 @@ macro_rules! backend {
 }
 
 backend! {
-    /// Adds a node, which can claim names from now on.
+    /// Adds a node, which can claim names from now on. The id of a dead node is refused as
+    /// [`Invalid`](crate::BackendErrorKind::Invalid), as long as the node owns names.
     fn join(join: Join) -> NodeRecord;
     /// Renews the lease of a node. `draining`: the node takes no further names.
     fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
@@ -117,14 +120,15 @@ backend! {
 
     /// Accepts a prompt, or finds the prompt that has its key.
     fn accept(accept: Accept) -> Accepted;
-    /// Takes back a prompt that no CLI has begun with. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn).
+    /// Takes back a prompt that waits. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn), or
+    /// [`Interrupted`](PromptOutcome::Interrupted) if a lost owner had begun with it.
     fn withdraw(prompt: PromptId) -> Withdrawn;
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
     fn claim(claim: Claim) -> Claimed;
     /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
     fn begin(begin: Begin) -> Owned<Begun>;
-    /// Keeps messages of the running turn. Answers with the number of the last message.
-    fn append(append: Append) -> Owned<u64>;
+    /// Keeps messages of the running turn.
+    fn append(append: Append) -> Owned<Appended>;
     /// Gives the running turn its outcome.
     fn finish(finish: Finish) -> Owned<Finished>;
     /// Gives a name back. `true`: a prompt waits.
@@ -147,22 +151,25 @@ backend! {
     /// `limit` if no dead node owns any more. A claim does the same for its one name.
     fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
-    /// Quarantines a name. `Some(node)`: the node owns the name and has to give it back first.
-    fn quarantine(name: Name, why: String) -> Option<NodeId>;
+    /// Quarantines a name: its prompts wait until `unquarantine`.
+    fn quarantine(name: Name, why: String) -> Quarantined;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
     fn unquarantine(name: Name) -> bool;
-    /// Marks a name as being deleted, and ends its prompts.
+    /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.
     fn delete(name: Name) -> Deletion;
-    /// Removes a name that is marked as being deleted.
-    fn deleted(name: Name) -> ();
+    /// Removes a name that is marked as being deleted. `false`: prompts or keys are left, so call it again. A call does a bounded
+    /// amount of work.
+    fn deleted(name: Name) -> bool;
     /// Names that are marked as being deleted.
     fn deleting(limit: usize) -> Vec<Name>;
 
-    /// Keeps a question. `Done(None)`: its turn does not run.
+    /// Keeps a question. `Done(None)`: its turn does not run. A turn that has 256 open questions gets no further one:
+    /// [`Invalid`](crate::BackendErrorKind::Invalid).
     fn ask(ask: Ask) -> Owned<Option<QuestionRecord>>;
-    /// Answers a question. The first answer before the deadline decides.
-    fn answer(question: QuestionId, answer: Value) -> Answered;
-    /// A question, until its turn ends.
+    /// Answers a question. The first answer before the deadline decides. An answer that is repeated with its attempt learns whether
+    /// it decided, until the prompt is forgotten.
+    fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
+    /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
     fn question(question: QuestionId) -> Option<QuestionRecord>;
     /// Open questions, the nearest deadline first.
     fn open_questions(limit: usize) -> Vec<QuestionRecord>;
@@ -171,14 +178,15 @@ backend! {
 
     /// Ends prompts that have waited for too long. Answers with their number.
     fn expire_prompts(limit: usize) -> usize;
-    /// Removes prompts that ended before `before`, with their keys, messages and outcomes. Answers with their number.
+    /// Removes up to `limit` prompts that ended before `before`, with their keys, messages, decided questions and outcomes.
+    /// A call does a bounded amount of work. `0`: nothing is left.
     fn forget(before: Timestamp, limit: usize) -> usize;
     /// The earliest moment at which a prompt or a question expires.
     fn next_expiry() -> Option<Timestamp>;
 
     /// A name's record.
     fn name_record(name: Name) -> Option<NameRecord>;
-    /// A page of names, in the order of their bytes.
+    /// A page of names, in the order of their bytes. Names whose records cannot be read are passed over.
     fn names(page: Page) -> Vec<NameRecord>;
     /// A prompt's record.
     fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;

@@ -5,6 +5,9 @@ use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptState, Unsent};
 
+/// Messages and questions that one request forgets.
+const ROWS: usize = 1024;
+
 impl Step<'_> {
     /// Ends prompts that have waited until their time had passed. Answers with their number.
     pub(crate) fn expire_prompts(&mut self, limit: usize) -> Result<usize> {
@@ -23,18 +26,23 @@ impl Step<'_> {
         Ok(due.len())
     }
 
-    /// Removes prompts that ended before `before`, with their outcomes, messages and keys. Answers with their number.
+    /// Removes prompts that ended before `before`, with their outcomes, messages, decided questions and keys. Answers with the number
+    /// of prompts that it worked at: the last one may have messages or questions left for the next request.
     pub(crate) fn forget(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
         let Some(last) = before.0.checked_sub(1).map(Timestamp) else { return Ok(0) };
         let ended = self.txn.up_to(&Key::of(Table::Ended), &Key::of(Table::Ended).time(last), limit)?;
-        for (key, _) in &ended {
-            self.forget_prompt(PromptId(last_id(key)?))?;
+        let mut rows = ROWS;
+        for (at, (key, _)) in ended.iter().enumerate() {
+            if !self.forget_prompt(PromptId(last_id(key)?), &mut rows)? {
+                return Ok(at + 1);
+            }
             self.txn.delete(&[Key::of(Table::Ended).bytes(), key].concat())?;
         }
         Ok(ended.len())
     }
 
-    fn forget_prompt(&mut self, id: PromptId) -> Result<()> {
+    /// Removes a prompt, then what belongs to it, up to a number of rows. `false`: something is left.
+    fn forget_prompt(&mut self, id: PromptId, rows: &mut usize) -> Result<bool> {
         // The key of a prompt that cannot be read leads to no prompt from now on, and is free.
         let prompt = readable(self.prompt(id)).transpose()?.flatten();
         if let Some(prompt) = prompt
@@ -46,13 +54,20 @@ impl Step<'_> {
                 self.txn.remove(&key)?;
             }
         }
-        let messages = Key::of(Table::Messages).prompt(id);
-        for (seq, _) in self.txn.under(&messages, usize::MAX)? {
-            self.txn.delete(&[messages.bytes(), &seq].concat())?;
-        }
         for table in [Table::Contents, Table::Outcomes, Table::Prompts] {
             self.txn.remove(&Key::of(table).prompt(id))?;
         }
-        Ok(())
+        for of_prompt in [Self::forget_messages, Self::forget_questions] {
+            let removed = of_prompt(self, id, *rows)?;
+            *rows -= removed;
+            if *rows == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn forget_messages(&mut self, id: PromptId, limit: usize) -> Result<usize> {
+        self.txn.remove_under(&Key::of(Table::Messages).prompt(id), limit)
     }
 }

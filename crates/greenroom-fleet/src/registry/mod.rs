@@ -27,6 +27,9 @@ pub(crate) const FORMAT: &[u8] = b"1";
 /// The key of the version. No [`Table`] begins with its byte, and every version finds it there.
 pub(crate) const FORMAT_KEY: &[u8] = b"\0";
 
+/// Rows of one kind that a request removes at once; what is over it is left for the next request.
+const BATCH: usize = 256;
+
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 

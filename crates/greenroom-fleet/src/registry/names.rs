@@ -1,11 +1,14 @@
 //! Owners of names: claim, release, quarantine, delete.
 
 use super::lost::too_many_losses;
-use super::txn::{Key, Table};
-use super::{Result, Step};
+use super::prompts::BY_USER;
+use super::txn::{Key, Table, readable, text};
+use super::{BATCH, Result, Step};
 use crate::id::{AttemptId, Name, NodeId, Term};
-use crate::record::{InterruptedBy, NameRecord, NameState, NodeState, PromptOutcome, Unsent};
-use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership};
+use crate::record::{NameRecord, NameState, NodeState, PromptOutcome, Unsent};
+use crate::request::{
+    ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Quarantined,
+};
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
@@ -83,18 +86,19 @@ impl Step<'_> {
         Ok(Owned::Done(AfterFailure::Free(count)))
     }
 
-    /// Keeps a name from being activated. `Some(node)`: that node owns the name, and has to give it back first.
-    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Option<NodeId>> {
-        let Some(mut record) = self.name(&name)? else { return Ok(None) };
+    /// Keeps a name from being activated.
+    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Quarantined> {
+        let Some(mut record) = self.name(&name)? else { return Ok(Quarantined::Gone) };
         match &record.state {
-            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Some(*node)),
-            NameState::Deleting { .. } | NameState::Quarantined { .. } => return Ok(None),
+            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Quarantined::Owned(*node)),
+            NameState::Deleting { .. } => return Ok(Quarantined::Gone),
+            NameState::Quarantined { .. } => return Ok(Quarantined::Done),
             NameState::Owned { .. } | NameState::Free => {}
         }
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
         self.quarantine_now(&mut record, why)?;
-        Ok(None)
+        Ok(Quarantined::Done)
     }
 
     /// Lets a name be activated again. `false`: it is not quarantined.
@@ -121,30 +125,43 @@ impl Step<'_> {
         record.state = NameState::Deleting { since: self.now };
         self.put_name(&record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
-        for prompt in self.queue_of(&name, usize::MAX)? {
-            // A CLI has begun with a prompt that waits to go on with its continuation.
-            let outcome = match prompt.begins {
-                0 => PromptOutcome::Unsent { why: Unsent::Deleted },
-                _ => PromptOutcome::Interrupted { by: InterruptedBy::User, result: None },
-            };
-            self.end_waiting(prompt, &outcome)?;
-        }
-        // `end_waiting` has counted the queue down in the record.
+        self.end_queue(&name)?;
+        // `end_queue` has counted the queue down in the record.
         Ok(self.name(&name)?.map_or(Deletion::Gone, Deletion::Marked))
     }
 
-    /// Removes a name that is marked as being deleted, with the keys of its prompts. Outcomes stay for their time.
-    pub(crate) fn deleted(&mut self, name: Name) -> Result<()> {
-        let Some(record) = self.name(&name)? else { return Ok(()) };
+    /// Removes a name that is marked as being deleted, with the keys of its prompts. Outcomes stay for their time. `false`:
+    /// something is left for the next call.
+    pub(crate) fn deleted(&mut self, name: Name) -> Result<bool> {
+        let Some(record) = self.name(&name)? else { return Ok(true) };
         if !matches!(record.state, NameState::Deleting { .. }) {
-            return Ok(());
+            return Ok(true);
+        }
+        if !self.end_queue(&name)? {
+            return Ok(false);
         }
         let prefix = Key::of(Table::Keys).name(&name);
-        for (key, _) in self.txn.under(&prefix, usize::MAX)? {
-            self.txn.delete(&[prefix.bytes(), &key].concat())?;
+        if self.txn.remove_under(&prefix, BATCH)? == BATCH {
+            return Ok(false);
         }
         self.txn.remove(&Key::of(Table::Deleting).name(&name))?;
-        self.txn.remove(&Key::of(Table::Names).name(&name))
+        self.txn.remove(&Key::of(Table::Names).name(&name))?;
+        Ok(true)
+    }
+
+    /// Ends prompts of a name that is being deleted. `false`: some are left.
+    fn end_queue(&mut self, name: &Name) -> Result<bool> {
+        let queue = self.queue_of(name, BATCH)?;
+        let last = queue.len() < BATCH;
+        for prompt in queue {
+            // A CLI has begun with a prompt that waits to go on with its continuation.
+            let outcome = match prompt.begins {
+                0 => PromptOutcome::Unsent { why: Unsent::Deleted },
+                _ => BY_USER,
+            };
+            self.end_waiting(prompt, &outcome)?;
+        }
+        Ok(last)
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
@@ -188,7 +205,8 @@ impl Step<'_> {
     pub(crate) fn owned_names(&self, node: NodeId) -> Result<Vec<(Name, Term, AttemptId)>> {
         let mut owned = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), usize::MAX)? {
-            let Some(record) = self.name(&super::txn::text(&key)?)? else { continue };
+            let record = readable(self.name(&text(&key)?)).transpose()?.flatten();
+            let Some(record) = record else { continue };
             if let NameState::Owned { node: owner, claim, .. } = record.state
                 && owner == node
             {

@@ -1,16 +1,23 @@
 //! Nodes and their leases.
 
-use super::txn::{Key, Table, last_id, readable};
-use super::{Result, Step};
-use crate::error::BackendError;
+use super::txn::{Key, Table, last_id, readable, text};
+use super::{BATCH, Result, Step};
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId};
 use crate::record::{NodeRecord, NodeState};
-use crate::request::{Join, Renewed};
+use crate::request::{Change, Join, Renewed};
 
 impl Step<'_> {
     /// Adds a node. A node that joins again with its id finds its record.
     pub(crate) fn join(&mut self, join: Join) -> Result<NodeRecord> {
         if let Some(known) = self.node(join.node)? {
+            if known.host != join.host {
+                return Err(BackendError::id_reused("node", known.id));
+            }
+            if known.state == NodeState::Dead {
+                let message = format!("the node {} is dead: join with a new id", known.id);
+                return Err(BackendError::new(BackendErrorKind::Invalid, message));
+            }
             return Ok(known);
         }
         let node = NodeRecord {
@@ -47,7 +54,23 @@ impl Step<'_> {
     /// Says that a node has ended. What it owns can be claimed.
     pub(crate) fn leave(&mut self, id: NodeId) -> Result<()> {
         let Some(node) = self.node(id)? else { return Ok(()) };
+        self.tell_freed(&node)?;
         self.died(node)
+    }
+
+    /// Tells of the names of a node that dies now and of their prompts that wait or go on. A hint: there may be more names.
+    fn tell_freed(&mut self, node: &NodeRecord) -> Result<()> {
+        if node.state == NodeState::Dead {
+            return Ok(());
+        }
+        for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node.id), BATCH)? {
+            let name = text(&key)?;
+            let record = readable(self.name(&name)).transpose()?.flatten();
+            if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
+                self.changes.push(Change::Freed(name));
+            }
+        }
+        Ok(())
     }
 
     /// Says that a node is dead, because its counter stood still at `renewals` for a lease. `false`: the backend's clock has
@@ -60,6 +83,7 @@ impl Step<'_> {
         if node.renewals != renewals || self.now < node.lease_until {
             return Ok(false);
         }
+        self.tell_freed(&node)?;
         self.died(node)?;
         Ok(true)
     }

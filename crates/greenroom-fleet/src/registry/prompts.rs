@@ -2,13 +2,27 @@
 
 use super::txn::{Key, Table, as_stored};
 use super::{Result, Step};
+use crate::error::BackendError;
 use crate::id::{AttemptId, Name, PromptId, Term};
-use crate::record::{NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
+use crate::record::{
+    InterruptedBy, NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent,
+};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
+
+const WITHDRAWN: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Withdrawn };
+
+/// The outcome of a prompt that waited to go on with its continuation when the application ended it.
+pub(super) const BY_USER: PromptOutcome =
+    PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
 
 impl Step<'_> {
     pub(crate) fn accept(&mut self, accept: Accept) -> Result<Accepted> {
         if let Some(known) = self.prompt(accept.prompt)? {
+            let content = self.content(known.id)?;
+            let same = known.name == accept.name && known.tenant == accept.tenant && known.key == accept.key;
+            if !same || content != Some(as_stored(&accept.content)?) {
+                return Err(BackendError::id_reused("prompt", known.id));
+            }
             return Ok(Accepted::New(known));
         }
         let known = self.name(&accept.name)?;
@@ -60,16 +74,21 @@ impl Step<'_> {
         Ok(Accepted::New(prompt))
     }
 
-    /// Takes back a prompt that no CLI has begun with.
+    /// Takes back a prompt that waits.
     pub(crate) fn withdraw(&mut self, id: PromptId) -> Result<Withdrawn> {
         let Some(prompt) = self.prompt(id)? else { return Ok(Withdrawn::Gone) };
-        if prompt.state == PromptState::Queued && prompt.begins == 0 {
-            self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Withdrawn })?;
-            return Ok(Withdrawn::Unsent);
+        if prompt.state == PromptState::Queued {
+            let (outcome, answer) = match prompt.begins {
+                0 => (WITHDRAWN, Withdrawn::Unsent),
+                _ => (BY_USER, Withdrawn::Interrupted),
+            };
+            self.end_waiting(prompt, &outcome)?;
+            return Ok(answer);
         }
-        let outcome: Option<PromptOutcome> = self.txn.read(&Key::of(Table::Outcomes).prompt(id))?;
-        Ok(match outcome {
-            Some(PromptOutcome::Unsent { why: Unsent::Withdrawn }) => Withdrawn::Unsent,
+        let by_request = matches!(prompt.state, PromptState::Ended { attempt: None, .. });
+        Ok(match self.outcome(id)? {
+            Some(WITHDRAWN) => Withdrawn::Unsent,
+            Some(BY_USER) if by_request => Withdrawn::Interrupted,
             _ => Withdrawn::TooLate(prompt),
         })
     }
@@ -128,8 +147,8 @@ impl Step<'_> {
 
     /// A prompt whose id an index holds.
     pub(super) fn listed(&self, id: &[u8]) -> Result<PromptRecord> {
-        let id: PromptId = serde_json::from_slice(id).map_err(crate::error::BackendError::damaged)?;
-        self.prompt(id)?.ok_or_else(|| crate::error::BackendError::missing("prompt", id))
+        let id: PromptId = serde_json::from_slice(id).map_err(BackendError::damaged)?;
+        self.prompt(id)?.ok_or_else(|| BackendError::missing("prompt", id))
     }
 
     fn prompt_of_key(&self, accept: &Accept) -> Result<Option<PromptRecord>> {

@@ -18,19 +18,33 @@ impl Step<'_> {
         self.prompt(id)
     }
 
-    /// A page of names, in the order of their bytes.
+    /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
         let all = Key::of(Table::Names);
-        let rows = match &page.after {
-            Some(after) => self.txn.after(&all, &Key::of(Table::Names).name(after), page.limit)?,
-            None => self.txn.under(&all, page.limit)?,
-        };
-        rows.into_iter().map(|(_, row)| serde_json::from_slice(&row).map_err(BackendError::damaged)).collect()
+        let limit = page.limit.min(Page::MOST);
+        let mut last = page.after.map(|after| Key::of(Table::Names).name(&after));
+        let mut names = Vec::new();
+        while names.len() < limit {
+            let wanted = limit - names.len();
+            let rows = match &last {
+                Some(last) => self.txn.after(&all, last, wanted)?,
+                None => self.txn.under(&all, wanted)?,
+            };
+            let Some((key, _)) = rows.last() else { break };
+            last = Some(Key::of(Table::Names).followed_by(key));
+            for (_, row) in rows {
+                names.extend(
+                    readable(serde_json::from_slice(&row).map_err(BackendError::damaged)).transpose()?,
+                );
+            }
+        }
+        Ok(names)
     }
 
-    /// The first prompts that wait for a name, in their order.
+    /// The first prompts that wait for a name and can be read, in their order.
     pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
-        self.queue_of(&name, limit)
+        let ids = self.txn.under(&Key::of(Table::Queue).name(&name), limit)?;
+        ids.into_iter().filter_map(|(_, id)| readable(self.listed(&id))).collect()
     }
 
     /// Prompts that can be read, wait, and may begin by `until`, the earliest first.

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::txn::{Key, Table, last_id, readable};
-use super::{Result, Step};
-use crate::id::{PromptId, QuestionId};
+use super::txn::{Key, Table, as_stored, last_id, readable};
+use super::{BATCH, Result, Step};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::record::{Decision, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Owned};
 
@@ -13,10 +14,18 @@ impl Step<'_> {
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Owned<Option<QuestionRecord>>> {
         let Some(name) = self.owned(&ask.owner)? else { return Ok(Owned::Fenced) };
         if let Some(known) = self.question(ask.question)? {
+            let same = known.name == name.name && known.prompt == ask.prompt;
+            if !same || known.body != as_stored(&ask.body)? {
+                return Err(BackendError::id_reused("question", known.id));
+            }
             return Ok(Owned::Done(Some(known)));
         }
         if name.running != Some(ask.prompt) {
             return Ok(Owned::Done(None));
+        }
+        if self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(ask.prompt), BATCH)?.len() == BATCH {
+            let message = format!("the turn has {BATCH} open questions: ask again when some are decided");
+            return Err(BackendError::new(BackendErrorKind::Invalid, message));
         }
         let question = QuestionRecord {
             id: ask.question,
@@ -37,16 +46,20 @@ impl Step<'_> {
     }
 
     /// Decides a question, if it is open and its deadline has not passed.
-    pub(crate) fn answer(&mut self, id: QuestionId, answer: Value) -> Result<Answered> {
+    pub(crate) fn answer(&mut self, id: QuestionId, attempt: AttemptId, answer: Value) -> Result<Answered> {
         let Some(question) = self.question(id)? else { return Ok(Answered::Gone) };
-        if question.decision.is_some() {
-            return Ok(Answered::TooLate(question));
+        match &question.decision {
+            Some(Decision::Answered { attempt: first, .. }) if *first == attempt => {
+                return Ok(Answered::Decided(question));
+            }
+            Some(_) => return Ok(Answered::TooLate(question)),
+            None => {}
         }
         if self.now >= question.deadline {
             return Ok(Answered::TooLate(self.decide(question, Decision::Expired { at: self.now })?));
         }
         let at = self.now;
-        Ok(Answered::Decided(self.decide(question, Decision::Answered { answer, at })?))
+        Ok(Answered::Decided(self.decide(question, Decision::Answered { answer, attempt, at })?))
     }
 
     /// Decides open questions whose deadline has passed. Answers with the questions.
@@ -78,25 +91,37 @@ impl Step<'_> {
         Ok(open)
     }
 
-    /// Removes the questions of a turn that ended.
+    /// Removes the open questions of a turn that ended.
     pub(super) fn end_questions(&mut self, prompt: PromptId) -> Result<()> {
         let prefix = Key::of(Table::QuestionsOfPrompt).prompt(prompt);
-        for (key, _) in self.txn.under(&prefix, usize::MAX)? {
+        for (key, _) in self.txn.under(&prefix, BATCH)? {
             let id = QuestionId(last_id(&key)?);
-            if let Some(question) = self.question(id)? {
+            // A question that cannot be read keeps no turn from its end.
+            if let Some(question) = readable(self.question(id)).transpose()?.flatten() {
                 self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id))?;
-                self.txn.remove(&Key::of(Table::Questions).question(id))?;
             }
+            self.txn.remove(&Key::of(Table::Questions).question(id))?;
             self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(prompt).question(id))?;
             self.changes.push(Change::Decided(id));
         }
         Ok(())
     }
 
+    /// Removes the first `limit` decided questions of a turn. Answers with their number.
+    pub(super) fn forget_questions(&mut self, prompt: PromptId, limit: usize) -> Result<usize> {
+        let prefix = Key::of(Table::DecidedOfPrompt).prompt(prompt);
+        for (key, _) in self.txn.under(&prefix, limit)? {
+            self.txn.remove(&Key::of(Table::Questions).question(QuestionId(last_id(&key)?)))?;
+        }
+        self.txn.remove_under(&prefix, limit)
+    }
+
     fn decide(&mut self, mut question: QuestionRecord, decision: Decision) -> Result<QuestionRecord> {
         question.decision = Some(decision);
         self.put_question(&question)?;
         self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
+        self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id))?;
+        self.txn.mark(&Key::of(Table::DecidedOfPrompt).prompt(question.prompt).question(question.id))?;
         self.changes.push(Change::Decided(question.id));
         Ok(question)
     }

@@ -7,7 +7,7 @@ use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
 use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
-use crate::request::{Append, Begin, Begun, Change, Finish, Finished, Owned, StoredMessage};
+use crate::request::{Append, Appended, Begin, Begun, Change, Finish, Finished, Owned, StoredMessage};
 
 const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
@@ -55,14 +55,19 @@ impl Step<'_> {
         Ok(Owned::Done(Begun::Send(self.to_send(&prompt)?)))
     }
 
-    /// Keeps messages of a running turn. Answers with the number of the last one.
-    pub(crate) fn append(&mut self, append: Append) -> Result<Owned<u64>> {
+    /// Keeps messages of a running turn.
+    pub(crate) fn append(&mut self, append: Append) -> Result<Owned<Appended>> {
         let Some(name) = self.owned(&append.owner)? else { return Ok(Owned::Fenced) };
         if name.running != Some(append.prompt) {
-            return Ok(Owned::Fenced);
+            return Ok(Owned::Done(Appended::NotRunning));
         }
-        let Some(mut prompt) = self.prompt(append.prompt)? else { return Ok(Owned::Fenced) };
+        let Some(mut prompt) = self.prompt(append.prompt)? else {
+            return Ok(Owned::Done(Appended::NotRunning));
+        };
         let known = prompt.last_seq;
+        if append.first_seq > known + 1 {
+            return Ok(Owned::Done(Appended::Gap(known + 1)));
+        }
         for (seq, json) in (append.first_seq..=u64::MAX).zip(&append.messages) {
             if seq <= known {
                 continue;
@@ -81,7 +86,7 @@ impl Step<'_> {
             self.put_prompt(&prompt)?;
             self.changes.push(Change::Messages(prompt.id));
         }
-        Ok(Owned::Done(prompt.last_seq))
+        Ok(Owned::Done(Appended::Last(prompt.last_seq)))
     }
 
     pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<Finished>> {
@@ -119,6 +124,10 @@ impl Step<'_> {
     /// Kept messages of a turn with numbers after `after`, in order.
     pub(crate) fn messages(&self, prompt: PromptId, after: u64, limit: usize) -> Result<Vec<StoredMessage>> {
         let prefix = Key::of(Table::Messages).prompt(prompt);
+        // Messages of a prompt that is being forgotten may still be there.
+        if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes())?.is_none() {
+            return Ok(Vec::new());
+        }
         let from = Key::of(Table::Messages).prompt(prompt).number(after);
         let stored = self.txn.after(&prefix, &from, limit)?;
         stored.into_iter().map(|(key, json)| message(&key, json)).collect()

@@ -147,7 +147,7 @@ pub(crate) enum Table {
     Owned = 14,
     /// question → `QuestionRecord`
     Questions = 15,
-    /// prompt, question → nothing
+    /// prompt, question → nothing, while the question is open
     QuestionsOfPrompt = 16,
     /// deadline, question → nothing, while the question is open
     Deadlines = 17,
@@ -155,11 +155,13 @@ pub(crate) enum Table {
     Deleting = 18,
     /// name, term → `ProcessRecord`
     Processes = 19,
+    /// prompt, question → nothing, once the question is decided
+    DecidedOfPrompt = 20,
 }
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::Processes as u8;
+    let tables = Table::Meta as u8..=Table::DecidedOfPrompt as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 
@@ -300,6 +302,15 @@ impl dyn Txn + '_ {
     /// The first `limit` entries under `prefix` up to `last`, all keys that begin with `last` included.
     pub(crate) fn up_to(&self, prefix: &Key, last: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         self.between(prefix, prefix.bytes(), &last.end(), limit)
+    }
+
+    /// Removes the first `limit` entries whose keys begin with `prefix`. Answers with their number.
+    pub(crate) fn remove_under(&mut self, prefix: &Key, limit: usize) -> Result<usize> {
+        let rows = self.under(prefix, limit)?;
+        for (key, _) in &rows {
+            self.delete(&[prefix.bytes(), key].concat())?;
+        }
+        Ok(rows.len())
     }
 
     fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {

@@ -39,10 +39,11 @@ async fn a_delay_comes_before_or_after_the_request_is_carried_out() {
     for (fault, meanwhile) in [(Fault::Delay(time), 0), (Fault::DelayReply(time), 1)] {
         let (backend, inner) = faulted(fault);
         let start = Instant::now();
-        let request = tokio::spawn(async move { backend.join(join()).await });
-        tokio::time::sleep(time / 2).await;
-        assert_eq!(nodes(&inner).await, meanwhile, "{fault:?}");
-        request.await.unwrap().unwrap();
+        let looks = async {
+            tokio::time::sleep(time / 2).await;
+            assert_eq!(nodes(&inner).await, meanwhile, "{fault:?}");
+        };
+        tokio::join!(backend.join(join()), looks).0.unwrap();
         assert_eq!((start.elapsed(), nodes(&inner).await), (time, 1));
     }
 }
@@ -51,16 +52,13 @@ async fn a_delay_comes_before_or_after_the_request_is_carried_out() {
 async fn requests_hang_until_they_are_released() {
     for (fault, meanwhile) in [(Fault::Hang, 0), (Fault::HangReply, 2)] {
         let (backend, inner) = faulted(fault);
-        let requests = [0, 1].map(|_| {
-            let backend = backend.clone();
-            tokio::spawn(async move { backend.join(join()).await })
-        });
-        backend.wait_for_hanging(2).await;
-        assert_eq!(nodes(&inner).await, meanwhile, "{fault:?}");
-        backend.release();
-        for request in requests {
-            request.await.unwrap().unwrap();
-        }
+        let looks = async {
+            backend.wait_for_hanging(2).await;
+            assert_eq!(nodes(&inner).await, meanwhile, "{fault:?}");
+            backend.release();
+        };
+        let (first, second, ()) = tokio::join!(backend.join(join()), backend.join(join()), looks);
+        first.and(second).unwrap();
         assert_eq!((backend.hanging(), nodes(&inner).await), (0, 2));
     }
 }

@@ -9,7 +9,8 @@ use super::stage::{
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
 use crate::request::{
-    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Deletion, Finished, Owned, Reserve,
+    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Deletion, Finished, Owned, Quarantined,
+    Reserve, Withdrawn,
 };
 
 promises! {
@@ -19,6 +20,7 @@ promises! {
     "a turn with a continuation goes on with it, before all that wait" => continued,
     "a continuation goes before a reminder that was accepted earlier" => before_reminder,
     "a continuation of null is none" => null_continuation,
+    "a turn that waits for its continuation is withdrawn, and ends as interrupted" => withdrawn,
     "a prompt that was begun does not end as unsent when its session is deleted" => begun_and_deleted,
     "a dead node does not win a name by a repeated claim" => dead_claim,
     "a prompt that was begun is never sent again" => never_sent_again,
@@ -132,6 +134,27 @@ async fn null_continuation(stage: Stage) -> Checked {
     stage.own("a").await?;
     let lost = PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { term: owner.term }, result: None };
     same("the outcome", stage.outcome(prompt).await?, Some(lost))
+}
+
+async fn withdrawn(stage: Stage) -> Checked {
+    let node = stage.short_lived_node().await?;
+    let prompt = stage.accepted(accept_with_continuation("a")).await?;
+    let owner = stage.own_by(node, "a").await?;
+    stage.begin(&owner, prompt).await?;
+    stage.kill(node).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "it kills its nodes".to_owned()).await?;
+    same("the answer to the quarantine", quarantined, Quarantined::Done)?;
+    for what in ["the answer", "the repeated answer"] {
+        same(what, stage.backend.withdraw(prompt).await?, Withdrawn::Interrupted)?;
+    }
+    let interrupted = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+    same("the outcome", stage.outcome(prompt).await?, Some(interrupted))?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 0)?;
+    same("the answer to the lift", stage.backend.unquarantine(name("a")).await?, true)?;
+    match stage.claim_by(stage.node, "a").await? {
+        Claimed::Won { continues, .. } => same("the prompt that goes on", continues, None),
+        other => unexpected("a name that was lifted", other),
+    }
 }
 
 async fn begun_and_deleted(stage: Stage) -> Checked {

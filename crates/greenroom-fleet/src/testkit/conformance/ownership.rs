@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::stage::{Checked, LEASE, Stage, accept, claim, name, promises, same, unexpected};
+use super::stage::{Checked, LEASE, Stage, accept, claim, invalid, name, promises, same, unexpected};
 use crate::id::NodeId;
 use crate::record::{NameState, NodeState};
-use crate::request::{Accept, ActivationFailed, AfterFailure, Claimed, Owned, Ownership, Renewed};
+use crate::request::{
+    Accept, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Quarantined, Renewed,
+};
 
 promises! {
     "of many nodes that race for a name one wins" => race,
@@ -16,6 +18,8 @@ promises! {
     "a release says whether a prompt waits, and can be repeated" => release,
     "a node is declared dead only if its counter stood still for its lease" => dead,
     "a dead node renews no lease and claims no name" => dead_is_final,
+    "the id of a dead node, or of a node of another host, does not join" => dead_join,
+    "a node that dies tells of its names whose prompts wait or run" => freed,
     "a draining node keeps its names and claims no others" => draining,
     "a name that is bound to a host is claimed by nodes of the host" => bound_to_host,
     "an unknown name is not claimed" => unknown,
@@ -114,6 +118,47 @@ async fn dead_is_final(stage: Stage) -> Checked {
     same("the records of a dead node that owns nothing", left, 0)
 }
 
+async fn dead_join(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let node = stage.short_lived_node().await?;
+    stage.own_by(node, "a").await?;
+    let join = Join { node, host: "here".to_owned(), lease: LEASE };
+    let known = stage.backend.join(join.clone()).await?;
+    same("the state after the repeated join", known.state, NodeState::Up)?;
+    let elsewhere = Join { host: "there".to_owned(), ..join.clone() };
+    invalid("a node of another host with a known id", stage.backend.join(elsewhere).await)?;
+    stage.kill(node).await?;
+    invalid("a dead node that joins", stage.backend.join(join).await)
+}
+
+async fn freed(stage: Stage) -> Checked {
+    for leaves in [true, false] {
+        let node = stage.short_lived_node().await?;
+        let (waits, runs) = (format!("waits {leaves}"), format!("runs {leaves}"));
+        stage.prompt(&waits, "hello").await?;
+        stage.own_by(node, &waits).await?;
+        stage.running(node, &runs).await?;
+        let (idle, prompt, attempt) = stage.running(node, &format!("idle {leaves}")).await?;
+        stage.complete(&idle, prompt, attempt).await?;
+        let mut changes = stage.backend.changes();
+        if leaves {
+            stage.backend.leave(node).await?;
+        } else {
+            stage.kill(node).await?;
+        }
+        let mut freed = Vec::new();
+        for _ in 0..2 {
+            match changes.recv().await {
+                Ok(Change::Freed(name)) => freed.push(name),
+                other => return unexpected("the change", other),
+            }
+        }
+        freed.sort();
+        same("the names", freed, vec![name(&runs), name(&waits)])?;
+    }
+    Ok(())
+}
+
 async fn draining(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     stage.prompt("b", "hello").await?;
@@ -133,7 +178,7 @@ async fn bound_to_host(stage: Stage) -> Checked {
     let other = Claimed::OtherHost("there".to_owned());
     same("the answer to a node of another host", stage.claim_by(stage.node, "a").await?, other)?;
     let node = NodeId::new();
-    stage.backend.join(crate::Join { node, host: "there".to_owned(), lease: LEASE }).await?;
+    stage.backend.join(Join { node, host: "there".to_owned(), lease: LEASE }).await?;
     stage.own_by(node, "a").await.map(drop)
 }
 
@@ -172,9 +217,13 @@ async fn quarantine_keeps(stage: Stage) -> Checked {
     let prompt = stage.prompt("a", "hello").await?;
     let owner = stage.own("a").await?;
     let owned = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
-    same("the owner that has to give the name back", owned, Some(stage.node))?;
+    same("the owner that has to give the name back", owned, Quarantined::Owned(stage.node))?;
     same("the answer to the release", stage.backend.release(owner).await?, Owned::Done(true))?;
-    same("no owner", stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, None)?;
+    for what in ["the answer", "the repeated answer"] {
+        same(what, stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, Quarantined::Done)?;
+    }
+    let nobody = stage.backend.quarantine(name("nobody"), "by hand".to_owned()).await?;
+    same("the answer for an unknown name", nobody, Quarantined::Gone)?;
     let claimed = stage.claim_by(stage.node, "a").await?;
     same("the answer to a claim", claimed, Claimed::Quarantined("by hand".to_owned()))?;
     let later = stage.prompt("a", "still accepted").await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::stage::{Checked, ROOMY, Stage, accept, name, promises, same, unexpected};
+use super::stage::{Checked, ROOMY, Stage, accept, invalid, name, promises, same, unexpected};
 use crate::id::{PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Accept, Accepted, Change, Deletion, Owned, Page, QueueBounds, Refused, Withdrawn};
@@ -13,6 +13,7 @@ use crate::request::{Accept, Accepted, Change, Deletion, Owned, Page, QueueBound
 promises! {
     "an accepted prompt is kept, and waits in the order of acceptance" => kept_in_order,
     "an accept that is repeated with its id is one prompt" => repeated_accept,
+    "the id of a known prompt is refused for another name, key or content" => id_reused,
     "a key that is used twice is one prompt" => key_twice,
     "a key with another content is refused" => key_reused,
     "sixteen accepts with one key at once are one prompt" => key_race,
@@ -45,6 +46,22 @@ async fn repeated_accept(stage: Stage) -> Checked {
     let first = accept("a", "hello");
     let id = stage.accepted(first.clone()).await?;
     same("the prompt of the repeated accept", stage.accepted(first).await?, id)?;
+    same("the sum of waiting prompts", stage.backend.queued().await?, 1)
+}
+
+async fn id_reused(stage: Stage) -> Checked {
+    let first = with_key("k", "hello");
+    stage.accepted(first.clone()).await?;
+    let content = accept("a", "another").content;
+    let others = [
+        Accept { name: name("b"), ..first.clone() },
+        Accept { key: None, ..first.clone() },
+        Accept { content, ..first.clone() },
+    ];
+    for other in others {
+        invalid("another prompt with a known id", stage.backend.accept(other).await)?;
+    }
+    stage.accepted(first).await?;
     same("the sum of waiting prompts", stage.backend.queued().await?, 1)
 }
 
@@ -195,8 +212,12 @@ async fn deleted(stage: Stage) -> Checked {
     let refused = Accepted::Refused(Refused::Deleting);
     same("an accept meanwhile", stage.backend.accept(accept("a", "new")).await?, refused)?;
     same("names being deleted", stage.backend.deleting(10).await?, vec![name("a")])?;
-    stage.backend.deleted(name("a")).await?;
-    stage.backend.deleted(name("a")).await?;
+    let mut calls = 0;
+    while !stage.backend.deleted(name("a")).await? {
+        calls += 1;
+        same("whether the deletion comes to an end", calls < 1000, true)?;
+    }
+    same("the repeated answer", stage.backend.deleted(name("a")).await?, true)?;
     same("names being deleted after that", stage.backend.deleting(10).await?, Vec::new())?;
     same("the record", stage.backend.name_record(name("a")).await?, None)?;
     stage.accepted(with_key("k", "another content")).await?;

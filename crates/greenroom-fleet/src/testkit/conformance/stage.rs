@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::backend::Backend;
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Name, NodeId, PromptId};
 use crate::record::{PromptContent, PromptOutcome};
 use crate::request::{
@@ -37,6 +37,14 @@ pub(super) fn same<T: PartialEq + Debug>(what: &str, seen: T, expected: T) -> Ch
 /// Fails with what was seen.
 pub(super) fn unexpected<T>(what: &str, seen: impl Debug) -> Checked<T> {
     Err(Broken(format!("{what}: {seen:?}")))
+}
+
+/// Fails unless the request was refused as invalid.
+pub(super) fn invalid<T: Debug>(what: &str, seen: Result<T, BackendError>) -> Checked {
+    match seen {
+        Err(error) if error.kind() == BackendErrorKind::Invalid => Ok(()),
+        other => unexpected(what, other),
+    }
 }
 
 /// A lease that does not end within a check.

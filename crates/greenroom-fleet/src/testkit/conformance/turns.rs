@@ -11,7 +11,7 @@ use super::stage::{
 use crate::id::{AttemptId, PromptId, Timestamp};
 use crate::record::{PromptContent, PromptOutcome, Unsent};
 use crate::request::{
-    Accept, Accepted, Append, Begin, Begun, Change, Finish, Finished, Owned, Ownership, Reserve,
+    Accept, Accepted, Append, Appended, Begin, Begun, Change, Finish, Finished, Owned, Ownership, Reserve,
     StoredMessage,
 };
 
@@ -25,6 +25,7 @@ promises! {
     "a repeated request is recognised whatever its numbers are" => numbers,
     "what was accepted can begin, however deeply its JSON is nested" => nested,
     "messages are kept in order, and repeated ones are passed over" => messages,
+    "messages with a gap before them are refused, and the missing number is told" => gap,
     "messages past the bound of a turn are counted and not kept" => bounded_messages,
     "money is reserved at the begin and settled at the end" => budget,
     "messages and outcomes are told to whoever listens" => told,
@@ -160,9 +161,21 @@ async fn nested(stage: Stage) -> Checked {
 async fn messages(stage: Stage) -> Checked {
     let (owner, prompt, _) = stage.running(stage.node, "a").await?;
     let append = |first_seq, messages: &[&str]| append(&owner, prompt, first_seq, messages, 1 << 20);
-    same("the last number", stage.backend.append(append(1, &["1", "2"])).await?, Owned::Done(2))?;
-    same("the repeated answer", stage.backend.append(append(1, &["1", "2"])).await?, Owned::Done(2))?;
-    same("the number after an overlap", stage.backend.append(append(2, &["2", "3"])).await?, Owned::Done(3))?;
+    same(
+        "the last number",
+        stage.backend.append(append(1, &["1", "2"])).await?,
+        Owned::Done(Appended::Last(2)),
+    )?;
+    same(
+        "the repeated answer",
+        stage.backend.append(append(1, &["1", "2"])).await?,
+        Owned::Done(Appended::Last(2)),
+    )?;
+    same(
+        "the number after an overlap",
+        stage.backend.append(append(2, &["2", "3"])).await?,
+        Owned::Done(Appended::Last(3)),
+    )?;
     let message = |seq: u64| StoredMessage { seq, json: seq.to_string() };
     let all = stage.backend.messages(prompt, 0, 10).await?;
     same("all messages", all, vec![message(1), message(2), message(3)])?;
@@ -170,11 +183,25 @@ async fn messages(stage: Stage) -> Checked {
     same("messages after the last", stage.backend.messages(prompt, 3, 10).await?, Vec::new())
 }
 
+async fn gap(stage: Stage) -> Checked {
+    let (owner, prompt, attempt) = stage.running(stage.node, "a").await?;
+    let append = async |first| stage.backend.append(append(&owner, prompt, first, &["1"], 100)).await;
+    for what in ["messages that begin with the second", "the same messages"] {
+        same(what, append(2).await?, Owned::Done(Appended::Gap(1)))?;
+    }
+    same("the first message", append(1).await?, Owned::Done(Appended::Last(1)))?;
+    same("a later gap", append(3).await?, Owned::Done(Appended::Gap(2)))?;
+    same("the kept messages", stage.backend.messages(prompt, 0, 10).await?.len(), 1)?;
+    stage.complete(&owner, prompt, attempt).await?;
+    same("a message after the end", append(2).await?, Owned::Done(Appended::NotRunning))?;
+    same("the kept messages after the end", stage.backend.messages(prompt, 0, 10).await?.len(), 1)
+}
+
 async fn bounded_messages(stage: Stage) -> Checked {
     let (owner, prompt, _) = stage.running(stage.node, "a").await?;
     let texts = ["\"four\"", "\"a long message\"", "1"];
     let answer = stage.backend.append(append(&owner, prompt, 1, &texts, 8)).await?;
-    same("the last number", answer, Owned::Done(3))?;
+    same("the last number", answer, Owned::Done(Appended::Last(3)))?;
     let kept = stage.backend.messages(prompt, 0, 10).await?;
     same("the kept messages", kept, vec![StoredMessage { seq: 1, json: texts[0].to_owned() }])?;
     let record = stage.backend.prompt_record(prompt).await?;
@@ -222,7 +249,7 @@ async fn told(stage: Stage) -> Checked {
     same(
         "the last number",
         stage.backend.append(append(&owner, prompt, 1, &["1"], 100)).await?,
-        Owned::Done(1),
+        Owned::Done(Appended::Last(1)),
     )?;
     stage.complete(&owner, prompt, attempt).await?;
     for expected in [Change::Messages(prompt), Change::Ended(prompt)] {

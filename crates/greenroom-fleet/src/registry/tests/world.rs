@@ -1,5 +1,4 @@
-//! Random requests: after each one the indexes and the counters agree with the records, a request that is repeated changes
-//! nothing, a refused one has written nothing, and no prompt is sent or ended twice.
+//! A fleet in a map, with requests by chance and checks of its records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -8,20 +7,20 @@ use std::time::Duration;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::txn::{Draft, Key, Table};
-use super::*;
+use super::super::txn::{Draft, Key, Table};
+use super::super::*;
 use crate::id::{AttemptId, NodeId, QuestionId, Term};
-use crate::record::{PromptContent, PromptOutcome, PromptState, QuestionRecord, TenantRecord};
+use crate::record::{ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord, TenantRecord};
 use crate::request::*;
 
 const TENANTS: [&str; 2] = ["", "b\0"];
 const NAMES: [&str; 3] = ["a", "a\0", "a\0\u{1}"];
-const WAIT: Duration = Duration::from_millis(40);
+pub(super) const WAIT: Duration = Duration::from_millis(40);
 
 /// A fleet in a map, a clock that the test moves, and all ids that were used.
-struct World {
-    map: MapTxn,
-    now: Timestamp,
+pub(super) struct World {
+    pub(super) map: MapTxn,
+    pub(super) now: Timestamp,
     random: u64,
     nodes: Vec<NodeId>,
     prompts: Vec<PromptId>,
@@ -29,12 +28,12 @@ struct World {
     owners: Vec<Ownership>,
     /// Begins that were answered with `Send`.
     begun: Vec<(Ownership, PromptId, AttemptId)>,
-    sent: BTreeMap<(PromptId, String), AttemptId>,
-    outcomes: BTreeMap<PromptId, PromptOutcome>,
+    pub(super) sent: BTreeMap<(PromptId, String), AttemptId>,
+    pub(super) outcomes: BTreeMap<PromptId, PromptOutcome>,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self {
             map: MapTxn::default(),
             now: Timestamp(1_000),
@@ -63,7 +62,7 @@ impl World {
         (length > 0).then(|| self.below(length - from) + from).map(|at| of(self)[at].clone())
     }
 
-    fn step<T>(&mut self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> T {
+    pub(super) fn step<T>(&mut self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> T {
         let mut draft = Draft::over(&mut self.map);
         let answer = request(&mut Step::new(&mut draft, self.now, &mut Vec::new())).unwrap();
         draft.write().unwrap();
@@ -71,7 +70,7 @@ impl World {
     }
 
     /// A request that can be repeated.
-    fn twice<T: Debug>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> T {
+    pub(super) fn twice<T: Debug>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> T {
         let before = self.map.clone();
         let answer = self.step(&request);
         let text = format!("{answer:?}");
@@ -85,7 +84,7 @@ impl World {
         answer
     }
 
-    fn random_request(&mut self) {
+    pub(super) fn random_request(&mut self) {
         let name = Name::new(NAMES[self.below(NAMES.len())]).unwrap();
         let attempt = AttemptId::new();
         match self.below(19) {
@@ -154,7 +153,7 @@ impl World {
                 let Some((owner, prompt, _)) = self.one(|world| &world.begun) else { return };
                 let append =
                     Append { owner, prompt, first_seq: 1, messages: vec!["1".to_owned(); 3], bound: 2 };
-                let _: Owned<u64> = self.twice(|step| step.append(append.clone()));
+                let _: Owned<Appended> = self.twice(|step| step.append(append.clone()));
             }
             13 => {
                 let Some((owner, prompt, attempt)) = self.one(|world| &world.begun) else { return };
@@ -165,6 +164,8 @@ impl World {
             }
             14 => {
                 let Some(owner) = self.one(|world| &world.owners) else { return };
+                let process = (self.below(3) > 0).then(|| json!({ "pid": 7 }));
+                let _: Owned<()> = self.twice(|step| step.record_process(owner.clone(), process.clone()));
                 if self.below(2) == 0 {
                     let _: Owned<bool> = self.twice(|step| step.release(owner.clone()));
                 } else {
@@ -179,7 +180,7 @@ impl World {
                 let _: Owned<Option<QuestionRecord>> = self.twice(|step| step.ask(ask.clone()));
                 self.questions.push(question);
                 if let Some(question) = self.one(|world| &world.questions) {
-                    let _: Answered = self.step(|step| step.answer(question, json!("yes")));
+                    let _: Answered = self.twice(|step| step.answer(question, attempt, json!("yes")));
                 }
             }
             16 => {
@@ -190,7 +191,7 @@ impl World {
                 0 => drop(self.twice(|step| step.quarantine(name.clone(), "by hand".to_owned()))),
                 1 => drop(self.step(|step| step.unquarantine(name.clone()))),
                 2 => drop(self.twice(|step| step.delete(name.clone()))),
-                _ => self.twice(|step| step.deleted(name.clone())),
+                _ => assert!(self.twice(|step| step.deleted(name.clone()))),
             },
             _ => {
                 // The clock goes back at times.
@@ -205,7 +206,7 @@ impl World {
         }
     }
 
-    fn rows(&self, table: Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    pub(super) fn rows(&self, table: Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let rows = (&self.map as &dyn Txn).under(&Key::of(table), usize::MAX).unwrap();
         rows.into_iter().map(|(key, value)| ([Key::of(table).bytes(), &key].concat(), value)).collect()
     }
@@ -214,7 +215,7 @@ impl World {
         self.rows(table).values().map(|row| serde_json::from_slice(row).unwrap()).collect()
     }
 
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         let names: Vec<NameRecord> = self.records(Table::Names);
         let prompts: Vec<PromptRecord> = self.records(Table::Prompts);
         let questions: Vec<QuestionRecord> = self.records(Table::Questions);
@@ -254,11 +255,14 @@ impl World {
             }
         }
         for question in &questions {
-            let key = Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id);
-            expect(Table::QuestionsOfPrompt, key);
-            assert!(prompts.iter().any(|prompt| prompt.id == question.prompt
-                && matches!(prompt.state, PromptState::Begun { term, .. } if term == question.term)));
-            if question.decision.is_none() {
+            let key = |table| Key::of(table).prompt(question.prompt).question(question.id);
+            assert!(prompts.iter().any(|prompt| prompt.id == question.prompt));
+            if question.decision.is_some() {
+                expect(Table::DecidedOfPrompt, key(Table::DecidedOfPrompt));
+            } else {
+                expect(Table::QuestionsOfPrompt, key(Table::QuestionsOfPrompt));
+                assert!(prompts.iter().any(|prompt| prompt.id == question.prompt
+                    && matches!(prompt.state, PromptState::Begun { term, .. } if term == question.term)));
                 expect(
                     Table::Deadlines,
                     Key::of(Table::Deadlines).time(question.deadline).question(question.id),
@@ -315,6 +319,7 @@ impl World {
             Table::Ended,
             Table::Owned,
             Table::QuestionsOfPrompt,
+            Table::DecidedOfPrompt,
             Table::Deadlines,
             Table::Deleting,
         ] {
@@ -329,82 +334,19 @@ impl World {
         for id in self.records::<PromptId>(Table::Keys) {
             assert!(prompts.iter().any(|prompt| prompt.id == id && prompt.key.is_some()));
         }
+        let left = self.step(|step| step.left_processes(usize::MAX));
+        for process in self.records::<ProcessRecord>(Table::Processes) {
+            let owned = self.step(|step| step.name(&process.name)).is_some_and(|name| {
+                let owner = matches!(name.state, NameState::Owned { node, .. } if node == process.node);
+                owner && name.term == process.term
+            });
+            let alive = nodes.iter().any(|node| node.id == process.node && node.state != NodeState::Dead);
+            assert_eq!(left.contains(&process), !(owned && alive), "{process:?}");
+        }
         let kept: BTreeSet<_> = prompts.iter().map(|prompt| prompt.id).collect();
         for key in self.rows(Table::Messages).into_keys() {
             let id = Uuid::from_slice(&key[1..17]).unwrap();
             assert!(kept.contains(&PromptId(id)), "messages of a forgotten prompt");
         }
     }
-}
-
-#[test]
-fn random_requests_leave_records_indexes_and_counters_that_agree() {
-    let (mut sent, mut ended) = (0, 0);
-    for seed in 1..26 {
-        let mut world = World::new(seed);
-        for _ in 0..250 {
-            world.random_request();
-            world.check();
-        }
-        sent += world.sent.len();
-        ended += world.outcomes.len();
-    }
-    assert!(sent > 80 && ended > 250, "{sent} sent, {ended} ended: the requests are too tame");
-}
-
-#[test]
-fn a_draft_shows_its_writes_in_place_of_the_rows_under_them() {
-    let mut map = MapTxn::default();
-    for key in [b"a", b"b", b"c", b"d"] {
-        map.put(key, b"old").unwrap();
-    }
-    let mut draft = Draft::over(&mut map);
-    draft.delete(b"a").unwrap();
-    draft.put(b"bb", b"new").unwrap();
-    draft.put(b"c", b"new").unwrap();
-    let keys = |limit| {
-        let rows = draft.scan(b"a", b"d", limit).unwrap();
-        rows.into_iter()
-            .map(|(key, value)| String::from_utf8([key, value].concat()).unwrap())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(keys(2), ["bold", "bbnew"]);
-    assert_eq!(keys(usize::MAX), ["bold", "bbnew", "cnew"]);
-    assert_eq!((draft.get(b"a").unwrap(), draft.get(b"d").unwrap()), (None, Some(b"old".to_vec())));
-    drop(draft);
-    assert_eq!(map.0.len(), 4);
-}
-
-#[test]
-fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
-    let mut world = World::new(1);
-    let mut accept = |to: &str, wait| {
-        let accept = Accept {
-            prompt: PromptId::new(),
-            name: Name::new(to).unwrap(),
-            profile: String::new(),
-            tenant: String::new(),
-            conversation: Uuid::new_v4(),
-            host: None,
-            key: Some("key".to_owned()),
-            content: PromptContent { prompt: json!(1), continuation: None },
-            continuations: 0,
-            not_before: None,
-            wait,
-            bounds: QueueBounds { name: 9, tenant: 9, fleet: 9 },
-        };
-        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
-        accept.prompt
-    };
-    let (spoilt, fine) = (accept("a", Duration::ZERO), accept("b", Duration::from_millis(1)));
-    world.map.put(Key::of(Table::Prompts).prompt(spoilt).bytes(), b"spoilt").unwrap();
-    let due = world.step(|step| step.due(Timestamp(u64::MAX), 10));
-    assert_eq!(due.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [fine]);
-    world.now = world.now.after(WAIT);
-    world.step(|step| step.expire_prompts(10));
-    assert!(world.step(|step| step.outcome(fine)).is_some());
-    assert_eq!(world.step(|step| step.next_expiry()), None);
-    world.map.put(Key::of(Table::Ended).time(Timestamp(1)).prompt(spoilt).bytes(), b"").unwrap();
-    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 2);
-    assert!(world.rows(Table::Prompts).is_empty());
 }

@@ -1,0 +1,177 @@
+//! Random requests: after each one the indexes and the counters agree with the records, a request that is repeated changes
+//! nothing, a refused one has written nothing, and no prompt is sent or ended twice.
+
+mod world;
+
+use std::time::Duration;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::txn::{Draft, Key, Table};
+use super::*;
+use crate::id::{AttemptId, NodeId};
+use crate::record::PromptContent;
+use crate::request::*;
+use world::{WAIT, World};
+
+fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
+    Accept {
+        prompt: PromptId::new(),
+        name: Name::new(to).unwrap(),
+        profile: String::new(),
+        tenant: String::new(),
+        conversation: Uuid::new_v4(),
+        host: None,
+        key: Some(key.to_string()),
+        content: PromptContent { prompt: json!(1), continuation: None },
+        continuations: 0,
+        not_before: None,
+        wait,
+        bounds: QueueBounds { name: 9_999, tenant: 9_999, fleet: 9_999 },
+    }
+}
+
+#[test]
+fn random_requests_leave_records_indexes_and_counters_that_agree() {
+    let (mut sent, mut ended) = (0, 0);
+    for seed in 1..26 {
+        let mut world = World::new(seed);
+        for _ in 0..250 {
+            world.random_request();
+            world.check();
+        }
+        sent += world.sent.len();
+        ended += world.outcomes.len();
+    }
+    assert!(sent > 80 && ended > 250, "{sent} sent, {ended} ended: the requests are too tame");
+}
+
+#[test]
+fn a_draft_shows_its_writes_in_place_of_the_rows_under_them() {
+    let mut map = MapTxn::default();
+    for key in [b"a", b"b", b"c", b"d"] {
+        map.put(key, b"old").unwrap();
+    }
+    let mut draft = Draft::over(&mut map);
+    draft.delete(b"a").unwrap();
+    draft.put(b"bb", b"new").unwrap();
+    draft.put(b"c", b"new").unwrap();
+    let keys = |limit| {
+        let rows = draft.scan(b"a", b"d", limit).unwrap();
+        rows.into_iter()
+            .map(|(key, value)| String::from_utf8([key, value].concat()).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(2), ["bold", "bbnew"]);
+    assert_eq!(keys(usize::MAX), ["bold", "bbnew", "cnew"]);
+    assert_eq!((draft.get(b"a").unwrap(), draft.get(b"d").unwrap()), (None, Some(b"old".to_vec())));
+    drop(draft);
+    assert_eq!(map.0.len(), 4);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
+    let mut world = World::new(1);
+    let mut accepted = |to: &str, wait| {
+        let accept = accept(to, "key", wait);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+        accept.prompt
+    };
+    let (spoilt, fine) = (accepted("a", Duration::ZERO), accepted("b", Duration::from_millis(1)));
+    world.map.put(Key::of(Table::Prompts).prompt(spoilt).bytes(), b"spoilt").unwrap();
+    let due = world.step(|step| step.due(Timestamp(u64::MAX), 10));
+    assert_eq!(due.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [fine]);
+    world.now = world.now.after(WAIT);
+    world.step(|step| step.expire_prompts(10));
+    assert!(world.step(|step| step.outcome(fine)).is_some());
+    assert_eq!(world.step(|step| step.next_expiry()), None);
+    world.map.put(Key::of(Table::Ended).time(Timestamp(1)).prompt(spoilt).bytes(), b"").unwrap();
+    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 2);
+    assert!(world.rows(Table::Prompts).is_empty());
+}
+
+#[test]
+fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
+    let mut world = World::new(1);
+    let prompts = BATCH * 2 + 1;
+    for key in 0..prompts {
+        let accept = accept("a", key, WAIT);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    }
+    let name = Name::new("a").unwrap();
+    let Deletion::Marked(record) = world.step(|step| step.delete(name.clone())) else { panic!("not marked") };
+    assert_eq!(record.queued as usize, prompts - BATCH);
+    let mut calls = 1;
+    while !world.step(|step| step.deleted(name.clone())) {
+        calls += 1;
+        world.check();
+    }
+    assert_eq!(calls, 2 + 2, "calls for the rest of the queue, then for the keys");
+    assert_eq!(world.rows(Table::Ended).len(), prompts);
+    assert!(world.rows(Table::Names).is_empty() && world.rows(Table::Keys).is_empty());
+}
+
+#[test]
+fn a_turn_with_many_messages_is_forgotten_in_bounded_steps_and_unreadable_at_once() {
+    let mut world = World::new(1);
+    let (accept, node) = (accept("a", 1, WAIT), NodeId::new());
+    assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    let (name, attempt) = (accept.name.clone(), AttemptId::new());
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
+    let owner = Ownership { name, node, term: record.term };
+    let begin = Begin { owner: owner.clone(), prompt: accept.prompt, attempt, reserve: None };
+    assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
+    let messages = vec!["1".to_owned(); 2_500];
+    let append = Append { owner: owner.clone(), prompt: accept.prompt, first_seq: 1, messages, bound: 9_999 };
+    assert_eq!(world.step(|step| step.append(append.clone())), Owned::Done(Appended::Last(2_500)));
+    let _: Owned<bool> = world.step(|step| step.release(owner));
+    assert_eq!(world.rows(Table::Messages).len(), 2_500);
+    for left in [2_500 - 1_024, 2_500 - 2_048, 0] {
+        assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
+        assert_eq!(world.rows(Table::Messages).len(), left);
+        assert_eq!(world.step(|step| step.messages(accept.prompt, 0, 10)), Vec::new());
+        assert!(world.step(|step| step.prompt_record(accept.prompt)).is_none());
+    }
+    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 0);
+}
+
+#[test]
+fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
+    let mut world = World::new(1);
+    for to in ["a", "b", "c", "d"] {
+        assert!(matches!(world.step(|step| step.accept(accept(to, 1, WAIT))), Accepted::New(_)));
+    }
+    let nodes = [NodeId::new(), NodeId::new()];
+    for node in nodes {
+        world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+        let name = Name::new(if node == nodes[0] { "d" } else { "c" }).unwrap();
+        let claim = Claim { name, node, attempt: AttemptId::new(), losses: 3 };
+        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+    }
+    for to in ["a", "b"] {
+        world.map.put(Key::of(Table::Names).name(&Name::new(to).unwrap()).bytes(), b"spoilt").unwrap();
+    }
+    world.map.put(Key::of(Table::Nodes).node(nodes[0]).bytes(), b"spoilt").unwrap();
+    let page = Page { after: None, limit: 2 };
+    let names = world.step(|step| step.names(page.clone()));
+    assert_eq!(names.iter().map(|record| record.name.as_str()).collect::<Vec<_>>(), ["c", "d"]);
+    assert_eq!(world.step(|step| step.nodes()).iter().map(|node| node.id).collect::<Vec<_>>(), [nodes[1]]);
+    // A restart mends the node's row, so that its name is not lost with it.
+    world.step(|step| step.all_dead());
+    assert_eq!(world.step(|step| step.recover(10, 3)).len(), 2);
+    assert_eq!(world.step(|step| step.nodes()), []);
+}
+
+#[test]
+fn a_page_of_names_is_bounded() {
+    let mut world = World::new(1);
+    for to in 0..Page::MOST + 1 {
+        let accept = accept(&to.to_string(), 1, WAIT);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    }
+    let page = Page { after: None, limit: usize::MAX };
+    assert_eq!(world.step(|step| step.names(page.clone())).len(), Page::MOST);
+}

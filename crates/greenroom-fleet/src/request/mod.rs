@@ -1,0 +1,83 @@
+//! Requests of a fleet to its backend, and the answers.
+//!
+//! Each request is one atomic step. The caller makes the ids, so a request whose reply was lost is repeated as it was: the
+//! backend finds its own id and gives the same answer again.
+
+#![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
+
+mod names;
+mod nodes;
+mod prompts;
+mod questions;
+mod turns;
+
+use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
+
+pub use names::{ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Quarantined};
+pub use nodes::{Join, Renewed};
+pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
+pub use questions::{Answered, Ask};
+pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve, StoredMessage};
+
+/// The answer to a request of an owner.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "an owner that was fenced has to end its session at once"]
+pub enum Owned<T> {
+    /// The request was carried out.
+    Done(T),
+    /// The term is not the name's last one, or its node is dead: nothing was written, and nothing may be written any more.
+    Fenced,
+}
+
+impl<T> Owned<T> {
+    /// The answer, if the owner was not fenced.
+    pub fn done(self) -> Option<T> {
+        match self {
+            Owned::Done(answer) => Some(answer),
+            Owned::Fenced => None,
+        }
+    }
+}
+
+/// The ownership of a name, as a claim gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ownership {
+    /// The name.
+    pub name: Name,
+    /// The owner's node.
+    pub node: NodeId,
+    /// The owner's term.
+    pub term: Term,
+}
+
+/// A change that was made durable. A hint: a reader that missed changes reads the records again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A prompt waits that did not wait before.
+    Queued(Name),
+    /// A name was given back, left by its owner, or lost by a dead node while its prompts wait or run.
+    Freed(Name),
+    /// A turn has further messages.
+    Messages(PromptId),
+    /// A prompt has its outcome.
+    Ended(PromptId),
+    /// A question was asked.
+    Asked(QuestionId),
+    /// A question was decided, or ended with its turn.
+    Decided(QuestionId),
+}
+
+/// A page of names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Names after this one, in the order of their bytes.
+    pub after: Option<Name>,
+    /// The length of the page, at most [`Page::MOST`]. The last page is an empty one.
+    pub limit: usize,
+}
+
+impl Page {
+    /// The length of the longest page.
+    pub const MOST: usize = 1024;
+}
