@@ -30,6 +30,9 @@ pub(crate) const FORMAT_KEY: &[u8] = b"\0";
 /// Rows of one kind that a request removes at once; what is over it is left for the next request.
 const BATCH: usize = 256;
 
+/// The first key of the first [`Table`]: the rows of the registry begin here.
+pub(crate) const FIRST_KEY: &[u8] = &[Table::Meta as u8];
+
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 

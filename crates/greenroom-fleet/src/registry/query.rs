@@ -1,7 +1,7 @@
 //! Questions of the fleet about what is there.
 
 use super::txn::{Key, Table, readable, text};
-use super::{Result, Row, Step};
+use super::{FIRST_KEY, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, PromptRecord};
@@ -76,14 +76,9 @@ impl Step<'_> {
         rows.into_iter().map(|(key, _)| text(&key)).collect()
     }
 
-    /// Every row, for an export.
-    pub(crate) fn rows(&self) -> Result<Vec<Row>> {
-        self.txn.scan(&[Table::Meta as u8], &[u8::MAX], usize::MAX)
-    }
-
     /// Writes the rows of an export, if there are none.
     pub(crate) fn fill(&mut self, rows: Vec<Row>) -> Result<()> {
-        if !self.txn.scan(&[Table::Meta as u8], &[u8::MAX], 1)?.is_empty() {
+        if !self.txn.scan(FIRST_KEY, &[u8::MAX], 1)?.is_empty() {
             let message = "the fleet's file is not empty: import into a new file; nothing was imported";
             return Err(BackendError::new(BackendErrorKind::Damaged, message));
         }

@@ -253,3 +253,28 @@ async fn an_export_fills_an_empty_file_and_no_other() {
     assert!(error.to_string().contains("is no line of an export"), "{error}");
     assert_eq!(third.names(page()).await.unwrap(), Vec::new());
 }
+
+#[tokio::test]
+async fn a_close_ends_an_export_that_runs() {
+    let folder = folder();
+    let path = folder.path().join("fleet.redb");
+    let text = {
+        let from = LocalBackend::open(folder.path().join("from.redb")).await.unwrap();
+        for to in 0..200 {
+            assert!(matches!(from.accept(accept(&to.to_string())).await.unwrap(), Accepted::New(_)));
+        }
+        from.export().await.unwrap()
+    };
+    for round in 0..20 {
+        let backend = LocalBackend::open(&path).await.unwrap();
+        if round == 0 {
+            backend.import(text.clone()).await.unwrap();
+        }
+        let (export, ()) = tokio::join!(backend.export(), backend.close());
+        // The file is free as soon as the close returns.
+        match export {
+            Ok(export) => assert_eq!(export, text),
+            Err(error) => assert!(error.to_string().contains("the export was ended"), "{error}"),
+        }
+    }
+}

@@ -22,20 +22,30 @@ struct Line {
     bytes: Option<String>,
 }
 
-/// The text of rows.
-pub(super) fn write(rows: Vec<Row>) -> Result<String> {
-    let mut text = line(&Header { greenroom_fleet: format_number()? })?;
-    for (key, value) in rows {
-        let key = hex(&key);
-        text += &line(&match value.as_slice() {
+/// The text of an export that is being written.
+pub(super) struct Text(String);
+
+impl Text {
+    pub(super) fn new() -> Result<Self> {
+        line(&Header { greenroom_fleet: format_number()? }).map(Self)
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let key = hex(key);
+        self.0 += &line(&match value {
             [] => Line { key, value: None, bytes: None },
             json => match one_line(json) {
                 Some(value) => Line { key, value: Some(value), bytes: None },
                 None => Line { key, value: None, bytes: Some(hex(json)) },
             },
         })?;
+        Ok(())
     }
-    Ok(text)
+
+    pub(super) fn whole(self) -> String {
+        self.0
+    }
 }
 
 /// The rows of a text.

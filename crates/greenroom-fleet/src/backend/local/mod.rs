@@ -4,7 +4,7 @@
 //!  requests ──► a bounded queue ──► the writer's thread: takes all that wait, up to a bound
 //!                                     │ one transaction for the group; each request is one step in it
 //!                                     ▼
-//!                                   commit (fsync) ──► answers, then changes
+//!                                   commit (fsync) ──► changes, then answers
 //!                                     │ an error
 //!                                     ▼
 //!                                   every request of the group: Unavailable; the file is closed, and opened again for the next
@@ -15,13 +15,15 @@
 mod error;
 mod export;
 mod file;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 
 use super::CHANGES;
 use crate::clock::Clock;
@@ -29,12 +31,18 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::{Result, Step};
 use crate::request::Change;
 use file::{DatabaseFile, OpenFile};
+use snapshot::{Export, Exporter};
 use writer::{Message, Request, Writer};
 
 /// Requests that wait for the writer. Beyond them a request waits until there is room.
 const WAITING: usize = 1024;
 
 /// A backend in one file, for services on one machine: durable over a power cut, and locked against a second process.
+///
+/// After a `kill -9` or a power cut the next opening checks the whole file, which takes time in proportion to its size: 0.6 s for
+/// 100,000 names with a prompt each, in 160 MB (measured on two cores of a shared machine). After a [`close`](LocalBackend::close) an
+/// opening takes some 10 ms at any size. redb's `quick_repair` would shorten the first to 0.15 s, and is not used: it adds a second
+/// fsync to every commit, and each turn waits for two.
 ///
 /// The file is a [redb](https://docs.rs/redb) database. Requests that arrive at the same time share one fsync. Its clones share the
 /// file, which is closed when the last clone is dropped.
@@ -58,6 +66,7 @@ pub struct LocalBackend {
     ended: watch::Receiver<()>,
     pub(super) clock: Clock,
     pub(super) changes: broadcast::Sender<Change>,
+    exports: Arc<Semaphore>,
 }
 
 impl LocalBackend {
@@ -88,11 +97,17 @@ impl LocalBackend {
     /// Writes everything in the file to a text of JSON lines, which [`LocalBackend::import`] reads. Versions of greenroom that
     /// cannot read the file of one another can read this text.
     ///
+    /// The text has everything that was answered before the call. It is written from a snapshot on a thread of its own, so other
+    /// requests go on meanwhile. One export runs at a time, and later ones wait for it.
+    ///
     /// # Errors
-    /// [`Unavailable`](BackendErrorKind::Unavailable) if the file cannot be read, [`Closed`](BackendErrorKind::Closed) after a close.
+    /// [`Unavailable`](BackendErrorKind::Unavailable) if the file cannot be read or is closed meanwhile,
+    /// [`Closed`](BackendErrorKind::Closed) after a close.
     pub async fn export(&self) -> Result<String> {
-        let rows = self.run(|step| step.rows()).await?;
-        export::write(rows)
+        let turn = Arc::clone(&self.exports).acquire_owned().await.map_err(|_| closed())?;
+        let (reply, text) = oneshot::channel();
+        self.jobs.send(Message::Export(Export { reply, turn })).await.map_err(|_| closed())?;
+        text.await.map_err(|_| closed())?
     }
 
     /// Fills an empty file with the text of an [`export`](LocalBackend::export).
@@ -110,8 +125,14 @@ impl LocalBackend {
         let changes = broadcast::Sender::new(CHANGES);
         let (opened, open) = oneshot::channel();
         let (ending, ended) = watch::channel(());
-        let writer =
-            Writer { waiting, file, clock: clock.clone(), changes: changes.clone(), _ending: ending };
+        let writer = Writer {
+            waiting,
+            file,
+            clock: clock.clone(),
+            changes: changes.clone(),
+            exporter: Exporter::default(),
+            _ending: ending,
+        };
         std::thread::Builder::new()
             .name("greenroom-fleet".to_owned())
             .spawn(move || writer.run(opened))
@@ -119,7 +140,7 @@ impl LocalBackend {
                 BackendError::new(BackendErrorKind::Unavailable, "no thread for the file").caused_by(error)
             })?;
         open.await.map_err(|_| closed())??;
-        Ok(Self { jobs, ended, clock, changes })
+        Ok(Self { jobs, ended, clock, changes, exports: Arc::new(Semaphore::new(1)) })
     }
 
     pub(super) async fn run<T: Send + 'static>(

@@ -5,6 +5,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::error::failed;
 use super::file::OpenFile;
+use super::snapshot::{Export, Exporter};
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::{Draft, Result, Step, Txn};
@@ -19,6 +20,8 @@ const GROUP: usize = 256;
 /// A message to the thread.
 pub(super) enum Message {
     Run(Box<dyn Job>),
+    /// Exports what is committed when the requests before it have run.
+    Export(Export),
     /// Takes no further messages, carries out those that wait, and ends.
     Close,
 }
@@ -72,6 +75,7 @@ pub(super) struct Writer {
     pub(super) file: Box<dyn OpenFile>,
     pub(super) clock: Clock,
     pub(super) changes: broadcast::Sender<Change>,
+    pub(super) exporter: Exporter,
     /// Dropped after the database, which is a variable of [`Writer::run`].
     pub(super) _ending: watch::Sender<()>,
 }
@@ -92,9 +96,11 @@ impl Writer {
         let mut group = Vec::with_capacity(GROUP);
         while self.waiting.blocking_recv_many(&mut group, GROUP) > 0 {
             let mut jobs = Vec::with_capacity(group.len());
+            let mut exports = Vec::new();
             for message in group.drain(..) {
                 match message {
                     Message::Run(job) => jobs.push(job),
+                    Message::Export(export) => exports.push(export),
                     Message::Close => self.waiting.close(),
                 }
             }
@@ -102,7 +108,15 @@ impl Writer {
                 Ok(open) => database = self.run_group(open, jobs),
                 Err(error) => jobs.into_iter().for_each(|job| job.answer(Some(&error))),
             }
+            for export in exports {
+                match database.as_ref().map_or_else(not_open, Ok) {
+                    Ok(database) => self.exporter.start(database, export),
+                    // The task may have stopped waiting.
+                    Err(error) => drop(export.reply.send(Err(error))),
+                }
+            }
         }
+        self.exporter.end();
     }
 
     /// Says that all nodes in a file are dead that was opened just now: its lock proves that no other process uses it.
@@ -119,25 +133,27 @@ impl Writer {
 
     /// Runs a group in one transaction and answers it. The database is closed after an error of the file: only a file that is
     /// opened again tells which of its transactions are there.
-    fn run_group(&self, database: Database, mut jobs: Vec<Box<dyn Job>>) -> Option<Database> {
+    fn run_group(&mut self, database: Database, mut jobs: Vec<Box<dyn Job>>) -> Option<Database> {
         let mut changes = Vec::new();
         let result = self.transact(&database, &mut jobs, &mut changes);
         let database = match &result {
             Ok(()) => Some(database),
             // Closed before the answers: whoever is told to try again finds the file free.
             Err(_) => {
+                self.exporter.end();
                 drop(database);
                 None
             }
         };
-        for job in jobs {
-            job.answer(result.as_ref().err());
-        }
+        // Changes come before answers: whoever listens from an answer on hears of later requests alone.
         if result.is_ok() {
             for change in changes {
                 // Nobody listens: a change is a hint.
                 self.changes.send(change).ok();
             }
+        }
+        for job in jobs {
+            job.answer(result.as_ref().err());
         }
         database
     }
@@ -171,6 +187,14 @@ impl Writer {
         drop(rows);
         if written { transaction.commit().map_err(failed) } else { transaction.abort().map_err(failed) }
     }
+}
+
+/// The error of an export while the file could not be opened.
+fn not_open<T>() -> Result<T> {
+    Err(BackendError::new(
+        BackendErrorKind::Unavailable,
+        "the fleet's file could not be opened: repeat the export",
+    ))
 }
 
 /// The rows of a transaction.
