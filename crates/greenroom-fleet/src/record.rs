@@ -311,6 +311,9 @@ pub struct NodeRecord {
     pub state: NodeState,
     /// Renewals so far. A node whose counter stands still for a lease is dead.
     pub renewals: u64,
+    /// When the node joined or last renewed its lease, on the backend's clock.
+    #[serde(default)]
+    pub renewed_at: Timestamp,
     /// The end of the lease on the backend's clock.
     pub lease_until: Timestamp,
     /// Names that the node owns.

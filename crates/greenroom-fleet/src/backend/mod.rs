@@ -59,6 +59,12 @@ macro_rules! backend {
         ///
         /// Dropping the future of a request may leave the request carried out: repeat it to find out. A backend measures time on
         /// its own clock, [`Backend::now`]; moments in requests and records are on that clock.
+        ///
+        /// # A clock that is set
+        ///
+        /// Order, terms and ownership never depend on the clock. If the clock is set back, prompts without a moment of their own
+        /// begin as before; reminders, the ends of waiting prompts and the deadlines of questions come when the clock shows
+        /// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early.
         pub trait Backend: Send + Sync + 'static {
             /// The moment now on the backend's clock.
             fn now(&self) -> Timestamp;
@@ -111,7 +117,8 @@ backend! {
     /// Ends a node that has ended all its sessions. Names that it still owns can be claimed.
     fn leave(node: NodeId) -> ();
     /// Says that a node is dead, because its counter stood still at `renewals` for a whole lease. `false`: the node has
-    /// renewed its lease since, or the lease is not over on the backend's clock.
+    /// renewed its lease since, or the lease is not over on the backend's clock. A clock that was set back behind the last renewal
+    /// is not asked.
     fn declare_dead(node: NodeId, renewals: u64) -> bool;
     /// Nodes that are alive, and dead ones that still own names.
     fn nodes() -> Vec<NodeRecord>;
@@ -198,9 +205,10 @@ backend! {
     fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
     /// The first prompts that wait for a name, in their order.
     fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
-    /// Prompts that wait and may begin by `until`, the earliest first.
+    /// Prompts that wait and may begin by `until`, the earliest first: reminders whose moment has come by then, and all others,
+    /// whatever the clock says.
     fn due(until: Timestamp, limit: usize) -> Vec<PromptRecord>;
-    /// The earliest moment after `after` at which a waiting prompt may begin.
+    /// The earliest moment after `after` for which a reminder waits.
     fn next_due(after: Timestamp) -> Option<Timestamp>;
     /// Prompts that wait in the whole fleet.
     fn queued() -> u32;

@@ -25,6 +25,7 @@ impl Step<'_> {
             host: join.host,
             state: NodeState::Up,
             renewals: 0,
+            renewed_at: self.now,
             lease_until: self.now.after(join.lease),
             owns: 0,
         };
@@ -43,6 +44,7 @@ impl Step<'_> {
             return Ok(Renewed::Dead);
         };
         node.renewals += 1;
+        node.renewed_at = self.now;
         node.lease_until = self.now.after(lease);
         if draining {
             node.state = NodeState::Draining;
@@ -80,7 +82,9 @@ impl Step<'_> {
         if node.state == NodeState::Dead {
             return Ok(true);
         }
-        if node.renewals != renewals || self.now < node.lease_until {
+        // A clock behind the last renewal was set back, and says nothing about the lease.
+        let runs = node.renewed_at <= self.now && self.now < node.lease_until;
+        if node.renewals != renewals || runs {
             return Ok(false);
         }
         self.tell_freed(&node)?;
@@ -106,8 +110,9 @@ impl Step<'_> {
     fn lost_node(&self, id: NodeId) -> Result<NodeRecord> {
         let owns = self.txn.under(&Key::of(Table::Owned).node(id), usize::MAX)?.len();
         let owns = u32::try_from(owns).unwrap_or(u32::MAX);
-        let (state, lease_until) = (NodeState::Dead, self.now);
-        Ok(NodeRecord { id, host: String::new(), state, renewals: 0, lease_until, owns })
+        let (renewed_at, lease_until) = (self.now, self.now);
+        let (host, state) = (String::new(), NodeState::Dead);
+        Ok(NodeRecord { id, host, state, renewals: 0, renewed_at, lease_until, owns })
     }
 
     /// All nodes that can be read, and are alive or own names still.

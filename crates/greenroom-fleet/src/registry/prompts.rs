@@ -123,7 +123,7 @@ impl Step<'_> {
         name.queued += 1;
         self.count_queued(&prompt.tenant, 1)?;
         self.txn.write(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order), &prompt.id)?;
-        self.txn.write(&Key::of(Table::Due).time(prompt.due_at).number(prompt.order), &prompt.id)?;
+        self.txn.write(&due_key(prompt), &prompt.id)?;
         self.put_prompt(prompt)?;
         self.changes.push(Change::Queued(prompt.name.clone()));
         Ok(())
@@ -135,7 +135,7 @@ impl Step<'_> {
         name.continues = name.continues.filter(|id| *id != prompt.id);
         self.count_queued(&prompt.tenant, -1)?;
         self.txn.remove(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order))?;
-        self.txn.remove(&Key::of(Table::Due).time(prompt.due_at).number(prompt.order))?;
+        self.txn.remove(&due_key(prompt))?;
         self.txn.remove(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))
     }
 
@@ -195,6 +195,15 @@ impl Step<'_> {
         let order = self.txn.read::<u64>(&key)?.unwrap_or(0) + 1;
         self.txn.write(&key, &order)?;
         Ok(order)
+    }
+}
+
+/// The place of a prompt that waits. One without a moment of its own is due whatever the clock says, so a clock that steps back
+/// does not hold it up. A continuation was due before.
+fn due_key(prompt: &PromptRecord) -> Key {
+    match prompt.is_reminder() && prompt.begins == 0 {
+        true => Key::of(Table::Due).time(prompt.due_at).number(prompt.order),
+        false => Key::of(Table::Ready).number(prompt.order),
     }
 }
 

@@ -49,11 +49,16 @@ impl Step<'_> {
 
     /// Prompts that can be read, wait, and may begin by `until`, the earliest first.
     pub(crate) fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<PromptRecord>> {
-        let rows = self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(until), limit)?;
-        rows.into_iter().filter_map(|(_, id)| readable(self.listed(&id))).collect()
+        let mut rows = self.txn.under(&Key::of(Table::Ready), limit)?;
+        rows.extend(self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(until), limit)?);
+        let due = rows.into_iter().filter_map(|(_, id)| readable(self.listed(&id)));
+        let mut due: Vec<PromptRecord> = due.collect::<Result<_>>()?;
+        due.sort_by_key(|prompt| (prompt.due_at, prompt.order));
+        due.truncate(limit);
+        Ok(due)
     }
 
-    /// The earliest moment after `after` at which a prompt may begin that waits.
+    /// The earliest moment after `after` for which a prompt waits.
     pub(crate) fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {
         let rows = self.txn.after(&Key::of(Table::Due), &Key::of(Table::Due).time(after), 1)?;
         rows.first().map(|(key, _)| time(key)).transpose()

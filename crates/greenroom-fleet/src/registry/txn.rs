@@ -133,7 +133,7 @@ pub(crate) enum Table {
     Messages = 7,
     /// name, key → prompt
     Keys = 8,
-    /// due, order → prompt, while the prompt waits
+    /// due, order → prompt, while the prompt waits for its moment
     Due = 9,
     /// expiry, prompt → nothing, while the prompt waits
     Expiries = 10,
@@ -157,11 +157,13 @@ pub(crate) enum Table {
     Processes = 19,
     /// prompt, question → nothing, once the question is decided
     DecidedOfPrompt = 20,
+    /// order → prompt, while the prompt waits and may begin at any moment
+    Ready = 21,
 }
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::DecidedOfPrompt as u8;
+    let tables = Table::Meta as u8..=Table::Ready as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 

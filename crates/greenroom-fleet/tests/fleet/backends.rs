@@ -1,11 +1,15 @@
 //! Both backends keep the promises of a backend.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend};
 use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
-use greenroom_fleet::{Accept, Join, Name, NodeId, PromptContent, PromptId, QueueBounds, Renewed};
+use greenroom_fleet::{
+    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Clock, Join, Name, NodeId, Owned, Ownership,
+    PromptContent, PromptId, QueueBounds, Renewed, Timestamp,
+};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -55,4 +59,57 @@ async fn a_backend_in_memory_that_is_reopened_has_dead_nodes_and_its_facts() {
     let after = backend.reopen().await.unwrap();
     assert_eq!(backend.renew(join.node, join.lease, false).await.unwrap(), Renewed::Dead);
     assert_eq!(after.nodes().await.unwrap(), []);
+}
+
+/// A backend on a clock that the test sets.
+fn on_a_clock() -> (MemoryBackend, Arc<AtomicU64>) {
+    let now = Arc::new(AtomicU64::new(1_000_000));
+    let read = now.clone();
+    (MemoryBackend::with_clock(Clock::new(move || Timestamp(read.load(Ordering::SeqCst)))), now)
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_holds_up_no_prompt_and_reminders_wait_for_their_moment() {
+    let (backend, clock) = on_a_clock();
+    let (at_once, then) = (accept("a"), Timestamp(1_500_000));
+    let reminder = Accept { not_before: Some(then), ..accept("b") };
+    for accept in [&at_once, &reminder] {
+        assert!(matches!(backend.accept(accept.clone()).await.unwrap(), Accepted::New(_)));
+    }
+    clock.store(10_000, Ordering::SeqCst);
+    let due = async |until| {
+        let due = backend.due(until, 10).await.unwrap();
+        due.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>()
+    };
+    assert_eq!(due(backend.now()).await, [at_once.prompt]);
+    assert_eq!(due(then).await, [at_once.prompt, reminder.prompt]);
+    assert_eq!(backend.next_due(backend.now()).await.unwrap(), Some(then));
+    let node = NodeId::new();
+    backend.join(Join { node, host: "here".to_owned(), lease: Duration::from_secs(30) }).await.unwrap();
+    for (accept, expected) in [(&reminder, Begun::NotDue(then)), (&at_once, Begun::Send(json!("hello")))] {
+        let attempt = AttemptId::new();
+        let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
+        let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+        let owner = Ownership { name: accept.name.clone(), node, term: record.term };
+        let begin = Begin { owner, prompt: accept.prompt, attempt, reserve: None };
+        assert_eq!(backend.begin(begin).await.unwrap(), Owned::Done(expected));
+    }
+    clock.store(then.0, Ordering::SeqCst);
+    assert_eq!(due(then).await, [reminder.prompt]);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_keeps_no_dead_node_alive() {
+    let (backend, clock) = on_a_clock();
+    let node = NodeId::new();
+    let lease = Duration::from_secs(30);
+    backend.join(Join { node, host: "here".to_owned(), lease }).await.unwrap();
+    assert!(!backend.declare_dead(node, 0).await.unwrap());
+    clock.store(10_000, Ordering::SeqCst);
+    // A renewal after the step is counted on the clock as it is now.
+    assert!(matches!(backend.renew(node, lease, false).await.unwrap(), Renewed::Kept(_)));
+    assert!(!backend.declare_dead(node, 1).await.unwrap());
+    clock.store(9_000, Ordering::SeqCst);
+    assert!(!backend.declare_dead(node, 0).await.unwrap());
+    assert!(backend.declare_dead(node, 1).await.unwrap());
 }

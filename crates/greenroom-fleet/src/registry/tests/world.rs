@@ -228,7 +228,11 @@ impl World {
             match prompt.state {
                 PromptState::Queued => {
                     expect(Table::Queue, Key::of(Table::Queue).name(&prompt.name).number(prompt.order));
-                    expect(Table::Due, Key::of(Table::Due).time(prompt.due_at).number(prompt.order));
+                    if prompt.due_at > prompt.accepted_at && prompt.begins == 0 {
+                        expect(Table::Due, Key::of(Table::Due).time(prompt.due_at).number(prompt.order));
+                    } else {
+                        expect(Table::Ready, Key::of(Table::Ready).number(prompt.order));
+                    }
                     if prompt.begins == 0 {
                         let key = Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id);
                         expect(Table::Expiries, key);
@@ -315,6 +319,7 @@ impl World {
             Table::Contents,
             Table::Outcomes,
             Table::Due,
+            Table::Ready,
             Table::Expiries,
             Table::Ended,
             Table::Owned,
