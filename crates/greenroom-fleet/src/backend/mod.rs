@@ -95,6 +95,10 @@ macro_rules! backend {
             };
         }
 
+        /// The names of the requests.
+        #[cfg(feature = "testkit")]
+        pub(crate) const METHODS: &[&str] = &[$(stringify!($method)),*];
+
         /// The requests of [`Backend`] for a type with `pass_on`, which gets the request's name and a function that makes the
         /// request to another backend.
         #[cfg(feature = "testkit")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
-use crate::backend::{Backend, Reply, by_passing_on};
+use crate::backend::{Backend, METHODS, Reply, by_passing_on};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::*;
 use crate::record::*;
@@ -19,20 +19,26 @@ use crate::request::*;
 /// Its clones share the plan, so a test keeps a clone and changes the faults while a fleet runs on the other one. Without a plan
 /// every request passes.
 ///
+/// The caller of a request with [`Fault::LoseReply`] does not know whether it was carried out, and repeats it with the same ids:
+///
 /// ```
 /// use greenroom_fleet::backend::{Backend, MemoryBackend};
 /// use greenroom_fleet::testkit::{Fault, FaultedBackend};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), greenroom_fleet::BackendError> {
+/// # use std::time::Duration;
+/// # use greenroom_fleet::{Join, NodeId};
 /// let backend = FaultedBackend::new(MemoryBackend::new());
-/// backend.plan(|request| match (request.method, request.nth) {
-///     ("queued", 1) => Fault::Fail,
-///     _ => Fault::Pass,
-/// });
-/// assert!(backend.queued().await.is_err());
-/// assert_eq!(backend.queued().await?, 0);
-/// assert_eq!(backend.requests("queued"), 2);
+/// backend.fault_next("join", Fault::LoseReply);
+/// let join = Join { node: NodeId::new(), host: "here".into(), lease: Duration::from_secs(30) };
+/// assert!(backend.join(join.clone()).await.is_err());
+/// assert_eq!(backend.nodes().await?.len(), 1);
+/// backend.join(join).await?;
+/// assert_eq!(backend.nodes().await?.len(), 1);
+///
+/// // Each third request fails from now on.
+/// backend.plan(|request| if request.total % 3 == 0 { Fault::Fail } else { Fault::Pass });
 /// # Ok(())
 /// # }
 /// ```
@@ -88,6 +94,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     plan: Option<Plan>,
+    /// Faults for the next requests of their methods.
+    next: Vec<(&'static str, Fault)>,
     off: bool,
     counts: BTreeMap<&'static str, u64>,
     total: u64,
@@ -115,6 +123,15 @@ impl FaultedBackend {
     /// The plan runs without a lock, at the first poll of a request's future. Use [`RandomFaults`] for faults by chance.
     pub fn plan(&self, plan: impl Fn(FaultedRequest) -> Fault + Send + Sync + 'static) {
         self.state().plan = Some(Arc::new(plan));
+    }
+
+    /// Decides the next request of a method of [`Backend`], such as `begin`, in place of the plan. Faults for one method queue up:
+    /// the first one is for the next request, the second one for the request after it.
+    ///
+    /// # Panics
+    /// If [`Backend`] has no request of this name.
+    pub fn fault_next(&self, method: &str, fault: Fault) {
+        self.state().next.push((known(method), fault));
     }
 
     /// Lets all requests pass that begin from now on, until [`enable`](Self::enable). Requests that hang or are delayed stay so.
@@ -145,8 +162,11 @@ impl FaultedBackend {
     }
 
     /// Requests of a method of [`Backend`] so far, such as `begin`.
+    ///
+    /// # Panics
+    /// If [`Backend`] has no request of this name.
     pub fn requests(&self, method: &str) -> u64 {
-        self.state().counts.get(method).copied().unwrap_or(0)
+        self.state().counts.get(known(method)).copied().unwrap_or(0)
     }
 
     /// Requests so far.
@@ -164,7 +184,13 @@ impl FaultedBackend {
         let count = state.counts.entry(method).or_default();
         *count += 1;
         let request = FaultedRequest { method, nth: *count, total: state.total };
-        let plan = state.plan.clone().filter(|_| !state.off);
+        if state.off {
+            return Fault::Pass;
+        }
+        if let Some(at) = state.next.iter().position(|(next, _)| *next == method) {
+            return state.next.remove(at).1;
+        }
+        let plan = state.plan.clone();
         drop(state);
         plan.map_or(Fault::Pass, |plan| plan(request))
     }
@@ -243,6 +269,14 @@ impl fmt::Debug for FaultedBackend {
             .field("hanging", &*self.shared.hanging.borrow())
             .finish_non_exhaustive()
     }
+}
+
+/// The name of a request. A misspelt one would never meet its fault.
+fn known(method: &str) -> &'static str {
+    METHODS
+        .iter()
+        .find(|known| **known == method)
+        .unwrap_or_else(|| panic!("no request of a backend is named `{method}`"))
 }
 
 fn unavailable(method: &str, fate: &str) -> BackendError {

@@ -90,6 +90,30 @@ async fn faults_are_switched_off_and_on_and_planned_by_number() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn faults_for_the_next_requests_of_a_method_queue_up() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    backend.plan(|_| Fault::Fail);
+    backend.fault_next("queued", Fault::Pass);
+    backend.fault_next("queued", Fault::LoseReply);
+    backend.disable();
+    backend.queued().await.unwrap();
+    backend.enable();
+    backend.nodes().await.unwrap_err();
+    backend.queued().await.unwrap();
+    let lost = backend.queued().await.unwrap_err();
+    assert_eq!(lost.to_string(), "a fault of the test: the request `queued` may have been carried out");
+    let failed = backend.queued().await.unwrap_err();
+    assert_eq!(failed.to_string(), "a fault of the test: the request `queued` was not carried out");
+}
+
+#[test]
+#[should_panic(expected = "no request of a backend is named `begn`")]
+fn a_misspelt_request_is_told() {
+    let inner = MemoryBackend::with_clock(greenroom_fleet::Clock::system());
+    FaultedBackend::new(inner).fault_next("begn", Fault::Fail);
+}
+
+#[tokio::test(start_paused = true)]
 async fn random_faults_are_the_same_for_the_same_seed() {
     let run = async |seed| {
         let backend = FaultedBackend::new(MemoryBackend::new());

@@ -53,6 +53,7 @@ impl Exporter {
                 // The thread waits for it.
                 told.send(export).ok();
             }
+            // The task may have stopped waiting.
             Err(error) => drop(export.reply.send(Err(error))),
         }
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::txn::{Draft, Key, Table};
 use super::*;
-use crate::id::{AttemptId, NodeId};
+use crate::id::{AttemptId, NodeId, QuestionId};
 use crate::record::PromptContent;
 use crate::request::*;
 use world::{WAIT, World};
@@ -30,6 +30,20 @@ fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
         wait,
         bounds: QueueBounds { name: 9_999, tenant: 9_999, fleet: 9_999 },
     }
+}
+
+/// A name with a turn that runs.
+fn running(world: &mut World) -> (Ownership, PromptId) {
+    let (accept, node) = (accept("a", 1, WAIT), NodeId::new());
+    assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    let (name, attempt) = (accept.name.clone(), AttemptId::new());
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
+    let owner = Ownership { name, node, term: record.term };
+    let begin = Begin { owner: owner.clone(), prompt: accept.prompt, attempt, reserve: None };
+    assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
+    (owner, accept.prompt)
 }
 
 #[test]
@@ -115,25 +129,17 @@ fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
 #[test]
 fn a_turn_with_many_messages_is_forgotten_in_bounded_steps_and_unreadable_at_once() {
     let mut world = World::new(1);
-    let (accept, node) = (accept("a", 1, WAIT), NodeId::new());
-    assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
-    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
-    let (name, attempt) = (accept.name.clone(), AttemptId::new());
-    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
-    let owner = Ownership { name, node, term: record.term };
-    let begin = Begin { owner: owner.clone(), prompt: accept.prompt, attempt, reserve: None };
-    assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
+    let (owner, prompt) = running(&mut world);
     let messages = vec!["1".to_owned(); 2_500];
-    let append = Append { owner: owner.clone(), prompt: accept.prompt, first_seq: 1, messages, bound: 9_999 };
+    let append = Append { owner: owner.clone(), prompt, first_seq: 1, messages, bound: 9_999 };
     assert_eq!(world.step(|step| step.append(append.clone())), Owned::Done(Appended::Last(2_500)));
     let _: Owned<bool> = world.step(|step| step.release(owner));
     assert_eq!(world.rows(Table::Messages).len(), 2_500);
     for left in [2_500 - 1_024, 2_500 - 2_048, 0] {
         assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
         assert_eq!(world.rows(Table::Messages).len(), left);
-        assert_eq!(world.step(|step| step.messages(accept.prompt, 0, 10)), Vec::new());
-        assert!(world.step(|step| step.prompt_record(accept.prompt)).is_none());
+        assert_eq!(world.step(|step| step.messages(prompt, 0, 10)), Vec::new());
+        assert!(world.step(|step| step.prompt_record(prompt)).is_none());
     }
     assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 0);
 }
@@ -174,4 +180,25 @@ fn a_page_of_names_is_bounded() {
     }
     let page = Page { after: None, limit: usize::MAX };
     assert_eq!(world.step(|step| step.names(page.clone())).len(), Page::MOST);
+}
+
+#[test]
+fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
+    let mut world = World::new(1);
+    let (owner, prompt) = running(&mut world);
+    let ask =
+        || Ask { owner: owner.clone(), question: QuestionId::new(), prompt, wait: WAIT, body: json!({}) };
+    let first = ask();
+    assert!(matches!(world.step(|step| step.ask(first.clone())), Owned::Done(Some(_))));
+    for _ in 1..BATCH {
+        assert!(matches!(world.step(|step| step.ask(ask())), Owned::Done(Some(_))));
+    }
+    let error = Step::new(&mut world.map, Timestamp(1), &mut Vec::new()).ask(ask()).unwrap_err();
+    assert_eq!(error.to_string(), "the turn has 256 open questions: ask again when some are decided");
+    let answer = world.step(|step| step.answer(first.question, AttemptId::new(), json!("yes")));
+    assert!(matches!(answer, Answered::Decided(_)));
+    assert!(matches!(world.step(|step| step.ask(ask())), Owned::Done(Some(_))));
+    let _: Owned<bool> = world.step(|step| step.release(owner.clone()));
+    assert!(world.rows(Table::QuestionsOfPrompt).is_empty());
+    assert_eq!(world.rows(Table::Questions).len(), 1);
 }
