@@ -161,6 +161,10 @@ async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
     to.import(text).await.unwrap();
     let read = async |of: &LocalBackend| of.messages(kept.prompt, 0, 10).await.unwrap();
     assert_eq!(read(&to).await, read(&from).await);
+    // The owner goes on in the first file alone.
+    let states =
+        async |of: &LocalBackend| of.nodes().await.unwrap().iter().map(|node| node.state).collect::<Vec<_>>();
+    assert_eq!((states(&from).await, states(&to).await), (vec![NodeState::Up], vec![NodeState::Dead]));
     assert_eq!(read(&to).await.len(), 5);
 }
 

@@ -110,14 +110,15 @@ impl LocalBackend {
         text.await.map_err(|_| closed())?
     }
 
-    /// Fills an empty file with the text of an [`export`](LocalBackend::export).
+    /// Fills an empty file with the text of an [`export`](LocalBackend::export). Its nodes are dead in the new file, as after
+    /// [`open`](LocalBackend::open): do not go on using the file that the text came from.
     ///
     /// # Errors
     /// [`Damaged`](BackendErrorKind::Damaged) if the text is no export, naming the line, or if the file is not empty: nothing is
     /// written then.
     pub async fn import(&self, text: impl Into<String>) -> Result<()> {
         let rows = export::read(&text.into())?;
-        self.run(move |step| step.fill(rows)).await
+        self.run(move |step| step.fill(rows).and_then(|()| step.all_dead())).await
     }
 
     async fn start(file: Box<dyn OpenFile>, clock: Clock) -> Result<Self> {
