@@ -148,6 +148,12 @@ impl PromptRecord {
     pub fn is_reminder(&self) -> bool {
         self.due_at > self.accepted_at
     }
+
+    /// True if the prompt may begin at this moment of the backend's clock. A prompt that is no reminder may begin at any moment,
+    /// also if the clock was set back since it was accepted, and so may one that goes on with its continuation.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        !self.is_reminder() || self.begins > 0 || self.due_at <= now
+    }
 }
 
 /// The state of a prompt.

@@ -31,7 +31,7 @@ impl Step<'_> {
                 self.end_waiting(prompt, &EXPIRED)?;
                 return Ok(Owned::Done(Begun::Expired));
             }
-            if prompt.is_reminder() && self.now < prompt.due_at {
+            if !prompt.is_due(self.now) {
                 return Ok(Owned::Done(Begun::NotDue(prompt.due_at)));
             }
         }

@@ -83,6 +83,12 @@ async fn a_clock_that_is_set_back_holds_up_no_prompt_and_reminders_wait_for_thei
     };
     assert_eq!(due(backend.now()).await, [at_once.prompt]);
     assert_eq!(due(then).await, [at_once.prompt, reminder.prompt]);
+    for (prompt, now, due) in
+        [(&at_once, Timestamp(0), true), (&reminder, backend.now(), false), (&reminder, then, true)]
+    {
+        let record = backend.prompt_record(prompt.prompt).await.unwrap().unwrap();
+        assert_eq!(record.is_due(now), due);
+    }
     assert_eq!(backend.next_due(backend.now()).await.unwrap(), Some(then));
     let node = NodeId::new();
     backend.join(Join { node, host: "here".to_owned(), lease: Duration::from_secs(30) }).await.unwrap();
