@@ -69,7 +69,7 @@ fn on_a_clock() -> (MemoryBackend, Arc<AtomicU64>) {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_holds_up_no_prompt_and_reminders_wait_for_their_moment() {
+async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
     let (backend, clock) = on_a_clock();
     let (at_once, then) = (accept("a"), Timestamp(1_500_000));
     let reminder = Accept { not_before: Some(then), ..accept("b") };

@@ -53,7 +53,7 @@ async fn a_reopened_file_has_all_that_was_accepted() {
 }
 
 #[tokio::test]
-async fn names_of_an_earlier_process_are_recovered_without_waiting_for_its_lease() {
+async fn names_of_an_earlier_process_are_recovered_at_once() {
     let folder = folder();
     let path = folder.path().join("fleet.redb");
     let backend = LocalBackend::open(&path).await.unwrap();

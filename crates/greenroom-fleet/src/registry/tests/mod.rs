@@ -127,7 +127,7 @@ fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
 }
 
 #[test]
-fn a_turn_with_many_messages_is_forgotten_in_bounded_steps_and_unreadable_at_once() {
+fn many_messages_are_forgotten_in_steps_and_unreadable_at_once() {
     let mut world = World::new(1);
     let (owner, prompt) = running(&mut world);
     let messages = vec!["1".to_owned(); 2_500];

@@ -18,15 +18,16 @@ promises! {
 }
 
 async fn batches(stage: Stage) -> Checked {
-    let node = stage.short_lived_node().await?;
-    for to in ["a", "b", "c"] {
+    let (first, second) = (stage.short_lived_node().await?, stage.short_lived_node().await?);
+    for (node, to) in [(first, "a"), (second, "b"), (second, "c")] {
         stage.prompt(to, "hello").await?;
         stage.own_by(node, to).await?;
     }
     stage.prompt("lives", "hello").await?;
     stage.own("lives").await?;
     same("names that are recovered of living nodes", stage.backend.recover(10, 3).await?, Vec::new())?;
-    stage.kill(node).await?;
+    stage.kill(first).await?;
+    stage.kill(second).await?;
     let mut changes = stage.backend.changes();
     let mut names = stage.backend.recover(2, 3).await?;
     same("the length of a full batch", names.len(), 2)?;
