@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::stage::{Checked, Stage, accept_with_continuation, name, promises, same, unexpected};
+use super::stage::{Checked, LEASE, Stage, accept_with_continuation, name, promises, same, unexpected};
 use crate::id::{NodeId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
 use crate::request::{ActivationFailed, Change, Claimed, Owned, Ownership};
@@ -85,33 +85,38 @@ async fn fenced(stage: Stage) -> Checked {
     let (owner, ..) = stage.running(node, "a").await?;
     stage.kill(node).await?;
     stage.backend.recover(10, 3).await?;
-    let failed = ActivationFailed {
-        owner: owner.clone(),
-        why: String::new(),
-        period: super::stage::LEASE,
-        intensity: 1,
-    };
-    same("a failed activation", stage.backend.activation_failed(failed).await?, Owned::Fenced)?;
+    same(
+        "a failed activation",
+        stage.backend.activation_failed(failed(owner.clone())).await?,
+        Owned::Fenced,
+    )?;
     same("a release", stage.backend.release(owner).await?, Owned::Fenced)
 }
 
 async fn recorded(stage: Stage) -> Checked {
-    for by_release in [true, false] {
+    for end in ["release", "failed activation", "end of the process"] {
         stage.prompt("a", "hello").await?;
         let owner = stage.own("a").await?;
         record(&stage, &owner, 1).await?;
         record(&stage, &owner, 2).await?;
-        if by_release {
-            let _: Owned<bool> = stage.backend.release(owner).await?;
-        } else {
-            let none = stage.backend.record_process(owner.clone(), None).await?;
-            same("the answer to the end of a process", none, Owned::Done(()))?;
-            stage.backend.leave(stage.node).await?;
-            same("a record of a dead node", stage.backend.record_process(owner, None).await?, Owned::Fenced)?;
+        match end {
+            "release" => drop(stage.backend.release(owner).await?),
+            "failed activation" => drop(stage.backend.activation_failed(failed(owner)).await?),
+            _ => {
+                let none = stage.backend.record_process(owner.clone(), None).await?;
+                same("the answer to the end of a process", none, Owned::Done(()))?;
+                stage.backend.leave(stage.node).await?;
+                let late = stage.backend.record_process(owner, None).await?;
+                same("a record of a dead node", late, Owned::Fenced)?;
+            }
         }
-        same("left processes", stage.backend.left_processes(10).await?, Vec::new())?;
+        same(end, stage.backend.left_processes(10).await?, Vec::new())?;
     }
     Ok(())
+}
+
+fn failed(owner: Ownership) -> ActivationFailed {
+    ActivationFailed { owner, why: String::new(), period: LEASE, intensity: 9 }
 }
 
 async fn left(stage: Stage) -> Checked {
