@@ -1,0 +1,217 @@
+//! The tenants that ask, in the order of their next grants.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+use super::seat::{Seat, Slot};
+use super::types::{Share, Tally};
+use crate::Name;
+
+/// The virtual length of a turn for a tenant of weight 1.
+const TURN: u128 = 1 << 40;
+
+/// A place in the order of tenants: the tenant's virtual time, then first come first served.
+pub(super) type Place = (u128, u64);
+
+/// A tenant that holds or asks.
+#[derive(Debug)]
+pub(super) struct Tenant {
+    weight: u128,
+    cap: usize,
+    /// Names of it that hold or ask.
+    pub(super) names: usize,
+    pub(super) tally: Tally,
+    pub(super) promised: usize,
+    /// Names in its queue, those that leave included.
+    queue: usize,
+    place: Place,
+    /// The tenant's place was given to it by the clock: it had not asked just before.
+    fresh: bool,
+    /// Names that ask and have an idle slot, in their order.
+    pub(super) ready: BTreeMap<u64, Arc<Name>>,
+    /// Those of `ready` whose slot may be taken for a request before theirs: they are not busy.
+    pub(super) yielding: BTreeMap<u64, Arc<Name>>,
+    /// Names that ask and need a slot, in their order.
+    pub(super) slotless: BTreeMap<u64, Arc<Name>>,
+    /// Holders that have been idle for long enough, the least recently used first.
+    pub(super) rested: BTreeMap<(Instant, u64), Arc<Name>>,
+    filed: Filed,
+}
+
+/// In which lists of the ring a tenant stands, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Filed {
+    place: Place,
+    ready: bool,
+    open: bool,
+    capped: bool,
+    yielding: bool,
+}
+
+impl Filed {
+    fn anywhere(self) -> bool {
+        self.ready || self.open || self.capped
+    }
+}
+
+impl Tenant {
+    pub(super) fn new(share: &Share) -> Self {
+        Self {
+            weight: share.weight.max(1).into(),
+            cap: share.live,
+            names: 0,
+            tally: Tally::default(),
+            promised: 0,
+            queue: 0,
+            place: (0, 0),
+            fresh: false,
+            ready: BTreeMap::new(),
+            yielding: BTreeMap::new(),
+            slotless: BTreeMap::new(),
+            rested: BTreeMap::new(),
+            filed: Filed::default(),
+        }
+    }
+
+    /// One more slot, free or on its way, is within the tenant's cap.
+    pub(super) fn has_room(&self) -> bool {
+        self.tally.live + self.promised < self.cap.saturating_add(self.tally.leaving)
+    }
+
+    /// A slot within the tenant's cap is free now.
+    pub(super) fn has_slot(&self) -> bool {
+        self.tally.live < self.cap
+    }
+
+    /// Enters a name in the lists in which it belongs.
+    pub(super) fn enter(&mut self, name: &Arc<Name>, seat: &Seat) {
+        self.tally.add(seat.tally());
+        self.promised += usize::from(matches!(seat.slot, Slot::Promised(_)));
+        let (true, Some(place)) = (seat.queues(), seat.place) else { return };
+        self.queue += 1;
+        match seat.slot {
+            Slot::Nothing => {
+                self.slotless.insert(place, Arc::clone(name));
+            }
+            Slot::Idle { .. } => {
+                self.ready.insert(place, Arc::clone(name));
+                if !seat.busy {
+                    self.yielding.insert(place, Arc::clone(name));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes what `enter` entered, and the name from those that have rested.
+    pub(super) fn remove(&mut self, seat: &Seat) {
+        self.tally.remove(seat.tally());
+        self.promised -= usize::from(matches!(seat.slot, Slot::Promised(_)));
+        if let Some(since) = seat.rests_since() {
+            self.rested.remove(&since);
+        }
+        let (true, Some(place)) = (seat.queues(), seat.place) else { return };
+        self.queue -= 1;
+        self.slotless.remove(&place);
+        self.ready.remove(&place);
+        self.yielding.remove(&place);
+    }
+}
+
+/// The order of tenants: start-time fair queueing. Each tenant has a virtual time, which a turn moves on by one over its weight;
+/// the tenant with the earliest time is next.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    /// The virtual time of the last grant. A tenant that comes new begins here, so it neither waits for what others had before
+    /// nor saves what it did not ask for.
+    clock: u128,
+    arrivals: u64,
+    /// The weights of all tenants that ask.
+    weights: u128,
+    /// Tenants with a name that asks and has an idle slot.
+    pub(super) ready: BTreeMap<Place, Arc<str>>,
+    /// Tenants with a name that needs a slot, and room for it within their cap.
+    pub(super) open: BTreeMap<Place, Arc<str>>,
+    /// Tenants with a name that needs a slot, at their cap, and with a slot that they can take from another name of theirs.
+    pub(super) capped: BTreeMap<Place, Arc<str>>,
+    /// Tenants with a name that would yield its slot to a request before its own.
+    pub(super) yielding: BTreeMap<Place, Arc<str>>,
+}
+
+impl Ring {
+    /// Charges a tenant for a grant.
+    pub(super) fn charge(&mut self, tenant: &mut Tenant) {
+        self.clock = self.clock.max(tenant.place.0);
+        if tenant.fresh {
+            // Newcomers all begin at the clock. It goes on with them, or a stream of newcomers would pass by all others.
+            self.clock += (TURN / self.weights.max(1)).max(1);
+        }
+        // Not before the clock: no credit for having been passed over while nothing could be granted to it.
+        let next = (tenant.place.0 + (TURN / tenant.weight).max(1)).max(self.clock);
+        tenant.fresh = false;
+        tenant.place = (next, self.arrive());
+    }
+
+    /// Enters the tenant in the lists in which it belongs after a change of one of its names. `queued` says whether a name of
+    /// the tenant queued before the change.
+    pub(super) fn file(&mut self, id: &Arc<str>, tenant: &mut Tenant, queued: bool) {
+        match (queued, tenant.queue > 0) {
+            (false, true) => {
+                self.weights += tenant.weight;
+                self.welcome(tenant);
+            }
+            (true, false) => self.weights -= tenant.weight,
+            _ => {}
+        }
+        let (slotless, room) = (!tenant.slotless.is_empty(), tenant.has_room());
+        let own_victim = !tenant.rested.is_empty() || !tenant.yielding.is_empty();
+        let mut filed = Filed {
+            place: tenant.place,
+            ready: !tenant.ready.is_empty(),
+            open: slotless && room,
+            capped: slotless && !room && own_victim && tenant.cap > 0,
+            yielding: !tenant.yielding.is_empty(),
+        };
+        if filed.anywhere() && !tenant.filed.anywhere() && tenant.place.0 < self.clock {
+            // Nothing could be granted to it for a while: no credit for that either.
+            self.welcome(tenant);
+            filed.place = tenant.place;
+        }
+        if filed == tenant.filed {
+            return;
+        }
+        let before = tenant.filed;
+        for (list, was, is) in [
+            (&mut self.ready, before.ready, filed.ready),
+            (&mut self.open, before.open, filed.open),
+            (&mut self.capped, before.capped, filed.capped),
+            (&mut self.yielding, before.yielding, filed.yielding),
+        ] {
+            if was {
+                list.remove(&before.place);
+            }
+            if is {
+                list.insert(filed.place, Arc::clone(id));
+            }
+        }
+        tenant.filed = filed;
+    }
+
+    /// Gives a tenant that begins to ask its place: behind those that ask, and not before the clock.
+    fn welcome(&mut self, tenant: &mut Tenant) {
+        tenant.fresh = tenant.place.0 <= self.clock;
+        tenant.place = (tenant.place.0.max(self.clock), self.arrive());
+    }
+
+    fn arrive(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+}
+
+impl Tenant {
+    pub(super) fn queued(&self) -> bool {
+        self.queue > 0
+    }
+}
