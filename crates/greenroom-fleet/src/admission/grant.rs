@@ -80,11 +80,15 @@ impl Admission {
 
     /// The first promised name for which there is a slot now.
     fn startable(&self) -> Option<Arc<Name>> {
-        if self.tally.live >= self.bounds.live {
+        if !self.has_slot() || self.tally.starting >= self.bounds.activations_at_once {
             return None;
         }
         let mut promised = self.promised.values();
         promised.find(|name| self.tenant_of(name).is_some_and(Tenant::has_slot)).cloned()
+    }
+
+    fn has_slot(&self) -> bool {
+        self.tally.live < self.bounds.live
     }
 
     /// One more slot is free or on its way.
@@ -95,10 +99,14 @@ impl Admission {
     fn pick(&self) -> Option<Pick> {
         let ring = &self.ring;
         // Promises beyond this would only wait for other activations, and others could come first until then.
-        let may_start = self.tally.starting + self.promised.len() < self.bounds.activations_at_once;
+        let at_once = self.bounds.activations_at_once;
+        let may_promise = self.tally.starting + self.promised.len() < at_once;
+        // The promised names wait for slots of their own tenants, so a slot that is free is for others.
+        let may_start = self.has_slot() && self.tally.starting < at_once;
         let some_slot = self.has_room() || !self.rested.is_empty() || !ring.yielding.is_empty();
-        let open = ring.open.first_key_value().filter(|_| may_start && some_slot);
-        let capped = ring.capped.first_key_value().filter(|_| may_start);
+        let may_open = may_start || (may_promise && some_slot);
+        let open = ring.open.first_key_value().filter(|_| may_open);
+        let capped = ring.capped.first_key_value().filter(|_| may_promise);
         let slot = [open, capped].into_iter().flatten().min();
         let (_, id) = [slot, ring.ready.first_key_value()].into_iter().flatten().min()?;
         let tenant = self.tenants.get(id)?;

@@ -50,6 +50,8 @@
 mod grant;
 mod seat;
 mod tenants;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::collections::{BTreeMap, HashMap};
