@@ -7,15 +7,16 @@
 //! # One name
 //!
 //! ```text
-//!            ask                 next in order               Activate              started
-//!  (unknown) ───► asks, no slot ───────────────► promised ───────────► starting ───────────► running
-//!      ▲              ▲    ▲  withdraw: gone        │ withdraw: gone      │      only warmed    │ ▲
-//!      │              │    └────────────────────────┘                     ├───────► idle ◄──────┘ │
-//!      │ nothing      │ asks still                                        │          │  turn_ended│
-//!      │ asked        │                                                   │          ├────────────┘
-//!      └───────────── freed ◄──────────────────────────────────────────── ┘          │ ask ─► Turn
-//!                       ▲                                                            │
-//!                       └───────────────── leaving ◄──────── Passivate, `leaving` ───┘
+//!  unknown ─ask─► asking ─next in order─► promised ─Activate─► starting ─started─► running
+//!     ▲            │  ▲                      │                    │                 ▲   │
+//!     ├─withdraw───┘  │                      │                    │ only warmed     │   │ turn_ended
+//!     ├─withdraw──────┼──────────────────────┘                    ▼                 │   │
+//!     │               │                                         idle ──ask, Turn────┘   │
+//!     │               │ asks by then                            │  ▲                    │
+//!     │               │                                         │  └────────────────────┘
+//!     └──────────── freed ◄──────────────── leaving ◄───────────┘ Passivate, or `leaving`
+//!                     ▲
+//!                     └─── starting, running or idle: the activation has failed, the session has crashed
 //! ```
 //!
 //! - *Promised*: the name has been chosen for a slot, and its tenant has paid for it. The slot is free or being freed, so each

@@ -49,12 +49,6 @@ struct Filed {
     yielding: bool,
 }
 
-impl Filed {
-    fn anywhere(self) -> bool {
-        self.ready || self.open || self.capped
-    }
-}
-
 impl Tenant {
     pub(super) fn new(share: &Share) -> Self {
         Self {
@@ -82,6 +76,11 @@ impl Tenant {
     /// A slot within the tenant's cap is free now.
     pub(super) fn has_slot(&self) -> bool {
         self.tally.live < self.cap
+    }
+
+    /// A name of it queues.
+    pub(super) fn queued(&self) -> bool {
+        self.queue > 0
     }
 
     /// Enters a name in the lists in which it belongs.
@@ -166,18 +165,13 @@ impl Ring {
         }
         let (slotless, room) = (!tenant.slotless.is_empty(), tenant.has_room());
         let own_victim = !tenant.rested.is_empty() || !tenant.yielding.is_empty();
-        let mut filed = Filed {
+        let filed = Filed {
             place: tenant.place,
             ready: !tenant.ready.is_empty(),
             open: slotless && room,
             capped: slotless && !room && own_victim && tenant.cap > 0,
             yielding: !tenant.yielding.is_empty(),
         };
-        if filed.anywhere() && !tenant.filed.anywhere() && tenant.place.0 < self.clock {
-            // Nothing could be granted to it for a while: no credit for that either.
-            self.welcome(tenant);
-            filed.place = tenant.place;
-        }
         if filed == tenant.filed {
             return;
         }
@@ -207,11 +201,5 @@ impl Ring {
     fn arrive(&mut self) -> u64 {
         self.arrivals += 1;
         self.arrivals
-    }
-}
-
-impl Tenant {
-    pub(super) fn queued(&self) -> bool {
-        self.queue > 0
     }
 }

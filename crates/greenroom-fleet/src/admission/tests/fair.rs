@@ -140,6 +140,30 @@ fn silence_saves_no_credit() {
 }
 
 #[test]
+fn a_tenant_that_is_passed_over_saves_no_credit() {
+    let mut stage = Stage::with(2, 1, &[]);
+    stage.run("v1");
+    stage.ask("x1");
+    assert_eq!(stage.orders(), "activate x1");
+    // The names of t cannot be started while x1 is, and v goes on.
+    stage.ask("t1 t2 t3 t4");
+    for _ in 0..20 {
+        stage.ask("v1");
+        stage.ended("v1");
+        assert_eq!(stage.orders(), "turn v1");
+    }
+    stage.ask("u1");
+    stage.freed("x1");
+    assert_eq!(stage.orders(), "activate t1");
+    stage.started("t1");
+    stage.ask("v1");
+    stage.ended("v1");
+    assert_eq!(stage.orders(), "passivate v1");
+    stage.freed("v1");
+    assert_eq!(stage.orders(), "activate u1");
+}
+
+#[test]
 fn weights_of_two_to_one_give_two_turns_to_one() {
     for (live, shape) in [(1, 1), (2, 2), (3, 5), (4, 1)] {
         let mut node = Node::new(Stage::with(live, live, &[("a", 2, usize::MAX)]));
@@ -236,12 +260,15 @@ proptest! {
     fn turns_are_in_proportion_to_weights(
         live in 1_usize..4,
         weights in prop::collection::vec(1_u32..8, 2..5),
+        single in any::<bool>(),
     ) {
+        // The tenant of a single name asks nothing while its turn runs.
+        let live = if single { 1 } else { live };
         let ids: Vec<String> = (0..weights.len()).map(|n| format!("{}x", "t".repeat(n + 1))).collect();
         let shares: Vec<_> = ids.iter().zip(&weights).map(|(id, w)| (id.as_str(), *w, usize::MAX)).collect();
         let mut node = Node::new(Stage::with(live, live, &shares));
         for id in &ids {
-            (0..live * 2).for_each(|number| node.prompts(&format!("{id}{number}"), 100_000));
+            (0..if single { 1 } else { live * 2 }).for_each(|number| node.prompts(&format!("{id}{number}"), 100_000));
         }
         (0..20).for_each(|_| node.end_a_turn());
         let (from, all) = (node.granted.len(), weights.iter().sum::<u32>() as usize);

@@ -75,7 +75,9 @@ fn a_tenant_without_slots_is_never_granted_anything() {
 #[test]
 fn the_holder_that_was_idle_for_longest_is_evicted() {
     let mut stage = Stage::new(3);
-    stage.idle("a1 a2 a3");
+    stage.idle("a1 a2");
+    stage.seconds(1);
+    stage.idle("a3");
     stage.seconds(1);
     stage.ask("a1");
     assert_eq!(stage.orders(), "turn a1");
@@ -110,10 +112,23 @@ fn running_and_busy_holders_are_never_evicted() {
     stage.ask("a2");
     assert_eq!(stage.orders(), "turn a2");
     stage.ended("a2");
+    stage.seconds(60);
     stage.busy("a2", false);
     assert_eq!(stage.orders(), "", "it counts as idle from now on");
     stage.seconds(5);
     assert_eq!(stage.orders(), "passivate a2");
+}
+
+#[test]
+fn a_session_that_ended_busy_is_not_busy_when_it_is_started_again() {
+    let mut stage = Stage::new(1);
+    stage.run("a1");
+    stage.busy("a1", true);
+    stage.freed("a1");
+    stage.idle("a1");
+    stage.seconds(5);
+    stage.ask("b1");
+    assert_eq!(stage.orders(), "passivate a1");
 }
 
 #[test]
