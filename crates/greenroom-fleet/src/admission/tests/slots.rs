@@ -70,6 +70,11 @@ fn a_tenant_without_slots_is_never_granted_anything() {
     stage.ask("a1");
     assert_eq!(stage.orders(), "");
     stage.run("b1");
+    // A holder of it that is found after a restart does not make room for another of its names.
+    stage.machine.holds(&name("a2"), "a", stage.now);
+    stage.ended("a2");
+    stage.seconds(5);
+    assert_eq!(stage.orders(), "");
 }
 
 #[test]
@@ -124,8 +129,11 @@ fn a_session_that_ended_busy_is_not_busy_when_it_is_started_again() {
     let mut stage = Stage::new(1);
     stage.run("a1");
     stage.busy("a1", true);
+    stage.ask("a1");
     stage.freed("a1");
-    stage.idle("a1");
+    assert_eq!(stage.orders(), "activate a1");
+    stage.started("a1");
+    stage.ended("a1");
     stage.seconds(5);
     stage.ask("b1");
     assert_eq!(stage.orders(), "passivate a1");
