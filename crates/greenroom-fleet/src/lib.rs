@@ -3,53 +3,67 @@
 //! A service finds a session by its name, such as `customer-42`. A prompt for a name is kept before it is accepted, ends with
 //! exactly one outcome, and is sent to a CLI once. A name has one owner at a time.
 //!
-//! The crate is under construction. There is so far:
-//!
-//! - [`backend`]: the authority that decides who owns a name and keeps what was accepted, in memory
-//!   ([`MemoryBackend`](backend::MemoryBackend)) or in one file ([`LocalBackend`](backend::LocalBackend));
-//! - `testkit` (feature `testkit`): a conformance suite for backends, and a backend with faults.
-//!
-//! The fleet itself, which starts sessions, puts them to sleep and wakes them, is not there yet.
-//!
 //! ```
-//! use std::time::Duration;
-//!
-//! use greenroom_fleet::backend::{Backend, LocalBackend};
-//! use greenroom_fleet::{Accept, Accepted, Name, PromptContent, PromptId, QueueBounds};
+//! use greenroom::Session;
+//! use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+//! use greenroom_fleet::backend::LocalBackend;
+//! use greenroom_fleet::{Fleet, FleetPrompt, Quota};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("fleet.redb");
-//! let backend = LocalBackend::open(&path).await?;
-//! let accept = Accept {
-//!     prompt: PromptId::new(),
-//!     name: Name::new("customer-42")?,
-//!     profile: "support".into(),
-//!     tenant: "acme".into(),
-//!     conversation: uuid::Uuid::new_v4(),
-//!     host: None,
-//!     key: Some("msg-881".into()),
-//!     content: PromptContent { prompt: "Hello".into(), continuation: None },
-//!     continuations: 0,
-//!     not_before: None,
-//!     wait: Duration::from_secs(300),
-//!     bounds: QueueBounds { name: 16, tenant: 256, fleet: 4096 },
-//! };
-//! // Durable from here on, and one prompt however often it is sent.
-//! assert!(matches!(backend.accept(accept.clone()).await?, Accepted::New(_)));
-//! let again = Accept { prompt: PromptId::new(), ..accept };
-//! assert!(matches!(backend.accept(again).await?, Accepted::Duplicate(_)));
+//! # let data = folder.path();
+//! // A stand-in for the real CLI, which needs `cli_path` in place of `transport`.
+//! let cli = ScriptedCli::play(Script::new().turn(ModelTurn::new().text("It arrives on Monday.")));
+//! let transport = cli.transport();
+//! let fleet = Fleet::builder()
+//!     .backend(LocalBackend::open(data.join("fleet.redb")).await?)
+//!     .profile("support", move |_| Session::builder().transport(transport.clone()))
+//!     .tenant("acme", Quota::default().weight(2))
+//!     .start()
+//!     .await?;
+//!
+//! let customer = fleet.session("customer-42")?.profile("support").tenant("acme");
+//! let prompt = || FleetPrompt::new("Where is my lamp?").key("msg-881");
+//! let mut turn = customer.prompt(prompt()).await?;
+//! assert_eq!(turn.outcome().await?.text(), Some("It arrives on Monday."));
+//! // One prompt, however often it is sent.
+//! assert!(customer.prompt(prompt()).await?.is_duplicate());
+//! fleet.drain(std::time::Duration::from_secs(20)).await;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! | to | see |
+//! |---|---|
+//! | define a fleet: profiles, tenants, limits | [`FleetBuilder`], [`ActivationContext`], [`Quota`], [`FleetLimits`] |
+//! | find a session and send it a prompt | [`Fleet::session`], [`FleetSession`], [`FleetPrompt`] |
+//! | read a turn, now or after a restart | [`FleetTurn`], [`Fleet::turn`], [`PromptOutcome`] |
+//! | let people decide | [`Fleet::questions`], [`Fleet::answer`] |
+//! | watch the fleet | [`Fleet::events`], [`Fleet::snapshot`] |
+//! | end the fleet | [`Fleet::drain`] |
+//! | keep everything in a file, or in a database of your own | [`backend`] |
+//!
+//! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. One process owns a fleet; several machines on
+//! one database are not there yet.
+//!
+//! # Features
+//!
+//! - `testkit`: checks for backends of your own, and faults for tests of your service (`greenroom_fleet::testkit`).
+//! - `cluster`, `async-trait`: to be enabled when any crate of the program enables `ractor`'s feature of that name.
 
-#[allow(dead_code, unused_imports, reason = "the actor that carries out its orders is not there yet")]
+mod actor;
 mod admission;
 pub mod backend;
 mod clock;
 mod error;
+mod face;
+mod files;
+mod hub;
 mod id;
+mod opening;
+mod outcome;
+mod people;
 mod record;
 mod registry;
 mod request;
@@ -58,7 +72,18 @@ pub mod testkit;
 
 pub use clock::Clock;
 pub use error::{BackendError, BackendErrorKind};
+pub use face::error::{FleetError, PromptError, Refusal};
+pub use face::event::{FleetEvent, FleetEvents, PassivatedBy};
+pub use face::fleet::{Fleet, FleetBuilder};
+pub use face::limits::{Budget, FleetLimits, Quota};
+pub use face::profile::{ActivatedFor, ActivationContext};
+pub use face::prompt::FleetPrompt;
+pub use face::session::FleetSession;
+pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};
+pub use face::turn::{FleetTurn, TurnItem};
+pub use files::{FilesError, FilesErrorKind};
 pub use id::{AttemptId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+pub use people::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
 pub use record::{
     Decision, InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptContent,
     PromptOutcome, PromptRecord, PromptState, QuestionRecord, TenantRecord, Unsent,
@@ -68,3 +93,12 @@ pub use request::{
     Claim, Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, QueueBounds,
     Refused, Renewed, Reserve, StoredMessage, Withdrawn,
 };
+
+/// The programs of the README and of the guide are doc tests.
+#[cfg(all(doctest, feature = "testkit"))]
+mod guides {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/fleet.md")]
+    struct FleetGuide;
+}

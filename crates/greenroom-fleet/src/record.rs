@@ -199,7 +199,7 @@ pub struct PromptContent {
 pub enum PromptOutcome {
     /// The CLI finished the turn.
     Completed {
-        /// The CLI's `result` message.
+        /// The CLI's `result` message; `null` if the prompt was appended to the conversation without asking the model.
         result: Value,
     },
     /// The turn began and was ended early.

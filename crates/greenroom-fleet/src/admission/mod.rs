@@ -185,9 +185,9 @@ impl Admission {
         });
     }
 
-    /// After a restart of the owner: the name holds a slot and runs a turn. Holders may then exceed the bounds; nothing is
-    /// granted that needs a slot until they do not.
-    pub(crate) fn holds(&mut self, name: &Name, tenant: &str, _now: Instant) {
+    /// After a restart of the owner: the name holds a slot, and is being started or runs a turn. Holders may then exceed the
+    /// bounds; nothing is granted that needs a slot until they do not.
+    pub(crate) fn holds(&mut self, name: &Name, tenant: &str, starting: bool) {
         // A promise counts on a slot that this holder may have.
         let promised: Vec<_> = self.promised.values().cloned().collect();
         for other in promised {
@@ -195,7 +195,7 @@ impl Admission {
         }
         self.know(name, tenant);
         self.change(name, |seat| {
-            seat.slot = Slot::Running;
+            seat.slot = if starting { Slot::Starting { turn: true } } else { Slot::Running };
             seat.want = seat.want.filter(|want| *want == Want::Turn);
         });
     }

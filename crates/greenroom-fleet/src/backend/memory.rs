@@ -1,15 +1,18 @@
 //! The backend in memory.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
+use uuid::Uuid;
 
 use super::CHANGES;
 use crate::clock::Clock;
 use crate::registry::{Draft, MapTxn, Result, Step};
 use crate::request::Change;
 
-/// A backend in memory, for tests. Its facts are gone when its last clone is dropped.
+/// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last
+/// clone is dropped.
 ///
 /// Clones share their facts: a fleet that is started again with a clone goes on where the first one ended, as after a restart of
 /// a service.
@@ -27,6 +30,7 @@ use crate::request::Change;
 #[derive(Clone, Debug)]
 pub struct MemoryBackend {
     rows: Arc<Mutex<MapTxn>>,
+    folder: Arc<TemporaryFolder>,
     pub(super) clock: Clock,
     pub(super) changes: broadcast::Sender<Change>,
 }
@@ -43,7 +47,12 @@ impl MemoryBackend {
 
     /// An empty backend on a clock of your own.
     pub fn with_clock(clock: Clock) -> Self {
-        Self { rows: Arc::default(), clock, changes: broadcast::Sender::new(CHANGES) }
+        let folder = Arc::new(TemporaryFolder::new());
+        Self { rows: Arc::default(), folder, clock, changes: broadcast::Sender::new(CHANGES) }
+    }
+
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        Some(self.folder.0.clone())
     }
 
     /// The same facts as after a restart of the service: every node that has joined so far is dead, as
@@ -68,5 +77,27 @@ impl MemoryBackend {
             self.changes.send(change).ok();
         }
         Ok(answer)
+    }
+}
+
+/// A folder that is removed with everything in it when this is dropped. Its name cannot be guessed. The fleet creates it when it
+/// needs it.
+#[derive(Debug)]
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("greenroom-fleet-{}", Uuid::new_v4())))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        match std::fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.0.display(), %error, "a temporary folder could not be removed");
+            }
+            _ => {}
+        }
     }
 }

@@ -11,6 +11,7 @@
 mod local;
 mod memory;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -73,6 +74,12 @@ macro_rules! backend {
             /// [`Lagged`](broadcast::error::RecvError::Lagged) and reads the records again.
             fn changes(&self) -> broadcast::Receiver<Change>;
 
+            /// The folder for the files of the sessions, if the builder of the fleet names none. Default: none, so the builder has
+            /// to name one.
+            fn default_folder(&self) -> Option<PathBuf> {
+                None
+            }
+
             $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
         }
 
@@ -86,6 +93,10 @@ macro_rules! backend {
 
                     fn changes(&self) -> broadcast::Receiver<Change> {
                         self.changes.subscribe()
+                    }
+
+                    fn default_folder(&self) -> Option<PathBuf> {
+                        self.folder()
                     }
 
                     $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {

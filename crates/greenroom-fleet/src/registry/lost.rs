@@ -48,10 +48,15 @@ impl Step<'_> {
     /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. The caller
     /// writes the name's record.
     pub(super) fn lose_turn(&mut self, record: &mut NameRecord) -> Result<()> {
-        let Some(running) = record.running.take() else { return Ok(()) };
-        let Some(mut prompt) = self.prompt(running)? else { return Ok(()) };
-        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(()) };
-        record.losses += 1;
+        record.losses += u32::from(self.give_up_turn(record)?);
+        Ok(())
+    }
+
+    /// [`lose_turn`](Step::lose_turn) for an owner that is there and gives the turn up. `true`: a turn ran.
+    pub(super) fn give_up_turn(&mut self, record: &mut NameRecord) -> Result<bool> {
+        let Some(running) = record.running.take() else { return Ok(false) };
+        let Some(mut prompt) = self.prompt(running)? else { return Ok(false) };
+        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
         // The money that was reserved for the turn stays reserved: nobody knows what the turn has cost.
         prompt.reserved = 0;
         if prompt.continuations > 0 {
@@ -59,10 +64,12 @@ impl Step<'_> {
             prompt.state = PromptState::Queued;
             record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
-            return self.enqueue(record, &prompt);
+            self.enqueue(record, &prompt)?;
+            return Ok(true);
         }
         let by = InterruptedBy::OwnerLost { term };
-        self.end(&mut prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })
+        self.end(&mut prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })?;
+        Ok(true)
     }
 
     /// Keeps the process that runs an owner's session. `None`: no process runs.

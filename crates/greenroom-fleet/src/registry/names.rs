@@ -55,7 +55,7 @@ impl Step<'_> {
         let Some(mut record) = self.owned(&owner)? else { return self.released_before(&owner) };
         self.remove_process(&owner.name, owner.term)?;
         self.leave_owner(&mut record)?;
-        self.lose_turn(&mut record)?;
+        self.give_up_turn(&mut record)?;
         self.free_now(&mut record)?;
         Ok(Owned::Done(record.queued > 0))
     }
@@ -70,7 +70,7 @@ impl Step<'_> {
         };
         self.remove_process(&failed.owner.name, failed.owner.term)?;
         self.leave_owner(&mut record)?;
-        self.lose_turn(&mut record)?;
+        self.give_up_turn(&mut record)?;
         record.failures.retain(|at| self.now.since(*at) < failed.period);
         record.failures.push(self.now);
         let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);

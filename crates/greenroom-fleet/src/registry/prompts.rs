@@ -36,6 +36,11 @@ impl Step<'_> {
                 _ => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
             });
         }
+        if let Some(budget) = accept.budget
+            && self.spent(&accept.tenant, &budget)?
+        {
+            return Ok(Accepted::Refused(Refused::OverBudget));
+        }
         if let Some(refused) = self.over_bound(&accept, known.as_ref())? {
             return Ok(Accepted::Refused(refused));
         }

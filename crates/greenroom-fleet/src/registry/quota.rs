@@ -28,6 +28,14 @@ impl Step<'_> {
         self.txn.write(&Key::of(Table::Meta).text("queued"), &all)
     }
 
+    /// Whether the tenant has spent so much in the period that no turn can begin in it. What is reserved for running turns may
+    /// come back.
+    pub(super) fn spent(&self, tenant: &str, budget: &Reserve) -> Result<bool> {
+        let account = self.account(tenant)?;
+        let spent = if account.period < budget.period { 0 } else { account.spent };
+        Ok(budget.budget.saturating_sub(spent) < budget.amount.max(1))
+    }
+
     /// Reserves money for a turn. The money that is left, if that is too little.
     pub(super) fn reserve(&mut self, prompt: &mut PromptRecord, reserve: Reserve) -> Result<Option<u64>> {
         let mut account = self.account(&prompt.tenant)?;

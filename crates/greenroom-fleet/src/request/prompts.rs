@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::turns::Reserve;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{PromptContent, PromptRecord};
 
@@ -45,6 +46,8 @@ pub struct Accept {
     pub wait: Duration,
     /// The bounds for prompts that wait.
     pub bounds: QueueBounds,
+    /// The tenant's budget and what is set aside for a turn. `None`: the tenant has no budget.
+    pub budget: Option<Reserve>,
 }
 
 /// The answer to [`Accept`].
@@ -71,6 +74,9 @@ pub enum Refused {
         /// Its bound.
         bound: u32,
     },
+    /// The tenant has spent its budget of this period: what is left is less than what is set aside for a turn.
+    #[error("the tenant has spent its budget of this period: try again in the next one, or raise the budget")]
+    OverBudget,
     /// The name belongs to another profile.
     #[error(
         "the session has the profile '{known}', and the prompt names another one: use that profile or another name"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -255,6 +256,10 @@ impl Backend for FaultedBackend {
 
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.shared.silent.as_ref().map_or_else(|| self.backend.changes(), broadcast::Sender::subscribe)
+    }
+
+    fn default_folder(&self) -> Option<PathBuf> {
+        self.backend.default_folder()
     }
 
     by_passing_on!();

@@ -1,7 +1,9 @@
-//! Checks for backends of your own, and backends with faults for tests of your service (feature `testkit`).
+//! Checks for backends of your own, and faults for tests of your service (feature `testkit`).
 
 mod conformance;
+mod fault;
 mod faults;
 
 pub use conformance::{BackendViolation, backend_conformance};
+pub use fault::FleetFault;
 pub use faults::{Fault, FaultedBackend, FaultedRequest, RandomFaults};

@@ -80,7 +80,7 @@ impl Model {
         let mut names: BTreeMap<_, _> = (0..12).map(|n| (Self::text(n), away)).collect();
         for n in 0..found {
             let text = Self::text(n);
-            stage.machine.holds(&name(&text), tenant_of(&text), stage.now);
+            stage.machine.holds(&name(&text), tenant_of(&text), false);
             names.get_mut(&text).unwrap().is = Is::Running;
         }
         Self { stage, bound, names }

@@ -20,7 +20,7 @@ mod snapshot;
 mod tests;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
@@ -64,6 +64,8 @@ pub struct LocalBackend {
     jobs: mpsc::Sender<Message>,
     /// Its sender is dropped after the file is closed.
     ended: watch::Receiver<()>,
+    /// `None` for a file of a test.
+    folder: Option<PathBuf>,
     pub(super) clock: Clock,
     pub(super) changes: broadcast::Sender<Change>,
     exports: Arc<Semaphore>,
@@ -71,6 +73,9 @@ pub struct LocalBackend {
 
 impl LocalBackend {
     /// Opens the file, or creates it with mode 0600. Its folder has to exist.
+    ///
+    /// The files of the sessions lie beside it, in the folder `<path>.sessions`, unless the builder of the fleet names another
+    /// one.
     ///
     /// The file's lock proves that no earlier process uses it, so every node in it is dead from now on:
     /// [`recover`](super::Backend::recover) finds their names at once. Their CLIs may still run, see
@@ -82,7 +87,16 @@ impl LocalBackend {
     /// [`Damaged`](BackendErrorKind::Damaged) if it is no file of a fleet, or its contents are spoilt;
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the system cannot open it.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::start(Box::new(DatabaseFile::at(path.as_ref())), Clock::system()).await
+        let path = path.as_ref();
+        let backend = Self::start(Box::new(DatabaseFile::at(path)), Clock::system()).await?;
+        // An error: the working directory of this process is gone. The path was opened from there all the same.
+        let mut folder = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
+        folder.push(".sessions");
+        Ok(Self { folder: Some(folder.into()), ..backend })
+    }
+
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        self.folder.clone()
     }
 
     /// Carries out the requests that wait, closes the file, and returns when another process can open it. Later requests of any clone
@@ -141,7 +155,8 @@ impl LocalBackend {
                 BackendError::new(BackendErrorKind::Unavailable, "no thread for the file").caused_by(error)
             })?;
         open.await.map_err(|_| closed())??;
-        Ok(Self { jobs, ended, clock, changes, exports: Arc::new(Semaphore::new(1)) })
+        let exports = Arc::new(Semaphore::new(1));
+        Ok(Self { jobs, ended, folder: None, clock, changes, exports })
     }
 
     pub(super) async fn run<T: Send + 'static>(

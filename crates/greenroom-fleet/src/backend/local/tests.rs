@@ -176,6 +176,7 @@ fn accept(key: u32) -> Accept {
         continuations: 0,
         not_before: None,
         wait: Duration::from_secs(3600),
+        budget: None,
         bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 },
     }
 }

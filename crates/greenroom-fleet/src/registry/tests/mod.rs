@@ -28,6 +28,7 @@ fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
         continuations: 0,
         not_before: None,
         wait,
+        budget: None,
         bounds: QueueBounds { name: 9_999, tenant: 9_999, fleet: 9_999 },
     }
 }

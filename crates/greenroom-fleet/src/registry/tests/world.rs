@@ -119,6 +119,7 @@ impl World {
                     continuations: 1,
                     not_before: (self.below(3) == 0).then(|| self.now.after(WAIT / 2)),
                     wait: WAIT,
+                    budget: None,
                     bounds: QueueBounds { name: 4, tenant: 8, fleet: 10 },
                 };
                 if let Accepted::New(_) = self.twice(|step| step.accept(accept.clone())) {

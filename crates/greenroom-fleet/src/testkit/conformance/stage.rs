@@ -162,6 +162,7 @@ pub(super) fn accept(to: &str, text: &str) -> Accept {
         continuations: 0,
         not_before: None,
         wait: LEASE,
+        budget: None,
         bounds: ROOMY,
     }
 }

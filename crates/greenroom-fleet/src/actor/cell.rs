@@ -1,0 +1,85 @@
+//! What a name holds, apart from its actor: an actor that fails leaves it here, to be given back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use greenroom::Session;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::context::RunningTurn;
+use crate::id::Name;
+use crate::request::Ownership;
+
+/// A name that is not passive.
+pub(crate) struct NameCell {
+    pub(crate) name: Name,
+    holdings: Mutex<Holdings>,
+    /// The actor was woken, and has not looked at its queue since.
+    dirty: AtomicBool,
+    /// The steps that run. A step goes on when the actor fails.
+    pub(crate) steps: TaskTracker,
+}
+
+/// What a name holds.
+#[derive(Default)]
+pub(crate) struct Holdings {
+    /// The slot of this admission.
+    pub(crate) slot: bool,
+    pub(crate) tenant: String,
+    pub(crate) owner: Option<Ownership>,
+    pub(crate) session: Option<Session>,
+    pub(crate) running: RunningTurn,
+    /// Cancelled when the session is to end at once.
+    kill: CancellationToken,
+    /// Cancelled when the running turn is to be cut off, because the fleet has no more time.
+    cut: CancellationToken,
+}
+
+impl NameCell {
+    pub(crate) fn new(name: Name) -> Arc<Self> {
+        let (holdings, dirty) = (Mutex::default(), AtomicBool::new(true));
+        Arc::new(Self { name, holdings, dirty, steps: TaskTracker::new() })
+    }
+
+    /// What the name holds. Never held over an `await`.
+    pub(crate) fn holdings(&self) -> MutexGuard<'_, Holdings> {
+        self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancel this to end the session of the current activation at once.
+    pub(crate) fn kill(&self) -> CancellationToken {
+        self.holdings().kill.clone()
+    }
+
+    /// Cancel this to cut off the running turn.
+    pub(crate) fn cut(&self) -> CancellationToken {
+        self.holdings().cut.clone()
+    }
+
+    /// A new turn begins.
+    pub(crate) fn renew_cut(&self) -> CancellationToken {
+        let cut = CancellationToken::new();
+        self.holdings().cut = cut.clone();
+        cut
+    }
+
+    /// A new activation begins.
+    pub(crate) fn renew_kill(&self) {
+        self.holdings().kill = CancellationToken::new();
+    }
+
+    /// Notes that there may be something to do. `false`: that was noted before, and the actor has not looked since.
+    pub(crate) fn mark(&self) -> bool {
+        !self.dirty.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that the actor looks now.
+    pub(crate) fn look(&self) {
+        self.dirty.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+}

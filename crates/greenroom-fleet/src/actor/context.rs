@@ -1,0 +1,137 @@
+//! What all actors and handles of a fleet share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use greenroom::Session;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::backend::{Backend, Reply};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::face::error::FleetError;
+use crate::face::event::FleetEvent;
+use crate::face::limits::{FleetLimits, Quota};
+use crate::face::profile::Profile;
+use crate::files::Folders;
+use crate::hub::Hub;
+use crate::id::{Name, NodeId, PromptId};
+use crate::request::Ownership;
+
+/// Attempts to carry out a request of the application, and the pause between them.
+pub(crate) const ATTEMPTS: u32 = 5;
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+
+/// The time for which a caller waits for an answer of the backend.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Gives a request of a caller up after a while: a backend that hangs counts as unavailable.
+pub(crate) async fn within<T>(request: Reply<'_, T>) -> Result<T, BackendError> {
+    tokio::time::timeout(ANSWER, request).await.unwrap_or_else(|_| {
+        let text = format!("the backend has not answered within {ANSWER:?}");
+        Err(BackendError::new(BackendErrorKind::Unavailable, text))
+    })
+}
+
+/// What all actors and handles of a fleet share.
+pub(crate) struct FleetShared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) limits: FleetLimits,
+    pub(crate) quotas: HashMap<String, Quota>,
+    pub(crate) default_quota: Quota,
+    pub(crate) profiles: HashMap<String, Profile>,
+    pub(crate) folders: Folders,
+    pub(crate) node: NodeId,
+    /// The name of the host.
+    pub(crate) host: String,
+    /// Readers of turns that run on this node.
+    pub(crate) hub: Hub,
+    pub(crate) events: broadcast::Sender<FleetEvent>,
+    /// Cancelled when the fleet takes no more prompts.
+    pub(crate) draining: CancellationToken,
+    /// Cancelled when the node has lost its lease: nothing may be written to a CLI or to the backend any more.
+    pub(crate) lost: CancellationToken,
+    /// Cancelled when the fleet has ended.
+    pub(crate) ended: CancellationToken,
+    /// Tasks that give back what failed actors held.
+    pub(crate) tasks: TaskTracker,
+    /// The moment at which the node gives its lease up unless the lease is renewed before.
+    pub(crate) fence_at: Mutex<Instant>,
+}
+
+impl FleetShared {
+    /// The quota of a tenant.
+    pub(crate) fn quota(&self, tenant: &str) -> &Quota {
+        self.quotas.get(tenant).unwrap_or(&self.default_quota)
+    }
+
+    /// Asks the backend for a caller. A few attempts, because the caller waits for the answer.
+    pub(crate) async fn ask<'a, T>(
+        &'a self,
+        request: impl Fn(&'a dyn Backend) -> Reply<'a, T>,
+    ) -> Result<T, FleetError> {
+        Ok(self.ask_backend(request).await?)
+    }
+
+    /// [`ask`](Self::ask), with the backend's own error.
+    pub(crate) async fn ask_backend<'a, T>(
+        &'a self,
+        request: impl Fn(&'a dyn Backend) -> Reply<'a, T>,
+    ) -> Result<T, BackendError> {
+        let mut attempt = 1;
+        loop {
+            match within(request(&*self.backend)).await {
+                Err(error) if error.kind() == BackendErrorKind::Unavailable && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Tells an event to whoever listens.
+    pub(crate) fn tell(&self, event: FleetEvent) {
+        tracing::debug!(?event, "fleet");
+        // An error: nobody listens.
+        self.events.send(event).ok();
+    }
+
+    /// Whether the node may still act for its names.
+    pub(crate) fn holds_lease(&self) -> bool {
+        !self.lost.is_cancelled()
+            && Instant::now() < *self.fence_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The live session of a name.
+#[derive(Clone)]
+pub(crate) struct Activation {
+    pub(crate) owner: Ownership,
+    pub(crate) tenant: String,
+    pub(crate) session: Session,
+    pub(crate) running: RunningTurn,
+}
+
+/// The turn that runs in an activation. It is shared with whatever asks people for the session.
+#[derive(Clone, Default)]
+pub(crate) struct RunningTurn(Arc<Mutex<Option<PromptId>>>);
+
+impl RunningTurn {
+    /// The prompt of the running turn.
+    pub(crate) fn get(&self) -> Option<PromptId> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, prompt: Option<PromptId>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = prompt;
+    }
+}
+
+/// The words in which a name is written to a log: names are the application's own and may hold anything.
+pub(crate) fn shown(name: &Name) -> String {
+    name.as_str().escape_debug().to_string()
+}

@@ -1,0 +1,114 @@
+//! Deletes names, with their files.
+//!
+//! ```text
+//!  backend: delete ──► marked ──► the files are removed ──► backend: deleted ──► (gone)
+//!                        │ ▲
+//!                        ▼ │ the files cannot be removed, or the process ends
+//!                      stays marked: the next opening and the keeper try again
+//! ```
+//!
+//! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
+
+use super::context::FleetShared;
+use super::retry::{NotDone, repeat};
+use crate::face::error::FleetError;
+use crate::face::event::FleetEvent;
+use crate::files::Removal;
+use crate::id::{Name, NodeId};
+use crate::record::{NameRecord, NameState};
+use crate::request::Deletion;
+
+/// The end of a request to delete a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deleted {
+    /// The name and its files are gone.
+    Done,
+    /// The name is not known.
+    Unknown,
+    /// The node owns the name: it has to give the name back first.
+    Owned(NodeId),
+}
+
+/// Deletes a name that no node owns, and its files.
+///
+/// # Errors
+/// [`FleetError::Files`] if files cannot be removed. The name stays marked, and the keeper tries again.
+pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Deleted, FleetError> {
+    match repeat(shared, || shared.backend.delete(name.clone())).await.map_err(failed)? {
+        Deletion::Marked(_) => resume(shared, name).await.map(|()| Deleted::Done),
+        Deletion::Owned(node) => Ok(Deleted::Owned(node)),
+        Deletion::Gone => Ok(Deleted::Unknown),
+    }
+}
+
+/// Goes on with the deletion of a name. Does nothing if the name is not marked any more.
+///
+/// # Errors
+/// As [`delete`].
+pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), FleetError> {
+    // Read after the wait: the other removal may have been that of this name.
+    let removal = shared.folders.removal().await;
+    match repeat(shared, || shared.backend.name_record(name.clone())).await.map_err(failed)? {
+        Some(record) if matches!(record.state, NameState::Deleting { .. }) => {
+            finish(shared, &record, &removal).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the files of a marked name, and then the name.
+async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
+    let name = &record.name;
+    if let Err(error) = shared.folders.remove(record.conversation, removal).await {
+        shared.tell(FleetEvent::DeletionFailed { name: name.clone(), why: error.to_string() });
+        return Err(error.into());
+    }
+    while !repeat(shared, || shared.backend.deleted(name.clone())).await.map_err(failed)? {}
+    shared.tell(FleetEvent::Deleted { name: name.clone() });
+    Ok(())
+}
+
+fn failed(why: NotDone) -> FleetError {
+    match why {
+        NotDone::Fenced => FleetError::Ended,
+        NotDone::Error(error) => FleetError::Backend(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::actor::stage::{accept, joined};
+    use crate::backend::MemoryBackend;
+    use crate::face::limits::FleetLimits;
+    use crate::request::{Accept, Accepted, QueueBounds};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_with_many_prompts_and_files_is_deleted_whole() {
+        let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;
+        shared.folders.open().await.unwrap();
+        let bounds = QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 };
+        let mut last = None;
+        for key in 0..2_500 {
+            let accept =
+                Accept { key: Some(key.to_string()), bounds, ..accept("a", Duration::from_secs(60)) };
+            let Accepted::New(prompt) = shared.backend.accept(accept).await.unwrap() else {
+                panic!("refused")
+            };
+            last = Some(prompt.id);
+        }
+        let name = Name::new("a").unwrap();
+        let record = shared.backend.name_record(name.clone()).await.unwrap().unwrap();
+        let own = shared.folders.create(&record).await.unwrap();
+        std::fs::write(own.config.join("transcript.jsonl"), "hello").unwrap();
+
+        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Done);
+        assert_eq!(shared.backend.name_record(name.clone()).await.unwrap(), None);
+        assert!(shared.backend.outcome(last.unwrap()).await.unwrap().is_some(), "a prompt has no outcome");
+        assert_eq!(shared.backend.queued().await.unwrap(), 0);
+        assert!(!own.work.parent().unwrap().exists());
+        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Unknown);
+    }
+}

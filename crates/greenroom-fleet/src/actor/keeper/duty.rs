@@ -1,0 +1,85 @@
+//! The duties of the keeper, and the ends of their steps.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::Instant;
+
+use crate::error::BackendError;
+
+/// A duty of the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    Renew,
+    Expire,
+    Wake,
+    Forget,
+    Delete,
+    Release,
+}
+
+impl Duty {
+    /// In the order of their numbers.
+    pub(crate) const ALL: [Duty; 6] =
+        [Duty::Renew, Duty::Expire, Duty::Wake, Duty::Forget, Duty::Delete, Duty::Release];
+
+    /// The shortest time from the beginning of a step to that of the next one.
+    pub(super) fn pause_between_steps(self) -> Duration {
+        match self {
+            Duty::Wake => Duration::from_millis(1),
+            // A prompt that was accepted just now expires much later.
+            Duty::Expire => Duration::from_millis(100),
+            Duty::Renew | Duty::Forget | Duty::Delete | Duty::Release => Duration::ZERO,
+        }
+    }
+
+    /// The pause after a step that has failed.
+    pub(super) fn pause_after_failure(self) -> Duration {
+        match self {
+            Duty::Renew => Duration::from_millis(250),
+            _ => Duration::from_secs(1),
+        }
+    }
+}
+
+impl fmt::Display for Duty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Duty::Renew => "renew the lease",
+            Duty::Expire => "expire prompts and questions",
+            Duty::Wake => "wake names",
+            Duty::Forget => "forget outcomes",
+            Duty::Delete => "finish deletions",
+            Duty::Release => "release strangers",
+        })
+    }
+}
+
+/// The end of a step.
+#[derive(Debug)]
+pub(crate) enum StepEnd {
+    /// The duty's next moment.
+    At(Instant),
+    /// The backend could not carry out a request.
+    Failed(BackendError),
+    Panicked(String),
+}
+
+impl StepEnd {
+    /// Runs a step to its end.
+    pub(super) async fn of(step: impl Future<Output = Result<Instant, BackendError>>) -> Self {
+        match AssertUnwindSafe(step).catch_unwind().await {
+            Ok(Ok(at)) => Self::At(at),
+            Ok(Err(error)) => Self::Failed(error),
+            Err(panic) => Self::Panicked(
+                panic
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_else(|| "a panic without a text".to_owned()),
+            ),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The keeper: does what time has to do.
+//!
+//! | duty | when | at most in a step |
+//! |---|---|---|
+//! | renew the lease | after a sixth of it; after a failure sooner | one attempt of a sixth of the lease, 2 s at most |
+//! | expire prompts and questions | at the next expiry, after hints, every 5 s | 8 batches of 256 |
+//! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the prompts that wait |
+//! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
+//! | finish deletions | every 5 s; a name whose files cannot be removed after 1 s, 2 s … 60 s | 16 names |
+//! | release strangers | every 5 s | the names that this node owns |
+//!
+//! Each duty:
+//!
+//! ```text
+//!  Waiting ──its moment, a hint──► Running: a task asks the backend ──the task has ended, or panicked──► Waiting
+//!                                     └── a hint meanwhile: the duty runs once more ──┘
+//! ```
+//!
+//! Hints are the changes that the backend tells. A lost hint delays a duty by 5 s, and is never fatal. At most one hint of a duty
+//! waits in the mailbox, and there is a pause between two steps of a duty, so that a flood of changes is no flood of requests.
+//!
+//! The fence: the lease counts from the moment before its renewal was sent. When four fifths of it have passed without another
+//! renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing more.
+//!
+//! Restart policy: permanent. A keeper that is started again has no memory: it looks at everything once.
+
+mod duty;
+mod hints;
+mod lease;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
+
+use futures_util::future::BoxFuture;
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
+use tokio::time::Instant;
+
+use self::duty::{Duty, StepEnd};
+use self::hints::Hints;
+use self::steps::KeeperContext;
+use super::context::FleetShared;
+use super::task::Task;
+use crate::face::event::FleetEvent;
+use crate::id::{Name, Term};
+
+pub(crate) use lease::hold_lease;
+
+/// Takes names for which something may wait. It must not block.
+pub(crate) type WakeNames = Arc<dyn Fn(Vec<Name>) + Send + Sync>;
+
+/// Asks for the names that the actors of this node own. `None`: nobody knows at the moment.
+pub(crate) type OwnedNames = Arc<dyn Fn() -> BoxFuture<'static, Option<HashSet<(Name, Term)>>> + Send + Sync>;
+
+/// A running keeper.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper(ActorRef<KeeperMessage>);
+
+impl Keeper {
+    /// Starts a keeper under a supervisor, which starts it again if it fails.
+    pub(crate) async fn spawn(
+        shared: Arc<FleetShared>,
+        wake: WakeNames,
+        owned: OwnedNames,
+        supervisor: ActorCell,
+    ) -> Result<Self, SpawnErr> {
+        let context = Arc::new(KeeperContext::new(shared, wake, owned));
+        let (actor, _) = Actor::spawn_linked(None, KeeperActor, context, supervisor).await?;
+        Ok(Self(actor))
+    }
+
+    pub(crate) fn id(&self) -> ActorId {
+        self.0.get_id()
+    }
+
+    /// Makes the actor fail, to test that the fleet survives it.
+    #[cfg(any(test, feature = "testkit"))]
+    pub(crate) fn panic(&self) {
+        // An error: it has ended.
+        self.0.cast(KeeperMessage::Panic).ok();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum KeeperMessage {
+    /// The moment of a duty has come, or a hint has.
+    Due(Duty),
+    /// A step of a duty has ended.
+    Ended(Duty, StepEnd),
+    /// The moment may have come at which the node gives its lease up.
+    Fence,
+    #[cfg(any(test, feature = "testkit"))]
+    Panic,
+}
+
+struct KeeperActor;
+
+/// A duty at a moment. Dropping it ends its task.
+enum Progress {
+    Waiting {
+        _timer: Task,
+    },
+    Running {
+        _step: Task,
+        again: bool,
+    },
+    /// The node has lost its lease.
+    Over,
+}
+
+struct KeeperState {
+    context: Arc<KeeperContext>,
+    myself: ActorRef<KeeperMessage>,
+    hints: Arc<Hints>,
+    duties: [Progress; Duty::ALL.len()],
+    /// The moments at which the latest steps began.
+    began: [Instant; Duty::ALL.len()],
+    _fence: Task,
+    _listener: Task,
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for KeeperActor {
+    type Msg = KeeperMessage;
+    type State = KeeperState;
+    type Arguments = Arc<KeeperContext>;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<KeeperMessage>,
+        context: Arc<KeeperContext>,
+    ) -> Result<KeeperState, ActorProcessingErr> {
+        let hints = Arc::new(Hints::default());
+        // Before the first look at the records, so that no change is missed.
+        let changes = context.shared.backend.changes();
+        let listener = Task::spawn(hints::listen(changes, context.clone(), hints.clone(), myself.clone()));
+        let fence = fence(&context, &myself);
+        let duties = Duty::ALL.map(|duty| run(duty, &context, &myself));
+        let began = [Instant::now(); Duty::ALL.len()];
+        Ok(KeeperState { context, myself, hints, duties, began, _fence: fence, _listener: listener })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<KeeperMessage>,
+        message: KeeperMessage,
+        state: &mut KeeperState,
+    ) -> Result<(), ActorProcessingErr> {
+        if state.context.shared.lost.is_cancelled() {
+            state.duties = Duty::ALL.map(|_| Progress::Over);
+            return Ok(());
+        }
+        match message {
+            KeeperMessage::Due(duty) => state.due(duty),
+            KeeperMessage::Ended(duty, end) => state.ended(duty, end),
+            KeeperMessage::Fence => state.fence(),
+            #[cfg(any(test, feature = "testkit"))]
+            KeeperMessage::Panic => panic!("a fault was injected into the keeper"),
+        }
+        Ok(())
+    }
+}
+
+impl KeeperState {
+    fn due(&mut self, duty: Duty) {
+        self.hints.heard(duty);
+        if let Progress::Running { again, .. } = &mut self.duties[duty as usize] {
+            *again = true;
+        } else {
+            self.start(duty);
+        }
+    }
+
+    /// Runs a step, or waits until the pause since the one before is over.
+    fn start(&mut self, duty: Duty) {
+        let (now, earliest) = (Instant::now(), self.began[duty as usize] + duty.pause_between_steps());
+        self.duties[duty as usize] = if now < earliest {
+            wait(duty, earliest, &self.myself)
+        } else {
+            self.began[duty as usize] = now;
+            run(duty, &self.context, &self.myself)
+        };
+    }
+
+    fn ended(&mut self, duty: Duty, end: StepEnd) {
+        let at = match end {
+            StepEnd::At(at) => at,
+            StepEnd::Failed(error) => {
+                self.context.shared.tell(FleetEvent::BackendUnavailable { why: error.to_string() });
+                Instant::now() + duty.pause_after_failure()
+            }
+            StepEnd::Panicked(why) => {
+                tracing::error!(?duty, why, "a step of the keeper has panicked");
+                let actor = format!("keeper, at its duty to {duty}");
+                self.context.shared.tell(FleetEvent::ActorRestarted { actor, why });
+                Instant::now() + duty.pause_after_failure()
+            }
+        };
+        if matches!(self.duties[duty as usize], Progress::Running { again: true, .. }) {
+            self.start(duty);
+        } else {
+            self.duties[duty as usize] = wait(duty, at, &self.myself);
+        }
+    }
+
+    fn fence(&mut self) {
+        let shared = &self.context.shared;
+        if Instant::now() >= fence_at(shared) {
+            tracing::error!(node = %shared.node, "the lease of this node could not be renewed in time");
+            shared.lost.cancel();
+            self.duties = Duty::ALL.map(|_| Progress::Over);
+        } else {
+            self._fence = fence(&self.context, &self.myself);
+        }
+    }
+}
+
+fn fence_at(shared: &FleetShared) -> Instant {
+    *shared.fence_at.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks at the fence when its moment has come. A renewal moves the moment and leaves the timer as it is.
+fn fence(context: &KeeperContext, myself: &ActorRef<KeeperMessage>) -> Task {
+    later(fence_at(&context.shared), KeeperMessage::Fence, myself)
+}
+
+fn wait(duty: Duty, at: Instant, myself: &ActorRef<KeeperMessage>) -> Progress {
+    Progress::Waiting { _timer: later(at, KeeperMessage::Due(duty), myself) }
+}
+
+fn later(at: Instant, message: KeeperMessage, myself: &ActorRef<KeeperMessage>) -> Task {
+    let myself = myself.clone();
+    Task::spawn(async move {
+        tokio::time::sleep_until(at).await;
+        // An error: the keeper has ended.
+        myself.cast(message).ok();
+    })
+}
+
+fn run(duty: Duty, context: &Arc<KeeperContext>, myself: &ActorRef<KeeperMessage>) -> Progress {
+    let (context, myself) = (context.clone(), myself.clone());
+    let step = Task::spawn(async move {
+        let end = StepEnd::of(context.step(duty)).await;
+        // An error: the keeper has ended.
+        myself.cast(KeeperMessage::Ended(duty, end)).ok();
+    });
+    Progress::Running { _step: step, again: false }
+}

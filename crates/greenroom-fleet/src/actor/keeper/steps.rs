@@ -1,0 +1,226 @@
+//! The steps of the keeper's duties. Each asks the backend, and says when the duty's next moment is.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::duty::Duty;
+use super::hints::HintedNames;
+use super::{OwnedNames, WakeNames};
+use crate::actor::context::{FleetShared, shown};
+use crate::actor::deletion;
+use crate::error::BackendError;
+use crate::face::error::FleetError;
+use crate::id::{Name, Term, Timestamp};
+use crate::request::{Owned, Ownership};
+
+/// Time after which a duty looks at everything, even without a hint.
+const LOOK: Duration = Duration::from_secs(5);
+/// Prompts or questions that expire in one request, and requests in one step.
+const EXPIRE: usize = 256;
+const EXPIRE_ROUNDS: usize = 8;
+/// Outcomes that are forgotten in one request.
+const FORGET: usize = 500;
+/// Deletions of one step.
+const DELETE: usize = 16;
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+type Step = Result<Instant, BackendError>;
+
+/// The things that all steps share. A keeper that is started again has new ones.
+pub(crate) struct KeeperContext {
+    pub(super) shared: Arc<FleetShared>,
+    wake: WakeNames,
+    owned: OwnedNames,
+    pub(super) hinted: HintedNames,
+    looks: Mutex<Looks>,
+    stuck: Mutex<HashMap<Name, Stuck>>,
+    strangers: Mutex<HashSet<(Name, Term)>>,
+}
+
+/// Looks at all prompts that wait.
+#[derive(Default)]
+struct Looks {
+    /// The last look; `None` before the first.
+    last: Option<Instant>,
+    /// The next moment at which a prompt may begin.
+    next_due: Option<Timestamp>,
+}
+
+/// A name whose files cannot be removed.
+#[derive(Clone, Copy)]
+struct Stuck {
+    again: Instant,
+    pause: Duration,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl KeeperContext {
+    pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, owned: OwnedNames) -> Self {
+        let (hinted, looks) = (HintedNames::default(), Mutex::default());
+        Self { shared, wake, owned, hinted, looks, stuck: Mutex::default(), strangers: Mutex::default() }
+    }
+
+    pub(super) async fn step(&self, duty: Duty) -> Step {
+        match duty {
+            Duty::Renew => self.renew().await,
+            Duty::Expire => self.expire().await,
+            Duty::Wake => self.wake_names().await,
+            Duty::Forget => self.forget().await,
+            Duty::Delete => self.delete().await,
+            Duty::Release => self.release().await,
+        }
+    }
+
+    /// A moment on the backend's clock, or the next look if that comes first.
+    fn moment(&self, at: Option<Timestamp>) -> Instant {
+        let wait = at.map_or(LOOK, |at| at.since(self.shared.backend.now()));
+        Instant::now() + wait.min(LOOK)
+    }
+
+    async fn expire(&self) -> Step {
+        let backend = &self.shared.backend;
+        for _ in 0..EXPIRE_ROUNDS {
+            let prompts = backend.expire_prompts(EXPIRE).await?;
+            let questions = backend.expire_questions(EXPIRE).await?;
+            if prompts < EXPIRE && questions.len() < EXPIRE {
+                return Ok(self.moment(backend.next_expiry().await?));
+            }
+        }
+        Ok(Instant::now())
+    }
+
+    async fn wake_names(&self) -> Step {
+        let hinted = self.hinted.take();
+        if self.shared.draining.is_cancelled() {
+            return Ok(Instant::now() + LOOK);
+        }
+        let now = self.shared.backend.now();
+        let (since_look, is_due) = {
+            let looks = locked(&self.looks);
+            let since_look = looks.last.map(|last| last.elapsed());
+            (since_look, looks.next_due.is_some_and(|due| due <= now))
+        };
+        let passed = |pause| since_look.is_none_or(|since| since >= pause);
+        // Names that are missing are looked for each second at most: looks must not follow one another without a pause.
+        let looks = is_due || passed(LOOK) || (hinted.all && passed(SECOND));
+        let named = hinted.names.into_iter();
+        let step = if looks { self.look(now).await } else { self.look_at(named, now).await };
+        if step.is_err() || (hinted.all && !looks) {
+            self.hinted.lost();
+        }
+        let next = step?;
+        if hinted.all && !looks {
+            return Ok(next.min(Instant::now() + SECOND.saturating_sub(since_look.unwrap_or_default())));
+        }
+        Ok(next)
+    }
+
+    /// Wakes all names with a prompt that may begin.
+    async fn look(&self, now: Timestamp) -> Step {
+        let backend = &self.shared.backend;
+        // More than the bound wait after owners were lost.
+        let most = usize::try_from(self.shared.limits.queue.fleet).unwrap_or(usize::MAX).saturating_mul(2);
+        let mut names: Vec<_> = backend.due(now, most).await?.into_iter().map(|prompt| prompt.name).collect();
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        self.wake(names);
+        let next = self.next_due(now).await?;
+        locked(&self.looks).last = Some(Instant::now());
+        Ok(next)
+    }
+
+    /// Wakes those of the names that have a prompt that may begin.
+    async fn look_at(&self, names: impl Iterator<Item = Name>, now: Timestamp) -> Step {
+        let of_name = usize::try_from(self.shared.limits.queue.name).unwrap_or(usize::MAX).saturating_add(1);
+        let mut due = Vec::new();
+        for name in names {
+            let queue = self.shared.backend.queue(name.clone(), of_name).await?;
+            if queue.iter().any(|prompt| prompt.is_due(now)) {
+                due.push(name);
+            }
+        }
+        self.wake(due);
+        let next = self.next_due(now).await?;
+        let since_look = locked(&self.looks).last.map(|last| last.elapsed()).unwrap_or_default();
+        Ok(next.min(Instant::now() + LOOK.saturating_sub(since_look)))
+    }
+
+    async fn next_due(&self, now: Timestamp) -> Step {
+        let next = self.shared.backend.next_due(now).await?;
+        locked(&self.looks).next_due = next;
+        Ok(self.moment(next))
+    }
+
+    fn wake(&self, names: Vec<Name>) {
+        if !names.is_empty() {
+            (self.wake)(names);
+        }
+    }
+
+    async fn forget(&self) -> Step {
+        let (backend, retention) = (&self.shared.backend, self.shared.limits.retention);
+        let millis = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+        let before = Timestamp(backend.now().0.saturating_sub(millis));
+        let forgotten = backend.forget(before, FORGET).await?;
+        let pause = if forgotten < FORGET { (retention / 10).clamp(SECOND, MINUTE) } else { SECOND };
+        Ok(Instant::now() + pause)
+    }
+
+    /// Goes on with deletions that a crash, or files that could not be removed, have left.
+    async fn delete(&self) -> Step {
+        let most = locked(&self.stuck).len() + DELETE;
+        let marked = self.shared.backend.deleting(most).await?;
+        locked(&self.stuck).retain(|name, _| marked.contains(name));
+        for name in marked {
+            let known = locked(&self.stuck).get(&name).copied();
+            if known.is_some_and(|stuck| Instant::now() < stuck.again) {
+                continue;
+            }
+            match deletion::resume(&self.shared, &name).await {
+                Ok(()) => drop(locked(&self.stuck).remove(&name)),
+                Err(FleetError::Backend(error)) => return Err(error),
+                Err(_) => {
+                    let pause = known.map_or(SECOND, |stuck| (stuck.pause * 2).min(MINUTE));
+                    let stuck = Stuck { again: Instant::now() + pause, pause };
+                    locked(&self.stuck).insert(name, stuck);
+                }
+            }
+        }
+        let again = locked(&self.stuck).values().map(|stuck| stuck.again).min();
+        let look = Instant::now() + LOOK;
+        Ok(again.map_or(look, |again| again.min(look)))
+    }
+
+    /// Releases names that the backend counts for this node and that no actor owns, if two looks in a row have found them: the
+    /// answer to a claim may be on its way.
+    async fn release(&self) -> Step {
+        let shared = &self.shared;
+        let listed = shared.backend.owned_names(shared.node).await?;
+        // Asked after the backend, so that a claim that was answered meanwhile is known.
+        let Some(known) = (self.owned)().await else { return Ok(Instant::now() + LOOK) };
+        let strangers: HashSet<_> = listed
+            .into_iter()
+            .map(|(name, term, _)| (name, term))
+            .filter(|owned| !known.contains(owned))
+            .collect();
+        let before = std::mem::replace(&mut *locked(&self.strangers), strangers.clone());
+        for (name, term) in strangers.intersection(&before) {
+            let owner = Ownership { name: name.clone(), node: shared.node, term: *term };
+            match shared.backend.release(owner).await? {
+                Owned::Done(_) => {
+                    tracing::warn!(name = shown(name), %term, "released a name without an owner")
+                }
+                // Somebody else has released it.
+                Owned::Fenced => {}
+            }
+        }
+        Ok(Instant::now() + LOOK)
+    }
+}

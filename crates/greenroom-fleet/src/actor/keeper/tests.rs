@@ -1,0 +1,366 @@
+//! The keeper's duties, on the paused clock.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use ractor::SupervisionEvent;
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::timeout;
+
+use super::*;
+use crate::actor::deletion::{self, Deleted};
+use crate::actor::stage::{accept, joined};
+use crate::backend::{Backend, MemoryBackend};
+use crate::face::limits::FleetLimits;
+use crate::id::{AttemptId, QuestionId};
+use crate::record::{NameState, PromptState};
+use crate::request::{Accepted, Ask, Begin, Begun, Change, Claim, Claimed, Ownership};
+use crate::testkit::{Fault, FaultedBackend};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A supervisor that tells the ends of its children.
+struct Watcher(mpsc::UnboundedSender<String>);
+
+impl Actor for Watcher {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        event: SupervisionEvent,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorFailed(_, error) = event {
+            self.0.send(error.to_string()).unwrap();
+        }
+        Ok(())
+    }
+}
+
+struct Stage {
+    shared: Arc<FleetShared>,
+    backend: FaultedBackend,
+    events: broadcast::Receiver<FleetEvent>,
+    owned: Arc<Mutex<HashSet<(Name, Term)>>>,
+    woken: mpsc::UnboundedReceiver<Vec<Name>>,
+    wake: mpsc::UnboundedSender<Vec<Name>>,
+    supervisor: ActorRef<()>,
+    failures: mpsc::UnboundedReceiver<String>,
+    start: Instant,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        Self::on(FaultedBackend::new(MemoryBackend::new()), FleetLimits::default()).await
+    }
+
+    /// A fleet without a keeper so far.
+    async fn on(backend: FaultedBackend, limits: FleetLimits) -> Self {
+        let shared = joined(backend.clone(), limits).await;
+        let (failed, failures) = mpsc::unbounded_channel();
+        let (supervisor, _) = Actor::spawn(None, Watcher(failed), ()).await.unwrap();
+        let (wake, woken) = mpsc::unbounded_channel();
+        let events = shared.events.subscribe();
+        let start = Instant::now();
+        Self { shared, backend, events, owned: Arc::default(), woken, wake, supervisor, failures, start }
+    }
+
+    async fn keeper(&self) -> Keeper {
+        let (wake, owned) = (self.wake.clone(), self.owned.clone());
+        let wake: WakeNames = Arc::new(move |names| wake.send(names).unwrap());
+        let owned: OwnedNames = Arc::new(move || {
+            let owned = owned.lock().unwrap().clone();
+            Box::pin(async move { Some(owned) })
+        });
+        Keeper::spawn(self.shared.clone(), wake, owned, self.supervisor.get_cell()).await.unwrap()
+    }
+
+    /// Lets the keeper look at everything once.
+    async fn settle(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    async fn accept(&self, request: crate::request::Accept) -> crate::id::PromptId {
+        let Accepted::New(prompt) = self.backend.accept(request).await.unwrap() else { panic!("refused") };
+        prompt.id
+    }
+
+    async fn woken(&mut self) -> Vec<Name> {
+        timeout(HOUR, self.woken.recv()).await.expect("nothing is woken").unwrap()
+    }
+
+    async fn claim(&self, name: &Name) -> Ownership {
+        let claim =
+            Claim { name: name.clone(), node: self.shared.node, attempt: AttemptId::new(), losses: 3 };
+        let Claimed::Won { record, .. } = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
+        Ownership { name: name.clone(), node: self.shared.node, term: record.term }
+    }
+
+    async fn event(&mut self, wanted: impl Fn(&FleetEvent) -> bool) -> FleetEvent {
+        let found = async {
+            loop {
+                let event = self.events.recv().await.unwrap();
+                if wanted(&event) {
+                    return event;
+                }
+            }
+        };
+        timeout(HOUR, found).await.expect("the event does not come")
+    }
+}
+
+/// Milliseconds are the grain of moments and timers.
+fn at(moment: Instant, start: Instant, expected: Duration) {
+    let since = moment.duration_since(start);
+    assert!(since >= expected && since <= expected + Duration::from_millis(2), "{since:?}, not {expected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reminder_wakes_its_name_at_its_moment() {
+    let mut stage = Stage::new().await;
+    let _keeper = stage.keeper().await;
+    for (name, wait) in [("later", 97), ("sooner", 41)] {
+        let not_before = Some(stage.backend.now().after(SECOND * wait));
+        stage.accept(crate::request::Accept { not_before, ..accept(name, HOUR) }).await;
+    }
+    assert_eq!(stage.woken().await, [Name::new("sooner").unwrap()]);
+    at(Instant::now(), stage.start, SECOND * 41);
+    let of = |name: &str, names: &[Name]| names.iter().any(|woken| woken.as_str() == name);
+    // The sooner one waits still, so each look finds it again.
+    while !of("later", &stage.woken().await) {}
+    at(Instant::now(), stage.start, SECOND * 97);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_waits_wakes_its_name_at_once_and_after_a_restart() {
+    let mut stage = Stage::new().await;
+    let keeper = stage.keeper().await;
+    stage.settle().await;
+    let before = Instant::now();
+    stage.accept(accept("a", HOUR)).await;
+    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    at(Instant::now(), before, Duration::ZERO);
+
+    keeper.panic();
+    let why = timeout(HOUR, stage.failures.recv()).await.unwrap().unwrap();
+    assert!(why.contains("a fault was injected into the keeper"), "{why}");
+    while stage.woken.try_recv().is_ok() {}
+    let before = Instant::now();
+    let _keeper = stage.keeper().await;
+    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    at(Instant::now(), before, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_was_freed_is_woken_for_its_next_prompt() {
+    let mut stage = Stage::new().await;
+    let _keeper = stage.keeper().await;
+    stage.accept(accept("a", HOUR)).await;
+    let name = Name::new("a").unwrap();
+    let owner = stage.claim(&name).await;
+    stage.settle().await;
+    while stage.woken.try_recv().is_ok() {}
+    let before = Instant::now();
+    assert_eq!(stage.shared.backend.release(owner).await.unwrap().done(), Some(true));
+    assert_eq!(stage.woken().await, [name]);
+    at(Instant::now(), before, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_hint_is_found_by_the_next_look() {
+    let backend = FaultedBackend::new(MemoryBackend::new()).without_changes();
+    let mut stage = Stage::on(backend, FleetLimits::default()).await;
+    let _keeper = stage.keeper().await;
+    stage.settle().await;
+    stage.accept(accept("a", HOUR)).await;
+    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    assert!(stage.start.elapsed() <= SECOND * 6, "{:?}", stage.start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_prompts_is_no_flood_of_requests() {
+    let mut stage = Stage::new().await;
+    let _keeper = stage.keeper().await;
+    tokio::time::sleep(SECOND).await;
+    let before = stage.backend.total_requests();
+    for prompt in 0..900 {
+        stage.accept(accept(&format!("name {}", prompt % 90), HOUR)).await;
+        tokio::task::yield_now().await;
+    }
+    stage.settle().await;
+    // Two steps, of 90 names at most.
+    let requests = stage.backend.total_requests() - before - 900;
+    assert!(requests < 300, "{requests} requests");
+    let mut woken = HashSet::new();
+    while woken.len() < 90 {
+        woken.extend(stage.woken().await);
+    }
+    assert!(stage.start.elapsed() < SECOND * 2, "{:?}", stage.start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_fleet_wakes_nobody() {
+    let mut stage = Stage::new().await;
+    stage.shared.draining.cancel();
+    let _keeper = stage.keeper().await;
+    stage.accept(accept("a", HOUR)).await;
+    tokio::time::sleep(SECOND * 60).await;
+    assert!(stage.woken.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn prompts_and_questions_expire_at_their_moments() {
+    let stage = Stage::new().await;
+    let _keeper = stage.keeper().await;
+    stage.settle().await;
+    let mut changes = stage.backend.changes();
+    let mut next = async |wanted: Change| {
+        let found = async { while changes.recv().await.unwrap() != wanted {} };
+        timeout(HOUR, found).await.expect("the change does not come");
+        Instant::now()
+    };
+    let before = Instant::now();
+    let expires = stage.accept(accept("a", SECOND * 13)).await;
+    at(next(Change::Ended(expires)).await, before, SECOND * 13);
+
+    let runs = stage.accept(accept("b", HOUR)).await;
+    let owner = stage.claim(&Name::new("b").unwrap()).await;
+    let begin = Begin { owner: owner.clone(), prompt: runs, attempt: AttemptId::new(), reserve: None };
+    assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    let question = QuestionId::new();
+    let before = Instant::now();
+    let ask = Ask { owner, question, prompt: runs, wait: SECOND * 3, body: "may I?".into() };
+    assert!(stage.backend.ask(ask).await.unwrap().done().unwrap().is_some());
+    at(next(Change::Decided(question)).await, before, SECOND * 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_renewals_fail_gives_up_after_four_fifths_of_its_lease() {
+    for fault in [Fault::Fail, Fault::Hang] {
+        let stage = Stage::new().await;
+        let _keeper = stage.keeper().await;
+        // The last renewal that succeeds is sent after 10 s.
+        tokio::time::sleep(SECOND * 12).await;
+        stage.backend.plan(move |request| if request.method == "renew" { fault } else { Fault::Pass });
+        timeout(HOUR, stage.shared.lost.cancelled()).await.expect("the node does not give up");
+        at(Instant::now(), stage.start, SECOND * 34);
+        assert!(!stage.shared.holds_lease());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_fails_for_less_than_that_fences_nobody() {
+    let stage = Stage::new().await;
+    let _keeper = stage.keeper().await;
+    tokio::time::sleep(SECOND * 12).await;
+    stage.backend.plan(|request| if request.method == "renew" { Fault::Hang } else { Fault::Pass });
+    tokio::time::sleep(SECOND * 20).await;
+    assert!(stage.shared.holds_lease(), "20 s after the fault");
+    stage.backend.disable();
+    tokio::time::sleep(SECOND * 60).await;
+    assert!(stage.shared.holds_lease());
+    assert!(!stage.shared.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_counts_as_dead_is_fenced_at_its_next_renewal() {
+    let stage = Stage::new().await;
+    let _keeper = stage.keeper().await;
+    stage.settle().await;
+    stage.backend.leave(stage.shared.node).await.unwrap();
+    timeout(SECOND * 6, stage.shared.lost.cancelled()).await.expect("the node goes on");
+    let requests = stage.backend.total_requests();
+    tokio::time::sleep(SECOND * 60).await;
+    assert_eq!(stage.backend.total_requests(), requests, "a fenced node asks nothing any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_step_is_told_and_the_duty_goes_on() {
+    let mut stage = Stage::new().await;
+    stage.backend.plan(|request| match (request.method, request.nth) {
+        ("due", 1) => panic!("the first look panics"),
+        _ => Fault::Pass,
+    });
+    stage.accept(accept("a", HOUR)).await;
+    let _keeper = stage.keeper().await;
+    let event = stage.event(|event| matches!(event, FleetEvent::ActorRestarted { .. })).await;
+    let FleetEvent::ActorRestarted { actor, why } = event else { unreachable!() };
+    assert_eq!(
+        (actor.as_str(), why.as_str()),
+        ("keeper, at its duty to wake names", "the first look panics")
+    );
+    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    at(Instant::now(), stage.start, SECOND);
+    assert!(stage.failures.try_recv().is_err(), "the actor itself has not failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
+    let mut stage = Stage::new().await;
+    stage.shared.folders.open().await.unwrap();
+    stage.accept(accept("a", HOUR)).await;
+    let name = Name::new("a").unwrap();
+    let record = stage.backend.name_record(name.clone()).await.unwrap().unwrap();
+    let own = stage.shared.folders.create(&record).await.unwrap();
+    let (folder, away) = (own.work.parent().unwrap(), own.work.parent().unwrap().with_extension("away"));
+    std::fs::rename(folder, &away).unwrap();
+    std::os::unix::fs::symlink(&away, folder).unwrap();
+    assert!(deletion::delete(&stage.shared, &name).await.is_err());
+    let record = stage.backend.name_record(name.clone()).await.unwrap().unwrap();
+    assert!(matches!(record.state, NameState::Deleting { .. }));
+
+    let _keeper = stage.keeper().await;
+    for _ in 0..3 {
+        let failed = stage.event(|event| matches!(event, FleetEvent::DeletionFailed { .. })).await;
+        let FleetEvent::DeletionFailed { why, .. } = failed else { unreachable!() };
+        assert!(why.contains("a symbolic link lies where a folder should be"), "{why}");
+    }
+    std::fs::remove_file(folder).unwrap();
+    std::fs::rename(&away, folder).unwrap();
+    let event = stage.event(|event| matches!(event, FleetEvent::Deleted { .. })).await;
+    assert_eq!(event, FleetEvent::Deleted { name: name.clone() });
+    assert!(!folder.exists());
+    assert_eq!(stage.backend.name_record(name.clone()).await.unwrap(), None);
+    assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), Deleted::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_without_an_owner_are_released_and_others_are_not() {
+    let stage = Stage::new().await;
+    let (stranger, known) = (Name::new("stranger").unwrap(), Name::new("known").unwrap());
+    for name in ["stranger", "known"] {
+        stage.accept(accept(name, HOUR)).await;
+    }
+    let owner = stage.claim(&known).await;
+    stage.owned.lock().unwrap().insert((owner.name, owner.term));
+    stage.claim(&stranger).await;
+    let state = async |name: &Name| stage.backend.name_record(name.clone()).await.unwrap().unwrap().state;
+    let _keeper = stage.keeper().await;
+    tokio::time::sleep(SECOND).await;
+    assert!(matches!(state(&stranger).await, NameState::Owned { .. }), "its claim may be in flight");
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!(state(&stranger).await, NameState::Free);
+    tokio::time::sleep(SECOND * 30).await;
+    assert!(matches!(state(&known).await, NameState::Owned { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_are_forgotten_after_their_time() {
+    let limits = FleetLimits { retention: SECOND * 100, ..FleetLimits::default() };
+    let stage = Stage::on(FaultedBackend::new(MemoryBackend::new()), limits).await;
+    let _keeper = stage.keeper().await;
+    let prompt = stage.accept(accept("a", SECOND)).await;
+    tokio::time::sleep(SECOND * 100).await;
+    let record = stage.backend.prompt_record(prompt).await.unwrap().expect("forgotten too early");
+    assert!(matches!(record.state, PromptState::Ended { .. }));
+    tokio::time::sleep(SECOND * 15).await;
+    assert_eq!(stage.backend.prompt_record(prompt).await.unwrap(), None);
+}

@@ -1,0 +1,26 @@
+//! The actors of a fleet.
+//!
+//! ```text
+//!  Fleet (handles) ──► FleetSupervisor ──┬── Admission: who gets a slot, who gets a turn
+//!                                        ├── Keeper: the lease, moments that are due, what expires
+//!                                        └── NameActor, one for each name that is not passive ──► a greenroom session
+//! ```
+//!
+//! The registry in the backend has the facts; messages between the actors are hints. An actor that fails is started again and
+//! reads the facts.
+
+pub(crate) mod admitter;
+pub(crate) mod asker;
+pub(crate) mod cell;
+pub(crate) mod context;
+pub(crate) mod deletion;
+pub(crate) mod keeper;
+pub(crate) mod name;
+pub(crate) mod retry;
+pub(crate) mod scribe;
+#[cfg(test)]
+pub(crate) mod stage;
+pub(crate) mod supervisor;
+pub(crate) mod task;
+#[cfg(test)]
+pub(crate) mod turn_stage;

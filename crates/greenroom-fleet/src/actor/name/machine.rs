@@ -1,0 +1,378 @@
+//! The machine of a name: what follows each message and the end of each step.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use ractor::{ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::steps::{self, Look};
+use super::{Live, NameArguments, NameMessage, StepEnd, watch};
+use crate::actor::admitter::{AdmissionLink, AdmissionMessage, Grant};
+use crate::actor::cell::NameCell;
+use crate::actor::context::{FleetShared, shown};
+use crate::actor::task::Task;
+use crate::admission::Want;
+use crate::face::error::FleetError;
+use crate::face::event::{FleetEvent, PassivatedBy};
+use crate::id::PromptId;
+use crate::record::PromptRecord;
+
+/// The stage of a name.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// There is no session, and no slot was asked for.
+    Settled,
+    /// A slot was asked for.
+    Waiting,
+    /// A step claims the name and starts its session.
+    Activating,
+    /// An activation has failed. The slot was given back.
+    Backoff,
+    /// The session is up, without a turn.
+    Idle,
+    /// A step runs a turn.
+    Running { prompt: PromptId, interrupt: CancellationToken },
+    /// A step ends the session and gives the name back.
+    Passivating,
+}
+
+pub(crate) struct NameState {
+    pub(super) myself: ActorRef<NameMessage>,
+    pub(super) shared: Arc<FleetShared>,
+    pub(super) cell: Arc<NameCell>,
+    pub(super) admission: AdmissionLink,
+    pub(super) stage: Stage,
+    pub(super) since: Instant,
+    pub(super) live: Option<Live>,
+    /// The prompt that may begin now, as the last look found it.
+    pub(super) next: Option<PromptRecord>,
+    pub(super) tenant: String,
+    /// A look runs; `again`: something has changed since it began.
+    pub(super) looking: bool,
+    pub(super) again: bool,
+    /// A turn or a slot was asked for.
+    pub(super) asked: bool,
+    /// The span of the request, until it is granted or withdrawn.
+    pub(super) asking: Option<tracing::Span>,
+    /// A turn was asked for, with the slot if the name had none.
+    pub(super) wants_turn: bool,
+    /// Callers that wait for the session to be up.
+    pub(super) warm: Vec<oneshot::Sender<Result<(), FleetError>>>,
+    /// The session is to end when the running step has.
+    pub(super) passivate: Option<PassivatedBy>,
+    pub(super) passive: Vec<oneshot::Sender<()>>,
+    /// An interrupt is on its way to the CLI.
+    pub(super) interrupting: u32,
+    /// The session ends because of a failure, and the next one waits: the failures in a row.
+    pub(super) failed: Option<u32>,
+    /// Requests that the backend has refused in a row.
+    pub(super) errors: u32,
+    pub(super) fenced: bool,
+    pub(super) draining: bool,
+    pub(super) watch: Option<Task>,
+    /// Keeps the identity of the session's process.
+    pub(super) processes: Option<Task>,
+    pub(super) watches: u64,
+}
+
+impl NameState {
+    pub(super) fn new(myself: ActorRef<NameMessage>, arguments: NameArguments) -> Self {
+        let NameArguments { shared, cell, admission } = arguments;
+        let draining = shared.draining.is_cancelled();
+        Self {
+            myself,
+            shared,
+            cell,
+            admission,
+            stage: Stage::Settled,
+            since: Instant::now(),
+            live: None,
+            next: None,
+            tenant: String::new(),
+            looking: false,
+            again: false,
+            asked: false,
+            asking: None,
+            wants_turn: false,
+            warm: Vec::new(),
+            passivate: None,
+            passive: Vec::new(),
+            interrupting: 0,
+            failed: None,
+            errors: 0,
+            fenced: false,
+            draining,
+            watch: None,
+            processes: None,
+            watches: 0,
+        }
+    }
+
+    pub(super) fn enter(&mut self, stage: Stage) {
+        tracing::trace!(?stage, "name");
+        (self.stage, self.since, self.watch) = (stage, Instant::now(), None);
+        self.watches += 1;
+    }
+
+    /// Runs a step. It goes on if the actor fails; its panic is the end of the step.
+    pub(super) fn step(&self, step: impl Future<Output = StepEnd> + Send + 'static) {
+        let myself = self.myself.clone();
+        self.cell.steps.spawn(async move {
+            let end = AssertUnwindSafe(step).catch_unwind().await;
+            let end = end.unwrap_or_else(|panic| StepEnd::Panicked(steps::panic_text(&*panic).to_owned()));
+            // An error: the actor has failed, and its supervisor gives back what the step has got.
+            myself.cast(NameMessage::Step(end)).ok();
+        });
+    }
+
+    /// Looks at what waits for the name, once more if a look runs.
+    pub(super) fn look(&mut self) {
+        if std::mem::replace(&mut self.looking, true) {
+            self.again = true;
+            return;
+        }
+        let (shared, cell) = (self.shared.clone(), self.cell.clone());
+        self.step(async move {
+            let looked = steps::look(&shared, &cell).await;
+            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| format!("{not_done:?}")))
+        });
+    }
+
+    /// # Errors
+    /// The text of a panic in the step, which is the end of the actor.
+    pub(super) fn step_ended(&mut self, end: StepEnd) -> Result<(), ActorProcessingErr> {
+        match end {
+            StepEnd::Panicked(text) => return Err(format!("a step panicked: {text}").into()),
+            StepEnd::Looked(looked) => self.looked(looked),
+            StepEnd::Activated(activated) => self.activated(*activated),
+            StepEnd::TurnEnded(end) => self.turn_ended(end),
+            StepEnd::Interrupted => {
+                self.interrupting = self.interrupting.saturating_sub(1);
+                self.decide();
+            }
+            StepEnd::Passivated => self.passivated(),
+        }
+        Ok(())
+    }
+
+    fn looked(&mut self, looked: Result<Box<Look>, String>) {
+        self.looking = false;
+        if std::mem::take(&mut self.again) {
+            return self.look();
+        }
+        match looked {
+            Ok(look) => {
+                let Look { record, next } = *look;
+                let why = match &record {
+                    Some(record) => blocked(record),
+                    None => Some("the session is not known: send it a prompt first".to_owned()),
+                };
+                if let Some(record) = record {
+                    self.tenant = record.tenant;
+                }
+                self.next = next.filter(|_| why.is_none());
+                if let Some(why) = why {
+                    self.not_warm(&why);
+                }
+            }
+            Err(why) => {
+                self.next = None;
+                self.not_warm(&why);
+            }
+        }
+        self.decide();
+    }
+
+    /// Does what is to be done next, between steps.
+    pub(super) fn decide(&mut self) {
+        match self.stage {
+            Stage::Settled | Stage::Waiting if self.fenced || self.draining || !self.wants() => {
+                if std::mem::take(&mut self.asked) {
+                    self.asking = None;
+                    self.tell_admission(AdmissionMessage::Withdraw);
+                }
+                self.enter(Stage::Settled);
+                self.rest();
+            }
+            Stage::Settled => {
+                self.enter(Stage::Waiting);
+                self.ask();
+            }
+            Stage::Waiting if !self.asked => self.ask(),
+            Stage::Activating if self.next.is_some() && !self.wants_turn => {
+                // Comes with the slot.
+                self.ask();
+                self.asked = false;
+            }
+            Stage::Idle if self.fenced || self.draining || self.passivate.is_some() => {
+                let by = self.passivate.take().unwrap_or(PassivatedBy::Drain);
+                self.begin_passivating(by);
+            }
+            Stage::Idle if self.next.is_some() && self.interrupting == 0 => self.ask(),
+            Stage::Idle if self.next.is_none() && std::mem::take(&mut self.asked) => {
+                self.asking = None;
+                self.tell_admission(AdmissionMessage::Withdraw);
+                // The session may have been idle for long meanwhile.
+                self.watch_idle();
+            }
+            _ => {}
+        }
+    }
+
+    fn wants(&self) -> bool {
+        self.next.is_some() || !self.warm.is_empty()
+    }
+
+    /// Asks admission for a turn or for a slot, once.
+    pub(super) fn ask(&mut self) {
+        if std::mem::replace(&mut self.asked, true) {
+            return;
+        }
+        self.wants_turn = self.next.is_some();
+        let want = if self.wants_turn { Want::Turn } else { Want::Warm };
+        let tenant = self.tenant.clone();
+        let (name, turn) = (shown(&self.cell.name), self.wants_turn);
+        self.asking = Some(tracing::info_span!("admission", name, tenant, turn, live = self.live.is_some()));
+        self.tell_admission(AdmissionMessage::Ask { tenant, want, actor: self.myself.clone() });
+    }
+
+    pub(super) fn tell_admission(&self, message: AdmissionMessage) {
+        self.admission.tell(&self.cell.name, message);
+    }
+
+    /// Admission was restarted: it knows which names hold a slot, and takes each for one that runs.
+    pub(super) fn ask_again(&mut self) {
+        self.asked = false;
+        if !self.cell.holdings().slot {
+            // Told again: while admission was restarted, nobody may have heard of it.
+            self.tell_admission(AdmissionMessage::Freed);
+        }
+        let actor = self.myself.clone();
+        self.tell_admission(AdmissionMessage::Known { actor });
+        match self.stage {
+            Stage::Waiting => self.ask(),
+            Stage::Idle => {
+                self.tell_admission(AdmissionMessage::TurnEnded);
+                self.decide();
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn granted(&mut self, grant: Grant, generation: u64) {
+        if !self.admission.is_current(generation) {
+            // A later admission does not know of it: the name asks again.
+            return;
+        }
+        self.asking = None;
+        match (grant, &self.stage) {
+            (Grant::Activate, Stage::Waiting) => {
+                if !self.admission.take_slot(&self.cell, &self.tenant, generation) {
+                    return;
+                }
+                self.asked = false;
+                self.activate();
+            }
+            // The name wants nothing any more, and the message that says so is on its way.
+            (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
+            (Grant::Turn, Stage::Idle) => {
+                self.asked = false;
+                self.begin_turn();
+            }
+            (Grant::Passivate, Stage::Idle) => self.begin_passivating(PassivatedBy::Eviction),
+            (Grant::Turn, _) => self.tell_admission(AdmissionMessage::TurnEnded),
+            (Grant::Passivate, _) => {}
+        }
+    }
+
+    pub(super) fn begin_passivating(&mut self, by: PassivatedBy) {
+        self.enter(Stage::Passivating);
+        self.tell_admission(AdmissionMessage::Leaving);
+        self.shared.tell(FleetEvent::Passivating { name: self.cell.name.clone(), why: by });
+        (self.live, self.processes) = (None, None);
+        let (shared, cell, fenced) = (self.shared.clone(), self.cell.clone(), self.fenced);
+        self.step(async move {
+            steps::give_back(&shared, &cell, fenced).await;
+            StepEnd::Passivated
+        });
+    }
+
+    fn passivated(&mut self) {
+        self.shared.tell(FleetEvent::Passivated { name: self.cell.name.clone() });
+        self.passivate = None;
+        // Dropped: that tells the callers.
+        self.passive.clear();
+        if let Some(failures) = self.failed.take() {
+            return self.back_off(failures);
+        }
+        if std::mem::take(&mut self.asked) {
+            // Asked before the slot is free: the name keeps its place.
+            self.enter(Stage::Waiting);
+            self.ask();
+        } else {
+            self.enter(Stage::Settled);
+        }
+        self.free_slot();
+        self.look();
+    }
+
+    /// Waits before the next activation, longer after each failure in a row, and not at once with others.
+    pub(super) fn back_off(&mut self, failures: u32) {
+        self.free_slot();
+        self.enter(Stage::Backoff);
+        self.passivate = None;
+        // Dropped: that tells the callers that there is no session.
+        self.passive.clear();
+        if self.draining || self.fenced {
+            self.enter(Stage::Settled);
+            return self.rest();
+        }
+        let limits = &self.shared.limits;
+        let doubled = limits.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        let wait = doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fraction(&self.cell.name, failures));
+        self.watch = Some(watch::backoff(&self.myself, self.watches, wait.max(Duration::from_millis(1))));
+    }
+
+    pub(super) fn free_slot(&mut self) {
+        self.cell.holdings().slot = false;
+        self.tell_admission(AdmissionMessage::Freed);
+    }
+
+    /// Ends the actor if nothing is left to do.
+    pub(super) fn rest(&mut self) {
+        if matches!(self.stage, Stage::Settled) && !self.looking {
+            self.not_warm("the fleet is draining");
+            // Dropped: that tells the callers.
+            self.passive.clear();
+            self.myself.stop(None);
+        }
+    }
+
+    pub(super) fn not_warm(&mut self, why: &str) {
+        for warm in self.warm.drain(..) {
+            // An error: the caller waits no more.
+            warm.send(Err(FleetError::State(why.to_owned()))).ok();
+        }
+    }
+}
+
+/// A fraction from 0 to 1 that differs between names and between attempts.
+fn fraction(name: &crate::id::Name, failures: u32) -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    f64::from((RandomState::new().hash_one((name, failures)) >> 32) as u32) / f64::from(u32::MAX)
+}
+
+/// The reason why a name that is known is not activated.
+fn blocked(record: &crate::record::NameRecord) -> Option<String> {
+    use crate::record::NameState;
+    match &record.state {
+        NameState::Quarantined { why, .. } => Some(format!("the session is quarantined: {why}")),
+        NameState::Deleting { .. } => Some("the session is being deleted".to_owned()),
+        _ => None,
+    }
+}

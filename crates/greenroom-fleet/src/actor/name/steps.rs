@@ -1,0 +1,274 @@
+//! The steps of a name: what its actor does in tasks of their own. `turn` has the step of a turn.
+//!
+//! A step writes what it holds into the name's cell as soon as it holds it, so that an actor that fails in the middle of a step
+//! leaves nothing behind.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use greenroom::{ErrorKind, Session};
+
+use crate::actor::asker;
+use crate::actor::cell::NameCell;
+use crate::actor::context::{Activation, FleetShared};
+use crate::actor::retry::{NotDone, repeat, repeat_owned};
+use crate::face::event::FleetEvent;
+use crate::face::profile::{ActivatedFor, ActivationContext};
+use crate::id::{AttemptId, NodeId, Timestamp};
+use crate::record::{NameRecord, PromptRecord};
+use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership, Reserve};
+
+/// What waits for a name.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// `None`: the name is not known.
+    pub(super) record: Option<NameRecord>,
+    /// The prompt that may begin now.
+    pub(super) next: Option<PromptRecord>,
+}
+
+/// Reads what waits for a name.
+pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, NotDone> {
+    cell.look();
+    let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
+    let Some(found) = record.as_ref().filter(|record| record.queued > 0) else {
+        return Ok(Look { record, next: None });
+    };
+    let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);
+    let continues = found.continues;
+    let mut queue = repeat(shared, || shared.backend.queue(cell.name.clone(), bound)).await?;
+    let now = shared.backend.now();
+    let first = match continues {
+        Some(id) => queue.iter().position(|prompt| prompt.id == id),
+        None => queue.iter().position(|prompt| prompt.is_due(now) && now < prompt.expires_at),
+    };
+    let next = first.map(|index| queue.swap_remove(index));
+    if next.is_some() && !within_budget(shared, &found.tenant, now).await? {
+        return Ok(Look { record, next: None });
+    }
+    Ok(Look { record, next })
+}
+
+/// Whether the tenant has money for a turn.
+async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
+    let Some(reserve) = reserve(shared, tenant, now) else { return Ok(true) };
+    let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
+    let used =
+        if account.period < reserve.period { 0 } else { account.spent.saturating_add(account.reserved) };
+    Ok(reserve.budget.saturating_sub(used) >= reserve.amount.max(1))
+}
+
+/// The money to set aside for a turn that begins now.
+pub(crate) fn reserve(shared: &FleetShared, tenant: &str, now: Timestamp) -> Option<Reserve> {
+    let budget = shared.quota(tenant).budget?;
+    Some(Reserve { period: budget.period_at(now), budget: budget.amount, amount: budget.reserve })
+}
+
+/// The end of an attempt to activate a name.
+pub(crate) enum Activated {
+    /// The session is up.
+    Up(Activation),
+    /// The session did not start. The name was given back, with this number of failures in the period.
+    Failed { why: String, failures: u32 },
+    /// The name is quarantined.
+    Quarantined(String),
+    /// Another node owns the name.
+    Elsewhere(NodeId),
+    /// The name is not known any more, or belongs to another host.
+    Gone,
+    /// The session was to end at once, before it had started.
+    Stopped,
+    /// The prompts that waited for the slot have ended meanwhile.
+    Needless,
+    /// The node has lost its lease, or the session is to end at once.
+    Fenced,
+    /// The backend refuses, or another session has the conversation: try again after a pause. The name may be owned still.
+    Error(String),
+}
+
+/// Claims the name and starts its session.
+pub(super) async fn activate(
+    shared: &Arc<FleetShared>,
+    cell: &Arc<NameCell>,
+    activated_for: ActivatedFor,
+) -> Activated {
+    if activated_for == ActivatedFor::Prompt {
+        match look(shared, cell).await {
+            Ok(Look { next: None, .. }) => return Activated::Needless,
+            Ok(_) => {}
+            Err(NotDone::Fenced) => return Activated::Fenced,
+            Err(NotDone::Error(error)) => return Activated::Error(error.to_string()),
+        }
+    }
+    let claim = Claim {
+        name: cell.name.clone(),
+        node: shared.node,
+        attempt: AttemptId::new(),
+        losses: shared.limits.losses,
+    };
+    let record = match repeat(shared, || shared.backend.claim(claim.clone())).await {
+        Ok(Claimed::Won { record, .. }) => record,
+        Ok(Claimed::Elsewhere(node)) => return Activated::Elsewhere(node),
+        Ok(Claimed::Quarantined(why)) => return Activated::Quarantined(why),
+        Ok(Claimed::OtherHost(_) | Claimed::Gone) => return Activated::Gone,
+        Ok(Claimed::NodeDown) | Err(NotDone::Fenced) => return Activated::Fenced,
+        Err(NotDone::Error(error)) => return Activated::Error(error.to_string()),
+    };
+    let owner = Ownership { name: cell.name.clone(), node: shared.node, term: record.term };
+    let running = {
+        let mut holdings = cell.holdings();
+        holdings.owner = Some(owner.clone());
+        holdings.tenant.clone_from(&record.tenant);
+        holdings.running.clone()
+    };
+    tracing::Span::current().record("term", owner.term.0);
+    shared.tell(FleetEvent::Activating { name: cell.name.clone(), term: owner.term });
+    let why = match start(shared, cell, &record, activated_for).await {
+        Ok(session) => {
+            // Written down before a prompt begins: a fleet that opens after this process has died waits for this one.
+            let process = process_of(&session);
+            match repeat_owned(shared, || shared.backend.record_process(owner.clone(), process.clone())).await
+            {
+                Ok(()) => {
+                    let tenant = record.tenant.clone();
+                    let (name, term) = (cell.name.clone(), owner.term);
+                    let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
+                    shared.tell(FleetEvent::Activated { name, term, resumed });
+                    return Activated::Up(Activation { owner, tenant, session, running });
+                }
+                Err(NotDone::Fenced) => return Activated::Fenced,
+                Err(NotDone::Error(error)) => error.to_string(),
+            }
+        }
+        Err(_) if shared.lost.is_cancelled() => return Activated::Fenced,
+        Err(_) if cell.kill().is_cancelled() => return Activated::Stopped,
+        Err(NotStarted { why, in_use: true }) => return Activated::Error(why),
+        Err(NotStarted { why, .. }) => why,
+    };
+    end_session(cell).await;
+    failed(shared, cell, owner, why).await
+}
+
+/// The identity of the CLI's process, as the backend keeps it.
+pub(super) fn process_of(session: &Session) -> Option<serde_json::Value> {
+    serde_json::to_value(session.process()?).ok()
+}
+
+/// The reason why a session did not start.
+struct NotStarted {
+    why: String,
+    /// Another session on this host has the conversation. One that was killed may have it for some seconds more.
+    in_use: bool,
+}
+
+impl From<String> for NotStarted {
+    fn from(why: String) -> Self {
+        Self { why, in_use: false }
+    }
+}
+
+/// Builds and starts the session of a name.
+async fn start(
+    shared: &Arc<FleetShared>,
+    cell: &Arc<NameCell>,
+    record: &NameRecord,
+    activated_for: ActivatedFor,
+) -> Result<Session, NotStarted> {
+    let Some(profile) = shared.profiles.get(&record.profile) else {
+        return Err(format!("the fleet has no profile '{}': add it to the builder", record.profile).into());
+    };
+    let folders = shared.folders.create(record).await.map_err(|error| error.to_string())?;
+    let cx = ActivationContext {
+        name: cell.name.clone(),
+        tenant: record.tenant.clone(),
+        conversation: record.conversation,
+        term: record.term,
+        activated_for,
+        work: folders.work,
+        config: folders.config,
+    };
+    // The application's code: a panic in it is a failed activation, and no failed actor.
+    let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
+        .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
+    let builder = shared.folders.apply(builder, &cx).await.map_err(|error| error.to_string())?;
+    let mut builder = asker::attach(shared, cell, builder);
+    let (switch, kill) = (builder.kill_switch(), cell.kill());
+    let mut starting = pin!(AssertUnwindSafe(builder.start()).catch_unwind());
+    let killing = async {
+        kill.cancelled().await;
+        switch.kill().await;
+    };
+    // A start that is dropped would end its CLI some time later, so it is awaited also when the session is killed.
+    let started = tokio::select! {
+        started = &mut starting => started,
+        () = killing => starting.await,
+    };
+    let session = started.map_err(|panic| format!("the start panicked: {}", panic_text(&*panic)))?.map_err(
+        |error| NotStarted { in_use: error.kind() == ErrorKind::SessionInUse, why: error.to_string() },
+    )?;
+    cell.holdings().session = Some(session.clone());
+    Ok(session)
+}
+
+/// Counts a failed activation, and gives the name back.
+async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> Activated {
+    shared.tell(FleetEvent::ActivationFailed { name: cell.name.clone(), why: why.clone() });
+    let request = ActivationFailed {
+        owner,
+        why: why.clone(),
+        period: shared.limits.failure_period,
+        intensity: shared.limits.failures,
+    };
+    let after = repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await;
+    match after {
+        Ok(after) => {
+            cell.holdings().owner = None;
+            match after {
+                AfterFailure::Free(failures) => Activated::Failed { why, failures },
+                AfterFailure::Quarantined => Activated::Quarantined(why),
+            }
+        }
+        Err(NotDone::Fenced) => Activated::Fenced,
+        Err(NotDone::Error(error)) => Activated::Error(error.to_string()),
+    }
+}
+
+/// Gives back what a name holds, but its slot: ends the session, then releases the name. `fenced`: nothing is written.
+pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: bool) {
+    end_session(cell).await;
+    let Some(owner) = cell.holdings().owner.take() else { return };
+    if fenced {
+        shared.tell(FleetEvent::Fenced { name: owner.name, term: owner.term });
+        return;
+    }
+    if let Err(not_done) = repeat_owned(shared, || shared.backend.release(owner.clone())).await {
+        // Somebody else owns the name, or the keeper releases it when the backend answers again.
+        tracing::warn!(?not_done, "a name could not be released");
+    }
+}
+
+/// Ends the session, and returns when its process group is gone.
+async fn end_session(cell: &NameCell) {
+    let Some(session) = cell.holdings().session.clone() else { return };
+    let kill = cell.kill();
+    tokio::select! {
+        biased;
+        () = kill.cancelled() => session.kill().await,
+        stopped = session.stop() => {
+            if let Err(error) = stopped {
+                tracing::debug!(%error, "the session had failed");
+            }
+        }
+    }
+    // Also after a stop that the kill has cut short.
+    session.wait().await;
+    cell.holdings().session = None;
+}
+
+/// The text of a panic.
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a text")
+}

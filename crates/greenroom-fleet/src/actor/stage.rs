@@ -1,0 +1,66 @@
+//! A stage for unit tests of actors: what a fleet's actors share, over a backend of the test.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::context::FleetShared;
+use crate::backend::Backend;
+use crate::face::limits::FleetLimits;
+use crate::files::Folders;
+use crate::id::{Name, NodeId, PromptId};
+use crate::record::PromptContent;
+use crate::request::{Accept, Join, QueueBounds};
+
+/// A fleet on a backend, whose node has joined.
+pub(crate) async fn joined(backend: impl Backend, limits: FleetLimits) -> Arc<FleetShared> {
+    let shared = Arc::new(shared(Arc::new(backend), limits));
+    let join = Join { node: shared.node, host: "here".into(), lease: shared.limits.lease };
+    shared.backend.join(join).await.unwrap();
+    shared
+}
+
+/// A fleet on a backend, whose node has not joined.
+pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetShared {
+    let folders = Folders::at(backend.default_folder().unwrap());
+    FleetShared {
+        backend,
+        fence_at: Mutex::new(Instant::now() + limits.lease * 4 / 5),
+        limits,
+        quotas: HashMap::new(),
+        default_quota: Default::default(),
+        profiles: HashMap::new(),
+        folders,
+        node: NodeId::new(),
+        host: "here".into(),
+        hub: Default::default(),
+        events: broadcast::Sender::new(1024),
+        draining: Default::default(),
+        lost: Default::default(),
+        ended: Default::default(),
+        tasks: Default::default(),
+    }
+}
+
+/// A prompt for a name.
+pub(crate) fn accept(name: &str, wait: Duration) -> Accept {
+    Accept {
+        prompt: PromptId::new(),
+        name: Name::new(name).unwrap(),
+        profile: "support".into(),
+        tenant: "acme".into(),
+        conversation: Uuid::new_v4(),
+        host: None,
+        key: None,
+        content: PromptContent { prompt: "hello".into(), continuation: None },
+        continuations: 0,
+        not_before: None,
+        wait,
+        budget: None,
+        bounds: QueueBounds { name: 100, tenant: 1000, fleet: 1000 },
+    }
+}

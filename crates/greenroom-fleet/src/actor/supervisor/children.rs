@@ -1,0 +1,200 @@
+//! Starts the supervisor's children, and notices their ends.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use ractor::{Actor, ActorId, ActorProcessingErr};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{FleetMessage, FleetReport, FleetState, NameChild};
+use crate::actor::admitter::{AdmissionMessage, Admitter, AdmitterArguments, AdmitterMessage, Holder};
+use crate::actor::cell::NameCell;
+use crate::actor::keeper::Keeper;
+use crate::actor::name::steps::give_back;
+use crate::actor::name::{NameActor, NameArguments, NameMessage};
+use crate::face::event::FleetEvent;
+use crate::id::{Name, Term};
+
+/// Restarts of admission and keeper within [`RESTART_PERIOD`], after which the fleet ends.
+const RESTARTS: usize = 10;
+const RESTART_PERIOD: Duration = Duration::from_secs(60);
+
+type Handled = Result<(), ActorProcessingErr>;
+
+impl FleetState {
+    pub(super) async fn start_admission(&mut self) -> Handled {
+        let generation = self.admission.next_generation();
+        let held = |child: &NameChild| {
+            let holdings = child.cell.holdings();
+            holdings.slot.then(|| Holder {
+                name: child.cell.name.clone(),
+                tenant: holdings.tenant.clone(),
+                starting: holdings.session.is_none(),
+            })
+        };
+        let holders = self.names.values().filter_map(held).collect();
+        let arguments = AdmitterArguments { shared: self.shared.clone(), generation, holders };
+        let (admitter, _) = Actor::spawn_linked(None, Admitter, arguments, self.myself.get_cell()).await?;
+        self.admitter = Some(admitter.get_id());
+        self.admission.connect(admitter);
+        for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
+            // An error: the actor has ended, and holds nothing.
+            actor.cast(NameMessage::AskAgain).ok();
+        }
+        Ok(())
+    }
+
+    pub(super) async fn start_keeper(&mut self) -> Handled {
+        let (wake, myself) = (self.myself.clone(), self.myself.clone());
+        let wake = move |names: Vec<Name>| {
+            // An error: the fleet has ended.
+            wake.cast(FleetMessage::Wake(names)).ok();
+        };
+        let owned = move || {
+            let (reply, names) = oneshot::channel();
+            // An error: the fleet has ended.
+            myself.cast(FleetMessage::Owned(reply)).ok();
+            async move { names.await.ok() }.boxed()
+        };
+        let (shared, myself) = (self.shared.clone(), self.myself.get_cell());
+        let keeper = Keeper::spawn(shared, Arc::new(wake), Arc::new(owned), myself).await?;
+        self.keeper = Some(keeper);
+        Ok(())
+    }
+
+    /// Sends a message to a name, and starts its actor if there is none.
+    pub(super) async fn send(&mut self, name: Name, message: NameMessage, start: bool) -> Handled {
+        if let Some(child) = self.names.get(&name) {
+            // Only this message makes the actor look: after any other one the mark would stay, and keep further ones from it.
+            if matches!(message, NameMessage::Wake) && !child.cell.mark() {
+                return Ok(());
+            }
+            if let (None, NameMessage::Passivate { at_once: true, .. }) = (&child.actor, &message) {
+                // The actor has failed, and its step goes on.
+                child.cell.kill().cancel();
+            }
+            if let Some(actor) = &child.actor {
+                // An error: the actor has ended, and its cell is marked.
+                actor.cast(message).ok();
+            }
+            return Ok(());
+        }
+        if !start || self.draining.is_some() {
+            return Ok(());
+        }
+        self.start_name(NameCell::new(name.clone())).await?;
+        let started = self.names.get(&name).and_then(|child| child.actor.as_ref());
+        if let Some(actor) = started.filter(|_| !matches!(message, NameMessage::Wake)) {
+            // An error: the actor has failed at once, and is started again.
+            actor.cast(message).ok();
+        }
+        Ok(())
+    }
+
+    async fn start_name(&mut self, cell: Arc<NameCell>) -> Handled {
+        let name = cell.name.clone();
+        let arguments = NameArguments {
+            shared: self.shared.clone(),
+            cell: cell.clone(),
+            admission: self.admission.clone(),
+        };
+        let (actor, _) = Actor::spawn_linked(None, NameActor, arguments, self.myself.get_cell()).await?;
+        self.by_actor.insert(actor.get_id(), name.clone());
+        self.names.insert(name, NameChild { cell, actor: Some(actor) });
+        Ok(())
+    }
+
+    /// A child has ended; `failed`: its error.
+    pub(super) async fn ended(&mut self, id: ActorId, failed: Option<String>) -> Handled {
+        if let Some(name) = self.by_actor.remove(&id) {
+            return self.name_ended(name, failed).await;
+        }
+        let is_keeper = self.keeper.as_ref().is_some_and(|keeper| keeper.id() == id);
+        if self.admitter != Some(id) && !is_keeper {
+            return Ok(());
+        }
+        if self.left() {
+            return Ok(());
+        }
+        let child = if is_keeper { "keeper" } else { "admission" };
+        let why = failed.unwrap_or_else(|| "it stopped".to_owned());
+        tracing::error!(child, why, "an actor of the fleet has failed");
+        let now = Instant::now();
+        self.restarts.retain(|at| now.duration_since(*at) < RESTART_PERIOD);
+        self.restarts.push(now);
+        if self.restarts.len() > RESTARTS {
+            let why = format!("the fleet's {child} failed too often, the last time because: {why}");
+            self.shared.tell(FleetEvent::Failed { why: why.clone() });
+            return Err(why.into());
+        }
+        self.shared.tell(FleetEvent::ActorRestarted { actor: child.to_owned(), why });
+        if is_keeper { self.start_keeper().await } else { self.start_admission().await }
+    }
+
+    async fn name_ended(&mut self, name: Name, failed: Option<String>) -> Handled {
+        let Some(child) = self.names.get_mut(&name) else { return Ok(()) };
+        child.actor = None;
+        let cell = child.cell.clone();
+        let Some(why) = failed else {
+            return self.given_back(name).await;
+        };
+        tracing::error!(why, name = crate::actor::context::shown(&name), "the actor of a name has failed");
+        self.shared.tell(FleetEvent::ActorRestarted { actor: format!("name {name}"), why });
+        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        self.shared.tasks.spawn(async move {
+            // A running turn goes on to its outcome.
+            cell.steps.close();
+            cell.steps.wait().await;
+            give_back(&shared, &cell, shared.lost.is_cancelled()).await;
+            // An error: the fleet has ended.
+            myself.cast(FleetMessage::GivenBack(name)).ok();
+        });
+        Ok(())
+    }
+
+    /// The actor of a name has ended, and holds nothing.
+    pub(super) async fn given_back(&mut self, name: Name) -> Handled {
+        let Some(child) = self.names.remove(&name) else { return Ok(()) };
+        child.cell.holdings().slot = false;
+        self.admission.tell(&name, AdmissionMessage::Gone);
+        if child.cell.is_dirty() && self.draining.is_none() {
+            return self.start_name(NameCell::new(name)).await;
+        }
+        self.check_drained();
+        Ok(())
+    }
+
+    /// Names that this node owns, as the actors know.
+    pub(super) fn owned(&self) -> HashSet<(Name, Term)> {
+        let owner = |child: &NameChild| child.cell.holdings().owner.clone();
+        self.names.values().filter_map(owner).map(|owner| (owner.name, owner.term)).collect()
+    }
+
+    pub(super) fn report(&self, reply: oneshot::Sender<FleetReport>) {
+        let ask = |(name, child): (&Name, &NameChild)| {
+            let (report, reported) = oneshot::channel();
+            child.actor.as_ref()?.cast(NameMessage::Report(report)).ok()?;
+            Some((name.clone(), reported))
+        };
+        let (count, counts) = oneshot::channel();
+        self.admission.send(AdmitterMessage::Counts(count));
+        // An error: nobody waits for the report any more.
+        reply.send(FleetReport { names: self.names.iter().filter_map(ask).collect(), counts }).ok();
+    }
+
+    /// Makes an actor fail, to test that the fleet survives it.
+    #[cfg(feature = "testkit")]
+    pub(super) async fn inject(&mut self, fault: crate::testkit::FleetFault) -> Handled {
+        use crate::testkit::FleetFault;
+        match fault {
+            FleetFault::Admission => self.admission.send(AdmitterMessage::Panic),
+            FleetFault::Keeper => self.keeper.iter().for_each(Keeper::panic),
+            FleetFault::Name(name) => self.send(name, NameMessage::Panic, false).await?,
+            FleetFault::Supervisor => return Err("told to fail".into()),
+        }
+        Ok(())
+    }
+}

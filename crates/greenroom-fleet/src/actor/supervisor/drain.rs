@@ -1,0 +1,147 @@
+//! The end of a fleet.
+//!
+//! ```text
+//!  Names: idle sessions end at once, running turns may end
+//!    │ no name is left ─────────────────────────────┐
+//!    ▼ a third of the time is left, at most 5 s     │
+//!  Cut: running turns are cut off                   │
+//!    ▼ half of that is left                         │
+//!  Kill: sessions that are left are killed          ▼
+//!    └─────────────────────────────────────────► Leave: the node leaves its backend ──► the supervisor ends
+//! ```
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::FleetMessage;
+use super::FleetState;
+use crate::actor::admitter::AdmitterMessage;
+use crate::actor::name::NameMessage;
+use crate::actor::task::Task;
+use crate::face::event::FleetEvent;
+
+/// The time that is kept for sessions whose turn is cut off, at most.
+const CUT: Duration = Duration::from_secs(5);
+
+/// A moment of the drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrainStep {
+    Cut,
+    Kill,
+    /// The deadline has passed.
+    Over,
+    /// The node has left its backend.
+    Left,
+}
+
+/// A drain in progress.
+pub(super) struct Draining {
+    deadline: Instant,
+    done: Vec<oneshot::Sender<()>>,
+    timers: Option<Task>,
+    /// The node is leaving.
+    leaving: Option<Task>,
+}
+
+impl FleetState {
+    /// Takes no more prompts, and ends all sessions by the deadline. The first deadline counts, unless a later call has an
+    /// earlier one.
+    pub(super) fn drain(&mut self, deadline: Instant, done: Option<oneshot::Sender<()>>) {
+        if let Some(draining) = &mut self.draining {
+            draining.done.extend(done);
+            if draining.deadline <= deadline || draining.leaving.is_some() {
+                return;
+            }
+            draining.deadline = deadline;
+        } else {
+            let done = done.into_iter().collect();
+            self.draining = Some(Draining { deadline, done, timers: None, leaving: None });
+            self.shared.draining.cancel();
+            self.shared.tell(FleetEvent::Draining);
+            self.admission.send(AdmitterMessage::Drain);
+            self.tell_names(|| NameMessage::Drain);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let kept = (left / 3).min(CUT);
+        let myself = self.myself.clone();
+        let timers = Task::spawn(async move {
+            let steps =
+                [(kept, DrainStep::Cut), (kept / 2, DrainStep::Kill), (Duration::ZERO, DrainStep::Over)];
+            for (before, step) in steps {
+                tokio::time::sleep_until(deadline - before).await;
+                // An error: the fleet has ended.
+                myself.cast(FleetMessage::DrainStep(step)).ok();
+            }
+        });
+        if let Some(draining) = &mut self.draining {
+            draining.timers = Some(timers);
+        }
+        self.check_drained();
+    }
+
+    pub(super) fn drain_step(&mut self, step: DrainStep) {
+        match step {
+            DrainStep::Cut => {
+                // Also the turns whose actors have failed.
+                self.names.values().for_each(|child| child.cell.cut().cancel());
+                self.tell_names(|| NameMessage::Cut);
+            }
+            DrainStep::Kill => self.names.values().for_each(|child| child.cell.kill().cancel()),
+            DrainStep::Over | DrainStep::Left => self.stop(),
+        }
+    }
+
+    /// The node has lost its lease: its sessions end at once, and nothing is written.
+    pub(super) fn fence(&mut self) {
+        tracing::error!("the fleet's node has lost its lease, and ends its sessions");
+        self.shared.tell(FleetEvent::LeaseLost { node: self.shared.node });
+        self.names.values().for_each(|child| child.cell.kill().cancel());
+        self.tell_names(|| NameMessage::Fence);
+        self.drain(Instant::now() + self.shared.limits.drain, None);
+    }
+
+    fn tell_names(&self, message: impl Fn() -> NameMessage) {
+        for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
+            // An error: the actor has ended, and holds nothing.
+            actor.cast(message()).ok();
+        }
+    }
+
+    /// Leaves the backend, once no name is left.
+    pub(super) fn check_drained(&mut self) {
+        let Some(draining) = &mut self.draining else { return };
+        if !self.names.is_empty() || draining.leaving.is_some() {
+            return;
+        }
+        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        draining.leaving = Some(Task::spawn(async move {
+            if shared.lost.is_cancelled() {
+                // Every session has ended, and nothing was written for it.
+                super::leave(&shared).await;
+            } else {
+                match crate::actor::retry::repeat(&shared, || shared.backend.leave(shared.node)).await {
+                    Ok(()) => shared.tell(FleetEvent::Left { node: shared.node }),
+                    Err(error) => {
+                        tracing::warn!(?error, "the fleet's node could not leave; its lease runs out");
+                    }
+                }
+            }
+            // An error: the fleet has ended.
+            myself.cast(FleetMessage::DrainStep(DrainStep::Left)).ok();
+        }));
+    }
+
+    /// Whether the fleet has ended but for its own actors.
+    pub(super) fn left(&self) -> bool {
+        self.draining.as_ref().is_some_and(|draining| draining.leaving.is_some())
+    }
+
+    fn stop(&mut self) {
+        let Some(draining) = &mut self.draining else { return };
+        // Dropped: that tells the callers.
+        draining.done.clear();
+        self.myself.stop(None);
+    }
+}

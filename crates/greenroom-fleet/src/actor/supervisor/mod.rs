@@ -1,0 +1,252 @@
+//! The supervisor of a fleet: starts the actors of names, restarts what fails, and drains.
+//!
+//! ```text
+//!  Open ── drain, the lease is lost, too many restarts ──► Draining: names end their sessions ──► Left ──► (ends)
+//! ```
+//!
+//! | child | when the child ends by itself |
+//! |---|---|
+//! | actor of a name | it is passive; started again if a message came meanwhile |
+//! | actor of a name that failed | its running step is awaited, what it holds is given back, and it is started again |
+//! | admission | started again with the names that hold a slot |
+//! | keeper | started again |
+//!
+//! Admission and keeper may fail ten times in a minute; after that the fleet ends.
+
+mod children;
+mod drain;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::admitter::AdmissionLink;
+use super::cell::NameCell;
+use super::context::FleetShared;
+use super::keeper::Keeper;
+use super::name::steps::give_back;
+use super::name::{NameMessage, NameReport};
+use super::task::Task;
+use crate::admission::Counts;
+use crate::face::event::FleetEvent;
+use crate::id::{Name, Term};
+
+/// A message to the supervisor of a fleet.
+pub(crate) enum FleetMessage {
+    /// Something may wait for these names.
+    Wake(Vec<Name>),
+    /// A message for a name. The actor is started for it, if `start`; else the message is dropped with its reply.
+    To { name: Name, message: Box<NameMessage>, start: bool },
+    /// What a failed actor of a name held was given back.
+    GivenBack(Name),
+    /// The names that are not passive, and the counts of admission.
+    Report(oneshot::Sender<FleetReport>),
+    /// The names that this node owns, as their actors know.
+    Owned(oneshot::Sender<HashSet<(Name, Term)>>),
+    /// Take no more prompts, end all sessions by the deadline, and leave.
+    Drain { deadline: Instant, done: oneshot::Sender<()> },
+    /// The last handle was dropped.
+    Abandoned,
+    /// The node has lost its lease.
+    LeaseLost,
+    /// A step of the drain is due.
+    DrainStep(drain::DrainStep),
+    /// Panics in an actor, to test that the fleet survives it.
+    #[cfg(feature = "testkit")]
+    Inject(crate::testkit::FleetFault),
+}
+
+/// The names that are not passive.
+pub(crate) struct FleetReport {
+    pub(crate) names: HashMap<Name, oneshot::Receiver<NameReport>>,
+    pub(crate) counts: oneshot::Receiver<Counts>,
+}
+
+/// The time in which a fleet that has failed leaves its backend.
+const LEAVES: Duration = Duration::from_secs(2);
+
+/// The supervisor of a fleet.
+pub(crate) struct FleetSupervisor;
+
+/// A name that is not passive.
+struct NameChild {
+    cell: Arc<NameCell>,
+    /// `None`: the actor has failed, and what it held is being given back.
+    actor: Option<ActorRef<NameMessage>>,
+}
+
+pub(crate) struct FleetState {
+    shared: Arc<FleetShared>,
+    myself: ActorRef<FleetMessage>,
+    admission: AdmissionLink,
+    admitter: Option<ActorId>,
+    keeper: Option<Keeper>,
+    names: HashMap<Name, NameChild>,
+    by_actor: HashMap<ActorId, Name>,
+    /// Moments of the latest restarts of admission and keeper.
+    restarts: Vec<Instant>,
+    draining: Option<drain::Draining>,
+    /// Tells when the lease is lost.
+    _lease: Task,
+    /// The end was told.
+    over: bool,
+}
+
+impl Drop for FleetState {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl FleetState {
+    /// Tells the end of the fleet, however it ended. After a drain nothing is left; a supervisor that failed or was killed leaves
+    /// sessions, which end at once. Does nothing the second time.
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let shared = self.shared.clone();
+        shared.draining.cancel();
+        shared.lost.cancel();
+        let (left_over, in_time) = (!self.left(), self.draining.is_some());
+        let cells: Vec<_> = self.names.drain().map(|(_, child)| child.cell).collect();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // The runtime ends, and the processes with their sessions.
+            shared.ended.cancel();
+            return;
+        };
+        cells.iter().for_each(|cell| cell.kill().cancel());
+        runtime.spawn(async move {
+            join_all(cells.iter().map(|cell| end_now(&shared, cell))).await;
+            if in_time {
+                // The drain's deadline has passed: its callers wait for nothing more.
+                shared.ended.cancel();
+            }
+            if left_over {
+                // Nothing acts for the names any more: whoever opens the backend next may have them at once.
+                leave(&shared).await;
+            }
+            shared.ended.cancel();
+        });
+    }
+}
+
+/// Leaves the backend for a node that has ended its sessions otherwise than by a drain.
+async fn leave(shared: &FleetShared) {
+    let left = tokio::time::timeout(LEAVES, shared.backend.leave(shared.node)).await;
+    if !matches!(left, Ok(Ok(()))) {
+        tracing::warn!("the fleet's node could not leave its backend; its lease runs out");
+    }
+}
+
+/// Kills the session of a name whose actor is gone, and writes nothing.
+async fn end_now(shared: &FleetShared, cell: &NameCell) {
+    cell.steps.close();
+    let session = cell.holdings().session.clone();
+    if let Some(session) = session {
+        session.kill().await;
+    }
+    cell.steps.wait().await;
+    // A step may have started a session.
+    cell.kill().cancel();
+    give_back(shared, cell, true).await;
+}
+
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
+impl Actor for FleetSupervisor {
+    type Msg = FleetMessage;
+    type State = FleetState;
+    type Arguments = Arc<FleetShared>;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<FleetMessage>,
+        shared: Arc<FleetShared>,
+    ) -> Result<FleetState, ActorProcessingErr> {
+        let (lost, actor) = (shared.lost.clone(), myself.clone());
+        let lease = Task::spawn(async move {
+            lost.cancelled().await;
+            // An error: the fleet has ended.
+            actor.cast(FleetMessage::LeaseLost).ok();
+        });
+        let mut state = FleetState {
+            shared,
+            myself,
+            admission: AdmissionLink::default(),
+            admitter: None,
+            keeper: None,
+            names: HashMap::new(),
+            by_actor: HashMap::new(),
+            restarts: Vec::new(),
+            draining: None,
+            _lease: lease,
+            over: false,
+        };
+        state.start_admission().await?;
+        state.start_keeper().await?;
+        state.shared.tell(FleetEvent::Joined { node: state.shared.node });
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<FleetMessage>,
+        message: FleetMessage,
+        state: &mut FleetState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            FleetMessage::Wake(names) => {
+                for name in names {
+                    state.send(name, NameMessage::Wake, true).await?;
+                }
+            }
+            FleetMessage::To { name, message, start } => state.send(name, *message, start).await?,
+            FleetMessage::GivenBack(name) => state.given_back(name).await?,
+            FleetMessage::Report(reply) => state.report(reply),
+            FleetMessage::Owned(reply) => {
+                // An error: nobody waits for the names any more.
+                reply.send(state.owned()).ok();
+            }
+            FleetMessage::Drain { deadline, done } => state.drain(deadline, Some(done)),
+            FleetMessage::Abandoned => {
+                let deadline = Instant::now() + state.shared.limits.drain;
+                state.drain(deadline, None);
+            }
+            FleetMessage::LeaseLost => state.fence(),
+            FleetMessage::DrainStep(step) => state.drain_step(step),
+            #[cfg(feature = "testkit")]
+            FleetMessage::Inject(fault) => state.inject(fault).await?,
+        }
+        Ok(())
+    }
+
+    /// The actor's own supervisor gets the state with the news, and may keep it for as long as it likes.
+    async fn post_stop(
+        &self,
+        _: ActorRef<FleetMessage>,
+        state: &mut FleetState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.end();
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<FleetMessage>,
+        event: SupervisionEvent,
+        state: &mut FleetState,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorTerminated(cell, _, _) => state.ended(cell.get_id(), None).await,
+            SupervisionEvent::ActorFailed(cell, error) => {
+                state.ended(cell.get_id(), Some(error.to_string())).await
+            }
+            _ => Ok(()),
+        }
+    }
+}

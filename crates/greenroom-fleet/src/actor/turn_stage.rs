@@ -1,0 +1,225 @@
+//! The stage for tests of turns: a name that this node owns, and a session whose CLI the test plays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom::message::ResultMessage;
+use greenroom::testkit::{CliEnd, ScriptedCli};
+use greenroom::{Session, SessionBuilder};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::context::{Activation, FleetShared, RunningTurn};
+use super::retry::NotDone;
+use super::scribe::write_down;
+use super::stage::joined;
+use crate::backend::Backend;
+use crate::face::error::FleetError;
+use crate::face::limits::FleetLimits;
+use crate::face::turn::{FleetTurn, TurnItem};
+use crate::id::{AttemptId, Name, PromptId};
+use crate::outcome::outcome_of;
+use crate::record::PromptOutcome;
+use crate::request::{
+    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership, QueueBounds,
+    StoredMessage,
+};
+
+/// What a fleet shares on a backend that its node has joined.
+pub(crate) async fn fleet_on(backend: impl Backend) -> Arc<FleetShared> {
+    joined(backend, FleetLimits::default()).await
+}
+
+/// A prompt for a name, which may wait as long as the test takes.
+pub(crate) fn accept(name: &str) -> Accept {
+    let bounds = QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 };
+    Accept { bounds, ..super::stage::accept(name, Duration::from_secs(24 * 3600)) }
+}
+
+/// Has the backend accept a prompt.
+pub(crate) async fn accepted(backend: &dyn Backend, accept: Accept) -> PromptId {
+    match backend.accept(accept).await.unwrap() {
+        Accepted::New(record) => record.id,
+        other => panic!("the prompt was not accepted: {other:?}"),
+    }
+}
+
+/// A prompt that has begun on this node.
+#[derive(Clone)]
+pub(crate) struct BegunTurn {
+    pub(crate) shared: Arc<FleetShared>,
+    pub(crate) owner: Ownership,
+    pub(crate) prompt: PromptId,
+    pub(crate) attempt: AttemptId,
+}
+
+impl BegunTurn {
+    /// Accepts a prompt for a name and begins it.
+    pub(crate) async fn new(shared: &Arc<FleetShared>, name: &str) -> Self {
+        let prompt = accepted(&*shared.backend, accept(name)).await;
+        Self::begin(shared, name, prompt).await
+    }
+
+    /// Claims the name for this node, and begins a prompt of it.
+    pub(crate) async fn begin(shared: &Arc<FleetShared>, name: &str, prompt: PromptId) -> Self {
+        let name = Name::new(name).unwrap();
+        let claim = Claim { name, node: shared.node, attempt: AttemptId::new(), losses: 3 };
+        let owner = match shared.backend.claim(claim).await.unwrap() {
+            Claimed::Won { record, .. } => {
+                Ownership { name: record.name, node: shared.node, term: record.term }
+            }
+            other => panic!("the name was not claimed: {other:?}"),
+        };
+        let attempt = AttemptId::new();
+        let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+        let begun = shared.backend.begin(begin).await.unwrap();
+        assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+        Self { shared: shared.clone(), owner, prompt, attempt }
+    }
+
+    /// Keeps messages as an owner does.
+    pub(crate) async fn append(&self, first_seq: u64, messages: Vec<String>) {
+        let (owner, prompt, bound) = (self.owner.clone(), self.prompt, self.shared.limits.turn_bytes);
+        let appended =
+            self.shared.backend.append(Append { owner, prompt, first_seq, messages, bound }).await.unwrap();
+        assert!(matches!(appended, Owned::Done(_)), "{appended:?}");
+    }
+
+    /// Gives the prompt its outcome.
+    pub(crate) async fn finish(&self, outcome: PromptOutcome) {
+        let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
+        let finished =
+            self.shared.backend.finish(Finish { owner, prompt, attempt, outcome, cost: 0 }).await.unwrap();
+        assert_eq!(finished, Owned::Done(Finished::Ended));
+    }
+
+    /// The messages that are kept.
+    pub(crate) async fn kept(&self) -> Vec<StoredMessage> {
+        self.shared.backend.messages(self.prompt, 0, usize::MAX).await.unwrap()
+    }
+}
+
+/// A future that runs beside the test, and ends with it.
+pub(crate) struct Spawned<T>(JoinSet<T>);
+
+impl<T: Send + 'static> Spawned<T> {
+    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(future);
+        Self(tasks)
+    }
+
+    pub(crate) async fn join(mut self) -> T {
+        self.0.join_next().await.unwrap().unwrap()
+    }
+}
+
+/// A session whose CLI the test plays.
+pub(crate) struct Played {
+    pub(crate) session: Session,
+    pub(crate) cli: CliEnd,
+}
+
+impl Played {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(Session::builder()).await
+    }
+
+    pub(crate) async fn start_with(builder: SessionBuilder) -> Self {
+        let (transport, mut listener) = ScriptedCli::by_hand();
+        let (session, cli) = tokio::join!(builder.transport(transport).start(), async {
+            let mut cli = listener.accept().await;
+            cli.handshake().await;
+            cli
+        });
+        Self { session: session.unwrap(), cli }
+    }
+
+    /// Runs a begun turn in the session as a name's actor does, with `last_seq` messages before it. Returns the future that writes
+    /// the turn down, and the prompt as the CLI has received it.
+    pub(crate) async fn run(
+        &mut self,
+        begun: &BegunTurn,
+        last_seq: u64,
+    ) -> (impl Future<Output = Result<PromptOutcome, NotDone>> + Send + 'static, Value) {
+        let running = RunningTurn::default();
+        running.set(Some(begun.prompt));
+        let activation = Activation {
+            owner: begun.owner.clone(),
+            tenant: "acme".to_owned(),
+            session: self.session.clone(),
+            running,
+        };
+        let mut turn = self.session.prompt("hello").await.unwrap();
+        let prompt = self.cli.expect("user").await;
+        let begun = begun.clone();
+        let writing = async move {
+            let ended = write_down(&begun.shared, &activation, begun.prompt, last_seq, &mut turn).await?;
+            let outcome = outcome_of(&ended);
+            begun.finish(outcome.clone()).await;
+            Ok(outcome)
+        };
+        (writing, prompt)
+    }
+
+    /// Says something as the model.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.cli.message(said(text));
+    }
+
+    /// Says a part of something as the model.
+    pub(crate) fn say_part(&mut self, text: &str) {
+        self.cli.message(part(text));
+    }
+}
+
+/// An item in short: `2 assistant`, `part a`, `gap 3-4`.
+pub(crate) fn short(item: Option<Result<TurnItem, FleetError>>) -> String {
+    match item {
+        Some(Ok(TurnItem::Message { seq, message })) => format!("{seq} {}", message.kind()),
+        Some(Ok(TurnItem::Partial(message))) => {
+            format!("part {}", message.value()["event"]["delta"]["text"].as_str().unwrap())
+        }
+        Some(Ok(TurnItem::Gap { from, to })) => format!("gap {from}-{to}"),
+        Some(Ok(TurnItem::MissedPartials { count })) => format!("missed {count}"),
+        Some(Err(error)) => format!("{error:?}"),
+        None => "end".to_owned(),
+    }
+}
+
+/// All items up to the end of the turn, in short.
+pub(crate) async fn rest(turn: &mut FleetTurn) -> Vec<String> {
+    let mut items = Vec::new();
+    loop {
+        match turn.next().await {
+            None => return items,
+            item => items.push(short(item)),
+        }
+    }
+}
+
+/// A complete message of the model.
+pub(crate) fn said(text: &str) -> Value {
+    json!({ "type": "assistant", "parent_tool_use_id": null,
+        "message": { "model": "m", "content": [{ "type": "text", "text": text }] } })
+}
+
+/// A partial message of the model.
+pub(crate) fn part(text: &str) -> Value {
+    json!({ "type": "stream_event", "parent_tool_use_id": null, "event": {
+        "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text } } })
+}
+
+/// An outcome that tells nothing.
+pub(crate) fn completed() -> PromptOutcome {
+    PromptOutcome::Completed { result: json!({ "type": "result", "subtype": "success", "result": "done" }) }
+}
+
+/// A result of the CLI with these fields.
+pub(crate) fn result(mut fields: Value) -> Arc<ResultMessage> {
+    fields["type"] = json!("result");
+    match greenroom::Message::parse(&fields.to_string()).unwrap() {
+        greenroom::Message::Result(result) => result,
+        other => panic!("{other:?}"),
+    }
+}

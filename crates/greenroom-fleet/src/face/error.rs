@@ -1,0 +1,89 @@
+//! The errors of a fleet.
+
+use std::time::Duration;
+
+use crate::error::BackendError;
+use crate::files::FilesError;
+use crate::id::{InvalidName, PromptId};
+use crate::request;
+
+/// The reason why a fleet could not do what was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FleetError {
+    /// The fleet is defined in a way that cannot work.
+    #[error("{0}")]
+    Invalid(String),
+    /// The text is no name of a session.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The backend could not carry out the request.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The name, prompt or question is not known.
+    #[error("the {what} {id} is not known: it was deleted, or its time to be kept has passed")]
+    NotFound {
+        /// `session`, `prompt` or `question`.
+        what: &'static str,
+        /// Its name or id.
+        id: String,
+    },
+    /// The session cannot do it in the state in which it is.
+    #[error("{0}")]
+    State(String),
+    /// The files of a session could not be created or removed.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// The session's own error.
+    #[error(transparent)]
+    Session(greenroom::Error),
+    /// The fleet is draining, or has ended.
+    #[error("the fleet has ended, or is draining: open it again")]
+    Ended,
+}
+
+/// The reason why a prompt has no turn.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PromptError {
+    /// The prompt was not accepted, and nothing of it is kept.
+    #[error("{why}")]
+    Refused {
+        /// The reason.
+        why: Refusal,
+        /// The time after which the prompt may be accepted; `None`: not as it is.
+        retry_after: Option<Duration>,
+    },
+    /// The backend did not answer in time, so the prompt may have been accepted. Send it again with its key, or look for its id
+    /// with [`Fleet::turn`](crate::Fleet::turn).
+    #[error("it is not known whether the prompt {prompt} was accepted: send it again with its key. {cause}")]
+    Unknown {
+        /// The id of the prompt.
+        prompt: PromptId,
+        /// The application's key.
+        key: Option<String>,
+        /// The backend's last error.
+        cause: BackendError,
+    },
+}
+
+/// The reason why a prompt was not accepted.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A rule of the registry.
+    #[error(transparent)]
+    Rule(#[from] request::Refused),
+    /// The fleet has no profile of this name.
+    #[error("the fleet has no profile '{0}': add it to the builder")]
+    UnknownProfile(String),
+    /// The fleet is draining, or has ended.
+    #[error("the fleet is draining, or has ended: send the prompt to the fleet that takes over")]
+    Draining,
+    /// The text is no name of a session.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The prompt cannot be kept.
+    #[error("{0}")]
+    Invalid(String),
+}

@@ -1,0 +1,191 @@
+//! The bounds of a fleet and the quotas of its tenants.
+
+use std::time::Duration;
+
+use crate::id::Timestamp;
+use crate::request::QueueBounds;
+
+/// The bounds of a fleet.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FleetLimits {
+    /// Sessions with a CLI process at one moment. A slot is free again when the process group of the CLI is gone. Default: one for
+    /// each 512 MiB of the memory that is available at the start, less 1 GiB, and at least 1.
+    pub live: usize,
+    /// Sessions that start at one moment. Default: the number of processors.
+    pub activations_at_once: usize,
+    /// The time after which an idle session is passivated. Default: 5 minutes.
+    pub idle_after: Duration,
+    /// The time for which a session has to be idle before it is passivated to make room for another name. Default: 5 seconds.
+    pub idle_before_eviction: Duration,
+    /// Prompts that wait. Default: 16 for a name, 256 for a tenant, 4,096 in the fleet.
+    pub queue: QueueBounds,
+    /// The time for which a prompt may wait, from the moment at which it may begin. Default: 5 minutes.
+    pub wait: Duration,
+    /// The lease of the fleet's node. Default: 30 seconds; renewed after a sixth of it, and given up after four fifths.
+    pub lease: Duration,
+    /// The time for which a background task of the CLI keeps its session from being idle. Default: 10 minutes.
+    pub background: Duration,
+    /// The time after which a [question](crate::Fleet::questions) counts as denied. Default: 10 minutes. Zero: people are not
+    /// asked, and a profile may answer with [`on_inquiry`](greenroom::SessionBuilder::on_inquiry) itself.
+    pub question: Duration,
+    /// The first wait after a failed activation; it doubles up to `backoff_max`. Default: 1 second.
+    pub backoff: Duration,
+    /// The longest wait after a failed activation. Default: 60 seconds.
+    pub backoff_max: Duration,
+    /// Failed activations within `failure_period` after which a name is quarantined. Default: 3.
+    pub failures: u32,
+    /// The time in which failed activations are counted together. Default: 10 minutes.
+    pub failure_period: Duration,
+    /// Owners in a row that were lost with a turn running, after which a name is quarantined. Default: 3.
+    pub losses: u32,
+    /// The messages that are kept of a turn, in bytes of their JSON. Default: 16 MiB.
+    pub turn_bytes: u64,
+    /// The time that a drain takes at most, when the last handle is dropped. Default: 28 seconds.
+    pub drain: Duration,
+    /// The time for which the opening waits for CLIs that an earlier process of the service has left behind, before it kills them, and
+    /// once more after that. Default: 30 seconds.
+    pub left_processes: Duration,
+    /// The time for which outcomes, messages and keys are kept after the outcome. Default: 24 hours.
+    pub retention: Duration,
+}
+
+impl FleetLimits {
+    /// Every limit of time.
+    pub(crate) fn durations(&self) -> [Duration; 12] {
+        [
+            self.idle_after,
+            self.idle_before_eviction,
+            self.wait,
+            self.lease,
+            self.background,
+            self.question,
+            self.backoff,
+            self.backoff_max,
+            self.failure_period,
+            self.drain,
+            self.left_processes,
+            self.retention,
+        ]
+    }
+}
+
+impl Default for FleetLimits {
+    fn default() -> Self {
+        Self {
+            live: live_by_memory(),
+            activations_at_once: std::thread::available_parallelism().map_or(1, usize::from),
+            idle_after: Duration::from_secs(300),
+            idle_before_eviction: Duration::from_secs(5),
+            queue: QueueBounds { name: 16, tenant: 256, fleet: 4096 },
+            wait: Duration::from_secs(300),
+            lease: Duration::from_secs(30),
+            background: Duration::from_secs(600),
+            question: Duration::from_secs(600),
+            backoff: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(60),
+            failures: 3,
+            failure_period: Duration::from_secs(600),
+            losses: 3,
+            turn_bytes: 16 << 20,
+            drain: Duration::from_secs(28),
+            left_processes: Duration::from_secs(30),
+            retention: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// What a tenant may use.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Quota {
+    /// Turns that the tenant gets in each round, when tenants wait for slots. Default: 1.
+    pub weight: u32,
+    /// Sessions of the tenant with a CLI process at one moment. Default: no bound of its own.
+    pub live: usize,
+    /// Prompts of the tenant that wait. Default: [`FleetLimits::queue`].
+    pub queued: Option<u32>,
+    /// Money that the tenant may spend in each period. Default: no bound.
+    pub budget: Option<Budget>,
+}
+
+/// The money that a tenant may spend.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// The money for each period, in micro-dollars.
+    pub amount: u64,
+    /// The length of a period. Periods are counted from 1970-01-01 00:00 UTC.
+    pub period: Duration,
+    /// The money that is set aside for a turn while it runs, in micro-dollars. A turn begins only if that much is left.
+    pub reserve: u64,
+}
+
+impl Budget {
+    /// The start of the period that a moment lies in.
+    pub(crate) fn period_at(&self, moment: Timestamp) -> Timestamp {
+        let length = u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX).max(1);
+        Timestamp(moment.0 - moment.0 % length)
+    }
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { weight: 1, live: usize::MAX, queued: None, budget: None }
+    }
+}
+
+impl Quota {
+    /// Sets the weight.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Sets the cap of live sessions.
+    #[must_use]
+    pub fn live(mut self, live: usize) -> Self {
+        self.live = live;
+        self
+    }
+
+    /// Sets the bound of prompts that wait.
+    #[must_use]
+    pub fn queued(mut self, queued: u32) -> Self {
+        self.queued = Some(queued);
+        self
+    }
+
+    /// Sets the budget of a day in dollars, with a tenth of the budget, and at most a dollar, set aside for each running turn.
+    #[must_use]
+    pub fn budget_usd(mut self, dollars: f64) -> Self {
+        let amount = micro_dollars(dollars);
+        self.budget = Some(Budget {
+            amount,
+            period: Duration::from_secs(24 * 3600),
+            reserve: (amount / 10).min(1_000_000),
+        });
+        self
+    }
+}
+
+/// Dollars in micro-dollars, rounded up. What is no positive number counts as nothing.
+pub(crate) fn micro_dollars(dollars: f64) -> u64 {
+    if dollars.is_nan() { 0 } else { (dollars * 1e6).ceil().max(0.0) as u64 }
+}
+
+/// One session for each 512 MiB that is available, less 1 GiB, and at least one.
+fn live_by_memory() -> usize {
+    let available = available_memory().unwrap_or(2 << 30);
+    usize::try_from((available.saturating_sub(1 << 30) / (512 << 20)).max(1)).unwrap_or(1)
+}
+
+/// The smaller of the memory that the system has available and the limit of the control group.
+fn available_memory() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let available = line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.saturating_mul(1024);
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = group.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(u64::MAX);
+    Some(available.min(limit))
+}

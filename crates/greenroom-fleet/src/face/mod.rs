@@ -1,0 +1,12 @@
+//! The face of a fleet: its builder, its handles, and what they report.
+
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod fleet;
+pub(crate) mod limits;
+pub(crate) mod profile;
+pub(crate) mod prompt;
+pub(crate) mod questions;
+pub(crate) mod session;
+pub(crate) mod snapshot;
+pub(crate) mod turn;

@@ -1,0 +1,72 @@
+//! Profiles: how the sessions of a fleet are built.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use greenroom::SessionBuilder;
+use uuid::Uuid;
+
+use crate::id::{Name, Term};
+
+/// The reason for an activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ActivatedFor {
+    /// A prompt waits.
+    Prompt,
+    /// [`FleetSession::warm`](crate::FleetSession::warm) was called.
+    Warm,
+}
+
+/// The activation for which a profile builds a session.
+#[derive(Clone, Debug)]
+pub struct ActivationContext {
+    pub(crate) name: Name,
+    pub(crate) tenant: String,
+    pub(crate) conversation: Uuid,
+    pub(crate) term: Term,
+    pub(crate) activated_for: ActivatedFor,
+    pub(crate) work: PathBuf,
+    pub(crate) config: PathBuf,
+}
+
+impl ActivationContext {
+    /// The name of the session.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The tenant of the session.
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// The id of the conversation. The fleet opens it; a profile need not.
+    pub fn conversation(&self) -> Uuid {
+        self.conversation
+    }
+
+    /// The number of this ownership of the name.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// The reason for the activation.
+    pub fn activated_for(&self) -> ActivatedFor {
+        self.activated_for
+    }
+
+    /// The session's working directory, unless the profile sets another one. It exists.
+    pub fn working_directory(&self) -> &Path {
+        &self.work
+    }
+
+    /// The CLI's configuration folder (`CLAUDE_CONFIG_DIR`), with the transcripts, unless the profile sets another one. It
+    /// exists.
+    pub fn config_directory(&self) -> &Path {
+        &self.config
+    }
+}
+
+/// Builds the session of an activation. It is called anew at each activation.
+pub(crate) type Profile = Arc<dyn Fn(&ActivationContext) -> SessionBuilder + Send + Sync>;

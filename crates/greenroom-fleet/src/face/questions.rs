@@ -1,0 +1,140 @@
+//! The questions of a fleet: listed, and answered.
+
+use serde_json::Value;
+
+use super::error::FleetError;
+use super::fleet::Fleet;
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::QuestionId;
+use crate::people::{
+    AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery, StoredAnswer, misfit,
+};
+use crate::record::QuestionRecord;
+use crate::request::Answered;
+
+/// The questions of all tenants that are read at first, to find those of one.
+const READ: usize = 256;
+
+impl Fleet {
+    /// Lists open questions, the nearest deadline first.
+    ///
+    /// A question is a request of a session that its profile's handlers leave open: a tool call without a permission,
+    /// the model's `AskUserQuestion`, an elicitation of an MCP server, or a dialog. It waits for
+    /// [`answer`](Fleet::answer), is denied after [`FleetLimits::question`](crate::FleetLimits::question), and ends with
+    /// its turn. An elicitation outside a turn is declined. [`FleetEvent::Asked`](crate::FleetEvent::Asked) tells of
+    /// each question.
+    ///
+    /// ```
+    /// use greenroom::callback::{Inquiry, InquiryAnswer};
+    /// use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+    /// use greenroom::{NoArgs, Session, ToolServer};
+    /// use greenroom_fleet::{Fleet, FleetEvent, QuestionAnswer, QuestionQuery};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let refund = ModelTurn::new().call("mcp__shop__refund", serde_json::json!({}));
+    /// let cli = ScriptedCli::play(Script::new().turn(refund).turn(ModelTurn::new().text("Done.")));
+    /// let transport = cli.transport();
+    /// let fleet = Fleet::builder()
+    ///     .profile("default", move |_| {
+    ///         let shop = ToolServer::new("shop", "1.0.0").tool("refund", "Refund it", async |_: NoArgs| "refunded");
+    ///         Session::builder().mcp_server(shop).transport(transport.clone())
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let mut events = fleet.events();
+    /// let mut turn = fleet.session("customer-42")?.tenant("acme").prompt("I want my money back.").await?;
+    ///
+    /// // On a page, for the people of the tenant: as soon as a session asks.
+    /// while !matches!(events.next().await, Some(Ok(FleetEvent::Asked { .. }))) {}
+    /// let open = fleet.questions(QuestionQuery::new().tenant("acme")).await?;
+    /// let Inquiry::Permission { request } = &open[0].inquiry else { panic!("{open:?}") };
+    /// println!("{} asks to run {}", open[0].name, request.tool_name);
+    ///
+    /// fleet.answer(open[0].id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna")).await?;
+    /// assert_eq!(turn.outcome().await?.text(), Some("Done."));
+    /// assert_eq!(cli.tool_results(), ["refunded"]);
+    /// fleet.drain(std::time::Duration::from_secs(20)).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A question that another version has kept and this one cannot read is left out.
+    ///
+    /// # Errors
+    /// [`FleetError::Backend`].
+    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<PendingQuestion>, FleetError> {
+        let shared = &self.handle.shared;
+        let mut most = if query.is_narrow() { query.limit.max(READ) } else { query.limit };
+        loop {
+            let records = shared.ask(|backend| backend.open_questions(most)).await?;
+            let all = records.len() < most;
+            let found = records.into_iter().filter(|question| query.fits(question));
+            let questions: Vec<_> = found.filter_map(read).take(query.limit).collect();
+            if all || !query.is_narrow() || questions.len() == query.limit {
+                return Ok(questions);
+            }
+            most = most.saturating_mul(2);
+        }
+    }
+
+    /// Answers a question. The first answer before the deadline decides.
+    ///
+    /// It does not matter on which handle or node the question was asked. When this returns `Ok`, this answer is the
+    /// decision, and durable; the session acts on it if its CLI still waits. The fleet does not ask whether the person
+    /// may decide: check that before, by the question's [`tenant`](PendingQuestion::tenant).
+    ///
+    /// Not cancel-safe: if the future is dropped, the answer may still decide.
+    ///
+    /// # Errors
+    /// [`AnswerError::Misfit`] if the answer does not fit the question, which stays open; [`AnswerError::TooLate`];
+    /// [`AnswerError::Gone`]; [`AnswerError::Unknown`] if the backend does not say whether the answer decided;
+    /// [`AnswerError::Backend`].
+    pub async fn answer(
+        &self,
+        question: QuestionId,
+        answer: impl Into<QuestionAnswer>,
+    ) -> Result<(), AnswerError> {
+        let QuestionAnswer { answer, by, attempt } = answer.into();
+        let shared = &self.handle.shared;
+        let record = shared.ask_backend(|backend| backend.question(question)).await;
+        let record = record.map_err(AnswerError::Backend)?.ok_or(AnswerError::Gone(question))?;
+        // A decided question goes on to the backend, which knows the attempt that has decided it.
+        if record.decision.is_none()
+            && let Some(open) = read(record)
+            && let Some(why) = misfit(&open.inquiry, &answer)
+        {
+            return Err(AnswerError::Misfit(why));
+        }
+        let stored = serde_json::to_value(StoredAnswer::Person { answer, by });
+        let stored: Value = stored.map_err(|error| AnswerError::Misfit(error.to_string()))?;
+        let answered = shared.ask_backend(|backend| backend.answer(question, attempt, stored.clone())).await;
+        match answered.map_err(|error| not_answered(attempt, error))? {
+            Answered::Decided(_) => Ok(()),
+            Answered::TooLate(QuestionRecord { decision: Some(decision), .. }) => {
+                Err(AnswerError::TooLate { question, by: DecidedBy::of(decision) })
+            }
+            Answered::TooLate(_) | Answered::Gone => Err(AnswerError::Gone(question)),
+        }
+    }
+}
+
+fn read(record: QuestionRecord) -> Option<PendingQuestion> {
+    let id = record.id;
+    match PendingQuestion::read(record) {
+        Ok(question) => Some(question),
+        Err(error) => {
+            tracing::warn!(question = %id, %error, "a question cannot be read");
+            None
+        }
+    }
+}
+
+fn not_answered(attempt: crate::AttemptId, error: BackendError) -> AnswerError {
+    match error.kind() {
+        BackendErrorKind::Unavailable => AnswerError::Unknown { attempt, cause: error },
+        // The answer itself cannot be kept, so the question stays open.
+        BackendErrorKind::Invalid => AnswerError::Misfit(error.to_string()),
+        _ => AnswerError::Backend(error),
+    }
+}

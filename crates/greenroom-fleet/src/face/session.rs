@@ -1,0 +1,332 @@
+//! A named session of a fleet.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use greenroom::Prompt;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::error::{FleetError, PromptError, Refusal};
+use super::event::{FleetEvent, PassivatedBy};
+use super::fleet::Fleet;
+use super::prompt::FleetPrompt;
+use super::turn::FleetTurn;
+use crate::actor::context::{ATTEMPTS, FleetShared, PAUSE, within};
+use crate::actor::deletion;
+use crate::actor::name::NameMessage;
+use crate::actor::name::steps::reserve;
+use crate::actor::supervisor::FleetMessage;
+use crate::backend::Backend;
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::{Name, PromptId, Timestamp};
+use crate::people::{PendingQuestion, QuestionQuery};
+use crate::record::{NameRecord, NameState, PromptContent};
+use crate::request::{Accept, Accepted, Quarantined, QueueBounds, Refused};
+
+/// The pause before a session that is being ended is looked at again.
+const AGAIN: Duration = Duration::from_millis(50);
+/// The time after which a refused prompt may be accepted, where nothing tells a better one.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A named session of a fleet. It is there when it is prompted: nothing has to be created or kept.
+///
+/// The first prompt of a name fixes its profile and its tenant.
+#[derive(Clone)]
+#[must_use = "nothing happens until a method is called"]
+pub struct FleetSession {
+    fleet: Fleet,
+    name: Name,
+    profile: String,
+    tenant: String,
+}
+
+impl FleetSession {
+    pub(super) fn new(fleet: Fleet, name: Name) -> Self {
+        Self { fleet, name, profile: "default".to_owned(), tenant: "default".to_owned() }
+    }
+
+    /// Sets the profile that builds the session. Default: `default`.
+    pub fn profile(mut self, profile: impl Into<String>) -> Self {
+        self.profile = profile.into();
+        self
+    }
+
+    /// Sets the tenant for which the session is counted. Default: `default`.
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn shared(&self) -> &std::sync::Arc<FleetShared> {
+        &self.fleet.handle.shared
+    }
+
+    /// Accepts a prompt: when this returns, the prompt is kept, and ends with exactly one outcome. Its turn begins when it is
+    /// the prompt's turn; the session is woken for it.
+    ///
+    /// A prompt with a [key](FleetPrompt::key) that was used before with the same content is found and not sent again:
+    /// [`FleetTurn::is_duplicate`].
+    ///
+    /// Not cancel-safe: if the future is dropped, the prompt may still be accepted.
+    ///
+    /// # Errors
+    /// [`PromptError::Refused`], with the time after which another attempt may succeed, and [`PromptError::Unknown`] if the
+    /// backend does not answer.
+    pub async fn prompt(&self, prompt: impl Into<FleetPrompt>) -> Result<FleetTurn, PromptError> {
+        let prompt = prompt.into();
+        let shared = self.shared();
+        let refused = |why, retry_after| Err(PromptError::Refused { why, retry_after });
+        if shared.draining.is_cancelled() {
+            return refused(Refusal::Draining, Some(RETRY_AFTER));
+        }
+        if !shared.profiles.contains_key(&self.profile) {
+            return refused(Refusal::UnknownProfile(self.profile.clone()), None);
+        }
+        let accept = match self.accept(&prompt) {
+            Ok(accept) => accept,
+            Err(error) => return refused(Refusal::Invalid(error), None),
+        };
+        let unknown = |cause| PromptError::Unknown { prompt: accept.prompt, key: prompt.key.clone(), cause };
+        let accepted = match repeat_accept(shared, &accept).await {
+            Err(error) if error.kind() == BackendErrorKind::Invalid => {
+                return refused(Refusal::Invalid(error.to_string()), None);
+            }
+            accepted => accepted.map_err(unknown)?,
+        };
+        let (record, is_duplicate) = match accepted {
+            Accepted::New(record) => (record, false),
+            Accepted::Duplicate(record) => (record, true),
+            Accepted::Refused(why) => {
+                let retry_after = match &why {
+                    Refused::QueueFull { .. } | Refused::Deleting => Some(RETRY_AFTER),
+                    Refused::OverBudget => self.next_budget(),
+                    _ => None,
+                };
+                return refused(Refusal::Rule(why), retry_after);
+            }
+        };
+        if !is_duplicate {
+            shared.tell(FleetEvent::Accepted { name: self.name.clone(), prompt: record.id });
+        }
+        self.send(NameMessage::Wake, true);
+        Ok(FleetTurn::new(shared.clone(), record.id, is_duplicate))
+    }
+
+    fn accept(&self, prompt: &FleetPrompt) -> Result<Accept, String> {
+        let json = |prompt: &Prompt| serde_json::to_value(prompt).map_err(|error| error.to_string());
+        let limits = &self.shared().limits;
+        let queued = self.shared().quota(&self.tenant).queued;
+        Ok(Accept {
+            prompt: PromptId::new(),
+            name: self.name.clone(),
+            profile: self.profile.clone(),
+            tenant: self.tenant.clone(),
+            conversation: Uuid::new_v4(),
+            host: None,
+            key: prompt.key.clone(),
+            content: PromptContent {
+                prompt: json(&prompt.prompt)?,
+                continuation: prompt.continuation.as_ref().map(json).transpose()?,
+            },
+            continuations: prompt.continuations,
+            not_before: prompt.not_before.map(timestamp),
+            wait: prompt.wait.unwrap_or(limits.wait),
+            budget: reserve(self.shared(), &self.tenant, self.shared().backend.now()),
+            bounds: QueueBounds { tenant: queued.unwrap_or(limits.queue.tenant), ..limits.queue },
+        })
+    }
+
+    /// The time until the tenant has another budget.
+    fn next_budget(&self) -> Option<Duration> {
+        let shared = self.shared();
+        let (budget, now) = (shared.quota(&self.tenant).budget?, shared.backend.now());
+        Some(budget.period_at(now).after(budget.period).since(now))
+    }
+
+    /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up.
+    ///
+    /// # Errors
+    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot be started.
+    pub async fn warm(&self) -> Result<(), FleetError> {
+        for _ in 0..ATTEMPTS {
+            // `None`: the actor of the name was about to end, and the next one takes the message.
+            if let Some(warm) = self.ask(true, NameMessage::Warm).await {
+                return warm;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        Err(ended_meanwhile())
+    }
+
+    /// Interrupts the running turn. `false`: no turn runs. Prompts that wait go on waiting.
+    ///
+    /// # Errors
+    /// [`FleetError::Session`] if the CLI does not take the interrupt.
+    pub async fn interrupt(&self) -> Result<bool, FleetError> {
+        self.ask(false, |done| NameMessage::Interrupt { prompt: None, done }).await.unwrap_or(Ok(false))
+    }
+
+    /// Interrupts the turn of a prompt, if it runs. `false`: it does not run.
+    ///
+    /// # Errors
+    /// [`FleetError::Session`] if the CLI does not take the interrupt.
+    pub async fn interrupt_turn(&self, prompt: PromptId) -> Result<bool, FleetError> {
+        let message = |done| NameMessage::Interrupt { prompt: Some(prompt), done };
+        self.ask(false, message).await.unwrap_or(Ok(false))
+    }
+
+    /// Says something in the running turn: see [`Session::steer`](greenroom::Session::steer). It is not kept like a prompt.
+    ///
+    /// # Errors
+    /// [`FleetError::State`] if no turn runs; [`FleetError::Session`].
+    pub async fn steer(&self, message: impl Into<Prompt>) -> Result<(), FleetError> {
+        let message = Box::new(message.into());
+        let idle = || Err(FleetError::State("no turn of the session runs: send a prompt".to_owned()));
+        self.ask(false, |done| NameMessage::Steer { message, done }).await.unwrap_or_else(idle)
+    }
+
+    /// Puts the session to sleep, after its running turn, and returns when its CLI is gone. A prompt that waits wakes it again.
+    /// A session that is asleep stays so.
+    pub async fn passivate(&self) {
+        self.end_session(false).await;
+    }
+
+    async fn end_session(&self, at_once: bool) {
+        let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, at_once, done: Some(done) };
+        self.ask(false, message).await;
+    }
+
+    /// Keeps the session from being activated, and puts it to sleep at once. Prompts that wait go on waiting.
+    ///
+    /// # Errors
+    /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
+    pub async fn quarantine(&self, why: impl Into<String>) -> Result<(), FleetError> {
+        let why = why.into();
+        loop {
+            let record = self.record().await?;
+            if matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. }) {
+                return Ok(());
+            }
+            self.end_session(true).await;
+            let (name, reason) = (self.name.clone(), why.clone());
+            let quarantine = |backend| Backend::quarantine(backend, name.clone(), reason.clone());
+            match self.shared().ask(quarantine).await? {
+                Quarantined::Done => {
+                    self.shared().tell(FleetEvent::Quarantined { name: self.name.clone(), why });
+                    return Ok(());
+                }
+                Quarantined::Gone => return Ok(()),
+                Quarantined::Owned(_) => {}
+            }
+            self.check_not_elsewhere(&self.record().await?)?;
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Lets a quarantined session be activated again. Its prompts begin. `false`: the session is not quarantined.
+    ///
+    /// # Errors
+    /// [`FleetError::Backend`].
+    pub async fn unquarantine(&self) -> Result<bool, FleetError> {
+        let free = self.shared().ask(|backend| backend.unquarantine(self.name.clone())).await?;
+        if free {
+            self.shared().tell(FleetEvent::Unquarantined { name: self.name.clone() });
+            self.send(NameMessage::Wake, true);
+        }
+        Ok(free)
+    }
+
+    /// Deletes the session: interrupts its turn, ends its prompts as unsent, and removes its files, its conversation and its name.
+    /// Outcomes and messages stay until their time has passed. A session that is not known counts as deleted.
+    ///
+    /// # Errors
+    /// [`FleetError::Files`] if files cannot be removed: the session stays marked as being deleted, and the fleet tries
+    /// again. [`FleetError::Backend`].
+    pub async fn delete(&self) -> Result<(), FleetError> {
+        loop {
+            self.end_session(true).await;
+            match deletion::delete(self.shared(), &self.name).await? {
+                deletion::Deleted::Done | deletion::Deleted::Unknown => return Ok(()),
+                deletion::Deleted::Owned(node) if node == self.shared().node => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                deletion::Deleted::Owned(node) => {
+                    return Err(FleetError::State(format!(
+                        "the node {node} owns the session: delete it there"
+                    )));
+                }
+            }
+        }
+    }
+
+    /// What the fleet keeps of the session.
+    ///
+    /// # Errors
+    /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
+    pub async fn record(&self) -> Result<NameRecord, FleetError> {
+        let record = self.shared().ask(|backend| backend.name_record(self.name.clone())).await?;
+        record.ok_or_else(|| FleetError::NotFound { what: "session", id: self.name.to_string() })
+    }
+
+    /// Lists the open questions of the session, the nearest deadline first: see [`Fleet::questions`].
+    ///
+    /// # Errors
+    /// [`FleetError::Backend`].
+    pub async fn questions(&self) -> Result<Vec<PendingQuestion>, FleetError> {
+        self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
+    }
+
+    fn check_not_elsewhere(&self, record: &NameRecord) -> Result<(), FleetError> {
+        match record.state {
+            NameState::Owned { node, .. } if node != self.shared().node => {
+                Err(FleetError::State(format!("the node {node} owns the session: do this there")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&self, message: NameMessage, start: bool) {
+        let (name, message) = (self.name.clone(), Box::new(message));
+        // An error: the fleet has ended, and what waits goes on waiting.
+        self.fleet.handle.supervisor.cast(FleetMessage::To { name, message, start }).ok();
+    }
+
+    /// Asks the actor of the name. `None`: the name is passive, or its actor ended meanwhile.
+    async fn ask<T>(
+        &self,
+        start: bool,
+        message: impl FnOnce(oneshot::Sender<T>) -> NameMessage,
+    ) -> Option<T> {
+        let (done, answer) = oneshot::channel();
+        self.send(message(done), start);
+        answer.await.ok()
+    }
+}
+
+fn ended_meanwhile() -> FleetError {
+    FleetError::State("the session was being put to sleep, or the fleet is draining: try again".to_owned())
+}
+
+fn timestamp(moment: SystemTime) -> Timestamp {
+    Timestamp::default().after(moment.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Repeats an accept with its id, a few times: a caller waits for the answer.
+async fn repeat_accept(shared: &FleetShared, accept: &Accept) -> Result<Accepted, BackendError> {
+    let mut attempt = 1;
+    loop {
+        let answer = within(shared.backend.accept(accept.clone())).await;
+        match answer {
+            Err(error) if error.kind() == BackendErrorKind::Unavailable && attempt < ATTEMPTS => {
+                attempt += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The state of a fleet at one moment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::error::FleetError;
+use super::fleet::Fleet;
+use crate::actor::name::NameReport;
+use crate::actor::supervisor::FleetMessage;
+use crate::id::{Name, NodeId, PromptId};
+use crate::record::{NameRecord, NameState};
+use crate::request::Page;
+
+/// Names that are read from the backend at a time.
+const PAGE: usize = 256;
+/// The time for which the actors' answers are awaited.
+const ANSWERS: Duration = Duration::from_secs(1);
+
+/// Chooses the names of a [`FleetSnapshot`].
+///
+/// ```
+/// use greenroom_fleet::Query;
+///
+/// let query = Query::stuck().tenant("acme").limit(50);
+/// # let _ = query;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Query {
+    which: Which,
+    tenant: Option<String>,
+    after: Option<Name>,
+    limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    All,
+    Active,
+    Stuck,
+}
+
+impl Query {
+    fn new(which: Which) -> Self {
+        Self { which, tenant: None, after: None, limit: 100 }
+    }
+
+    /// All names.
+    pub fn all() -> Self {
+        Self::new(Which::All)
+    }
+
+    /// Names that are not asleep on this node.
+    pub fn active() -> Self {
+        Self::new(Which::Active)
+    }
+
+    /// Names that somebody has to look at: quarantined, being deleted, or with failed activations or lost owners since the last
+    /// turn that completed.
+    pub fn stuck() -> Self {
+        Self::new(Which::Stuck)
+    }
+
+    /// Names of this tenant only.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// Names after this one, in the order of their bytes: the next page.
+    #[must_use]
+    pub fn after(mut self, name: Name) -> Self {
+        self.after = Some(name);
+        self
+    }
+
+    /// Sets the length of the page. Default: 100.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    fn takes(&self, record: &NameRecord) -> bool {
+        let stuck = matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. })
+            || !record.failures.is_empty()
+            || record.losses > 0;
+        (self.which != Which::Stuck || stuck)
+            && self.tenant.as_ref().is_none_or(|tenant| *tenant == record.tenant)
+    }
+}
+
+/// The state of a fleet at one moment. Serialises to JSON.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
+#[non_exhaustive]
+pub struct FleetSnapshot {
+    pub node: NodeId,
+    pub draining: bool,
+    /// The cap of live sessions, and how many are live: starting, running a turn, idle, or being ended.
+    pub live_limit: usize,
+    pub live: usize,
+    pub starting: usize,
+    pub running: usize,
+    pub idle: usize,
+    pub leaving: usize,
+    /// Names that ask for a slot or for a turn.
+    pub asking: usize,
+    /// Prompts that wait in the whole fleet.
+    pub queued: u32,
+    /// Tenants with names that are live or ask.
+    pub tenants: BTreeMap<String, TenantSnapshot>,
+    /// The names of the query, in the order of their bytes.
+    pub names: Vec<NameSnapshot>,
+    /// The last name of a page that is full: pass it to [`Query::after`].
+    pub next: Option<Name>,
+}
+
+/// A tenant, in a [`FleetSnapshot`].
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "plain data")]
+#[non_exhaustive]
+pub struct TenantSnapshot {
+    pub live: usize,
+    pub running: usize,
+    pub asking: usize,
+}
+
+/// A name, in a [`FleetSnapshot`].
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct NameSnapshot {
+    /// What the backend keeps.
+    pub record: NameRecord,
+    /// What the name does on this node: `passive`, `settled`, `waiting`, `activating`, `backoff`, `idle`, `running` or
+    /// `passivating`.
+    pub stage: &'static str,
+    /// The time since it does that, in milliseconds; 0 if it is passive.
+    pub stage_ms: u64,
+    /// The prompt of the turn that runs on this node.
+    pub running: Option<PromptId>,
+}
+
+impl Fleet {
+    /// Reports the state of the fleet and of the names that the query chooses. [`Query::stuck`] and a query by tenant read the
+    /// records of all names up to the last one that they report.
+    ///
+    /// # Errors
+    /// [`FleetError::Backend`]; [`FleetError::Ended`] after the end of the fleet.
+    pub async fn snapshot(&self, query: Query) -> Result<FleetSnapshot, FleetError> {
+        let shared = &self.handle.shared;
+        let (reply, report) = tokio::sync::oneshot::channel();
+        self.handle.supervisor.cast(FleetMessage::Report(reply)).map_err(|_| FleetError::Ended)?;
+        let report = report.await.map_err(|_| FleetError::Ended)?;
+        let deadline = Instant::now() + ANSWERS;
+        let mut stages = HashMap::new();
+        for (name, report) in report.names {
+            // An actor that has just ended, or does not answer: the name counts as passive.
+            if let Ok(Ok(stage)) = tokio::time::timeout_at(deadline, report).await {
+                stages.insert(name, stage);
+            }
+        }
+        // While admission is being restarted, nobody knows.
+        let counted = tokio::time::timeout_at(deadline, report.counts).await;
+        let counts = counted.ok().and_then(Result::ok).unwrap_or_default();
+        let (names, next) = self.names(&query, &stages).await?;
+        let tenant = |tally: crate::admission::Tally| TenantSnapshot {
+            live: tally.live,
+            running: tally.running,
+            asking: tally.asking,
+        };
+        Ok(FleetSnapshot {
+            node: shared.node,
+            draining: shared.draining.is_cancelled(),
+            live_limit: shared.limits.live,
+            live: counts.live,
+            starting: counts.starting,
+            running: counts.running,
+            idle: counts.idle,
+            leaving: counts.leaving,
+            asking: counts.asking,
+            queued: shared.ask(|backend| backend.queued()).await?,
+            tenants: counts.tenants.into_iter().map(|(id, tally)| (id, tenant(tally))).collect(),
+            names,
+            next,
+        })
+    }
+
+    async fn names(
+        &self,
+        query: &Query,
+        stages: &HashMap<Name, NameReport>,
+    ) -> Result<(Vec<NameSnapshot>, Option<Name>), FleetError> {
+        let shared = &self.handle.shared;
+        let snapshot = |record: NameRecord| {
+            let stage = stages.get(&record.name);
+            let since =
+                stage.map_or(0, |stage| u64::try_from(stage.since.elapsed().as_millis()).unwrap_or(u64::MAX));
+            NameSnapshot {
+                stage: stage.map_or("passive", |stage| stage.stage),
+                stage_ms: since,
+                running: stage.and_then(|stage| stage.running),
+                record,
+            }
+        };
+        let mut found = Vec::new();
+        if query.which == Which::Active {
+            let mut names: Vec<_> =
+                stages.keys().filter(|name| Some(*name) > query.after.as_ref()).cloned().collect();
+            names.sort();
+            for name in names {
+                if found.len() == query.limit {
+                    break;
+                }
+                let record = shared.ask(|backend| backend.name_record(name.clone())).await?;
+                found.extend(record.filter(|record| query.takes(record)).map(snapshot));
+            }
+        } else {
+            let mut after = query.after.clone();
+            while found.len() < query.limit {
+                let page = Page { after: after.clone(), limit: PAGE };
+                let records = shared.ask(|backend| backend.names(page.clone())).await?;
+                let Some(last) = records.last() else { break };
+                after = Some(last.name.clone());
+                let left = query.limit - found.len();
+                found.extend(
+                    records.into_iter().filter(|record| query.takes(record)).take(left).map(snapshot),
+                );
+            }
+        }
+        let full = found.len() == query.limit;
+        let next = found.last().filter(|_| full).map(|name| name.record.name.clone());
+        Ok((found, next))
+    }
+}

@@ -1,0 +1,397 @@
+//! A turn of a fleet, as the application reads it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt, Stream, StreamExt, stream};
+use greenroom::Message;
+use tokio::time::Instant;
+
+use super::error::FleetError;
+use crate::actor::context::FleetShared;
+use crate::actor::scribe::is_not_kept;
+use crate::backend::Reply;
+use crate::error::{BackendError, BackendErrorKind};
+use crate::hub::{Heard, LiveMessage, Reader};
+use crate::id::PromptId;
+use crate::record::{PromptOutcome, PromptRecord, PromptState};
+use crate::request::StoredMessage;
+
+/// Messages that are read from the backend at a time.
+const PAGE: usize = 64;
+/// The time after which the records are read again without a hint that they have changed.
+const POLL: Duration = Duration::from_secs(1);
+/// The time that a backend has for its answer to a reader when the fleet has ended.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// The first and the longest pause while the backend is unavailable.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// The turn of a prompt: its messages as they come, and then its [`outcome`](FleetTurn::outcome).
+///
+/// ```
+/// use greenroom_fleet::{FleetError, FleetTurn, TurnItem};
+///
+/// async fn show(turn: &mut FleetTurn) -> Result<(), FleetError> {
+///     while let Some(item) = turn.next().await {
+///         match item? {
+///             TurnItem::Message { seq, message } => println!("{seq}: {}", message.raw()),
+///             TurnItem::Gap { from, to } => println!("messages {from} to {to} are not kept"),
+///             _ => {}
+///         }
+///     }
+///     println!("{:?}", turn.outcome().await?.text());
+///     Ok(())
+/// }
+/// # let _ = show;
+/// ```
+///
+/// The turn may wait, run or have ended. Its complete messages are kept with their outcome until
+/// [`FleetLimits::retention`](crate::FleetLimits::retention) has passed, so you can read them later, more than once, and after a
+/// restart of the service: begin at a number with [`messages_from`](FleetTurn::messages_from). Partial messages are not kept.
+///
+/// Dropping a `FleetTurn` changes nothing: the turn goes on. You may read as slowly as you like, which holds up nothing else; a
+/// slow reader gets complete messages from the backend and misses partial ones.
+///
+/// While the backend is unavailable the reader waits for it. The reader's errors are final: [`FleetError::NotFound`] for a prompt
+/// that is not known or no longer kept, [`FleetError::Backend`] for a backend that is closed or damaged, and
+/// [`FleetError::Ended`] when the fleet ends before the turn has its outcome.
+#[must_use = "the turn goes on unread; call `next` to read it, or `outcome` to wait for its end"]
+pub struct FleetTurn {
+    shared: Arc<FleetShared>,
+    prompt: PromptId,
+    is_duplicate: bool,
+    /// The number of the last message in `ready`, or before it.
+    last_seq: u64,
+    ready: VecDeque<TurnItem>,
+    /// A live message that waits for the complete messages before it.
+    held: Option<LiveMessage>,
+    live: Option<Reader>,
+    /// The records are to be read.
+    look: bool,
+    look_again_at: Instant,
+    over: bool,
+    /// The error with which the reading has ended.
+    error: Option<FleetError>,
+}
+
+/// What comes next in a turn of a fleet.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TurnItem {
+    /// A complete message of the CLI.
+    Message {
+        /// Its number in the turn, from 1. Numbers grow by 1 from message to message, except over a gap. A turn that goes on with
+        /// its continuation after its owner was lost goes on with its numbers.
+        seq: u64,
+        /// The message.
+        message: Message,
+    },
+    /// A partial message, while the model is writing. Partial messages come only from a turn that runs, and only if the profile
+    /// asks for them.
+    Partial(Message),
+    /// Complete messages are missing: the turn was over its bound
+    /// ([`FleetLimits::turn_bytes`](crate::FleetLimits::turn_bytes)), or the backend could not keep them.
+    Gap {
+        /// The number of the first missing message.
+        from: u64,
+        /// The number of the last missing message.
+        to: u64,
+    },
+    /// Partial messages are missing, because they were not read in time. The complete messages are not affected.
+    MissedPartials {
+        /// Their number.
+        count: u64,
+    },
+}
+
+impl TurnItem {
+    /// The message, if it is one.
+    pub fn message(&self) -> Option<&Message> {
+        match self {
+            TurnItem::Message { message, .. } | TurnItem::Partial(message) => Some(message),
+            TurnItem::Gap { .. } | TurnItem::MissedPartials { .. } => None,
+        }
+    }
+
+    /// The text blocks of a complete assistant message, joined. `None` without a text block, and for everything else.
+    pub fn text(&self) -> Option<String> {
+        self.message()?.text()
+    }
+
+    /// The number of a complete message, and of the last message of a gap: a reader that has handled the item goes on from the
+    /// next number. `None` for what is not kept.
+    pub fn seq(&self) -> Option<u64> {
+        match self {
+            TurnItem::Message { seq, .. } | TurnItem::Gap { to: seq, .. } => Some(*seq),
+            TurnItem::Partial(_) | TurnItem::MissedPartials { .. } => None,
+        }
+    }
+}
+
+impl FleetTurn {
+    pub(crate) fn new(shared: Arc<FleetShared>, prompt: PromptId, is_duplicate: bool) -> Self {
+        Self {
+            shared,
+            prompt,
+            is_duplicate,
+            last_seq: 0,
+            ready: VecDeque::new(),
+            held: None,
+            live: None,
+            look: true,
+            look_again_at: Instant::now(),
+            over: false,
+            error: None,
+        }
+    }
+
+    /// Begins at a message: `next` gives the messages with this number and greater ones. Default: 1, the first message.
+    ///
+    /// A browser that reconnects to a stream of server-sent events tells the id of the last event that it has seen; go on
+    /// with `messages_from(last_event_id + 1)`.
+    pub fn messages_from(mut self, seq: u64) -> Self {
+        self = Self::new(self.shared, self.prompt, self.is_duplicate);
+        self.last_seq = seq.saturating_sub(1);
+        self
+    }
+
+    /// The id of the prompt. Keep it to read the turn again later.
+    pub fn prompt_id(&self) -> PromptId {
+        self.prompt
+    }
+
+    /// True if the prompt was sent before with its key: this is the turn of the prompt that exists.
+    pub fn is_duplicate(&self) -> bool {
+        self.is_duplicate
+    }
+
+    /// The next message or gap; `None` when the turn is over.
+    ///
+    /// Safe to cancel: an item is taken only when it is returned.
+    pub async fn next(&mut self) -> Option<Result<TurnItem, FleetError>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(Ok(item));
+            }
+            if self.over {
+                return self.error.take().map(Err);
+            }
+            if let Err(error) = self.advance().await {
+                (self.over, self.live, self.error) = (true, None, Some(error));
+            }
+        }
+    }
+
+    /// Waits for the end of the turn and returns its outcome.
+    ///
+    /// Safe to cancel, and may be called more than once. Complete messages that you have not read can still be read; partial
+    /// messages are dropped.
+    ///
+    /// # Errors
+    /// The errors of a reader, see [`FleetTurn`].
+    pub async fn outcome(&mut self) -> Result<PromptOutcome, FleetError> {
+        // Nobody reads the live messages meanwhile.
+        (self.live, self.look) = (None, true);
+        let shared = &self.shared;
+        let mut changes = shared.hub.watch(self.prompt, &*shared.backend);
+        loop {
+            let is_last = shared.ended.is_cancelled();
+            let record = self.record().await?;
+            if let PromptState::Ended { .. } = record.state {
+                let outcome = read(shared, || shared.backend.outcome(self.prompt)).await?;
+                return outcome.ok_or_else(|| self.not_found());
+            }
+            if is_last {
+                return Err(FleetError::Ended);
+            }
+            let polls = !changes.is_fed();
+            tokio::select! {
+                _look = changes.next() => {}
+                () = tokio::time::sleep(POLL), if polls => {}
+                () = shared.ended.cancelled() => {}
+            }
+        }
+    }
+
+    /// The items as a stream, which ends with the turn, or after an error.
+    pub fn into_stream(self) -> impl Stream<Item = Result<TurnItem, FleetError>> + Send + Unpin + 'static {
+        stream::unfold(self, async |mut turn| turn.next().await.map(|item| (item, turn))).boxed()
+    }
+
+    /// Comes one step nearer to the next item. Safe to cancel.
+    async fn advance(&mut self) -> Result<(), FleetError> {
+        match self.held.take() {
+            Some(live) if live.after > self.last_seq => {
+                let after = self.held.insert(live).after;
+                self.fetch_to(after).await
+            }
+            Some(live) => {
+                self.take_live(live);
+                Ok(())
+            }
+            None if self.look => self.look().await,
+            None => {
+                self.listen().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a live message that follows the last one. Others are there already: they were read from the backend, or are parts of
+    /// a message that was.
+    fn take_live(&mut self, live: LiveMessage) {
+        if live.after < self.last_seq {
+            return;
+        }
+        if live.complete {
+            self.last_seq += 1;
+            self.ready.push_back(TurnItem::Message { seq: self.last_seq, message: live.message });
+        } else {
+            self.ready.push_back(TurnItem::Partial(live.message));
+        }
+    }
+
+    /// Reads messages from the backend, up to a number. If there are none, there is a gap.
+    async fn fetch_to(&mut self, to: u64) -> Result<(), FleetError> {
+        let mut stored = self.stored().await?;
+        stored.retain(|message| message.seq <= to);
+        if stored.is_empty() {
+            self.gap_to(to);
+        }
+        self.take_stored(stored)
+    }
+
+    /// Reads the records. If they have nothing more, messages come live, or the turn is over.
+    async fn look(&mut self) -> Result<(), FleetError> {
+        let is_last = self.shared.ended.is_cancelled();
+        // Before the records, so that no change is missed.
+        let shared = &self.shared;
+        self.live.get_or_insert_with(|| shared.hub.read(self.prompt, &*shared.backend));
+        let record = self.record().await?;
+        if record.last_seq > self.last_seq {
+            let stored = self.stored().await?;
+            let is_full = stored.len() >= PAGE;
+            self.take_stored(stored)?;
+            if is_full {
+                return Ok(());
+            }
+        }
+        if let PromptState::Ended { .. } = record.state {
+            self.gap_to(record.last_seq);
+            (self.over, self.live) = (true, None);
+        } else if is_last {
+            return Err(FleetError::Ended);
+        }
+        (self.look, self.look_again_at) = (false, Instant::now() + POLL);
+        Ok(())
+    }
+
+    /// Waits for the next live message, or for a reason to read the records.
+    async fn listen(&mut self) {
+        let Some(live) = &mut self.live else {
+            self.look = true;
+            return;
+        };
+        let heard = match live.take() {
+            Some(heard) => heard,
+            None => {
+                let polls = !live.is_fed();
+                tokio::select! {
+                    biased;
+                    heard = live.next() => heard,
+                    () = tokio::time::sleep_until(self.look_again_at), if polls => Heard::Look,
+                    () = self.shared.ended.cancelled() => Heard::Look,
+                }
+            }
+        };
+        match heard {
+            Heard::Message(message) => self.held = Some(message),
+            Heard::Missed(count) => self.ready.push_back(TurnItem::MissedPartials { count }),
+            Heard::Look => self.look = true,
+        }
+    }
+
+    fn take_stored(&mut self, stored: Vec<StoredMessage>) -> Result<(), FleetError> {
+        for StoredMessage { seq, json } in stored {
+            let message = Message::parse(&json).map_err(BackendError::damaged)?;
+            self.gap_to(seq - 1);
+            if is_not_kept(&message) {
+                self.gap_to(seq);
+            } else {
+                self.last_seq = seq;
+                self.ready.push_back(TurnItem::Message { seq, message });
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over messages that are missing, up to a number.
+    fn gap_to(&mut self, to: u64) {
+        if to <= self.last_seq {
+            return;
+        }
+        let from = self.last_seq + 1;
+        self.last_seq = to;
+        match self.ready.back_mut() {
+            Some(TurnItem::Gap { to: last, .. }) if *last + 1 == from => *last = to,
+            _ => self.ready.push_back(TurnItem::Gap { from, to }),
+        }
+    }
+
+    async fn record(&self) -> Result<PromptRecord, FleetError> {
+        let record = read(&self.shared, || self.shared.backend.prompt_record(self.prompt)).await?;
+        record.ok_or_else(|| self.not_found())
+    }
+
+    async fn stored(&self) -> Result<Vec<StoredMessage>, FleetError> {
+        read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, PAGE)).await
+    }
+
+    fn not_found(&self) -> FleetError {
+        FleetError::NotFound { what: "prompt", id: self.prompt.to_string() }
+    }
+}
+
+/// Reads from the backend, and waits while it is unavailable and the fleet runs.
+async fn read<'a, T>(
+    shared: &'a FleetShared,
+    mut request: impl FnMut() -> Reply<'a, T>,
+) -> Result<T, FleetError> {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        let is_last = shared.ended.is_cancelled();
+        let late = shared.ended.cancelled().then(|()| tokio::time::sleep(LAST_ANSWER));
+        let answer = tokio::select! {
+            biased;
+            answer = request() => answer,
+            // The backend may hang for ever: that may be the reason why the fleet has ended.
+            () = late => return Err(FleetError::Ended),
+        };
+        match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.kind() == BackendErrorKind::Unavailable && !is_last => {
+                tracing::debug!(%error, "a reader waits for the backend");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(longest),
+            () = shared.ended.cancelled() => {}
+        }
+    }
+}
+
+impl fmt::Debug for FleetTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FleetTurn")
+            .field("prompt", &self.prompt)
+            .field("is_duplicate", &self.is_duplicate)
+            .field("last_seq", &self.last_seq)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! Gives a session that a profile has built its folders and its conversation.
+
+use greenroom::sessions::LocalSessions;
+use greenroom::{Options, SessionBuilder};
+
+use super::label::Label;
+use super::{Folders, blocking};
+use crate::face::error::FleetError;
+use crate::face::profile::ActivationContext;
+
+const CONFIG: &str = "CLAUDE_CONFIG_DIR";
+
+impl Folders {
+    /// Sets the working directory, the configuration folder and the conversation of a session. The first two stay as they are
+    /// if the profile has set them.
+    ///
+    /// # Errors
+    /// [`FleetError::Invalid`] if the profile chooses the conversation; [`FleetError::Files`] if `name.json` cannot be written.
+    pub(crate) async fn apply(
+        &self,
+        builder: SessionBuilder,
+        activation: &ActivationContext,
+    ) -> Result<SessionBuilder, FleetError> {
+        let mut result = Ok(None);
+        let builder = builder.configure(|options| result = set(options, activation));
+        let Some(elsewhere) = result? else { return Ok(builder) };
+        let folder = self.folder(activation.conversation);
+        blocking(move || {
+            Label::change(&folder, |label| {
+                label.config_folders.extend(elsewhere.config_folders);
+                label.lock_folders.extend(elsewhere.lock_folders);
+            })
+        })
+        .await?;
+        Ok(builder)
+    }
+}
+
+/// Sets the options. `Some`: folders of the profile in which the session will have files.
+fn set(options: &mut Options, activation: &ActivationContext) -> Result<Option<Label>, FleetError> {
+    if let Some(option) = chosen_conversation(options, activation) {
+        return Err(FleetError::Invalid(format!(
+            "the profile of the session '{}' sets the option `{option}`, and the fleet chooses the conversation: leave the \
+             option out, and use `ActivationContext::conversation` where you need the id",
+            activation.name().as_str().escape_debug(),
+        )));
+    }
+    options.conversation = Some(activation.conversation.to_string());
+    options.cwd.get_or_insert_with(|| activation.work.clone());
+    let mut elsewhere = Label::default();
+    if options.env.contains_key(CONFIG) {
+        let sessions = LocalSessions::of(options).map_err(FleetError::Session)?;
+        // A relative folder is relative to the working directory of the CLI.
+        let cwd = options.cwd.as_deref().unwrap_or(&activation.work);
+        elsewhere.config_folders.insert(absolute(&cwd.join(sessions.config_dir())));
+    } else {
+        let config = activation.config.to_string_lossy().into_owned();
+        options.env.insert(CONFIG.to_owned(), config);
+    }
+    elsewhere.lock_folders.extend(options.lock_dir.as_deref().map(absolute));
+    Ok((elsewhere != Label::default()).then_some(elsewhere))
+}
+
+fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+    // An error: the working directory of this process is gone.
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The option by which a profile chooses the conversation, or keeps it from being found again.
+fn chosen_conversation(options: &Options, activation: &ActivationContext) -> Option<&'static str> {
+    let own = activation.conversation.to_string();
+    let other = options.conversation.as_ref().is_some_and(|id| !id.eq_ignore_ascii_case(&own));
+    [
+        ("conversation", other),
+        ("resume", options.resume.is_some()),
+        ("resume_session_at", options.resume_session_at.is_some()),
+        ("resume_drops_turn", options.resume_drops_turn.is_some()),
+        ("fork_session", options.fork_session),
+        ("continue_conversation", options.continue_conversation),
+        ("session_id", options.session_id.is_some()),
+        ("persist_session", options.persist_session == Some(false)),
+    ]
+    .into_iter()
+    .find_map(|(option, is_set)| is_set.then_some(option))
+}

@@ -1,0 +1,99 @@
+//! The error of the files of a fleet.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The reason why a fleet could not create or remove the files of a session. Its text names the path and tells what to do.
+#[derive(Clone, Debug)]
+pub struct FilesError {
+    kind: FilesErrorKind,
+    doing: &'static str,
+    path: PathBuf,
+    cause: Option<Arc<io::Error>>,
+}
+
+/// The kinds of [`FilesError`]. New kinds are added: match with a wildcard arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilesErrorKind {
+    /// The disk can only be read.
+    ReadOnly,
+    /// The disk or the user's quota is full.
+    Full,
+    /// This process may not write there.
+    NotAllowed,
+    /// Something that is no folder lies at the path of a folder.
+    InTheWay,
+    /// A symbolic link lies at the path of a folder. Links are never followed, for an agent may have made them.
+    Link,
+    /// A live session of this or another process has the conversation open.
+    InUse,
+    /// Another error of the system.
+    Other,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, FilesError>;
+
+impl FilesError {
+    /// The error of an operation, such as `create the folder`.
+    pub(crate) fn of(doing: &'static str, path: &Path, cause: io::Error) -> Self {
+        let kind = match cause.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => FilesErrorKind::ReadOnly,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FilesErrorKind::Full,
+            io::ErrorKind::PermissionDenied => FilesErrorKind::NotAllowed,
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => FilesErrorKind::InTheWay,
+            _ => FilesErrorKind::Other,
+        };
+        Self { kind, doing, path: path.to_owned(), cause: Some(Arc::new(cause)) }
+    }
+
+    pub(crate) fn new(kind: FilesErrorKind, doing: &'static str, path: &Path) -> Self {
+        Self { kind, doing, path: path.to_owned(), cause: None }
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> FilesErrorKind {
+        self.kind
+    }
+
+    /// The file or folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for FilesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the fleet cannot {} {}: ", self.doing, self.path.display())?;
+        match self.kind {
+            FilesErrorKind::ReadOnly => {
+                f.write_str("the disk can only be read; mount it for writing, or name a folder on another disk")
+            }
+            FilesErrorKind::Full => {
+                f.write_str("the disk or the user's quota is full; free space, or delete sessions")
+            }
+            FilesErrorKind::NotAllowed => f.write_str(
+                "this process is not allowed to; give the folder to the user of this process, or name another folder",
+            ),
+            FilesErrorKind::InTheWay => {
+                f.write_str("a file lies where a folder should be; move the file away, or name another folder")
+            }
+            FilesErrorKind::Link => f.write_str(
+                "a symbolic link lies where a folder should be, and is not followed; remove the link if it is not yours",
+            ),
+            FilesErrorKind::InUse => f.write_str("a live session has the conversation open; stop that session"),
+            FilesErrorKind::Other => match &self.cause {
+                Some(cause) => write!(f, "{cause}"),
+                None => f.write_str("the system refuses"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for FilesError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}

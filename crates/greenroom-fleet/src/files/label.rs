@@ -1,0 +1,92 @@
+//! `name.json`: whose folder it is, and where else the session has files.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{FilesError, Result};
+use crate::record::NameRecord;
+
+pub(super) const FILE: &str = "name.json";
+
+/// The longest label that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The content of `name.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Label {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    tenant: String,
+    #[serde(default)]
+    profile: String,
+    /// Configuration folders that the profile has set. The session's transcript lies there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) config_folders: BTreeSet<PathBuf>,
+    /// Folders for lock files that the profile has set.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) lock_folders: BTreeSet<PathBuf>,
+}
+
+impl Label {
+    pub(super) fn name_of(&mut self, record: &NameRecord) {
+        record.name.as_str().clone_into(&mut self.name);
+        self.tenant.clone_from(&record.tenant);
+        self.profile.clone_from(&record.profile);
+    }
+
+    /// Reads the label in a name's folder. A missing or spoilt one is empty: the folder is found by its id alone.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        let text = match text_of(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(FilesError::of("read the file", &path, error)),
+        };
+        Ok(serde_json::from_slice(&text).unwrap_or_else(|error| {
+            tracing::warn!(path = %path.display(), %error, "the label of a session's folder is spoilt");
+            Self::default()
+        }))
+    }
+
+    /// Changes the label in a name's folder, and writes it if it is another one then. A power cut leaves the old or the new one.
+    pub(super) fn change(folder: &Path, change: impl FnOnce(&mut Self)) -> Result<()> {
+        let known = Self::read(folder)?;
+        let mut label = known.clone();
+        change(&mut label);
+        if label == known {
+            return Ok(());
+        }
+        let path = folder.join(FILE);
+        let new = folder.join("name.json.new");
+        label.write(&new, &path).map_err(|error| FilesError::of("write the file", &path, error))
+    }
+
+    fn write(&self, new: &Path, path: &Path) -> io::Result<()> {
+        // A rest of an attempt that a crash has cut off, or something in the way of it.
+        match fs::remove_file(new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(new, path)
+    }
+}
+
+/// The text of a label. The session's tools can write beside it: a pipe or an endless file in its place counts as empty.
+fn text_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    if fs::symlink_metadata(path)?.is_file() {
+        fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
+    }
+    Ok(text)
+}

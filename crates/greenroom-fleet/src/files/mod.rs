@@ -1,0 +1,134 @@
+//! The files of a fleet's sessions.
+//!
+//! Each name has a folder, called by the id of its conversation. No name becomes a path or a part of one: `../`, NUL and two names
+//! that differ only in their case are safe.
+//!
+//! | below the root | mode | created by | removed by |
+//! |---|---|---|---|
+//! | the root itself | 0700 | the fleet, when it opens | nobody; the one of a `MemoryBackend` goes with its last clone |
+//! | `<conversation>/` | 0700 | the first activation of the name | the deletion of the name |
+//! | `<conversation>/name.json` | 0600 | an activation, if its content changes | the deletion, after all other files |
+//! | `<conversation>/work` | 0700 | an activation, if it is missing; the CLI and its tools write here | the deletion |
+//! | `<conversation>/config` | 0700 | an activation, if it is missing; the CLI writes its transcripts here | the deletion |
+//!
+//! | elsewhere | created by | removed by |
+//! |---|---|---|
+//! | the transcript in a configuration folder that the profile sets | the CLI | the deletion: this conversation alone |
+//! | a working directory that the profile sets | the profile | nobody |
+//! | the lock file of the conversation | the session | the session; after a `kill -9` the deletion |
+//!
+//! Folders that exist keep their modes. A symbolic link in the place of a name's folder, or of `work` or `config` in it, is
+//! refused; links in these folders are removed and never followed.
+//!
+//! `name.json` tells a person whose folder it is. A deletion reads from it which other folders have files of the session.
+
+mod apply;
+mod error;
+mod label;
+mod remove;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::record::NameRecord;
+use error::Result;
+use label::Label;
+
+pub(crate) use remove::Removal;
+
+pub use error::{FilesError, FilesErrorKind};
+
+/// The folder with a folder for each name.
+#[derive(Clone, Debug)]
+pub(crate) struct Folders {
+    root: PathBuf,
+    removing: Arc<Mutex<()>>,
+}
+
+/// The folders of a name.
+#[derive(Clone, Debug)]
+pub(crate) struct NameFolders {
+    pub(crate) work: PathBuf,
+    pub(crate) config: PathBuf,
+}
+
+impl Folders {
+    /// Creates nothing yet; see [`open`](Folders::open).
+    pub(crate) fn at(root: PathBuf) -> Self {
+        Self { root, removing: Arc::default() }
+    }
+
+    /// Creates the root, and finds out whether this process can write in it.
+    pub(crate) async fn open(&self) -> Result<()> {
+        let root = self.root.clone();
+        blocking(move || {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&root)
+                .map_err(|error| FilesError::of("create the folder", &root, error))?;
+            let probe = root.join(format!("probe-{}", Uuid::new_v4()));
+            let written = fs::write(&probe, "a fleet tries whether it can write here\n");
+            let removed = fs::remove_file(&probe);
+            written.and(removed).map_err(|error| FilesError::of("write to the folder", &root, error))
+        })
+        .await
+    }
+
+    /// The folders of a name, by its conversation.
+    pub(crate) fn of(&self, conversation: Uuid) -> NameFolders {
+        let folder = self.folder(conversation);
+        NameFolders { work: folder.join("work"), config: folder.join("config") }
+    }
+
+    /// Creates the folders of a name, for this user alone.
+    pub(crate) async fn create(&self, name: &NameRecord) -> Result<NameFolders> {
+        let (folders, name) = (self.clone(), name.clone());
+        blocking(move || {
+            let folder = folders.folder(name.conversation);
+            let own = folders.of(name.conversation);
+            for path in [&folders.root, &folder, &own.work, &own.config] {
+                // The root may be a link, which the operator has made.
+                own_folder(path, *path == folders.root)?;
+            }
+            Label::change(&folder, |label| label.name_of(&name))?;
+            Ok(own)
+        })
+        .await
+    }
+
+    fn folder(&self, conversation: Uuid) -> PathBuf {
+        self.root.join(conversation.to_string())
+    }
+}
+
+/// Creates a folder, or finds out that it exists and is no link.
+fn own_folder(path: &Path, may_be_link: bool) -> Result<()> {
+    const DOING: &str = "create the folder";
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created.map_err(|error| FilesError::of(DOING, path, error)),
+    }
+    let found = if may_be_link { fs::metadata(path) } else { fs::symlink_metadata(path) };
+    let found = found.map_err(|error| FilesError::of(DOING, path, error))?;
+    match found {
+        found if found.is_dir() => Ok(()),
+        found if found.is_symlink() => Err(FilesError::new(FilesErrorKind::Link, DOING, path)),
+        _ => Err(FilesError::new(FilesErrorKind::InTheWay, DOING, path)),
+    }
+}
+
+/// Runs file work on a blocking thread.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(FilesError::of("finish its work in", Path::new("its folders"), io::Error::other(error)))
+    })
+}

@@ -1,0 +1,195 @@
+//! Removes the files of a name.
+
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use greenroom::ErrorKind;
+use greenroom::sessions::LocalSessions;
+use rustix::fs::OFlags;
+use tokio::sync::OwnedMutexGuard;
+use uuid::Uuid;
+
+use super::error::{FilesError, FilesErrorKind, Result};
+use super::label::{self, Label};
+use super::{Folders, blocking};
+
+const DOING: &str = "remove";
+
+/// The right to remove files. One removal runs at a time, so that two of one name do not meet.
+#[derive(Clone, Debug)]
+pub(crate) struct Removal(#[allow(dead_code, reason = "held, not read")] Arc<OwnedMutexGuard<()>>);
+
+impl Folders {
+    /// Waits until no other removal runs.
+    pub(crate) async fn removal(&self) -> Removal {
+        Removal(Arc::new(self.removing.clone().lock_owned().await))
+    }
+
+    /// Removes everything of a name. Files that are gone already are passed over, so a removal that failed is repeated as it was.
+    pub(crate) async fn remove(&self, conversation: Uuid, removal: &Removal) -> Result<()> {
+        let (folder, held) = (self.folder(conversation), removal.clone());
+        let label = {
+            let folder = folder.clone();
+            blocking(move || {
+                if !is_folder(&folder)? {
+                    return Ok(Label::default());
+                }
+                Label::read(&folder)
+            })
+            .await?
+        };
+        for config in &label.config_folders {
+            remove_transcript(config, conversation).await?;
+        }
+        blocking(move || {
+            // Held until the thread is done, even if the caller is gone.
+            let _held = held;
+            let locks = label.lock_folders.iter().cloned().chain([default_locks()]);
+            locks.into_iter().try_for_each(|locks| remove_locks(&locks, conversation))?;
+            remove_folder(&folder)
+        })
+        .await
+    }
+}
+
+/// False if there is nothing. A link or a file is an error.
+fn is_folder(path: &Path) -> Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => Ok(true),
+        Ok(found) if found.is_symlink() => Err(FilesError::new(FilesErrorKind::Link, DOING, path)),
+        Ok(_) => Err(FilesError::new(FilesErrorKind::InTheWay, DOING, path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(FilesError::of(DOING, path, error)),
+    }
+}
+
+/// Removes a name's folder. Its label goes last: it tells a repeated removal where the other files are.
+fn remove_folder(folder: &Path) -> Result<()> {
+    let failed = |path: &Path, error| FilesError::of(DOING, path, error);
+    if !is_folder(folder)? {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
+        let path = entry.map_err(|error| failed(folder, error))?.path();
+        if path.file_name().is_some_and(|name| name == label::FILE) {
+            continue;
+        }
+        remove_tree(&path).map_err(|error| failed(&path, error))?;
+    }
+    absent_is_fine(fs::remove_dir_all(folder)).map_err(|error| failed(folder, error))
+}
+
+/// Removes a file, a link or a folder with everything in it. Links are not followed.
+fn remove_tree(path: &Path) -> io::Result<()> {
+    let is_dir = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?.is_dir(),
+    };
+    if !is_dir {
+        return absent_is_fine(fs::remove_file(path));
+    }
+    match absent_is_fine(fs::remove_dir_all(path)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // Folders without the right to write in them, such as those of Go's module cache.
+            make_removable(path)?;
+            absent_is_fine(fs::remove_dir_all(path))
+        }
+        removed => removed,
+    }
+}
+
+fn absent_is_fine(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+/// Gives the user all rights in the folders of a tree. Links are not followed.
+pub(super) fn make_removable(top: &Path) -> io::Result<()> {
+    let mut open = vec![top.to_owned()];
+    while let Some(path) = open.pop() {
+        let flags = (OFlags::NOFOLLOW | OFlags::DIRECTORY).bits().cast_signed();
+        let folder = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+        let mode = folder.metadata()?.permissions().mode();
+        if mode & 0o700 != 0o700 {
+            folder.set_permissions(Permissions::from_mode(mode | 0o700))?;
+        }
+        for entry in fs::read_dir(&path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes a conversation from a configuration folder that the profile has set. Other conversations stay.
+async fn remove_transcript(config: &Path, conversation: Uuid) -> Result<()> {
+    let sessions = LocalSessions::at(config);
+    // Each project folder may have one: the working directory may have changed.
+    loop {
+        match sessions.delete(&conversation.to_string()).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::SessionNotFound => return Ok(()),
+            Err(error) => {
+                return Err(FilesError::of("remove a transcript in", config, io::Error::other(error)));
+            }
+        }
+    }
+}
+
+/// The folder in which sessions lock their conversations, unless an option names another one.
+fn default_locks() -> PathBuf {
+    std::env::temp_dir().join(format!("greenroom-{}", rustix::process::geteuid().as_raw()))
+}
+
+/// Removes the lock files of a conversation that a process has left behind which was killed.
+pub(super) fn remove_locks(folder: &Path, conversation: Uuid) -> Result<()> {
+    let failed = |path: &Path, error| FilesError::of("remove the lock", path, error);
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| failed(folder, error))?,
+    };
+    let prefix = format!("{conversation}-");
+    for entry in entries {
+        let entry = entry.map_err(|error| failed(folder, error))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&prefix) && name.ends_with(".lock") {
+            remove_lock(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_lock(path: &Path) -> Result<()> {
+    let failed = |error| FilesError::of("remove the lock", path, error);
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file.map_err(failed)?,
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(FilesError::new(FilesErrorKind::InUse, "remove the lock", path));
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    // The path may name the lock of a new session by now.
+    if is_same(&file, path).map_err(failed)? {
+        absent_is_fine(fs::remove_file(path)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn is_same(file: &File, path: &Path) -> io::Result<bool> {
+    let named = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        named => named?,
+    };
+    let opened = file.metadata()?;
+    Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
+}

@@ -1,0 +1,235 @@
+//! Live readers of turns.
+//!
+//! ```text
+//!  scribe ─► Feed ──► Slot (a bounded ring) ──► Reader ──► FleetTurn ──► application
+//!                       ▲
+//!  changes of the backend: "look at the records again"
+//! ```
+//!
+//! A prompt has a slot while its turn runs here or somebody reads it. The messages of a turn that nobody reads are not kept.
+
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast};
+use tokio::task::JoinSet;
+
+pub(crate) use self::ring::{Heard, LiveMessage};
+use self::ring::{Place, Ring};
+use crate::backend::Backend;
+use crate::id::PromptId;
+use crate::request::Change;
+
+/// The turns that run on this node, for readers that want messages as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Hub(Arc<Slots>);
+
+/// The place where a running turn shows its messages; dropped at the turn's end.
+#[derive(Debug)]
+pub(crate) struct Feed(Slot);
+
+/// A reader of a turn.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    slot: Slot,
+    place: Place,
+}
+
+#[derive(Default)]
+struct Slots {
+    turns: Mutex<HashMap<PromptId, Arc<Shown>>>,
+    /// The task that hears of the backend's changes, from the first reader on. It ends with the hub.
+    listener: Mutex<JoinSet<()>>,
+}
+
+/// A turn as it is shown to its readers.
+#[derive(Default)]
+struct Shown {
+    ring: Mutex<Ring>,
+    changed: Notify,
+}
+
+/// The slot of a turn, as its feed or one of its readers holds it.
+struct Slot {
+    slots: Arc<Slots>,
+    prompt: PromptId,
+    shown: Arc<Shown>,
+}
+
+impl Hub {
+    /// Opens the feed of a turn.
+    pub(crate) fn open(&self, prompt: PromptId) -> Feed {
+        let (slot, ()) = self.0.enter(prompt, |ring| ring.feeds += 1);
+        slot.shown.changed.notify_waiters();
+        Feed(slot)
+    }
+
+    /// Reads a turn from now on, whether it runs here already or not.
+    pub(crate) fn read(&self, prompt: PromptId, backend: &dyn Backend) -> Reader {
+        self.join(prompt, backend, true)
+    }
+
+    /// Hears when the records of a prompt are to be read again, and of no messages.
+    pub(crate) fn watch(&self, prompt: PromptId, backend: &dyn Backend) -> Reader {
+        self.join(prompt, backend, false)
+    }
+
+    fn join(&self, prompt: PromptId, backend: &dyn Backend, messages: bool) -> Reader {
+        self.0.hear_changes(backend);
+        let (slot, place) = self.0.enter(prompt, |ring| ring.join(messages));
+        Reader { slot, place }
+    }
+
+    /// The number of prompts that have a slot.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> usize {
+        lock(&self.0.turns).len()
+    }
+}
+
+impl Feed {
+    /// Shows messages to the readers, in order. Nothing is kept without readers.
+    pub(crate) fn show(&self, messages: impl IntoIterator<Item = LiveMessage>) {
+        let mut ring = lock(&self.0.shown.ring);
+        for message in messages {
+            ring.push(message);
+        }
+        drop(ring);
+        self.0.shown.changed.notify_waiters();
+    }
+}
+
+impl Drop for Feed {
+    /// Tells the readers that the turn goes on elsewhere, or has its outcome soon.
+    fn drop(&mut self) {
+        self.0.leave(|ring| {
+            ring.feeds -= 1;
+            ring.looks += 1;
+        });
+        self.0.shown.changed.notify_waiters();
+    }
+}
+
+impl Reader {
+    /// True while the turn runs on this node.
+    pub(crate) fn is_fed(&self) -> bool {
+        lock(&self.slot.shown.ring).feeds > 0
+    }
+
+    /// The next thing to hear, if it is there.
+    pub(crate) fn take(&mut self) -> Option<Heard> {
+        lock(&self.slot.shown.ring).take(&mut self.place)
+    }
+
+    /// Waits for the next thing to hear. Safe to cancel.
+    pub(crate) async fn next(&mut self) -> Heard {
+        let shown = self.slot.shown.clone();
+        loop {
+            // Made before the look, so that a change in between is noticed.
+            let changed = shown.changed.notified();
+            if let Some(heard) = self.take() {
+                return heard;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let place = &self.place;
+        self.slot.leave(|ring| ring.leave(place));
+    }
+}
+
+impl Slots {
+    fn enter<T>(self: &Arc<Self>, prompt: PromptId, change: impl FnOnce(&mut Ring) -> T) -> (Slot, T) {
+        let mut turns = lock(&self.turns);
+        let shown = turns.entry(prompt).or_default().clone();
+        let answer = change(&mut lock(&shown.ring));
+        (Slot { slots: self.clone(), prompt, shown }, answer)
+    }
+
+    /// Starts the task that hears of changes, unless it runs.
+    fn hear_changes(self: &Arc<Self>, backend: &dyn Backend) {
+        let mut listener = lock(&self.listener);
+        // The task also ends with the runtime that it was started on.
+        while listener.try_join_next().is_some() {}
+        if listener.is_empty() {
+            listener.spawn(pass_on(backend.changes(), Arc::downgrade(self)));
+        }
+    }
+
+    /// Tells the readers of a turn to look at its records.
+    fn look(&self, prompt: PromptId, change: &Change) {
+        let shown = lock(&self.turns).get(&prompt).cloned();
+        if let Some(shown) = shown {
+            let mut ring = lock(&shown.ring);
+            // A feed shows the messages itself.
+            if ring.feeds > 0 && matches!(change, Change::Messages(_)) {
+                return;
+            }
+            ring.looks += 1;
+            drop(ring);
+            shown.changed.notify_waiters();
+        }
+    }
+
+    /// Tells all readers to look at their records, because changes were missed.
+    fn all_look(&self) {
+        let all: Vec<_> = lock(&self.turns).values().cloned().collect();
+        for shown in all {
+            lock(&shown.ring).looks += 1;
+            shown.changed.notify_waiters();
+        }
+    }
+}
+
+impl Slot {
+    /// Changes the ring, and removes the slot if nobody uses it any more.
+    fn leave(&self, change: impl FnOnce(&mut Ring)) {
+        let mut turns = lock(&self.slots.turns);
+        let mut ring = lock(&self.shown.ring);
+        change(&mut ring);
+        if ring.is_unused() {
+            turns.remove(&self.prompt);
+        }
+    }
+}
+
+/// Passes changes of the backend on to the readers of the turns that they are about.
+async fn pass_on(mut changes: broadcast::Receiver<Change>, slots: Weak<Slots>) {
+    loop {
+        let change = changes.recv().await;
+        let Some(slots) = slots.upgrade() else { return };
+        match change {
+            Ok(change @ (Change::Ended(prompt) | Change::Messages(prompt))) => slots.look(prompt, &change),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => slots.all_look(),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code under these locks panics half way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slots").field("turns", &lock(&self.turns).len()).finish()
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Slot").field(&self.prompt).finish()
+    }
+}

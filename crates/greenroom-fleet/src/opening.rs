@@ -1,0 +1,173 @@
+//! The opening of a fleet: ends what an earlier process has left, and joins.
+//!
+//! ```text
+//!  1 folders      the root is created, and tried
+//!  2 processes    CLIs of an earlier process: awaited, killed after `left_processes`, awaited again
+//!  3 names        those of dead nodes are recovered: running turns go on with their continuation, or end
+//!                 a name whose process cannot be ended is quarantined
+//!  4 deletions    those that were not finished
+//!  5 the node     joins: from now on it can claim names
+//! ```
+//!
+//! A service that was killed leaves CLIs for some time: their guardian ends them, and the system may be slow. The file of a
+//! `LocalBackend` can be opened at once, so nothing but this wait keeps a second CLI from the conversation of the first one.
+//!
+//! Each step can be repeated: a process that is killed while it opens leaves the rest to the next opening.
+
+mod process;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use self::process::LeftProcess;
+use crate::actor::context::{FleetShared, shown};
+use crate::actor::deletion;
+use crate::actor::keeper::hold_lease;
+use crate::face::error::FleetError;
+use crate::face::event::FleetEvent;
+use crate::id::{Name, Term};
+use crate::record::ProcessRecord;
+use crate::request::{Join, Quarantined};
+
+/// Records in one request.
+const BATCH: usize = 1000;
+
+/// Processes that could not be ended, and the reasons.
+type Stuck = BTreeMap<(Name, Term), String>;
+
+/// Opens a fleet.
+///
+/// # Errors
+/// [`FleetError::Files`] if the root folder cannot be used, [`FleetError::Backend`] if the backend fails.
+pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
+    shared.folders.open().await?;
+    let stuck = end_left_processes(shared).await?;
+    recover(shared).await?;
+    for ((name, _), why) in stuck {
+        tracing::error!(name = shown(&name), why, "a session is quarantined");
+        // A name that is being deleted stays so.
+        if shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await? == Quarantined::Done {
+            shared.tell(FleetEvent::Quarantined { name, why });
+        }
+    }
+    finish_deletions(shared).await?;
+    let sent = Instant::now();
+    let (node, host, lease) = (shared.node, shared.host.clone(), shared.limits.lease);
+    shared.ask(|backend| backend.join(Join { node, host: host.clone(), lease })).await?;
+    hold_lease(shared, sent);
+    Ok(())
+}
+
+/// Waits until the processes have ended that lost owners have left, and kills those that do not end in time.
+async fn end_left_processes(shared: &FleetShared) -> Result<Stuck, FleetError> {
+    let mut stuck = Stuck::new();
+    loop {
+        let limit = stuck.len() + BATCH;
+        let mut left = shared.ask(|backend| backend.left_processes(limit)).await?;
+        left.retain(|record| !stuck.contains_key(&(record.name.clone(), record.term)));
+        if left.is_empty() {
+            return Ok(stuck);
+        }
+        let waiting = split(shared, left, &mut stuck).await?;
+        let waiting = wait(shared, waiting).await?;
+        for (record, process) in &waiting {
+            tracing::warn!(
+                name = shown(&record.name),
+                pid = process.pid(),
+                "a CLI of an earlier process is killed"
+            );
+            process.kill();
+            shared.tell(FleetEvent::ProcessKilled { name: record.name.clone() });
+        }
+        for (record, process) in wait(shared, waiting).await? {
+            let why = format!(
+                "the process {} of an earlier start of the service still runs, and could not be killed: end it, then call \
+                 `unquarantine`",
+                process.pid()
+            );
+            stuck.insert((record.name, record.term), why);
+        }
+    }
+}
+
+/// The records whose processes run. The others are removed, or stuck if they cannot be read.
+async fn split(
+    shared: &FleetShared,
+    left: Vec<ProcessRecord>,
+    stuck: &mut Stuck,
+) -> Result<Vec<(ProcessRecord, LeftProcess)>, FleetError> {
+    let mut running = Vec::new();
+    for record in left {
+        match LeftProcess::of(&record.process) {
+            Ok(process) if process.is_alive().await => {
+                tracing::warn!(
+                    name = shown(&record.name),
+                    pid = process.pid(),
+                    "a CLI of an earlier process still runs"
+                );
+                shared.tell(FleetEvent::ProcessLeft { name: record.name.clone() });
+                running.push((record, process));
+            }
+            Ok(_) => ended(shared, &record).await?,
+            Err(error) => {
+                let why = format!(
+                    "the record of an earlier process cannot be read ({error}): end that CLI if it runs, then call \
+                     `unquarantine`"
+                );
+                stuck.insert((record.name, record.term), why);
+            }
+        }
+    }
+    Ok(running)
+}
+
+/// Waits until the processes have ended, all within one limit. Returns those that have not.
+async fn wait(
+    shared: &FleetShared,
+    processes: Vec<(ProcessRecord, LeftProcess)>,
+) -> Result<Vec<(ProcessRecord, LeftProcess)>, FleetError> {
+    let deadline = Instant::now() + shared.limits.left_processes;
+    let mut running = Vec::new();
+    for (record, process) in processes {
+        match tokio::time::timeout_at(deadline, process.gone()).await {
+            // Looked at once more: an earlier one in the list may have used up the time.
+            Err(_) if process.is_alive().await => running.push((record, process)),
+            _ => ended(shared, &record).await?,
+        }
+    }
+    Ok(running)
+}
+
+async fn ended(shared: &FleetShared, record: &ProcessRecord) -> Result<(), FleetError> {
+    shared.ask(|backend| backend.process_ended(record.name.clone(), record.term)).await?;
+    Ok(())
+}
+
+async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
+    let losses = shared.limits.losses;
+    while shared.ask(|backend| backend.recover(BATCH, losses)).await?.len() >= BATCH {}
+    Ok(())
+}
+
+/// Finishes deletions. A name whose files cannot be removed stays marked: the keeper goes on with it.
+async fn finish_deletions(shared: &FleetShared) -> Result<(), FleetError> {
+    let mut failed = 0;
+    loop {
+        let limit = failed + BATCH;
+        let marked = shared.ask(|backend| backend.deleting(limit)).await?;
+        let more = marked.len() == limit;
+        failed = 0;
+        for name in marked {
+            match deletion::resume(shared, &name).await {
+                Err(FleetError::Files(_)) => failed += 1,
+                finished => finished?,
+            }
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}

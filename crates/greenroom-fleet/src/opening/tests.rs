@@ -1,0 +1,192 @@
+//! The opening of a fleet, with real processes that an earlier start has left.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::time::timeout;
+
+use super::*;
+use crate::actor::stage::{accept, shared};
+use crate::backend::{Backend, LocalBackend, MemoryBackend};
+use crate::face::limits::FleetLimits;
+use crate::id::{AttemptId, NodeId, PromptId};
+use crate::record::{InterruptedBy, NameState, PromptOutcome};
+use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Deletion, Ownership};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A process in a group of its own, which ends at the end of its input.
+#[allow(clippy::disallowed_methods, reason = "a process as a service that was killed leaves it")]
+fn old_cli() -> Child {
+    Command::new("cat").process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// The identity of a process, written down by hand.
+fn identity(child: &Child) -> Value {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let started: u64 = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    json!({ "pid": child.id(), "started": started, "boot": boot.trim(), "mark": null })
+}
+
+/// A service begins with a prompt of the name `a`, with this process.
+async fn earlier_service(backend: &impl Backend, process: Option<Value>) -> (Name, PromptId, Term) {
+    let node = NodeId::new();
+    backend.join(Join { node, host: "here".into(), lease: LONG }).await.unwrap();
+    let Accepted::New(prompt) = backend.accept(accept("a", LONG)).await.unwrap() else { panic!("refused") };
+    let (name, attempt) = (prompt.name.clone(), AttemptId::new());
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let owner = Ownership { name: name.clone(), node, term: record.term };
+    assert!(backend.record_process(owner.clone(), process).await.unwrap().done().is_some());
+    let begin = Begin { owner, prompt: prompt.id, attempt, reserve: None };
+    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    (name, prompt.id, record.term)
+}
+
+async fn event(events: &mut Receiver<FleetEvent>, wanted: &FleetEvent) {
+    let found = async { while events.recv().await.unwrap() != *wanted {} };
+    timeout(LONG, found).await.expect("the event does not come");
+}
+
+/// Opens a fleet on a backend in memory after a restart of the service.
+async fn reopened(
+    backend: &MemoryBackend,
+    limits: FleetLimits,
+) -> (FleetShared, Receiver<FleetEvent>, Result<(), FleetError>) {
+    let shared = shared(Arc::new(backend.reopen().await.unwrap()), limits);
+    let events = shared.events.subscribe();
+    let opened = timeout(LONG, open(&shared)).await.expect("the opening does not end");
+    (shared, events, opened)
+}
+
+#[tokio::test]
+async fn an_old_cli_that_outlives_its_service_is_awaited() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fleet.redb");
+    let first = LocalBackend::open(&path).await.unwrap();
+    let mut cli = old_cli();
+    let (name, prompt, term) = earlier_service(&first, Some(identity(&cli))).await;
+    // As after a `kill -9`: nothing is given back, and the file can be opened at once.
+    first.close().await;
+
+    let backend = LocalBackend::open(&path).await.unwrap();
+    let shared = Arc::new(shared(Arc::new(backend.clone()), FleetLimits::default()));
+    let mut events = shared.events.subscribe();
+    let opening = shared.clone();
+    #[allow(clippy::disallowed_methods, reason = "the test awaits its end")]
+    let opening = tokio::spawn(async move { open(&opening).await });
+    event(&mut events, &FleetEvent::ProcessLeft { name: name.clone() }).await;
+    let record = backend.name_record(name.clone()).await.unwrap().unwrap();
+    assert_eq!(
+        (record.term, record.running),
+        (term, Some(prompt)),
+        "nothing is taken while the old CLI runs"
+    );
+    assert!(backend.nodes().await.unwrap().iter().all(|node| node.id != shared.node));
+    assert!(!opening.is_finished());
+
+    drop(cli.stdin.take());
+    let status = tokio::task::spawn_blocking(move || cli.wait().unwrap()).await.unwrap();
+    assert!(status.success(), "the old CLI ended by itself: {status}");
+    timeout(LONG, opening).await.expect("the opening does not end").unwrap().unwrap();
+    assert!(backend.left_processes(10).await.unwrap().is_empty());
+    let by = InterruptedBy::OwnerLost { term };
+    assert_eq!(backend.outcome(prompt).await.unwrap(), Some(PromptOutcome::Interrupted { by, result: None }));
+    assert_eq!(backend.name_record(name).await.unwrap().unwrap().state, NameState::Free);
+    assert!(backend.nodes().await.unwrap().iter().any(|node| node.id == shared.node));
+}
+
+#[tokio::test]
+async fn an_old_cli_that_does_not_end_is_killed() {
+    let backend = MemoryBackend::new();
+    let mut cli = old_cli();
+    let (name, _, _) = earlier_service(&backend, Some(identity(&cli))).await;
+    // Both waits have this length, and a killed process needs its time on a busy machine.
+    let limits = FleetLimits { left_processes: Duration::from_secs(2), ..FleetLimits::default() };
+    let (_, mut events, opened) = reopened(&backend, limits).await;
+    opened.unwrap();
+    event(&mut events, &FleetEvent::ProcessLeft { name: name.clone() }).await;
+    event(&mut events, &FleetEvent::ProcessKilled { name: name.clone() }).await;
+    assert_eq!(cli.wait().unwrap().signal(), Some(9));
+    assert_eq!(backend.name_record(name).await.unwrap().unwrap().state, NameState::Free);
+}
+
+#[tokio::test]
+async fn a_process_that_has_the_id_of_an_old_cli_is_left_alone() {
+    let backend = MemoryBackend::new();
+    let mut stranger = old_cli();
+    let mut process = identity(&stranger);
+    process["started"] = json!(process["started"].as_u64().unwrap() - 1);
+    let (name, _, _) = earlier_service(&backend, Some(process)).await;
+    let (_, _, opened) = reopened(&backend, FleetLimits::default()).await;
+    opened.unwrap();
+    assert_eq!(backend.name_record(name).await.unwrap().unwrap().state, NameState::Free);
+    assert!(backend.left_processes(10).await.unwrap().is_empty());
+    assert_eq!(stranger.try_wait().unwrap(), None, "it was killed");
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn a_process_of_another_or_an_unknown_start_is_not_killed() {
+    let mut stranger = old_cli();
+    for started in [json!(1), Value::Null] {
+        let mut process = identity(&stranger);
+        process["started"] = started;
+        LeftProcess::of(&process).unwrap().kill();
+    }
+    drop(stranger.stdin.take());
+    assert!(stranger.wait().unwrap().success(), "it was killed");
+}
+
+#[tokio::test]
+async fn a_name_whose_process_cannot_be_ended_is_quarantined() {
+    let mut cli = old_cli();
+    let mut unknown_start = identity(&cli);
+    unknown_start["started"] = Value::Null;
+    for (process, reason) in [
+        (unknown_start, "still runs, and could not be killed"),
+        (json!("no identity"), "the record of an earlier process cannot be read"),
+    ] {
+        let backend = MemoryBackend::new();
+        let (name, _, _) = earlier_service(&backend, Some(process)).await;
+        let limits = FleetLimits { left_processes: Duration::from_millis(100), ..FleetLimits::default() };
+        let (_, _, opened) = reopened(&backend, limits).await;
+        opened.unwrap();
+        let record = backend.name_record(name).await.unwrap().unwrap();
+        let NameState::Quarantined { why, .. } = record.state else { panic!("{:?}", record.state) };
+        assert!(why.contains(reason), "{why}");
+        assert_eq!(backend.left_processes(10).await.unwrap().len(), 1, "the next opening looks again");
+    }
+    drop(cli.stdin.take());
+    cli.wait().unwrap();
+}
+
+#[tokio::test]
+async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_opening() {
+    let backend = MemoryBackend::new();
+    let before = shared(Arc::new(backend.clone()), FleetLimits::default());
+    before.folders.open().await.unwrap();
+    let mut folders = Vec::new();
+    for name in ["fine", "stuck"] {
+        assert!(matches!(backend.accept(accept(name, LONG)).await.unwrap(), Accepted::New(_)));
+        let Deletion::Marked(record) = backend.delete(Name::new(name).unwrap()).await.unwrap() else {
+            panic!("not marked")
+        };
+        folders.push(before.folders.create(&record).await.unwrap().work.parent().unwrap().to_owned());
+    }
+    std::fs::rename(&folders[1], folders[1].with_extension("away")).unwrap();
+    std::os::unix::fs::symlink(folders[1].with_extension("away"), &folders[1]).unwrap();
+    let (_, mut events, opened) = reopened(&backend, FleetLimits::default()).await;
+    opened.unwrap();
+    let (fine, stuck) = (Name::new("fine").unwrap(), Name::new("stuck").unwrap());
+    event(&mut events, &FleetEvent::Deleted { name: fine.clone() }).await;
+    assert!(!folders[0].exists());
+    assert_eq!(backend.name_record(fine).await.unwrap(), None);
+    assert_eq!(backend.deleting(10).await.unwrap(), [stuck]);
+}

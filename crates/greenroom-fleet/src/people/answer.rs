@@ -1,0 +1,183 @@
+//! Answers of people: what they say, whether they fit, and what becomes of them.
+
+use greenroom::callback::{Inquiry, InquiryAnswer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::BackendError;
+use crate::id::{AttemptId, QuestionId, Timestamp};
+use crate::record::Decision;
+
+/// An answer to a question. An [`InquiryAnswer`] is one; add who gives it, to be told to those who are too late.
+///
+/// ```
+/// use greenroom::callback::InquiryAnswer;
+/// use greenroom_fleet::QuestionAnswer;
+///
+/// let answer = QuestionAnswer::new(InquiryAnswer::allow()).by("anna@example.com");
+/// # let _ = answer;
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct QuestionAnswer {
+    pub(crate) answer: InquiryAnswer,
+    pub(crate) by: Option<String>,
+    pub(crate) attempt: AttemptId,
+}
+
+impl QuestionAnswer {
+    /// An answer without the name of a person.
+    pub fn new(answer: InquiryAnswer) -> Self {
+        Self { answer, by: None, attempt: AttemptId::new() }
+    }
+
+    /// Sets who answers. It is kept with the answer, and means nothing to the fleet.
+    pub fn by(mut self, person: impl Into<String>) -> Self {
+        self.by = Some(person.into());
+        self
+    }
+
+    /// Sets the id of the attempt, to repeat an answer after [`AnswerError::Unknown`]: an answer with the id of the
+    /// attempt that decided is told so again. Default: a new id.
+    pub fn attempt(mut self, attempt: AttemptId) -> Self {
+        self.attempt = attempt;
+        self
+    }
+}
+
+impl From<InquiryAnswer> for QuestionAnswer {
+    fn from(answer: InquiryAnswer) -> Self {
+        Self::new(answer)
+    }
+}
+
+/// The reason why an answer decided nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The answer does not fit the question, which stays open: answer it again.
+    #[error("{0}")]
+    Misfit(String),
+    /// The question was decided before.
+    #[error("the question {question} was decided before, {by}")]
+    TooLate {
+        /// The question.
+        question: QuestionId,
+        /// The decision.
+        by: DecidedBy,
+    },
+    /// The question is not known, or has ended with its turn.
+    #[error("the question {0} has ended with its turn, or is not known")]
+    Gone(QuestionId),
+    /// The backend did not say whether the answer decided. Repeat the answer with this attempt to find out:
+    /// [`QuestionAnswer::attempt`].
+    #[error(
+        "it is not known whether the answer decided the question: repeat it with the same attempt. {cause}"
+    )]
+    Unknown {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The backend's last error.
+        cause: BackendError,
+    },
+    /// The backend cannot be asked about the question. Nothing was answered.
+    #[error(transparent)]
+    Backend(BackendError),
+}
+
+/// The end of a question that is not open any more.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum DecidedBy {
+    /// A person answered.
+    Answer {
+        /// The answer. `None`: it was not given by [`Fleet::answer`](crate::Fleet::answer) of this version, and denied
+        /// the request.
+        answer: Option<InquiryAnswer>,
+        /// Who gave it: see [`QuestionAnswer::by`].
+        by: Option<String>,
+        /// When it was given, on the backend's clock.
+        at: Timestamp,
+    },
+    /// Its deadline passed, and it was denied.
+    Deadline {
+        /// When that was noticed, on the backend's clock.
+        at: Timestamp,
+    },
+    /// The session took the question back, for instance because the CLI did not wait for the answer any more.
+    Session {
+        /// When it was taken back, on the backend's clock.
+        at: Timestamp,
+    },
+}
+
+impl DecidedBy {
+    pub(crate) fn of(decision: Decision) -> Self {
+        match decision {
+            Decision::Answered { answer, at, .. } => match StoredAnswer::read(answer) {
+                Some(StoredAnswer::Person { answer, by }) => Self::Answer { answer: Some(answer), by, at },
+                Some(StoredAnswer::TakenBack) => Self::Session { at },
+                None => Self::Answer { answer: None, by: None, at },
+            },
+            Decision::Expired { at } => Self::Deadline { at },
+        }
+    }
+}
+
+impl std::fmt::Display for DecidedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Answer { by: Some(person), .. } => write!(f, "by {person}"),
+            Self::Answer { by: None, .. } => f.write_str("by another answer"),
+            Self::Deadline { .. } => f.write_str("by its deadline: it was denied"),
+            Self::Session { .. } => f.write_str("by the session, which took it back"),
+        }
+    }
+}
+
+/// An answer, as the backend keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StoredAnswer {
+    /// A person answers.
+    Person {
+        answer: InquiryAnswer,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// Nobody waits for an answer any more.
+    TakenBack,
+}
+
+impl StoredAnswer {
+    /// `None`: not an answer of this version.
+    pub(crate) fn read(stored: Value) -> Option<Self> {
+        serde_json::from_value(stored).ok()
+    }
+}
+
+/// Says why an answer does not fit a question.
+pub(crate) fn misfit(inquiry: &Inquiry, answer: &InquiryAnswer) -> Option<String> {
+    let (said, fits) = match answer {
+        InquiryAnswer::Allowed { .. } => ("allowed", "permission"),
+        InquiryAnswer::Answered(_) => ("answered", "questions"),
+        InquiryAnswer::Accepted { .. } => ("accepted", "elicitation"),
+        InquiryAnswer::Completed { .. } => ("completed", "dialog"),
+        // `Denied` and `Dismissed` fit every question; the session itself checks later kinds.
+        _ => return None,
+    };
+    let kind = inquiry.kind();
+    if kind != fits {
+        let deny = "deny it or dismiss it instead";
+        return Some(format!("the question is a `{kind}`, and `{said}` answers a `{fits}` only: {deny}"));
+    }
+    match answer {
+        InquiryAnswer::Allowed { input: Some(input), .. } if !input.is_object() => Some(
+            "the arguments of a call are an object: allow the call with an object, or with none".to_owned(),
+        ),
+        InquiryAnswer::Accepted { content } if !content.is_object() && !content.is_null() => {
+            Some("the content for an elicitation is an object, or null for consent to open a page".to_owned())
+        }
+        _ => None,
+    }
+}
