@@ -65,6 +65,7 @@ fn without_a_cli_one_line_says_what_was_not_run() {
 }
 
 /// A session whose CLI sees nothing of the machine but `PATH`, and knows no other host than the scripted model.
+#[allow(dead_code, reason = "the tests of fleets build their sessions by profiles")]
 pub(crate) fn builder(cli: &Path, model: &ScriptedModel, home: &Path, cwd: &Path) -> SessionBuilder {
     Session::builder()
         .cli_path(cli)

@@ -26,6 +26,7 @@ pub(crate) fn accept(to: &str) -> Accept {
         continuations: 0,
         not_before: None,
         wait: Duration::from_secs(3600),
+        budget: None,
         bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000 },
     }
 }

@@ -1,7 +1,12 @@
 //! Tests of the public face.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+#![allow(clippy::disallowed_methods, reason = "the runtime of a test ends with its tasks")]
 
 mod backends;
 mod faults;
+mod guide;
 mod local;
+mod people;
+mod scenes;
+mod sessions;

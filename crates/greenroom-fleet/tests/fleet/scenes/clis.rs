@@ -1,0 +1,314 @@
+//! Scripted CLIs that do what their prompts say, one for each name.
+//!
+//! | prompt | what the CLI does |
+//! |---|---|
+//! | `wait 30` | answers after 30 s |
+//! | `hold` | answers when it is interrupted |
+//! | `cost 0.5` | answers, at a cost of 0.5 dollars |
+//! | `background 60` | answers, and has a background agent for 60 s |
+//! | `background on` | answers, and has a background agent from then on |
+//! | `background off` | answers, and its background agent has ended |
+//! | `die` | dies in the turn |
+//! | `die idle` | answers, and dies one second later |
+//! | anything else | answers `re: ` and the prompt |
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use greenroom::testkit::{CliEnd, ScriptedCli};
+use greenroom::transport::{Exit, MemoryTransport};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+/// The CLIs of a test, for all its fleets.
+#[derive(Clone, Default)]
+pub(crate) struct Clis(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    transports: HashMap<String, MemoryTransport>,
+    prompts: Vec<(String, String)>,
+    /// Names, and the ids of the conversations.
+    launches: Vec<(String, String)>,
+    live: HashMap<String, usize>,
+    most_live: usize,
+    /// Names with two CLIs at one moment.
+    overlaps: Vec<String>,
+    /// Names whose CLIs die after their start.
+    failing: HashSet<String>,
+}
+
+impl Clis {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    /// The transport of a name.
+    pub(crate) fn transport(&self, name: &str) -> MemoryTransport {
+        let mut state = self.state();
+        if let Some(known) = state.transports.get(name) {
+            return known.clone();
+        }
+        let (transport, mut listener) = ScriptedCli::by_hand();
+        state.transports.insert(name.to_owned(), transport.clone());
+        let (clis, name) = (self.clone(), name.to_owned());
+        tokio::spawn(async move {
+            while let Some(end) = listener.try_accept().await {
+                let (clis, name) = (clis.clone(), name.clone());
+                tokio::spawn(async move { clis.play(name, end).await });
+            }
+        });
+        transport
+    }
+
+    /// The prompts that CLIs have read, with their names.
+    pub(crate) fn prompts(&self) -> Vec<(String, String)> {
+        self.state().prompts.clone()
+    }
+
+    /// The prompts that the CLIs of a name have read.
+    pub(crate) fn prompts_of(&self, name: &str) -> Vec<String> {
+        self.prompts().into_iter().filter(|(of, _)| of == name).map(|(_, text)| text).collect()
+    }
+
+    /// The starts of a name's CLI, all in one conversation.
+    pub(crate) fn starts_of(&self, name: &str) -> usize {
+        let state = self.state();
+        let ids: Vec<_> = state.launches.iter().filter(|(of, _)| of == name).map(|(_, id)| id).collect();
+        assert!(ids.windows(2).all(|two| two[0] == two[1]), "two conversations: {ids:?}");
+        ids.len()
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.state().live.values().sum()
+    }
+
+    /// The most CLIs that were live at one moment. No name had two.
+    pub(crate) fn most_live(&self) -> usize {
+        let state = self.state();
+        assert_eq!(state.overlaps, [""; 0], "names with two CLIs at one moment");
+        state.most_live
+    }
+
+    /// Whether the CLI of a name, from its next start on, dies a tenth of a second after the start.
+    pub(crate) fn fail_after_start(&self, name: &str, fails: bool) {
+        let failing = &mut self.state().failing;
+        if fails {
+            failing.insert(name.to_owned());
+        } else {
+            failing.remove(name);
+        }
+    }
+
+    /// Waits until the CLIs have read as many prompts.
+    pub(crate) async fn read(&self, count: usize) {
+        self.until("prompts", |state| state.prompts.len() >= count).await;
+    }
+
+    /// Waits until no CLI is left.
+    pub(crate) async fn gone(&self) {
+        self.until("the end of all CLIs", |state| state.live.values().sum::<usize>() == 0).await;
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&State) -> bool) {
+        super::within(what, async {
+            loop {
+                let changed = self.0.changed.notified();
+                if done(&self.state()) {
+                    return;
+                }
+                changed.await;
+            }
+        })
+        .await;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.0.changed.notify_waiters();
+    }
+
+    async fn play(&self, name: String, end: CliEnd) {
+        let conversation = end.session_id().to_owned();
+        self.change(|state| {
+            state.launches.push((name.clone(), conversation));
+            let live = state.live.entry(name.clone()).or_default();
+            *live += 1;
+            if *live > 1 {
+                state.overlaps.push(name.clone());
+            }
+            state.most_live = state.most_live.max(state.live.values().sum());
+        });
+        let mut player = Player { clis: self, name: &name, end, cost: 0.0 };
+        let exit = player.serve().await;
+        // Before the process ends: the fleet may start the next one as soon as it has.
+        self.change(|state| *state.live.get_mut(&name).unwrap() -= 1);
+        player.end.exit(exit);
+    }
+}
+
+struct Player<'a> {
+    clis: &'a Clis,
+    name: &'a str,
+    end: CliEnd,
+    cost: f64,
+}
+
+/// What ends a wait.
+enum Ended {
+    Time,
+    Interrupted,
+    Exit(Exit),
+}
+
+impl Player<'_> {
+    async fn serve(&mut self) -> Exit {
+        self.end.handshake().await;
+        if self.clis.state().failing.contains(self.name) {
+            self.wait(Some(Duration::from_millis(100))).await;
+            return Exit::Signal(9);
+        }
+        loop {
+            let Some(frame) = self.end.recv().await else { return Exit::Code(0) };
+            if frame["type"] == "user" {
+                if let Some(exit) = self.turn(&frame).await {
+                    return exit;
+                }
+            } else {
+                self.control(&frame);
+            }
+        }
+    }
+
+    /// Answers a control request. True if it interrupts.
+    fn control(&mut self, frame: &Value) -> bool {
+        if frame["type"] != "control_request" {
+            return false;
+        }
+        let request = &frame["request"];
+        let interrupts = request["subtype"] == "interrupt";
+        let answer = match request["subtype"].as_str() {
+            Some("interrupt") => json!({ "still_queued": [], "cancelled": [] }),
+            Some("cancel_async_message") => {
+                json!({ "cancelled": false, "message_uuid": request["message_uuid"] })
+            }
+            _ => json!({}),
+        };
+        self.end.answer(frame, answer);
+        interrupts
+    }
+
+    async fn turn(&mut self, prompt: &Value) -> Option<Exit> {
+        let text = text_of(prompt);
+        self.clis.change(|state| state.prompts.push((self.name.to_owned(), text.clone())));
+        self.end.begin_turn();
+        let seconds = |text: &str| Duration::from_secs(text.parse().unwrap());
+        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        match (word, rest) {
+            ("wait", time) => match self.wait(Some(seconds(time))).await {
+                Ended::Time => self.finish(prompt, &text),
+                Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
+                Ended::Exit(exit) => return Some(exit),
+            },
+            ("hold", "") => match self.wait(None).await {
+                Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
+                Ended::Exit(exit) => return Some(exit),
+                Ended::Time => unreachable!("it waits without a limit"),
+            },
+            ("cost", dollars) => {
+                self.cost += dollars.parse::<f64>().unwrap();
+                self.finish(prompt, &text);
+            }
+            ("background", "on") => self.background(prompt, &text),
+            ("background", "off") => {
+                self.background_ends();
+                self.finish(prompt, &text);
+                self.state("idle");
+            }
+            ("background", time) => {
+                self.background(prompt, &text);
+                if let Ended::Exit(exit) = self.wait(Some(seconds(time))).await {
+                    return Some(exit);
+                }
+                self.background_ends();
+                self.state("idle");
+            }
+            ("die", "") => return Some(Exit::Signal(9)),
+            ("die", "idle") => {
+                self.finish(prompt, &text);
+                if let Ended::Exit(exit) = self.wait(Some(Duration::from_secs(1))).await {
+                    return Some(exit);
+                }
+                return Some(Exit::Signal(9));
+            }
+            _ => self.finish(prompt, &text),
+        }
+        None
+    }
+
+    /// Handles the host's frames for a time, or until an interrupt comes.
+    async fn wait(&mut self, time: Option<Duration>) -> Ended {
+        let until = tokio::time::Instant::now() + time.unwrap_or(Duration::from_secs(1 << 30));
+        loop {
+            let frame = tokio::select! {
+                () = tokio::time::sleep_until(until) => return Ended::Time,
+                frame = self.end.recv() => frame,
+            };
+            match frame {
+                Some(frame) if self.control(&frame) => return Ended::Interrupted,
+                Some(_) => {}
+                None => return Ended::Exit(Exit::Code(0)),
+            }
+        }
+    }
+
+    /// Answers, and has a background agent.
+    fn background(&mut self, prompt: &Value, text: &str) {
+        self.end.message(json!({
+            "type": "system", "subtype": "task_started", "task_id": "t", "task_type": "local_agent",
+        }));
+        self.state("running");
+        self.finish(prompt, text);
+        self.state("idle");
+    }
+
+    fn background_ends(&mut self) {
+        self.end.message(json!({
+            "type": "system", "subtype": "task_notification", "task_id": "t", "status": "completed",
+        }));
+        self.state("running");
+    }
+
+    fn state(&mut self, state: &str) {
+        self.end.message(json!({
+            "type": "system", "subtype": "session_state_changed", "state": state, "sdk_host_only": true,
+        }));
+    }
+
+    fn finish(&mut self, prompt: &Value, text: &str) {
+        self.end.message(json!({
+            "type": "assistant", "message": { "role": "assistant", "content": [{ "type": "text", "text": format!("re: {text}") }] },
+            "parent_tool_use_id": null,
+        }));
+        self.end.message(json!({
+            "type": "result", "subtype": "success", "is_error": false, "result": format!("re: {text}"), "num_turns": 1,
+            "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": self.cost, "terminal_reason": "completed",
+            "usage": { "input_tokens": 1, "output_tokens": 1 }, "user_message_uuids": [prompt["uuid"]],
+        }));
+    }
+}
+
+fn text_of(prompt: &Value) -> String {
+    let content = &prompt["message"]["content"];
+    match content.as_str() {
+        Some(text) => text.to_owned(),
+        None => content[0]["text"].as_str().unwrap().to_owned(),
+    }
+}

@@ -1,0 +1,176 @@
+//! Scenes of a fleet's life: sleep and wake, prompts, quotas, failures, drain.
+
+mod clis;
+mod drain;
+mod failures;
+mod lost_replies;
+mod names;
+mod prompts;
+mod quotas;
+mod review;
+mod sleep;
+mod two;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use greenroom::{Session, SessionBuilder};
+use greenroom_fleet::backend::{Backend, MemoryBackend};
+use greenroom_fleet::{
+    Fleet, FleetBuilder, FleetEvent, FleetLimits, FleetPrompt, FleetSession, FleetTurn, PromptError,
+    PromptOutcome, Query, Refusal,
+};
+use tokio::time::Instant;
+
+pub(crate) use clis::Clis;
+
+/// More than anything here takes, on the paused clock.
+const LIMIT: Duration = Duration::from_secs(3 * 3600);
+
+pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what}: did not happen"))
+}
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The things that outlive a fleet: its backend and the CLIs.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) backend: MemoryBackend,
+    pub(crate) clis: Clis,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { backend: MemoryBackend::new(), clis: Clis::default() }
+    }
+
+    pub(crate) fn on(&self, backend: impl Backend) -> FleetBuilder {
+        let clis = self.clis.clone();
+        Fleet::builder().backend(backend).profile("default", move |cx| session(&clis, cx.name().as_str()))
+    }
+
+    pub(crate) fn builder(&self) -> FleetBuilder {
+        self.on(self.backend.clone())
+    }
+
+    pub(crate) async fn fleet(&self, change: impl FnOnce(&mut FleetLimits)) -> Fleet {
+        start(self.builder().configure(change)).await
+    }
+
+    /// The facts that a process which is killed now leaves to the next one. A fleet that runs on them is fenced.
+    pub(crate) async fn killed(&self) -> World {
+        World { backend: self.backend.reopen().await.unwrap(), clis: self.clis.clone() }
+    }
+}
+
+fn session(clis: &Clis, name: &str) -> SessionBuilder {
+    Session::builder().transport(clis.transport(name)).configure(|options| options.restarts.cli.intensity = 0)
+}
+
+pub(crate) async fn start(builder: FleetBuilder) -> Fleet {
+    within("the start", builder.start()).await.unwrap()
+}
+
+pub(crate) fn named(fleet: &Fleet, name: &str) -> FleetSession {
+    fleet.session(name).unwrap()
+}
+
+/// Sends a prompt, which is accepted.
+pub(crate) async fn send(fleet: &Fleet, name: &str, prompt: impl Into<FleetPrompt>) -> FleetTurn {
+    within("the accept", named(fleet, name).prompt(prompt)).await.unwrap()
+}
+
+/// Sends a prompt, which is refused.
+pub(crate) async fn refused(
+    session: &FleetSession,
+    prompt: impl Into<FleetPrompt>,
+) -> (Refusal, Option<Duration>) {
+    match within("the refusal", session.prompt(prompt)).await {
+        Err(PromptError::Refused { why, retry_after }) => (why, retry_after),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+pub(crate) async fn outcome(mut turn: FleetTurn) -> PromptOutcome {
+    within("the outcome", turn.outcome()).await.unwrap()
+}
+
+/// Sends a prompt and waits for its answer.
+pub(crate) async fn asks(fleet: &Fleet, name: &str, prompt: impl Into<FleetPrompt>) -> String {
+    let outcome = outcome(send(fleet, name, prompt).await).await;
+    outcome.text().unwrap_or_else(|| panic!("no answer: {outcome:?}")).to_owned()
+}
+
+pub(crate) async fn drain(fleet: &Fleet, limit: Duration) -> Duration {
+    let begun = Instant::now();
+    within("the drain", fleet.drain(limit)).await;
+    begun.elapsed()
+}
+
+/// What the name does, as a snapshot tells it.
+pub(crate) async fn stage(fleet: &Fleet, name: &str) -> &'static str {
+    let snapshot = within("the snapshot", fleet.snapshot(Query::all())).await.unwrap();
+    snapshot
+        .names
+        .iter()
+        .find(|found| found.record.name.as_str() == name)
+        .map_or("unknown", |found| found.stage)
+}
+
+/// The events of a fleet, from the moment of the subscription.
+pub(crate) struct Log(Arc<Mutex<Vec<(Instant, FleetEvent)>>>, Arc<tokio::sync::Notify>);
+
+impl Log {
+    pub(crate) fn of(fleet: &Fleet) -> Self {
+        let log = Self(Arc::default(), Arc::default());
+        let (events, seen, changed) = (fleet.events(), log.0.clone(), log.1.clone());
+        tokio::spawn(async move {
+            let mut events = events;
+            while let Some(event) = events.next().await {
+                seen.lock().unwrap().push((Instant::now(), event.expect("no event is missed")));
+                changed.notify_waiters();
+            }
+        });
+        log
+    }
+
+    pub(crate) fn all(&self) -> Vec<(Instant, FleetEvent)> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, fits: impl Fn(&FleetEvent) -> bool) -> usize {
+        self.all().iter().filter(|(_, event)| fits(event)).count()
+    }
+
+    /// Waits for the event, and returns its moment.
+    pub(crate) async fn wait(&self, what: &str, fits: impl Fn(&FleetEvent) -> bool) -> Instant {
+        self.wait_for(what, 1, fits).await
+    }
+
+    /// Waits for as many such events, and returns the moment of the last one.
+    pub(crate) async fn wait_for(
+        &self,
+        what: &str,
+        count: usize,
+        fits: impl Fn(&FleetEvent) -> bool,
+    ) -> Instant {
+        within(what, async {
+            loop {
+                let changed = self.1.notified();
+                let all = self.all();
+                if let Some((at, _)) = all.iter().filter(|(_, event)| fits(event)).nth(count - 1) {
+                    return *at;
+                }
+                changed.await;
+            }
+        })
+        .await
+    }
+}
+
+pub(crate) fn is_passivated(event: &FleetEvent, of: &str) -> bool {
+    matches!(event, FleetEvent::Passivated { name } if name.as_str() == of)
+}

@@ -1,0 +1,163 @@
+//! Names: delete, quarantine, and names that look like something else.
+
+use greenroom_fleet::backend::LocalBackend;
+use greenroom_fleet::{FleetError, FleetEvent, InterruptedBy, NameState, Unsent};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+fn folders(root: &std::path::Path) -> usize {
+    std::fs::read_dir(root).unwrap().count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn delete_removes_the_files_the_conversation_and_the_keys() {
+    let world = World::new();
+    let root = tempfile::tempdir().unwrap();
+    let fleet = start(world.builder().folder(root.path())).await;
+    let a = named(&fleet, "a");
+    let keyed = || FleetPrompt::new("one").key("k");
+    let ended = send(&fleet, "a", keyed()).await.prompt_id();
+    outcome(fleet.turn(ended)).await;
+    let before = a.record().await.unwrap();
+    assert!(root.path().join(before.conversation.to_string()).is_dir());
+    let runs = send(&fleet, "a", "hold").await;
+    world.clis.read(2).await;
+    let waits = send(&fleet, "a", "two").await;
+    let begun = Instant::now();
+    within("delete", a.delete()).await.unwrap();
+    assert!(begun.elapsed() < secs(2), "{:?}", begun.elapsed());
+    assert!(matches!(outcome(runs).await, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }));
+    assert_eq!(outcome(waits).await, PromptOutcome::Unsent { why: Unsent::Deleted });
+    assert!(matches!(a.record().await, Err(FleetError::NotFound { what: "session", .. })));
+    assert_eq!((folders(root.path()), world.clis.live()), (0, 0));
+    assert_eq!(outcome(fleet.turn(ended)).await.text(), Some("re: one"), "outcomes stay");
+
+    // The name is free for another life: another profile, conversation and tenant, and the key is new.
+    let b = named(&fleet, "a").tenant("other");
+    let turn = within("the accept", b.prompt(keyed())).await.unwrap();
+    assert!(!turn.is_duplicate());
+    outcome(turn).await;
+    assert_ne!(b.record().await.unwrap().conversation, before.conversation);
+    within("delete", b.delete()).await.unwrap();
+    within("delete again", b.delete()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn delete_while_the_session_starts_waits_for_it_and_leaves_nothing() {
+    let world = World::new();
+    let root = tempfile::tempdir().unwrap();
+    let fleet = start(world.builder().folder(root.path())).await;
+    let log = Log::of(&fleet);
+    let turn = send(&fleet, "a", "hold").await;
+    log.wait("the start", |event| matches!(event, FleetEvent::Activating { .. })).await;
+    within("delete", named(&fleet, "a").delete()).await.unwrap();
+    assert!(!outcome(turn).await.is_completed());
+    world.clis.gone().await;
+    assert_eq!(folders(root.path()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_session_sleeps_and_keeps_its_prompts() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let a = named(&fleet, "a");
+    assert!(matches!(within("quarantine", a.quarantine("?")).await, Err(FleetError::NotFound { .. })));
+    let runs = send(&fleet, "a", "hold").await;
+    world.clis.read(1).await;
+    let waits = send(&fleet, "a", "two").await;
+    within("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
+    assert!(matches!(outcome(runs).await, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }));
+    assert_eq!(world.clis.live(), 0);
+    sleep(secs(60)).await;
+    let record = a.record().await.unwrap();
+    assert!(
+        matches!(&record.state, NameState::Quarantined { why, .. } if why == "looked at by Anna"),
+        "{record:?}"
+    );
+    assert_eq!(record.queued, 1);
+    within("quarantine again", a.quarantine("?")).await.unwrap();
+    within("unquarantine", a.unquarantine()).await.unwrap();
+    assert_eq!(outcome(waits).await.text(), Some("re: two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_look_like_paths_are_names() {
+    let world = World::new();
+    let root = tempfile::tempdir().unwrap();
+    let files = root.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    let fleet = start(world.builder().folder(&files).configure(|limits| limits.live = 20)).await;
+    let long = "x".repeat(256);
+    let names = [
+        "../up",
+        "/etc/passwd",
+        ".",
+        "..",
+        "a\0b",
+        "a\nb",
+        " ",
+        "Anna",
+        "anna",
+        "\u{202e}anna",
+        "ä",
+        "a\u{308}",
+        &long,
+    ];
+    for (n, name) in names.iter().enumerate() {
+        assert_eq!(asks(&fleet, name, format!("{n}")).await, format!("re: {n}"));
+    }
+    for (n, name) in names.iter().enumerate() {
+        assert_eq!(world.clis.prompts_of(name), [format!("{n}")], "{name:?}");
+    }
+    assert_eq!(folders(&files), names.len());
+    assert_eq!(folders(root.path()), 1, "nothing lies beside the folder");
+    for bad in ["", &"x".repeat(257)] {
+        let error = fleet.session(bad).err().unwrap();
+        assert!(error.to_string().contains("1 to 256 bytes"), "{error}");
+    }
+    drain(&fleet, secs(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_that_cannot_work_are_refused_at_the_start() {
+    let world = World::new();
+    let refused = async |builder: FleetBuilder| match builder.start().await {
+        Err(FleetError::Invalid(text)) => text,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it starts"),
+    };
+    assert!(refused(world.builder().configure(|limits| limits.live = 0)).await.contains("`live`"));
+    assert!(
+        refused(world.builder().configure(|limits| limits.lease = Duration::ZERO)).await.contains("`lease`")
+    );
+    let quota = greenroom_fleet::Quota::default();
+    assert!(refused(world.builder().tenant("t", quota.clone().weight(0))).await.contains("`weight`"));
+    assert!(refused(world.builder().default_quota(quota.live(0))).await.contains("`live`"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_that_cannot_be_used_is_named() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = world.builder().folder(file.join("below")).start().await.err().unwrap();
+    assert!(matches!(error, FleetError::Files(_)) && error.to_string().contains("file/below"), "{error}");
+}
+
+#[tokio::test]
+async fn a_second_process_on_the_file_is_refused_until_the_first_has_drained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fleet.redb");
+    let world = World::new();
+    let backend = LocalBackend::open(&path).await.unwrap();
+    let fleet = start(world.on(backend.clone())).await;
+    let error = LocalBackend::open(&path).await.unwrap_err();
+    assert_eq!(error.kind(), greenroom_fleet::BackendErrorKind::InUse);
+    drain(&fleet, secs(5)).await;
+    backend.close().await;
+    let fleet = start(world.on(LocalBackend::open(&path).await.unwrap())).await;
+    drain(&fleet, secs(5)).await;
+}

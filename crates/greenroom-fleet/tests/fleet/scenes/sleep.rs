@@ -1,0 +1,234 @@
+//! Sleep and wake.
+
+use greenroom_fleet::{FleetEvent, PassivatedBy};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+fn passivating(event: &FleetEvent, of: &str, by: PassivatedBy) -> bool {
+    matches!(event, FleetEvent::Passivating { name, why } if name.as_str() == of && *why == by)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_sleeps_after_its_time_and_not_before() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.idle_after = secs(100)).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "one").await;
+    let idle = Instant::now();
+    let asleep = log.wait("sleep", |event| passivating(event, "a", PassivatedBy::Idle)).await;
+    let waited = asleep - idle;
+    assert!((secs(100)..secs(101)).contains(&waited), "{waited:?}");
+    log.wait("the end", |event| is_passivated(event, "a")).await;
+    assert_eq!((world.clis.live(), stage(&fleet, "a").await), (0, "passive"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_begins_the_idle_time_again() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.idle_after = secs(100)).await;
+    for _ in 0..5 {
+        asks(&fleet, "a", "one").await;
+        sleep(secs(90)).await;
+    }
+    assert_eq!(world.clis.starts_of("a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_sleeps_by_request_and_wakes_in_its_conversation() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    assert_eq!(asks(&fleet, "a", "one").await, "re: one");
+    within("sleep", named(&fleet, "a").passivate()).await;
+    assert_eq!(world.clis.live(), 0);
+    assert_eq!(asks(&fleet, "a", "two").await, "re: two");
+    assert_eq!(world.clis.starts_of("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn passivate_waits_for_the_running_turn() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let turn = send(&fleet, "a", "wait 30").await;
+    world.clis.read(1).await;
+    let begun = Instant::now();
+    within("sleep", named(&fleet, "a").passivate()).await;
+    assert!((secs(29)..secs(32)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert_eq!(outcome(turn).await.text(), Some("re: wait 30"));
+    assert_eq!(world.clis.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_least_recently_used_session_makes_room_at_the_cap() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 2).await;
+    let log = Log::of(&fleet);
+    for name in ["a", "b"] {
+        asks(&fleet, name, "one").await;
+        sleep(secs(10)).await;
+    }
+    asks(&fleet, "a", "two").await;
+    sleep(secs(10)).await;
+    asks(&fleet, "c", "one").await;
+    assert_eq!(log.count(|event| passivating(event, "b", PassivatedBy::Eviction)), 1);
+    assert_eq!(log.count(|event| matches!(event, FleetEvent::Passivating { .. })), 1);
+    assert_eq!((stage(&fleet, "a").await, stage(&fleet, "b").await), ("idle", "passive"));
+    assert_eq!(world.clis.most_live(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_idle_for_less_than_five_seconds_is_not_evicted() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 1).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "one").await;
+    let idle = Instant::now();
+    let waits = send(&fleet, "b", "one").await;
+    let evicted = log.wait("the eviction", |event| passivating(event, "a", PassivatedBy::Eviction)).await;
+    assert!((secs(5)..secs(6)).contains(&(evicted - idle)), "{:?}", evicted - idle);
+    assert_eq!(outcome(waits).await.text(), Some("re: one"));
+    assert_eq!(world.clis.most_live(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_asks_for_its_next_turn_yields_its_slot_to_an_earlier_request() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 1).await;
+    let running = send(&fleet, "a", "wait 10").await;
+    world.clis.read(1).await;
+    let other = send(&fleet, "b", "one").await;
+    sleep(secs(1)).await;
+    let next = send(&fleet, "a", "two").await;
+    let begun = Instant::now();
+    outcome(running).await;
+    assert_eq!(outcome(other).await.text(), Some("re: one"));
+    // The turn of nine further seconds, and no idle time.
+    assert!(begun.elapsed() < secs(11), "{:?}", begun.elapsed());
+    assert_eq!(outcome(next).await.text(), Some("re: two"));
+    assert_eq!(world.clis.most_live(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn six_names_take_turns_on_two_slots_and_remember() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 2).await;
+    for round in 0..3 {
+        let mut turns = Vec::new();
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            turns.push(send(&fleet, name, format!("round {round}")).await);
+        }
+        for turn in turns {
+            assert_eq!(outcome(turn).await.text(), Some(format!("re: round {round}").as_str()));
+        }
+    }
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        assert_eq!(world.clis.prompts_of(name), ["round 0", "round 1", "round 2"]);
+        assert!(world.clis.starts_of(name) >= 1);
+    }
+    assert_eq!(world.clis.most_live(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn background_work_keeps_a_session_awake_until_it_is_over() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.idle_after = secs(100)).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "background 300").await;
+    let answered = Instant::now();
+    let asleep = log.wait("sleep", |event| passivating(event, "a", PassivatedBy::Idle)).await;
+    assert!((secs(400)..secs(402)).contains(&(asleep - answered)), "{:?}", asleep - answered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn background_work_past_its_limit_is_ended_with_its_session() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.background = secs(200)).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "background 3000").await;
+    let answered = Instant::now();
+    let asleep = log.wait("sleep", |event| passivating(event, "a", PassivatedBy::Background)).await;
+    assert!((secs(200)..secs(202)).contains(&(asleep - answered)), "{:?}", asleep - answered);
+    world.clis.gone().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_with_background_work_is_not_evicted() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 2).await;
+    asks(&fleet, "a", "background 60").await;
+    sleep(secs(1)).await;
+    asks(&fleet, "b", "one").await;
+    sleep(secs(10)).await;
+    asks(&fleet, "c", "one").await;
+    assert_eq!((stage(&fleet, "a").await, stage(&fleet, "b").await), ("idle", "passive"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_dies_while_idle_sleeps_and_wakes_for_the_next_prompt() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "die idle").await;
+    log.wait("its end", |event| passivating(event, "a", PassivatedBy::Failure)).await;
+    log.wait("sleep", |event| is_passivated(event, "a")).await;
+    assert_eq!(asks(&fleet, "a", "two").await, "re: two");
+    assert_eq!(world.clis.starts_of("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_arrives_while_its_session_falls_asleep_waits_and_runs() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "one").await;
+    let a = named(&fleet, "a");
+    let ((), two) = tokio::join!(a.passivate(), async {
+        log.wait("the beginning", |event| matches!(event, FleetEvent::Passivating { .. })).await;
+        asks(&fleet, "a", "two").await
+    });
+    assert_eq!(two, "re: two");
+    assert_eq!(world.clis.starts_of("a"), 2);
+    assert_eq!(world.clis.most_live(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_starts_a_known_session_and_refuses_an_unknown_one() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let unknown = within("warm", named(&fleet, "a").warm()).await.unwrap_err();
+    assert_eq!(unknown.to_string(), "the session is not known: send it a prompt first");
+    asks(&fleet, "a", "one").await;
+    within("sleep", named(&fleet, "a").passivate()).await;
+    within("warm", named(&fleet, "a").warm()).await.unwrap();
+    assert_eq!((world.clis.live(), stage(&fleet, "a").await), (1, "idle"));
+    within("warm again", named(&fleet, "a").warm()).await.unwrap();
+    asks(&fleet, "a", "two").await;
+    assert_eq!(world.clis.starts_of("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_waits_while_its_session_falls_asleep() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    asks(&fleet, "a", "one").await;
+    for _ in 0..20 {
+        let a = named(&fleet, "a");
+        let ((), warm) = tokio::join!(a.passivate(), a.warm());
+        warm.unwrap();
+    }
+    assert_eq!(world.clis.most_live(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_to_an_idle_session_keeps_no_prompt_from_it() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let a = named(&fleet, "a");
+    asks(&fleet, "a", "one").await;
+    assert!(!within("the interrupt", a.interrupt()).await.unwrap());
+    assert_eq!(asks(&fleet, "a", "two").await, "re: two");
+    within("warm", a.warm()).await.unwrap();
+    assert_eq!(asks(&fleet, "a", "three").await, "re: three");
+    assert!(within("steering", a.steer("no turn")).await.is_err());
+    assert_eq!(asks(&fleet, "a", "four").await, "re: four");
+}

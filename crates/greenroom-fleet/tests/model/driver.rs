@@ -1,0 +1,400 @@
+//! Runs the operations of a case against a fleet, over restarts of the service.
+
+mod faults;
+mod operations;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use faults::fault;
+use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend};
+use greenroom_fleet::testkit::{Fault, FaultedBackend, FaultedRequest, FleetFault, RandomFaults};
+use greenroom_fleet::{
+    Clock, Fleet, FleetEvent, FleetPrompt, FleetSession, Name, NameRecord, NameState, NodeState, PromptError,
+    PromptId, Quota, Refusal, Refused, Timestamp, TurnItem,
+};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::cli::{Caps, Journal};
+use super::model::{Answer, Answers, Model, check, stuck, unfinished};
+use super::ops::{Ask, Faults, NAMES, Op, Restart, Step, TENANTS, Target};
+
+const LIVE: usize = 6;
+const TENANT_LIVE: [usize; 3] = [3, 4, 5];
+const STARTING: usize = 2;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The drain of a fleet whose last handle was dropped.
+const DRAIN: Duration = Duration::from_secs(20);
+/// The time that the clock may be late.
+const LATE: Duration = Duration::from_millis(20);
+/// The time in which everything that waits has ended, once nothing disturbs the fleet.
+const CALM: Duration = Duration::from_secs(1800);
+
+pub(crate) fn name_of(number: u8) -> String {
+    format!("name-{number}")
+}
+
+pub(crate) fn tenant_of(name: u8) -> &'static str {
+    TENANTS[usize::from(name) % TENANTS.len()]
+}
+
+/// A case: the facts that outlive a restart of the service.
+pub(crate) struct Case {
+    store: Store,
+    clock: ServiceClock,
+    journal: Journal,
+    model: Model,
+    faults: Arc<Mutex<Faults>>,
+}
+
+enum Store {
+    Memory(MemoryBackend),
+    Local(PathBuf),
+}
+
+/// The clock of the backend. It goes on when the service is started again on another runtime.
+#[derive(Clone, Default)]
+struct ServiceClock(Arc<Mutex<(Duration, Option<Instant>)>>);
+
+impl ServiceClock {
+    fn clock(&self) -> Clock {
+        let clock = self.clone();
+        Clock::new(move || Timestamp(1_800_000_000_000).after(clock.passed()))
+    }
+
+    fn passed(&self) -> Duration {
+        let (passed, start) = *self.0.lock().unwrap();
+        passed + start.map_or(Duration::ZERO, |start| start.elapsed())
+    }
+
+    fn start(&self) {
+        self.0.lock().unwrap().1 = Some(Instant::now());
+    }
+
+    fn stop(&self) {
+        let passed = self.passed();
+        *self.0.lock().unwrap() = (passed, None);
+    }
+}
+
+/// The result of a case.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) violations: Vec<String>,
+    pub(crate) answers: Answers,
+    pub(crate) launches: u64,
+    pub(crate) calls: u64,
+}
+
+impl Case {
+    pub(crate) fn in_memory() -> Self {
+        let clock = ServiceClock::default();
+        Self::on(Store::Memory(MemoryBackend::with_clock(clock.clock())), clock)
+    }
+
+    pub(crate) fn in_file(path: PathBuf) -> Self {
+        Self::on(Store::Local(path), ServiceClock::default())
+    }
+
+    fn on(store: Store, clock: ServiceClock) -> Self {
+        let tenants =
+            TENANTS.iter().zip(TENANT_LIVE).map(|(tenant, live)| ((*tenant).to_owned(), live)).collect();
+        let call = match store {
+            Store::Memory(_) => Duration::from_millis(100),
+            Store::Local(_) => Duration::from_secs(10),
+        };
+        let journal = Journal::new(Caps { live: LIVE, starting: STARTING, tenants, call });
+        Self { store, clock, journal, model: Model::default(), faults: Arc::new(Mutex::new(Faults::Off)) }
+    }
+
+    /// Runs a case. Each life of the service has a runtime of its own: a kill drops it with all that runs.
+    pub(crate) fn run(self, steps: &[Step]) -> Report {
+        let mut left = steps.iter();
+        loop {
+            let paused = matches!(self.store, Store::Memory(_));
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .start_paused(paused)
+                .build()
+                .unwrap();
+            let over = runtime.block_on(async {
+                self.clock.start();
+                let over = Life::new(&self).live(&mut left).await;
+                self.clock.stop();
+                over
+            });
+            drop(runtime);
+            if !self.journal.live().is_empty() {
+                self.journal.violate("a stand-in outlives its runtime");
+            }
+            if over || !self.journal.violations().is_empty() {
+                break;
+            }
+        }
+        let state = self.journal.state();
+        Report {
+            violations: state.violations().to_vec(),
+            answers: self.model.state().answers,
+            launches: state.launches,
+            calls: state.calls,
+        }
+    }
+}
+
+/// The life of a service process.
+struct Life<'a> {
+    case: &'a Case,
+    backend: Option<Arc<dyn Backend>>,
+    faulted: Option<FaultedBackend>,
+    fleet: Option<Fleet>,
+    /// Ends with the fleet.
+    events: Option<JoinHandle<()>>,
+    tasks: JoinSet<()>,
+}
+
+impl<'a> Life<'a> {
+    fn new(case: &'a Case) -> Self {
+        Self { case, backend: None, faulted: None, fleet: None, events: None, tasks: JoinSet::new() }
+    }
+
+    /// Runs operations until the process is killed (`false`) or none is left (`true`).
+    async fn live(mut self, left: &mut std::slice::Iter<'_, Step>) -> bool {
+        self.open().await;
+        for step in left {
+            if !self.case.journal.violations().is_empty() {
+                return true;
+            }
+            if self.events.as_ref().is_some_and(JoinHandle::is_finished) {
+                self.case.model.state().answers.fenced += 1;
+                self.ended("the fleet ended by itself").await;
+                self.open().await;
+            }
+            while self.tasks.try_join_next().is_some() {}
+            if let Op::Restart(restart) = step.op {
+                self.case.model.state().answers.restarts += 1;
+                if restart == Restart::Kill {
+                    return false;
+                }
+                self.restart(restart).await;
+            } else {
+                self.carry_out(&step.op).await;
+            }
+            if step.settle {
+                sleep(Duration::from_millis(1)).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.calm().await;
+        true
+    }
+
+    fn violate(&self, what: impl Into<String>) {
+        self.case.journal.violate(what);
+    }
+
+    /// Opens the fleet on what the backend keeps.
+    async fn open(&mut self) {
+        for attempt in 0..4 {
+            if attempt > 0 {
+                self.set_faults(Faults::Off);
+                sleep(Duration::from_millis(500)).await;
+            }
+            match timeout(Duration::from_secs(60), self.try_open()).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) if attempt == 3 => self.violate(format!("the fleet does not open: {error}")),
+                Err(_) if attempt == 3 => self.violate("the fleet does not open in a minute"),
+                _ => {}
+            }
+        }
+    }
+
+    async fn try_open(&mut self) -> Result<(), String> {
+        let backend: Arc<dyn Backend> = match &self.case.store {
+            Store::Memory(memory) => Arc::new(memory.reopen().await.map_err(|error| error.to_string())?),
+            Store::Local(path) => {
+                Arc::new(LocalBackend::open(path).await.map_err(|error| error.to_string())?)
+            }
+        };
+        let faulted = FaultedBackend::over(backend.clone());
+        let faults = self.case.faults.clone();
+        faulted.plan(move |request| fault(*faults.lock().unwrap(), request));
+        (self.backend, self.faulted) = (Some(backend), Some(faulted.clone()));
+        let (journal, paused) = (self.case.journal.clone(), self.is_paused());
+        let mut builder = Fleet::builder()
+            .backend(faulted)
+            .profile("default", move |cx| journal.activate(cx))
+            .configure(|limits| {
+                limits.live = LIVE;
+                limits.activations_at_once = STARTING;
+                limits.idle_after = Duration::from_secs(if paused { 60 } else { 2 });
+                if !paused {
+                    limits.idle_before_eviction = Duration::from_millis(50);
+                }
+                limits.wait = DAY;
+                limits.drain = DRAIN;
+                limits.retention = 30 * DAY;
+                limits.queue.name = 8;
+                limits.queue.tenant = 60;
+                limits.queue.fleet = 120;
+            });
+        for (index, tenant) in TENANTS.iter().enumerate() {
+            let weight = u32::try_from(index).unwrap() + 1;
+            builder = builder.tenant(*tenant, Quota::default().weight(weight).live(TENANT_LIVE[index]));
+        }
+        let fleet = builder.start().await.map_err(|error| error.to_string())?;
+        let (mut events, model, journal) =
+            (fleet.events(), self.case.model.clone(), self.case.journal.clone());
+        self.events = Some(tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                if let Ok(FleetEvent::Ended { prompt, outcome, .. }) = event
+                    && let Err(what) = model.state().told_end(prompt, outcome)
+                {
+                    journal.violate(what);
+                }
+            }
+        }));
+        self.fleet = Some(fleet);
+        Ok(())
+    }
+
+    fn set_faults(&self, faults: Faults) {
+        *self.case.faults.lock().unwrap() = faults;
+        if let Some(faulted) = &self.faulted {
+            faulted.release();
+        }
+    }
+
+    fn session(&self, name: u8) -> Option<FleetSession> {
+        let fleet = self.fleet.as_ref()?;
+        Some(fleet.session(name_of(name)).unwrap().tenant(tenant_of(name)))
+    }
+
+    async fn restart(&mut self, restart: Restart) {
+        let Some(fleet) = self.fleet.clone() else { return };
+        match restart {
+            Restart::Drain(seconds) => {
+                let (limit, began) = (Duration::from_secs(seconds.into()), Instant::now());
+                if timeout(limit + DAY, fleet.drain(limit)).await.is_err() {
+                    self.violate("drain-bounded: the drain does not end");
+                }
+                if began.elapsed() > limit + LATE && self.is_paused() {
+                    self.violate(format!("drain-bounded: {:?} for a drain of {limit:?}", began.elapsed()));
+                }
+                drop(fleet);
+                self.ended("drain-bounded: after a drain").await;
+            }
+            Restart::Abandon => {
+                // The tasks hold handles.
+                self.tasks.shutdown().await;
+                drop(fleet);
+                drop(self.fleet.take());
+                self.ended("drain-bounded: after the last handle was dropped").await;
+            }
+            Restart::Supervisor => {
+                fleet.inject(FleetFault::Supervisor);
+                drop(fleet);
+                self.supervisor_ended().await;
+            }
+            Restart::Kill => {}
+        }
+        self.open().await;
+    }
+
+    fn is_paused(&self) -> bool {
+        matches!(self.case.store, Store::Memory(_))
+    }
+
+    /// The fleet ends, or has ended: nothing is left of it.
+    async fn ended(&mut self, how: &str) {
+        if let Some(mut events) = self.events.take()
+            && timeout(DRAIN + Duration::from_secs(1), &mut events).await.is_err()
+        {
+            self.violate(format!("{how}: the fleet has not ended after {DRAIN:?}"));
+            events.abort();
+        }
+        let live = self.case.journal.live();
+        if !live.is_empty() {
+            sleep(Duration::from_secs(1)).await;
+            let later = self.case.journal.live();
+            self.violate(format!("{how}: live CLIs are left: {live:?}; a second later {later:?}"));
+        }
+        self.tasks.shutdown().await;
+        (self.fleet, self.faulted, self.backend) = (None, None, None);
+    }
+
+    /// Sessions whose supervisor failed end at once, but nobody waits for that.
+    async fn supervisor_ended(&mut self) {
+        self.tasks.shutdown().await;
+        drop(self.fleet.take());
+        sleep(Duration::from_secs(1)).await;
+        self.ended("a second after the supervisor failed").await;
+    }
+
+    /// Lets everything end that can, and looks at what is left.
+    async fn calm(&mut self) {
+        self.set_faults(Faults::Off);
+        self.case.journal.state().fail_starts = 0;
+        let began = Instant::now();
+        let mut left: Vec<PromptId> = self.case.model.state().known.keys().copied().collect();
+        loop {
+            if self.events.as_ref().is_some_and(JoinHandle::is_finished) {
+                self.ended("the fleet ended by itself").await;
+                self.open().await;
+            }
+            if !self.case.journal.violations().is_empty() {
+                return;
+            }
+            // Tasks that wait for the outcome of a quarantined session's prompt go on waiting.
+            sleep(if self.is_paused() { Duration::from_secs(10) } else { Duration::from_millis(200) }).await;
+            let Some(backend) = self.backend.clone() else { return };
+            left = unfinished(&*backend, &left).await;
+            let passed = began.elapsed() * if self.is_paused() { 1 } else { 100 };
+            if passed > Duration::from_secs(320) && (left.is_empty() || passed > CALM) {
+                break;
+            }
+        }
+        let left = stuck(&*self.backend.clone().unwrap(), &left).await;
+        let Some(backend) = self.backend.clone() else { return };
+        for id in left {
+            let record = backend.prompt_record(id).await.unwrap().unwrap();
+            let name = backend.name_record(record.name.clone()).await.unwrap();
+            self.violate(format!("accepted-is-kept: a prompt never ends: {record:?} of {name:?}"));
+        }
+        sleep(Duration::from_millis(10)).await;
+        for wrong in check(&*backend, &self.case.model, &self.case.journal).await {
+            self.violate(wrong);
+        }
+        self.restart_for_good(backend).await;
+    }
+
+    /// The last drain: nothing is left behind.
+    async fn restart_for_good(&mut self, backend: Arc<dyn Backend>) {
+        let Some(fleet) = self.fleet.take() else { return };
+        let limit = Duration::from_secs(20);
+        if timeout(limit + LATE, fleet.drain(limit)).await.is_err() && self.is_paused() {
+            self.violate("drain-bounded: the last drain is late");
+        }
+        drop(fleet);
+        self.ended("drain-bounded: after the last drain").await;
+        for node in backend.nodes().await.unwrap() {
+            if node.state != NodeState::Dead || node.owns > 0 {
+                self.violate(format!("drain-bounded: a node is left: {node:?}"));
+            }
+        }
+        for number in 0..NAMES {
+            let name = backend.name_record(Name::new(name_of(number)).unwrap()).await.unwrap();
+            if let Some(NameRecord { state: state @ NameState::Owned { .. }, .. }) = name {
+                self.violate(format!("drain-bounded: {} is left: {state:?}", name_of(number)));
+            }
+        }
+        drop(backend);
+        sleep(Duration::from_secs(1)).await;
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        if tasks > 0 {
+            self.violate(format!("drain-bounded: {tasks} tasks are left"));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Fleets of real `claude` CLIs, which talk to a scripted model on loopback: no network, no account.
+//!
+//! `GREENROOM_CLI` names the executable, as for the tests of greenroom itself.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+
+#[path = "../../../../tests/support/real_cli.rs"]
+mod real;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom::options::EnvPolicy;
+use greenroom::testkit::{ModelTurn, Script, ScriptedModel};
+use greenroom::{Session, SessionBuilder};
+use greenroom_fleet::backend::LocalBackend;
+use greenroom_fleet::{
+    Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, PassivatedBy, PromptOutcome, Query,
+};
+use tempfile::TempDir;
+
+/// Far more than anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
+}
+
+/// A scripted model, and a folder for the CLIs' home and for the fleet.
+struct Stage {
+    cli: PathBuf,
+    model: Arc<ScriptedModel>,
+    folder: TempDir,
+}
+
+impl Stage {
+    async fn new(script: Script) -> Option<Self> {
+        let cli = real::real_cli()?;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("home")).unwrap();
+        Some(Self { cli, model: Arc::new(ScriptedModel::start(script).await.unwrap()), folder })
+    }
+
+    /// Opens the fleet's file, as a start of the service does.
+    async fn open(&self, change: impl FnOnce(&mut FleetLimits)) -> (Fleet, LocalBackend) {
+        let backend = LocalBackend::open(self.folder.path().join("fleet.redb")).await.unwrap();
+        let (cli, env) = (self.cli.clone(), real::env(&self.model, &self.folder.path().join("home")));
+        let profile = move |_: &_| -> SessionBuilder {
+            let builder = Session::builder().cli_path(&cli).envs(env.clone());
+            builder.configure(|options| options.env_policy = EnvPolicy::Clean)
+        };
+        let builder = Fleet::builder().backend(backend.clone()).profile("default", profile).configure(change);
+        (within("the opening", builder.start()).await.unwrap(), backend)
+    }
+
+    /// The texts of all requests to the model that speak of this.
+    fn requests_with(&self, text: &str) -> Vec<String> {
+        let requests = self.model.requests().into_iter();
+        requests.map(|request| request.body().to_string()).filter(|body| body.contains(text)).collect()
+    }
+}
+
+async fn asks(fleet: &Fleet, name: &str, prompt: &str) -> String {
+    let mut turn = fleet.session(name).unwrap().prompt(prompt).await.unwrap();
+    let outcome = within("the turn", turn.outcome()).await.unwrap();
+    outcome.text().unwrap_or_else(|| panic!("no answer: {outcome:?}")).to_owned()
+}
+
+async fn close(fleet: Fleet, backend: LocalBackend) {
+    within("the drain", fleet.drain(Duration::from_secs(20))).await;
+    backend.close().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_woken_remembers() {
+    let Some(stage) = Stage::new(Script::new().otherwise(ModelTurn::new().text("Noted."))).await else {
+        return;
+    };
+    let (fleet, backend) = stage.open(|_| {}).await;
+    assert_eq!(asks(&fleet, "a", "My lamp is green.").await, "Noted.");
+    within("sleep", fleet.session("a").unwrap().passivate()).await;
+    assert_eq!(fleet.snapshot(Query::all()).await.unwrap().live, 0);
+    let mut events = fleet.events();
+    assert_eq!(asks(&fleet, "a", "Which colour has my lamp?").await, "Noted.");
+    let resumed = loop {
+        match within("the start", events.next()).await.unwrap().unwrap() {
+            FleetEvent::Activated { resumed, .. } => break resumed,
+            _ => continue,
+        }
+    };
+    assert!(resumed);
+    let asked = stage.requests_with("Which colour has my lamp?");
+    assert!(
+        asked.last().unwrap().contains("My lamp is green."),
+        "the model is told the turn before the sleep"
+    );
+    close(fleet, backend).await;
+}
+
+#[tokio::test]
+async fn six_names_wake_in_turn_on_two_slots_and_remember() {
+    let Some(stage) = Stage::new(Script::new().otherwise(ModelTurn::new().text("Noted."))).await else {
+        return;
+    };
+    let evict_soon = |limits: &mut FleetLimits| {
+        (limits.live, limits.idle_before_eviction) = (2, Duration::from_millis(1));
+    };
+    let (fleet, backend) = stage.open(evict_soon).await;
+    let mut events = fleet.events();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        asks(&fleet, name, &format!("I am number {name}{name}{name}.")).await;
+    }
+    for name in names {
+        asks(&fleet, name, &format!("Who is {name}{name}{name}?")).await;
+        let live = fleet.snapshot(Query::active()).await.unwrap().live;
+        assert!(live <= 2, "{live}");
+        let asked = stage.requests_with(&format!("Who is {name}{name}{name}?"));
+        let last = asked.last().unwrap();
+        assert!(last.contains(&format!("I am number {name}{name}{name}.")));
+        let others = names.iter().filter(|other| **other != name);
+        for other in others {
+            assert!(!last.contains(&format!("I am number {other}{other}{other}.")), "{name} hears {other}");
+        }
+    }
+    close(fleet, backend).await;
+    let mut evictions = 0;
+    while let Some(event) = within("the events", events.next()).await {
+        let event = event.unwrap();
+        evictions +=
+            usize::from(matches!(event, FleetEvent::Passivating { why: PassivatedBy::Eviction, .. }));
+    }
+    assert!(evictions >= 8, "{evictions}");
+}
+
+#[tokio::test]
+async fn a_deploy_keeps_prompts_and_conversations() {
+    let slow = ModelTurn::new().pause_before(Duration::from_secs(600)).text("Too late.");
+    let script = Script::new().turn(ModelTurn::new().text("Noted.")).turn(slow);
+    let Some(stage) = Stage::new(script.otherwise(ModelTurn::new().text("Here I am."))).await else { return };
+    let (fleet, backend) = stage.open(|_| {}).await;
+    let a = fleet.session("a").unwrap();
+    asks(&fleet, "a", "My lamp is green.").await;
+    let mut events = fleet.events();
+    let long =
+        a.prompt(FleetPrompt::new("Count to a million.").continue_with("Go on counting.", 1)).await.unwrap();
+    within("the turn", async {
+        while !matches!(events.next().await.unwrap().unwrap(), FleetEvent::Begun { .. }) {}
+    })
+    .await;
+    while stage.requests_with("Count to a million.").is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let waits = a.prompt("Which colour has my lamp?").await.unwrap();
+    let (long, waits) = (long.prompt_id(), waits.prompt_id());
+    let begun = std::time::Instant::now();
+    fleet.drain(Duration::from_secs(3)).await;
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    backend.close().await;
+
+    let (fleet, backend) = stage.open(|_| {}).await;
+    let outcome = within("the continuation", fleet.turn(long).outcome()).await.unwrap();
+    assert_eq!(outcome.text(), Some("Here I am."), "{outcome:?}");
+    let outcome = within("the queued prompt", fleet.turn(waits).outcome()).await.unwrap();
+    assert_eq!(outcome.text(), Some("Here I am."));
+    let asked = stage.requests_with("Which colour has my lamp?");
+    let last = asked.last().unwrap();
+    assert!(last.contains("My lamp is green.") && last.contains("Go on counting."), "{last}");
+    close(fleet, backend).await;
+}
+
+#[tokio::test]
+async fn a_turn_that_a_drain_cuts_off_ends_as_interrupted_and_is_not_sent_again() {
+    let slow = ModelTurn::new().pause_before(Duration::from_secs(600)).text("Too late.");
+    let script = Script::new().turn(slow).otherwise(ModelTurn::new().text("Here I am."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let (fleet, backend) = stage.open(|_| {}).await;
+    let long = fleet.session("a").unwrap().prompt("Count to a million.").await.unwrap().prompt_id();
+    within("the request", async {
+        while stage.requests_with("Count to a million.").is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    fleet.drain(Duration::from_secs(3)).await;
+    backend.close().await;
+    let (fleet, backend) = stage.open(|_| {}).await;
+    let outcome = within("the outcome", fleet.turn(long).outcome()).await.unwrap();
+    assert!(
+        matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::Session { .. }, .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(asks(&fleet, "a", "Are you there?").await, "Here I am.");
+    close(fleet, backend).await;
+}
