@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(crate) struct Arguments {
     pub(crate) listen: String,
     data: Option<PathBuf>,
-    /// The users' folders without `--data`.
+    /// The data without `--data`.
     forgotten: TempDir,
     script: Option<PathBuf>,
     cli: Option<PathBuf>,
@@ -51,7 +51,7 @@ fn lamp() -> Script {
 }
 
 impl Arguments {
-    /// The folder for the users' folders.
+    /// The folder for the fleet's file and the users' folders.
     pub(crate) fn data(&self) -> std::io::Result<PathBuf> {
         std::path::absolute(self.data.as_deref().unwrap_or(self.forgotten.path()))
     }
@@ -67,7 +67,7 @@ impl Arguments {
             let clis = Mutex::new(HashMap::new());
             return Ok(Box::new(move |builder, user| {
                 let mut clis = clis.lock().unwrap_or_else(PoisonError::into_inner);
-                let cli = clis.entry(user.0.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
+                let cli = clis.entry(user.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
                 builder.transport(cli.transport())
             }));
         };

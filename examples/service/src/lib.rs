@@ -2,187 +2,175 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /users/NAME/prompts`, the prompt as the body | a stream of events: `text` (a string), and at last `outcome` (status, and the whole text or the error) |
-//! | `GET /status` | the state of each live session, by the user's name |
+//! | `POST /users/NAME/prompts`, the prompt as the body | the turn as a stream of events, and its address as `Location`. With the header `Idempotency-Key` a prompt that is sent again is not asked again |
+//! | `GET /turns/ID` | the turn again, with the header `Last-Event-ID` from there on |
+//! | `GET /questions` | the calls that wait for a person |
+//! | `POST /questions/ID`, such as `{"kind":"allowed"}`, as JSON | the answer of the person |
+//! | `GET /status` | the state of the fleet, and of each user whose session is awake |
 //! | `GET /health` | 200, or 503 when the service stops |
 //!
-//! The name in the path stands for your authentication. In your service take the user from the login, and keep users away
-//! from `/status`.
+//! | event | id | data |
+//! |---|---|---|
+//! | `delta` | – | a piece of a text, while the model writes it |
+//! | `text` | its number | a whole text. It takes the place of the deltas since the last one |
+//! | `outcome` | – | the last event: `outcome` is `completed`, `failed`, `interrupted` or `unsent`, or `unknown` for a turn that is not kept any more; `text` is the whole answer, `error` the kind of the error |
+//!
+//! The name in the path stands for your authentication. In your service take the user from the login, hand out a turn only to
+//! its user, and keep users away from `/status` and `/questions`.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::future::ready;
 use std::time::Duration;
 
-use async_stream::stream;
 use axum::extract::{Json, Path, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Sse, sse::Event, sse::KeepAlive};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response, Result, Sse, sse::Event, sse::KeepAlive};
 use axum::{Router, routing::get, routing::post};
-use futures_util::future::join_all;
-use greenroom::ErrorKind::{AtCapacity, RateLimited, SessionFailed, Stopped};
+use futures_util::stream::{self, StreamExt};
+use greenroom::callback::InquiryAnswer;
 use greenroom::options::{BuiltInTools, EnvPolicy};
-use greenroom::{NoArgs, Options, Outcome, PermissionMode, Session, SessionBuilder};
-use greenroom::{Snapshot, ToolContext, ToolServer, Turn};
-use tokio::sync::{Mutex, OnceCell};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use greenroom::{Message, NoArgs, Options, Session, SessionBuilder, ToolServer};
+use greenroom_fleet::{ActivationContext, AnswerError, Fleet, FleetBuilder, FleetError, FleetPrompt, Name};
+use greenroom_fleet::{PromptError, PromptId, PromptOutcome, Query, QuestionId, QuestionQuery, Quota};
+use greenroom_fleet::{Refusal, TurnItem};
+use serde_json::{Value, json};
 
-/// A result, or the status of the request that is refused, and why.
-type Result<T> = std::result::Result<T, (StatusCode, String)>;
+/// Gives the session of a user its CLI, or a stand-in.
+pub type Connect = Box<dyn Fn(SessionBuilder, &Name) -> SessionBuilder + Send + Sync>;
 
-/// The data of a session, for its tools.
-#[derive(Clone)]
-pub struct User(pub String);
-
-/// Gives a session its CLI, or a stand-in.
-pub type Connect = Box<dyn Fn(SessionBuilder, &User) -> SessionBuilder + Send + Sync>;
-
-/// The sessions of the users: at most one live session for each user, and one conversation for ever.
-pub struct Users {
-    /// The folder with a folder for each user.
-    data: PathBuf,
-    most: usize,
-    idle: Duration,
-    connect: Connect,
-    /// A slot for each user with a session that starts or lives.
-    slots: Mutex<HashMap<String, Slot>>,
-    /// Cancelled when the service begins to stop.
-    pub stopping: CancellationToken,
-    /// The starts of sessions, and the server.
-    pub tasks: TaskTracker,
+/// The fleet of the users' sessions. At most `most` are awake, each with a CLI process of about 200 MB; one without work sleeps
+/// when `idle` has passed. Each user is a tenant: users take turns, and have a budget for each day.
+pub fn users(most: usize, idle: Duration, connect: Connect) -> FleetBuilder {
+    let builder = Fleet::builder().default_quota(Quota::default().budget_usd(5.0)).configure(|limits| {
+        limits.live = most;
+        limits.idle_after = idle;
+        limits.queue.name = 4;
+    });
+    builder.profile("default", move |cx| connect(session(cx), cx.name()))
 }
 
-/// Empty until the session has started. Only one caller at a time starts it.
-type Slot = Arc<OnceCell<Session>>;
-
-impl Users {
-    /// At most `most` sessions are live, each with a CLI process of about 200 MB. A session without work stops when
-    /// `idle` has passed.
-    pub fn new(data: PathBuf, most: usize, idle: Duration, connect: Connect) -> Arc<Self> {
-        let (slots, stopping, tasks) = Default::default();
-        Arc::new(Self { data, most, idle, connect, slots, stopping, tasks })
-    }
-
-    /// Sends a prompt to the user's session, and starts the session if there is none.
-    async fn prompt(self: &Arc<Self>, user: User, prompt: &str) -> Result<Turn> {
-        loop {
-            let (users, user, slot) = (self.clone(), user.clone(), self.slot(&user).await?);
-            let start = async move { slot.get_or_try_init(|| users.start(user)).await.cloned() };
-            // A task goes on if the client goes away. It has no session if the service stops, or if the start panics.
-            let task = self.tasks.spawn(self.stopping.clone().run_until_cancelled_owned(start));
-            let session = task.await.ok().flatten().ok_or_else(|| refuse("Stopping"))??;
-            match session.prompt(prompt).await {
-                // Idle for too long, or failed. The next session begins when nothing of this session is left.
-                Err(error) if matches!(error.kind(), Stopped | SessionFailed) => session.wait().await,
-                turn => return turn.map_err(failure),
-            }
-        }
-    }
-
-    /// The user's slot. Slots that no task uses are free if their session has ended or did not start.
-    async fn slot(&self, user: &User) -> Result<Slot> {
-        let mut slots = self.slots.lock().await;
-        slots.retain(|_, slot| slot.get().map_or(Arc::strong_count(slot) > 1, |live| !live.has_ended()));
-        // Under the lock, so that `stop` finds every slot.
-        self.open()?;
-        if slots.len() >= self.most && !slots.contains_key(&user.0) {
-            return Err(refuse("TooManySessions"));
-        }
-        Ok(slots.entry(user.0.clone()).or_default().clone())
-    }
-
-    /// Starts the user's session, which resumes the user's conversation if there is one.
-    async fn start(self: Arc<Self>, user: User) -> Result<Session> {
-        // Made of the name, so nothing has to be stored to find the conversation again, and no name becomes a path.
-        let id = greenroom::conversation_id(&format!("service/{}", user.0));
-        let folder = self.data.join(&id);
-        let made = tokio::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("work")).await;
-        made.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.kind().to_string()))?;
-        let mut options = Options::isolated(folder).map_err(failure)?;
-        options.env_policy = EnvPolicy::service_and(["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"]);
-        options.tools = Some(BuiltInTools::none());
-        // Nobody is there to be asked: all calls that no rule allows are denied.
-        options.permission_mode = Some(PermissionMode::DontAsk);
-        options.include_partial_messages = true;
-        options.max_budget_usd = Some(1.0);
-        options.limits.prompts_queued = 4;
-        options.timeouts.turn = Some(Duration::from_secs(300));
-        options.timeouts.idle = Some(self.idle);
-        let builder = Session::builder().options(options).conversation(id).data(user.clone());
-        let builder = builder.mcp_server(orders()).allow_server_tools("orders");
-        (self.connect)(builder, &user).start().await.map_err(failure)
-    }
-
-    /// Fails as soon as the service stops.
-    fn open(&self) -> Result<()> {
-        if self.stopping.is_cancelled() { Err(refuse("Stopping")) } else { Ok(()) }
-    }
-
-    /// The state of each live session, by the user's name.
-    async fn status(&self) -> BTreeMap<String, Snapshot> {
-        let slots = self.slots.lock().await.clone();
-        let look = async |(name, slot): (_, Slot)| Some((name, slot.get()?.snapshot().await.ok()?));
-        join_all(slots.into_iter().map(look)).await.into_iter().flatten().collect()
-    }
-
-    /// Takes no more prompts, and stops all sessions at once, within `Session::shutdown_bound`.
-    pub async fn stop(&self) {
-        self.stopping.cancel();
-        let slots: Vec<_> = self.slots.lock().await.values().cloned().collect();
-        // A slot without a session gets none any more. A start that succeeds at this moment is waited for.
-        let stop = async |slot: Slot| slot.get_or_try_init(async || Err(())).await.ok()?.stop().await.err();
-        join_all(slots.into_iter().map(stop)).await;
-    }
+/// The session of a user, in folders that the fleet has made.
+#[expect(clippy::expect_used, reason = "the fleet takes a panic here as a failed start, and says so")]
+fn session(cx: &ActivationContext) -> SessionBuilder {
+    let folder = cx.working_directory().parent().expect("the folder of the session");
+    let mut options = Options::isolated(folder).expect("the folder of the data is an absolute path in UTF-8");
+    options.env_policy = EnvPolicy::service_and(["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"]);
+    options.tools = Some(BuiltInTools::none());
+    options.include_partial_messages = true;
+    // Longer than a question waits for a person.
+    options.timeouts.turn = Some(Duration::from_secs(900));
+    // Every other call is a question to a person.
+    Session::builder().options(options).mcp_server(orders(cx.name())).allow_tool("mcp__orders__list")
 }
 
-/// The tools of a session, whose data says who the user is, whatever the model says.
-fn orders() -> ToolServer {
-    let list = async |_: NoArgs, cx: ToolContext| {
-        Ok::<_, greenroom::Error>(format!("{}'s lamp arrives on Monday", cx.data::<User>()?.0))
-    };
-    ToolServer::new("orders", "1.0.0").tool("list", "The user's orders", list).always_load(true)
+/// The tools of a session, which know the user, whatever the model says.
+fn orders(user: &Name) -> ToolServer {
+    let (found, cancelled) = (format!("{user}'s lamp arrives on Monday"), format!("{user} gets no lamp"));
+    ToolServer::new("orders", "1.0.0")
+        .tool("list", "The user's orders", move |_: NoArgs| ready(found.clone()))
+        .tool("cancel", "Cancels the user's orders", move |_: NoArgs| ready(cancelled.clone()))
+        .always_load(true)
 }
 
-pub fn router(users: Arc<Users>) -> Router {
+pub fn router(fleet: Fleet) -> Router {
     Router::new()
-        .route("/users/{name}/prompts", post(prompt))
-        .route("/status", get(async |users: State<Arc<Users>>| Json(users.status().await)))
-        .route("/health", get(async |users: State<Arc<Users>>| users.open().map(|()| "ok")))
-        .with_state(users)
+        .route("/users/{name}/prompts", post(send))
+        .route("/turns/{id}", get(read))
+        .route("/questions", get(questions))
+        .route("/questions/{id}", post(answer))
+        .route("/status", get(status))
+        .route("/health", get(health))
+        .with_state(fleet)
 }
 
-/// Streams a turn: text as the model writes it, without the work of subagents, and the outcome.
-///
-/// A client that goes away drops the stream, and the stream drops the turn, which is cancelled: it costs money, nobody
-/// reads the answer, and the user's next prompt would wait for it.
-async fn prompt(users: State<Arc<Users>>, name: Path<String>, prompt: String) -> Result<impl IntoResponse> {
-    let mut turn = users.prompt(User(name.0), &prompt).await?.cancel_on_drop();
-    let events = stream! {
-        let mut deltas = turn.deltas();
-        while let Some(text) = deltas.next_text().await {
-            // JSON, because a line break would end the event.
-            yield Event::default().event("text").json_data(text);
+/// Accepts a prompt, and streams its turn. A client that goes away changes nothing: the turn goes on, and can be read again.
+async fn send(fleet: State<Fleet>, name: Path<Name>, headers: HeaderMap, text: String) -> Result<Response> {
+    // The same text for the same bytes.
+    let key = headers.get("idempotency-key").map(|key| key.as_bytes().escape_ascii().to_string());
+    let prompt = key.into_iter().fold(FleetPrompt::new(text), FleetPrompt::key);
+    let session = fleet.session(name.as_str()).map_err(unavailable)?.tenant(name.as_str());
+    let id = session.prompt(prompt).await.map_err(refusal)?.prompt_id();
+    Ok(([(header::LOCATION, format!("/turns/{id}"))], events(&fleet, id, &headers)).into_response())
+}
+
+async fn read(fleet: State<Fleet>, id: Path<PromptId>, headers: HeaderMap) -> impl IntoResponse {
+    events(&fleet, *id, &headers)
+}
+
+/// The events of a turn, after the last one that the client has seen.
+fn events(fleet: &Fleet, id: PromptId, headers: &HeaderMap) -> impl IntoResponse + use<> {
+    let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse::<u64>().ok());
+    let turn = fleet.turn(id).messages_from(seen.unwrap_or(0).saturating_add(1));
+    let mut end = fleet.turn(id);
+    let texts = turn.into_stream().filter_map(|item| ready(item.ok().as_ref().and_then(text)));
+    let end = stream::once(async move { outcome(end.outcome().await) }).filter_map(ready);
+    Sse::new(texts.chain(end)).keep_alive(KeepAlive::default())
+}
+
+/// What a user reads of a turn: the texts of the model, without the work of subagents.
+fn text(item: &TurnItem) -> Option<Result<Event, axum::Error>> {
+    let message = item.message().filter(|message| message.is_main_thread())?;
+    // JSON, because a line break would end the event.
+    match (item.seq(), message) {
+        (Some(seq), _) => Some(Event::default().event("text").id(seq.to_string()).json_data(message.text()?)),
+        (None, Message::StreamEvent(part)) => {
+            Some(Event::default().event("delta").json_data(part.text_delta()?))
         }
-        let outcome = match turn.outcome().await.and_then(Outcome::into_result).map_err(failure) {
-            Ok(result) => serde_json::json!({ "status": 200, "text": result.result }),
-            Err((status, error)) => serde_json::json!({ "status": status.as_u16(), "error": error }),
-        };
-        yield Event::default().event("outcome").json_data(outcome);
-    };
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+        _ => None,
+    }
 }
 
-/// The error as the client sees it. The log has the rest, which is not for users: the CLI's stderr, and what to do.
-fn failure(error: greenroom::Error) -> (StatusCode, String) {
-    tracing::warn!(?error, "a prompt has failed");
-    let status = match error.kind() {
-        AtCapacity | RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        kind if error.is_retryable() || kind == Stopped => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
+/// The outcome as the client sees it. The log has the rest, which is not for users: the CLI's stderr, and what to do.
+fn outcome(end: Result<PromptOutcome, FleetError>) -> Option<Result<Event, axum::Error>> {
+    let said = match &end {
+        Ok(end) => json!({ "outcome": json!(end)["is"], "text": end.text(), "error": json!(end)["kind"] }),
+        Err(FleetError::NotFound { .. }) => json!({ "outcome": "unknown" }),
+        // The service ends before the turn: the client reads on from the next process.
+        Err(_) => return None,
     };
-    (status, format!("{:?}", error.kind()))
+    if !matches!(&end, Ok(end) if end.is_completed()) {
+        tracing::warn!(?end, "a turn was not completed");
+    }
+    Some(Event::default().event("outcome").json_data(said))
 }
 
-fn refuse(why: &str) -> (StatusCode, String) {
-    (StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
+/// The answer to a prompt that was not accepted, with the time after which another attempt may succeed.
+fn refusal(error: PromptError) -> Response {
+    tracing::warn!(%error, "a prompt was not accepted");
+    let (status, after) = match &error {
+        PromptError::Refused { retry_after: None, .. } => (StatusCode::CONFLICT, None),
+        PromptError::Refused { why: Refusal::Draining, retry_after } => {
+            (StatusCode::SERVICE_UNAVAILABLE, *retry_after)
+        }
+        PromptError::Refused { retry_after, .. } => (StatusCode::TOO_MANY_REQUESTS, *retry_after),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(1))),
+    };
+    let after = after.map(|after| [(header::RETRY_AFTER, after.as_secs_f64().ceil().to_string())]);
+    (status, after, error.to_string()).into_response()
+}
+
+async fn questions(fleet: State<Fleet>) -> Result<Json<Value>> {
+    let open = fleet.questions(QuestionQuery::new()).await.map_err(unavailable)?.into_iter();
+    Ok(Json(open.map(|one| json!({ "id": one.id, "user": one.name, "inquiry": one.inquiry })).collect()))
+}
+
+/// The first answer decides.
+async fn answer(fleet: State<Fleet>, id: Path<QuestionId>, answer: Json<InquiryAnswer>) -> Result<()> {
+    let answered = fleet.answer(*id, answer.0).await;
+    Ok(answered.map_err(|error| match &error {
+        AnswerError::Unknown { .. } | AnswerError::Backend(_) => unavailable(error),
+        _ => (StatusCode::CONFLICT, error.to_string()),
+    })?)
+}
+
+async fn status(fleet: State<Fleet>) -> Result<impl IntoResponse> {
+    Ok(fleet.snapshot(Query::active()).await.map(Json).map_err(unavailable)?)
+}
+
+async fn health(fleet: State<Fleet>) -> Result<&'static str> {
+    let fleet = fleet.snapshot(Query::active().limit(0)).await.map_err(unavailable)?;
+    if fleet.draining { Err(unavailable("stopping"))? } else { Ok("ok") }
+}
+
+fn unavailable(error: impl std::fmt::Display) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, error.to_string())
 }

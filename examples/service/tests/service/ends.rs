@@ -1,15 +1,18 @@
 //! Ends of sessions, of clients and of the service.
 
 use axum::http::StatusCode;
-use greenroom::testkit::{CliEnd, ScriptedListener};
+use greenroom::SessionBuilder;
+use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
-use serde_json::{Value, json};
+use greenroom_fleet::Name;
+use greenroom_fleet::backend::MemoryBackend;
+use serde_json::Value;
 
 use crate::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_session_is_stopped_and_its_conversation_resumed() {
-    let (service, mut listener) = Service::by_hand(1);
+    let (service, mut listener) = Service::by_hand(1).await;
     let (events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
     answer(&mut end, "Hello.").await;
     events.outcome().await;
@@ -22,22 +25,22 @@ async fn an_idle_session_is_stopped_and_its_conversation_resumed() {
     assert_eq!(events.outcome().await["text"], "Welcome back.");
     assert_eq!(conversation(&end), id);
     assert_eq!(service.started(), ["ada", "ada"]);
-    tokio::join!(service.users.stop(), end.run_out());
+    tokio::join!(service.stop(), end.run_out());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_at_work_is_not_idle() {
-    let (service, mut listener) = Service::by_hand(1);
+    let (service, mut listener) = Service::by_hand(1).await;
     let (mut events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
     let prompt = end.expect("user").await;
     end.begin_turn();
     say(&mut end, "Hm.");
     events.next().await.unwrap();
     tokio::time::sleep(IDLE * 3).await;
-    assert_eq!(service.status().await["ada"]["phase"], "ready");
+    assert_eq!(service.json("/status").await["names"][0]["stage"], "running");
     end.finish_turn(&prompt, "Hm.");
-    assert_eq!(events.outcome().await["status"], 200);
-    tokio::join!(service.users.stop(), end.run_out());
+    assert_eq!(events.outcome().await["outcome"], "completed");
+    tokio::join!(service.stop(), end.run_out());
 }
 
 /// Every CLI dies in its turn, until the session of ada fails. Returns the outcome of the turn.
@@ -55,29 +58,15 @@ async fn fail(service: &Service, mut end: CliEnd, listener: &mut ScriptedListene
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_fails_gives_its_place_back_soon() {
-    let (service, mut listener) = Service::by_hand(1);
-    let (events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
-    answer(&mut end, "Hello.").await;
-    events.outcome().await;
-    fail(&service, end, &mut listener).await;
-    tokio::time::sleep(IDLE / 2).await;
-    let (events, mut end) = tokio::join!(service.prompt("bob", "Hello."), accept(&mut listener));
-    answer(&mut end, "Hello, bob.").await;
-    assert_eq!(events.outcome().await["text"], "Hello, bob.");
-    tokio::join!(service.users.stop(), end.run_out());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_session_that_fails_is_replaced_at_the_next_prompt() {
-    let (service, mut listener) = Service::by_hand(1);
+    let (service, mut listener) = Service::by_hand(1).await;
     let (events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
     answer(&mut end, "Hello.").await;
     events.outcome().await;
     let id = conversation(&end);
 
     let outcome = fail(&service, end, &mut listener).await;
-    assert!(outcome["status"].as_u64() >= Some(500), "{outcome}");
+    assert!(outcome["outcome"] == "failed" || outcome["outcome"] == "interrupted", "{outcome}");
     let next = service.prompt("ada", "Are you there?");
     let serving = async {
         loop {
@@ -94,96 +83,12 @@ async fn a_session_that_fails_is_replaced_at_the_next_prompt() {
     let (next, end) = tokio::join!(next, serving);
     assert_eq!(conversation(&end), id);
     assert_eq!(next.outcome().await["text"], "I am.");
-    tokio::join!(service.users.stop(), end.run_out());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_turn_of_a_client_that_goes_away_is_cancelled() {
-    let (service, mut listener) = Service::by_hand(1);
-    let (mut events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
-    let prompt = end.expect("user").await;
-    end.begin_turn();
-    say(&mut end, "Hm.");
-    events.next().await.unwrap();
-    let next = service.prompt("ada", "Next.").await;
-    drop(events);
-    let interrupt = in_time("the interrupt", end.expect_request("interrupt")).await;
-    end.fail_turn(&prompt, "aborted_streaming", "interrupted");
-    end.answer(&interrupt, json!({ "still_queued": [] }));
-    // The session goes on, with the prompt of another client.
-    answer(&mut end, "Here.").await;
-    assert_eq!(next.outcome().await["text"], "Here.");
-    assert_eq!(service.started(), ["ada"]);
-    tokio::join!(service.users.stop(), end.run_out());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiting_prompt_of_a_client_that_goes_away_is_taken_back() {
-    let (service, mut listener) = Service::by_hand(1);
-    let (running, mut end) = tokio::join!(service.prompt("ada", "One."), accept(&mut listener));
-    let prompt = end.expect("user").await;
-    end.begin_turn();
-    let (waiting, last) = (service.prompt("ada", "Two.").await, service.prompt("ada", "Three.").await);
-    drop(waiting);
-    // The snapshot knows when the prompt has left the queue. Bounded, because the paused clock stands still meanwhile.
-    let mut queued = json!(2);
-    for _ in 0..10_000 {
-        queued = service.status().await["ada"]["conversation"]["queued"].clone();
-        if queued == 1 {
-            break;
-        }
-    }
-    assert_eq!(queued, 1);
-    end.finish_turn(&prompt, "One.");
-    assert_eq!(running.outcome().await["text"], "One.");
-    let next = in_time("the next prompt", end.expect("user")).await;
-    assert_eq!(next["message"]["content"][0]["text"], "Three.");
-    end.begin_turn();
-    end.finish_turn(&next, "Three.");
-    assert_eq!(last.outcome().await["text"], "Three.");
-    tokio::join!(service.users.stop(), end.run_out());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_during_the_start_takes_its_prompt_along() {
-    let (service, mut listener) = Service::by_hand(1);
-    let mut end = tokio::select! {
-        _ = service.post("ada", "Hello.") => unreachable!("no CLI has answered"),
-        end = listener.accept() => end,
-    };
-    // The start goes on without the client.
-    end.handshake().await;
-    let serving = async {
-        loop {
-            let frame = end.recv().await.expect("the session lives");
-            if frame["type"] == "user" && frame["message"]["content"][0]["text"] == "Again." {
-                end.begin_turn();
-                end.finish_turn(&frame, "Here.");
-                return end;
-            }
-            match frame["request"]["subtype"].as_str() {
-                // Not begun yet, so that it can be taken back.
-                Some("cancel_async_message") => {
-                    let uuid = frame["request"]["message_uuid"].clone();
-                    end.answer(&frame, json!({ "cancelled": true, "message_uuid": uuid }));
-                    end.message(
-                        json!({ "type": "command_lifecycle", "command_uuid": uuid, "state": "cancelled" }),
-                    );
-                }
-                Some("interrupt") => panic!("it has not begun"),
-                _ => {}
-            }
-        }
-    };
-    let (again, end) = tokio::join!(service.outcome("ada", "Again."), serving);
-    assert_eq!(again["text"], "Here.");
-    assert_eq!(service.started(), ["ada"]);
-    tokio::join!(service.users.stop(), end.run_out());
+    tokio::join!(service.stop(), end.run_out());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_all_sessions_at_once_and_tells_their_clients() {
-    let (service, mut listener) = Service::by_hand(3);
+    let (service, mut listener) = Service::by_hand(3).await;
     let (mut streams, mut ends) = (Vec::new(), Vec::new());
     for user in ["ada", "bob", "eve"] {
         let (events, mut end) = tokio::join!(service.prompt(user, "Hello."), accept(&mut listener));
@@ -194,28 +99,49 @@ async fn a_stop_ends_all_sessions_at_once_and_tells_their_clients() {
     }
     let before = tokio::time::Instant::now();
     let stopping = async {
-        tokio::task::yield_now().await;
+        // Until the drain has begun.
+        while service.get("/health").await.0 == StatusCode::OK {
+            tokio::task::yield_now().await;
+        }
         // No new work, for old users and for new ones.
         for user in ["ada", "jim"] {
-            let refused = refusal(service.post(user, "Hello.").await).await;
-            assert_eq!(refused, (503, "Stopping".to_owned()));
+            let refused = service.post(user, "Hello.").await;
+            assert_eq!(
+                (refused.status().as_u16(), &refused.headers()["retry-after"]),
+                (503, &"1".parse().unwrap())
+            );
         }
-        assert_eq!(service.get("/health").await.0, StatusCode::SERVICE_UNAVAILABLE);
     };
-    tokio::join!(service.users.stop(), stopping, futures_util::future::join_all(ends));
-    // A turn has 5 s to end: one after another would take 15 s.
-    assert!(before.elapsed().as_secs() < 10, "{:?}", before.elapsed());
-    for events in streams {
-        assert_eq!(events.outcome().await, json!({ "status": 503, "error": "Stopped" }));
-    }
+    let clients = async {
+        for events in streams {
+            assert_eq!(events.outcome().await["outcome"], "interrupted");
+        }
+    };
+    tokio::join!(service.stop(), stopping, clients, futures_util::future::join_all(ends));
+    // A turn has 15 s to end: one after another would take 45 s.
+    assert!(before.elapsed().as_secs() < 25, "{:?}", before.elapsed());
+    assert_eq!(service.get("/health").await.0, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_does_not_wait_for_a_start() {
-    let (service, mut listener) = Service::by_hand(1);
-    let (response, ()) = tokio::join!(service.post("ada", "Hello."), async {
-        let _never_answers = listener.accept().await;
-        service.users.stop().await;
-    });
-    assert_eq!(refusal(response).await, (503, "Stopping".to_owned()));
+async fn a_prompt_that_waits_is_served_after_the_next_start() {
+    let backend = MemoryBackend::new();
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let connect = move |builder: SessionBuilder, _: &Name| builder.transport(transport.clone());
+    let service = Service::at(backend.clone(), 1, connect.clone()).await;
+    let (first, mut end) = tokio::join!(service.prompt("ada", "One."), accept(&mut listener));
+    end.expect("user").await;
+    end.begin_turn();
+    let waiting = service.prompt("ada", "Two.").await;
+    let turn = waiting.turn.clone().unwrap();
+    tokio::join!(service.stop(), end.run_out());
+    assert_eq!(first.outcome().await["outcome"], "interrupted");
+    // No outcome yet.
+    assert_eq!(waiting.all().await, []);
+
+    let service = Service::at(backend, 1, connect).await;
+    let mut end = accept(&mut listener).await;
+    answer(&mut end, "Two, then.").await;
+    assert_eq!(service.again(&turn, None).await.outcome().await["text"], "Two, then.");
+    tokio::join!(service.stop(), end.run_out());
 }

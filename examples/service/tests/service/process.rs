@@ -78,8 +78,8 @@ async fn sigterm_lets_a_turn_end_and_the_program_exits_with_0() {
     line(&mut answer, "event: text").await;
 
     program.terminate().await;
-    let end = line(&mut answer, "\"status\"").await;
-    assert!(end.contains("\"status\":200") && end.contains("On Monday."), "{end}");
+    let end = line(&mut answer, "\"outcome\":").await;
+    assert!(end.contains("\"outcome\":\"completed\"") && end.contains("On Monday."), "{end}");
     let exit = in_time("its end", program.child.wait()).await.unwrap();
     assert!(exit.success(), "{exit}");
     assert!(TcpStream::connect(&program.address).await.is_err());
@@ -94,7 +94,7 @@ async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
     std::fs::write(&script, serde_json::to_vec(&long).unwrap()).unwrap();
     let mut program = Program::start(&["--script", script.to_str().unwrap()]).await;
     let mut answer = program.post("ada", "Say much.").await;
-    line(&mut answer, "event: text").await;
+    line(&mut answer, "event: delta").await;
 
     program.terminate().await;
     let exit = in_time("its end", program.child.wait()).await.unwrap();

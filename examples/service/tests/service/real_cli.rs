@@ -7,8 +7,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use greenroom::SessionBuilder;
 use greenroom::options::EnvPolicy;
 use greenroom::testkit::{ModelTurn, ScriptedModel};
+use greenroom_fleet::backend::LocalBackend;
+use greenroom_fleet::{BackendErrorKind, Name};
 
 use crate::support::*;
 
@@ -33,27 +36,42 @@ async fn a_conversation_is_remembered_after_a_restart_of_the_service() {
         .turn(ModelTurn::new().text("Hello, bob."))
         .turn(ModelTurn::new().text("As I said: on Monday."));
     let model = Arc::new(ScriptedModel::start(script).await.unwrap());
-    let data = Arc::new(tempfile::tempdir().unwrap());
-    let start = || {
+    let data = tempfile::tempdir().unwrap();
+    let start = async || {
         let (cli, model) = (cli.clone(), model.clone());
-        Service::at(data.clone(), 2, move |builder, _| {
+        let backend = in_time("the file", async {
+            loop {
+                match LocalBackend::open(data.path().join("fleet.redb")).await {
+                    // The thread of the last service closes the file a moment after its last handle is gone.
+                    Err(error) if error.kind() == BackendErrorKind::InUse => tokio::task::yield_now().await,
+                    opened => return opened.unwrap(),
+                }
+            }
+        });
+        let backend = backend.await;
+        let connect = move |builder: SessionBuilder, _: &Name| {
             let builder =
                 builder.cli_path(&cli).envs(model.env()).env("PATH", std::env::var("PATH").unwrap());
             builder.configure(|options| options.env_policy = EnvPolicy::Clean)
-        })
+        };
+        Service::at(backend, 2, connect).await
     };
 
-    let service = start();
-    assert_eq!(service.outcome("ada", "Where is my lamp?").await["text"], "On Monday.");
+    let service = start().await;
+    let events = service.prompt("ada", "Where is my lamp?").await;
+    let turn = events.turn.clone().unwrap();
+    assert_eq!(events.outcome().await["text"], "On Monday.");
     let told = model.requests().pop().unwrap().tool_results();
     assert_eq!(told[0].text, "ada's lamp arrives on Monday");
-    in_time("the stop", service.users.stop()).await;
+    service.stop().await;
+    drop(service);
 
-    let service = start();
+    let service = start().await;
+    assert_eq!(service.again(&turn, None).await.outcome().await["text"], "On Monday.");
     assert_eq!(service.outcome("bob", "Hello.").await["text"], "Hello, bob.");
     assert!(!model.requests().pop().unwrap().body().to_string().contains("Where is my lamp?"));
     assert_eq!(service.outcome("ada", "When was that?").await["text"], "As I said: on Monday.");
     let asked = model.requests().pop().unwrap().body().to_string();
     assert!(asked.contains("Where is my lamp?") && asked.contains("When was that?"), "{asked}");
-    in_time("the stop", service.users.stop()).await;
+    service.stop().await;
 }

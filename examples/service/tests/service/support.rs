@@ -9,14 +9,15 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use greenroom::SessionBuilder;
 use greenroom::testkit::{CliEnd, ModelTurn, Script, ScriptedCli, ScriptedListener};
+use greenroom_fleet::backend::{Backend, MemoryBackend};
+use greenroom_fleet::{Fleet, Name};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use service::{Connect, User, Users, router};
-use tempfile::TempDir;
+use service::{Connect, router, users};
 use tower::ServiceExt;
 
-/// Far more than anything here takes.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// More than anything here takes: a prompt may wait for 5 minutes.
+pub(crate) const LIMIT: Duration = Duration::from_secs(400);
 
 pub(crate) const IDLE: Duration = Duration::from_secs(30);
 
@@ -25,65 +26,89 @@ pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 pub(crate) struct Service {
-    pub(crate) users: Arc<Users>,
+    fleet: Fleet,
     router: Router,
-    pub(crate) data: Arc<TempDir>,
     /// The users whose sessions were started, in order.
     started: Arc<Mutex<Vec<String>>>,
 }
 
 impl Service {
-    pub(crate) fn new(
+    pub(crate) async fn at(
+        backend: impl Backend,
         sessions: usize,
-        connect: impl Fn(SessionBuilder, &User) -> SessionBuilder + Send + Sync + 'static,
-    ) -> Self {
-        Self::at(Arc::new(tempfile::tempdir().unwrap()), sessions, connect)
-    }
-
-    /// With the users' folders in this one.
-    pub(crate) fn at(
-        data: Arc<TempDir>,
-        sessions: usize,
-        connect: impl Fn(SessionBuilder, &User) -> SessionBuilder + Send + Sync + 'static,
+        connect: impl Fn(SessionBuilder, &Name) -> SessionBuilder + Send + Sync + 'static,
     ) -> Self {
         let started: Arc<Mutex<Vec<String>>> = Arc::default();
         let names = started.clone();
         let connect: Connect = Box::new(move |builder, user| {
-            names.lock().unwrap().push(user.0.clone());
+            names.lock().unwrap().push(user.to_string());
             connect(builder, user)
         });
-        let users = Users::new(data.path().to_owned(), sessions, IDLE, connect);
-        Self { router: router(users.clone()), users, data, started }
+        let fleet = users(sessions, IDLE, connect).backend(backend).start().await.unwrap();
+        Self { router: router(fleet.clone()), fleet, started }
     }
 
     /// Each user has a CLI of their own that plays this script.
-    pub(crate) fn scripted(script: Script) -> (Self, Clis) {
+    pub(crate) async fn scripted(script: Script) -> (Self, Clis) {
+        Self::scripted_at(MemoryBackend::new(), script).await
+    }
+
+    pub(crate) async fn scripted_at(backend: impl Backend, script: Script) -> (Self, Clis) {
         let clis = Clis::default();
         let all = clis.clone();
-        let service = Self::new(20, move |builder, user| {
+        let service = Self::at(backend, 20, move |builder, user| {
             let mut clis = all.0.lock().unwrap();
-            let cli = clis.entry(user.0.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
+            let cli = clis.entry(user.to_string()).or_insert_with(|| ScriptedCli::play(script.clone()));
             builder.transport(cli.transport())
         });
-        (service, clis)
+        (service.await, clis)
     }
 
     /// The test is the CLI of all users.
-    pub(crate) fn by_hand(sessions: usize) -> (Self, ScriptedListener) {
+    pub(crate) async fn by_hand(sessions: usize) -> (Self, ScriptedListener) {
         let (transport, listener) = ScriptedCli::by_hand();
-        (Self::new(sessions, move |builder, _| builder.transport(transport.clone())), listener)
+        let connect = move |builder: SessionBuilder, _: &Name| builder.transport(transport.clone());
+        (Self::at(MemoryBackend::new(), sessions, connect).await, listener)
+    }
+
+    /// As at SIGTERM.
+    pub(crate) async fn stop(&self) {
+        in_time("the drain", self.fleet.drain(Duration::from_secs(20))).await;
+    }
+
+    pub(crate) async fn request(&self, request: Request<Body>) -> Response<Body> {
+        in_time("the answer", self.router.clone().oneshot(request)).await.unwrap()
+    }
+
+    pub(crate) async fn post_json(&self, path: &str, body: Value) -> (u16, String) {
+        let request = Request::post(path).header("content-type", "application/json");
+        refusal(self.request(request.body(body.to_string().into()).unwrap()).await).await
+    }
+
+    /// The turn of a prompt again, after the event that was seen last.
+    pub(crate) async fn again(&self, turn: &str, last_event_id: Option<&str>) -> Events {
+        let mut request = Request::get(turn);
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        Events::of(self.request(request.body(Body::empty()).unwrap()).await)
     }
 
     pub(crate) async fn post(&self, user: &str, prompt: impl Into<Body>) -> Response<Body> {
         let request = Request::post(format!("/users/{user}/prompts")).body(prompt.into()).unwrap();
-        in_time("the answer", self.router.clone().oneshot(request)).await.unwrap()
+        self.request(request).await
+    }
+
+    pub(crate) async fn post_with_key(&self, user: &str, key: &str, prompt: &str) -> Response<Body> {
+        let request = Request::post(format!("/users/{user}/prompts")).header("idempotency-key", key);
+        self.request(request.body(prompt.to_owned().into()).unwrap()).await
     }
 
     /// The events of an accepted prompt.
     pub(crate) async fn prompt(&self, user: &str, prompt: &str) -> Events {
         let response = self.post(user, prompt.to_owned()).await;
         assert_eq!(response.status(), StatusCode::OK);
-        Events(response.into_body())
+        Events::of(response)
     }
 
     /// The data of the event `outcome`.
@@ -93,14 +118,14 @@ impl Service {
 
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = in_time(path, self.router.clone().oneshot(request)).await.unwrap();
+        let response = self.request(request).await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    pub(crate) async fn status(&self) -> Value {
-        serde_json::from_str(&self.get("/status").await.1).unwrap()
+    pub(crate) async fn json(&self, path: &str) -> Value {
+        serde_json::from_str(&self.get(path).await.1).unwrap()
     }
 
     pub(crate) fn started(&self) -> Vec<String> {
@@ -119,20 +144,32 @@ impl Clis {
 }
 
 /// A stream of events.
-pub(crate) struct Events(pub(crate) Body);
+pub(crate) struct Events {
+    body: Body,
+    /// The path of the turn, for the stream of a prompt.
+    pub(crate) turn: Option<String>,
+    pub(crate) last_id: Option<String>,
+}
 
 impl Events {
+    pub(crate) fn of(response: Response<Body>) -> Self {
+        let turn = response.headers().get("location").map(|turn| turn.to_str().unwrap().to_owned());
+        Self { body: response.into_body(), turn, last_id: None }
+    }
+
     /// Name and data of the next event.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
-            let frame = in_time("an event", self.0.frame()).await?.unwrap().into_data().unwrap();
+            let frame = in_time("an event", self.body.frame()).await?.unwrap().into_data().unwrap();
             let event = std::str::from_utf8(&frame).unwrap();
-            // Other frames are comments that keep the connection open.
-            let Some((name, data)) = event.split_once('\n').filter(|_| event.starts_with("event: ")) else {
-                continue;
+            let field = |name: &str| {
+                let value = event.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+                value.map(str::to_owned)
             };
-            let data = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
-            return Some((name.strip_prefix("event: ").unwrap().to_owned(), data));
+            // Other frames are comments that keep the connection open.
+            let Some(name) = field("event") else { continue };
+            self.last_id = field("id").or(self.last_id.take());
+            return Some((name, serde_json::from_str(&field("data").unwrap()).unwrap()));
         }
     }
 
@@ -157,18 +194,6 @@ pub(crate) async fn refusal(response: Response<Body>) -> (u16, String) {
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
-}
-
-/// Posts as a client that tries again while there are too many sessions. On the paused clock.
-pub(crate) async fn post_until_free(service: &Service, user: &str) -> Response<Body> {
-    loop {
-        let response = service.post(user, "Hello.").await;
-        if response.status() != StatusCode::SERVICE_UNAVAILABLE {
-            return response;
-        }
-        assert_eq!(refusal(response).await.1, "TooManySessions");
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
 }
 
 /// The next incarnation, after its handshake.
