@@ -6,10 +6,12 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::{root, sources};
 
+const FLEET: &str = "crates/greenroom-fleet/README.md";
+
 /// The pages that people read, by their paths in the project.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> =
-        ["README.md", "CONTRIBUTING.md", "architecture.md", "CHANGELOG.md", "fuzz/README.md"]
+        ["README.md", "CONTRIBUTING.md", "architecture.md", "CHANGELOG.md", "fuzz/README.md", FLEET]
             .map(Into::into)
             .into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
@@ -110,7 +112,7 @@ fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
 #[test]
 fn every_guide_that_the_sources_name_is_there() {
     let (mut found, mut broken) = (0, Vec::new());
-    for folder in ["src", "tests", "benches", "examples"] {
+    for folder in ["src", "tests", "benches", "examples", "crates"] {
         for source in sources(&root().join(folder)) {
             let text = fs::read_to_string(&source).unwrap();
             // A name ends where no path and no anchor goes on; this file has names of no guide.

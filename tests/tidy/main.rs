@@ -113,6 +113,26 @@ fn every_test_that_the_architecture_names_is_there() {
 }
 
 #[test]
+fn every_test_that_guards_a_promise_of_a_fleet_is_there() {
+    let map = fs::read_to_string(root().join("architecture.md")).unwrap();
+    let section = map.split("#### What a fleet promises\n").nth(1).unwrap().split("\n#### ").next().unwrap();
+    let rows: Vec<_> = section.lines().filter(|line| line.starts_with("| **")).collect();
+    assert_eq!(rows.len(), 8, "a promise without a row");
+    let folders = ["crates/greenroom-fleet/src", "crates/greenroom-fleet/tests", "examples/fleet/tests"];
+    let files = folders.iter().flat_map(|folder| sources(&root().join(folder)));
+    let texts: Vec<_> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    for row in rows {
+        let guards = row.rsplit(" | ").next().unwrap();
+        let names: Vec<&str> = guards.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "a row without a test: {row}");
+        for name in names {
+            let found = texts.iter().filter(|text| text.contains(&format!("fn {name}("))).count();
+            assert_eq!(found, 1, "files in which the test {name} is");
+        }
+    }
+}
+
+#[test]
 fn every_file_of_the_library_says_what_it_is() {
     for path in sources(&root().join("src")) {
         let text = fs::read_to_string(&path).unwrap();
