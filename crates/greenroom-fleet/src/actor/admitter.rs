@@ -64,6 +64,9 @@ pub(crate) enum AdmitterMessage {
     Panic,
 }
 
+#[cfg(feature = "cluster")]
+impl ractor::Message for AdmitterMessage {}
+
 /// The way to the actor of admission, whichever it is.
 #[derive(Clone, Default)]
 pub(crate) struct AdmissionLink(Arc<Mutex<Link>>);

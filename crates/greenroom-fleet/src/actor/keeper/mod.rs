@@ -95,6 +95,9 @@ pub(crate) enum KeeperMessage {
     Panic,
 }
 
+#[cfg(feature = "cluster")]
+impl ractor::Message for KeeperMessage {}
+
 struct KeeperActor;
 
 /// A duty at a moment. Dropping it ends its task.

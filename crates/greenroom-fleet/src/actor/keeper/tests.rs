@@ -23,6 +23,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A supervisor that tells the ends of its children.
 struct Watcher(mpsc::UnboundedSender<String>);
 
+#[cfg_attr(feature = "async-trait", ractor::async_trait)]
 impl Actor for Watcher {
     type Msg = ();
     type State = ();

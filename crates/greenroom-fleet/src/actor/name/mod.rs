@@ -76,6 +76,9 @@ pub(crate) enum NameMessage {
     Panic,
 }
 
+#[cfg(feature = "cluster")]
+impl ractor::Message for NameMessage {}
+
 /// The end of a step.
 pub(crate) enum StepEnd {
     Looked(Result<Box<Look>, String>),

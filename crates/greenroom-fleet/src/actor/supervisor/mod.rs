@@ -61,6 +61,9 @@ pub(crate) enum FleetMessage {
     Inject(crate::testkit::FleetFault),
 }
 
+#[cfg(feature = "cluster")]
+impl ractor::Message for FleetMessage {}
+
 /// The names that are not passive.
 pub(crate) struct FleetReport {
     pub(crate) names: HashMap<Name, oneshot::Receiver<NameReport>>,
