@@ -110,7 +110,7 @@ fn prompt() -> greenroom::Prompt {
 /// Rows of a raw database, which writes nothing else.
 const RAW: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("raw");
 
-/// One durable transaction with `rows` new rows of `bytes` bytes. Their keys are random, or in order from `first` on.
+/// Commits a durable transaction with `rows` new rows of `bytes` bytes. Their keys are random, or in order from `first` on.
 fn raw_commit(database: &Database, rows: usize, bytes: usize, first: Option<usize>) -> Result<()> {
     let value = vec![b'x'; bytes];
     let transaction = database.begin_write()?;

@@ -29,7 +29,7 @@ pub(crate) enum Grant {
     Passivate,
 }
 
-/// What a name tells admission.
+/// A message of a name to admission.
 pub(crate) enum AdmissionMessage {
     Ask {
         tenant: String,
@@ -105,7 +105,7 @@ impl AdmissionLink {
         }
     }
 
-    /// Whether no later generation has begun.
+    /// True until a later generation begins.
     pub(crate) fn is_current(&self, generation: u64) -> bool {
         self.link().generation == generation
     }

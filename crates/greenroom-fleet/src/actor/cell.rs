@@ -1,4 +1,4 @@
-//! What a name holds, apart from its actor: an actor that fails leaves it here, to be given back.
+//! The holdings of a name (slot, ownership, session) are kept outside of its actor: an actor that fails leaves them to be given back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(crate) struct NameCell {
     pub(crate) steps: TaskTracker,
 }
 
-/// What a name holds.
+/// The slot, the ownership and the session of a name.
 #[derive(Default)]
 pub(crate) struct Holdings {
     /// The slot of this admission.
@@ -42,7 +42,7 @@ impl NameCell {
         Arc::new(Self { name, holdings, dirty, steps: TaskTracker::new() })
     }
 
-    /// What the name holds. Never held over an `await`.
+    /// The holdings, locked. Drop the guard before an `await`.
     pub(crate) fn holdings(&self) -> MutexGuard<'_, Holdings> {
         self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What all actors and handles of a fleet share.
+//! The state that all actors and handles of a fleet share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +36,7 @@ pub(crate) async fn within<T>(request: Reply<'_, T>) -> Result<T, BackendError> 
     })
 }
 
-/// What all actors and handles of a fleet share.
+/// The state that all actors and handles of a fleet share.
 pub(crate) struct FleetShared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) limits: FleetLimits,
@@ -100,7 +100,7 @@ impl FleetShared {
         self.events.send(event).ok();
     }
 
-    /// Whether the node may still act for its names.
+    /// True while the node may act for its names.
     pub(crate) fn holds_lease(&self) -> bool {
         !self.lost.is_cancelled()
             && Instant::now() < *self.fence_at.lock().unwrap_or_else(PoisonError::into_inner)

@@ -137,7 +137,7 @@ impl NameState {
                 tracing::warn!(why, "the backend refuses a turn's request");
                 self.errors += 1;
                 self.failed = Some(self.errors);
-                // What the session does now, nobody writes down.
+                // The session is killed: nobody would write down its further work.
                 self.cell.kill().cancel();
                 self.begin_passivating(PassivatedBy::Failure);
             }

@@ -14,9 +14,10 @@
 //!  Settled, and nothing waits: the actor ends, and the name is passive.
 //! ```
 //!
-//! The steps (to look at the queue, to activate, a turn, to passivate) are tasks: the actor handles messages while they run. One of
-//! them runs at a time, besides a look. What a step has got is in the name's cell. If the actor fails, its supervisor waits for the
-//! step, gives back what the cell holds, and starts another actor.
+//! The steps (to look at the queue, to activate, a turn, to passivate) are tasks: the actor handles messages while they
+//! run. An activation, a turn and a passivation exclude each other; a look, an interrupt or a message into the turn may
+//! run beside them. What a step has got is in the name's cell. If the actor fails, its supervisor waits for the step,
+//! gives back what the cell holds, and starts another actor.
 
 mod live;
 mod machine;
@@ -49,7 +50,7 @@ pub(crate) enum NameMessage {
     Wake,
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
-    /// What admission grants or takes back. `u64`: the generation of admission.
+    /// Admission grants a slot or a turn, or wants the slot back. `u64`: the generation of admission.
     Granted(Grant, u64),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
@@ -90,7 +91,7 @@ pub(crate) enum StepEnd {
     Panicked(String),
 }
 
-/// What a watch has seen.
+/// An observation of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// The CLI works in the background.
@@ -118,7 +119,7 @@ pub(crate) struct NameReport {
 /// The actor of a name.
 pub(crate) struct NameActor;
 
-/// What the actor of a name starts with.
+/// The arguments of a name's actor.
 pub(crate) struct NameArguments {
     pub(crate) shared: Arc<FleetShared>,
     pub(crate) cell: Arc<NameCell>,

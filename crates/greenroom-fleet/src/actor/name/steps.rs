@@ -20,7 +20,7 @@ use crate::id::{AttemptId, NodeId, Timestamp};
 use crate::record::{NameRecord, PromptRecord};
 use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership, Reserve};
 
-/// What waits for a name.
+/// The record of a name, and the prompt that may begin.
 #[derive(Debug)]
 pub(crate) struct Look {
     /// `None`: the name is not known.

@@ -42,7 +42,7 @@ pub(crate) enum FleetMessage {
     Wake(Vec<Name>),
     /// A message for a name. The actor is started for it, if `start`; else the message is dropped with its reply.
     To { name: Name, message: Box<NameMessage>, start: bool },
-    /// What a failed actor of a name held was given back.
+    /// The holdings of a name whose actor had failed were given back.
     GivenBack(Name),
     /// The names that are not passive, and the counts of admission.
     Report(oneshot::Sender<FleetReport>),
