@@ -19,6 +19,8 @@ pub(crate) const UP: &str = "\u{1b}[A";
 pub(crate) const LEFT: &str = "\u{1b}[D";
 pub(crate) const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
+/// Empties the line.
+pub(crate) const CTRL_U: &str = "\u{15}";
 
 pub(crate) struct Person {
     terminal: Pty,

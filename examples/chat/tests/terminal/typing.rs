@@ -3,7 +3,7 @@
 use greenroom::testkit::{ModelTurn, Script};
 use serde_json::json;
 
-use crate::person::{CTRL_C, CTRL_D, ENTER, LEFT, Person, UP};
+use crate::person::{CTRL_C, CTRL_D, CTRL_U, ENTER, LEFT, Person, UP};
 
 fn says(text: &str) -> ModelTurn {
     ModelTurn::new().text(text)
@@ -51,6 +51,22 @@ async fn arrow_up_brings_earlier_lines_back() {
     person.types(ENTER).await;
     person.until_row("model > Three.").await;
     assert!(person.rows().contains(&"you > first line!".to_owned()));
+}
+
+/// The last key before a pause is the key that would be lost: nothing comes after it.
+#[tokio::test]
+async fn keys_are_taken_while_the_window_changes_its_size() {
+    let mut person = Person::with(&Script::new()).await;
+    for round in 1..=200 {
+        person.resizes(60 + round % 20, 24);
+        person.types("k").await;
+        let typed = format!("you > {}", "k".repeat(1 + usize::from(round - 1) % 20));
+        person.until_rows(&typed, |rows| rows.last().is_some_and(|row| *row == typed)).await;
+        if round % 20 == 0 {
+            person.types(CTRL_U).await;
+            person.until_rows("an empty line", |rows| rows.last().is_some_and(|row| row == "you >")).await;
+        }
+    }
 }
 
 #[tokio::test]
