@@ -5,8 +5,8 @@ use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptState, Unsent};
 
-/// Messages and questions that one request forgets.
-const ROWS: usize = 1024;
+/// Rows of messages and questions that one request forgets. A row of short messages has up to 16 KB.
+const ROWS: usize = 256;
 
 impl Step<'_> {
     /// Ends prompts that have waited until their time had passed. Answers with their number.
@@ -65,9 +65,5 @@ impl Step<'_> {
             }
         }
         Ok(true)
-    }
-
-    fn forget_messages(&mut self, id: PromptId, limit: usize) -> Result<usize> {
-        self.txn.remove_under(&Key::of(Table::Messages).prompt(id), limit)
     }
 }

@@ -3,6 +3,7 @@
 
 mod lost;
 mod maintain;
+mod messages;
 mod names;
 mod nodes;
 mod prompts;

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use super::messages::MessageRow;
 use super::txn::{Key, Table, as_stored};
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
 use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
-use crate::request::{Append, Appended, Begin, Begun, Change, Finish, Finished, Owned, StoredMessage};
+use crate::request::{Append, Appended, Begin, Begun, Change, Finish, Finished, Owned};
 
 const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
@@ -68,6 +69,7 @@ impl Step<'_> {
         if append.first_seq > known + 1 {
             return Ok(Owned::Done(Appended::Gap(known + 1)));
         }
+        let mut row = MessageRow::default();
         for (seq, json) in (append.first_seq..=u64::MAX).zip(&append.messages) {
             if seq <= known {
                 continue;
@@ -80,8 +82,9 @@ impl Step<'_> {
                 continue;
             }
             prompt.kept_bytes = bytes;
-            self.txn.put(Key::of(Table::Messages).prompt(prompt.id).number(seq).bytes(), json.as_bytes())?;
+            self.add_message(prompt.id, &mut row, seq, json)?;
         }
+        self.keep_messages(prompt.id, row)?;
         if prompt.last_seq > known {
             self.put_prompt(&prompt)?;
             self.changes.push(Change::Messages(prompt.id));
@@ -121,18 +124,6 @@ impl Step<'_> {
         self.txn.read(&Key::of(Table::Contents).prompt(prompt))
     }
 
-    /// Kept messages of a turn with numbers after `after`, in order.
-    pub(crate) fn messages(&self, prompt: PromptId, after: u64, limit: usize) -> Result<Vec<StoredMessage>> {
-        let prefix = Key::of(Table::Messages).prompt(prompt);
-        // Messages of a prompt that is being forgotten may still be there.
-        if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes())?.is_none() {
-            return Ok(Vec::new());
-        }
-        let from = Key::of(Table::Messages).prompt(prompt).number(after);
-        let stored = self.txn.after(&prefix, &from, limit)?;
-        stored.into_iter().map(|(key, json)| message(&key, json)).collect()
-    }
-
     /// True for a repeated finish: this attempt has given the prompt this outcome.
     fn finished_before(&self, finish: &Finish) -> Result<bool> {
         let Some(prompt) = self.prompt(finish.prompt)? else { return Ok(false) };
@@ -152,10 +143,4 @@ impl Step<'_> {
             }
         }
     }
-}
-
-fn message(key: &[u8], json: Vec<u8>) -> Result<StoredMessage> {
-    let seq = key.try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)?;
-    let json = String::from_utf8(json).map_err(BackendError::damaged)?;
-    Ok(StoredMessage { seq, json })
 }

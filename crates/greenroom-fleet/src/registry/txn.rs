@@ -129,7 +129,7 @@ pub(crate) enum Table {
     Contents = 5,
     /// prompt → `PromptOutcome`
     Outcomes = 6,
-    /// prompt, seq → JSON
+    /// prompt, number of the last message in the row → messages
     Messages = 7,
     /// name, key → prompt
     Keys = 8,
