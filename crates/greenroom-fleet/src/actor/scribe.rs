@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod tests;
 
+use std::mem;
+use std::pin::pin;
+
 use futures_util::FutureExt;
+use futures_util::future::{Fuse, FusedFuture};
 use greenroom::{Message, Outcome, Turn};
 
 use super::context::{Activation, FleetShared};
@@ -13,9 +17,9 @@ use crate::hub::{Feed, LiveMessage};
 use crate::id::PromptId;
 use crate::request::{Append, Appended};
 
-/// Messages that are written down together.
+/// Messages of a batch.
 const BATCH: usize = 256;
-/// Bytes of the messages that are written down together. One message may be longer.
+/// Bytes of the messages of a batch. The last one may be longer.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The `type` of the JSON that is kept in place of a message that the backend cannot keep.
@@ -27,7 +31,8 @@ const NOT_KEPT: &str = "greenroom_fleet_not_kept";
 /// Complete messages have consecutive numbers over the whole prompt. `last_seq` is the number of the last one that is kept
 /// already: 0, or more when a continuation goes on after a lost owner.
 ///
-/// A slow backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer.
+/// One batch is being kept while the next one is read, and no more: two times [`BATCH`] messages and [`BATCH_BYTES`]. A slow
+/// backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer.
 pub(crate) async fn write_down(
     shared: &FleetShared,
     activation: &Activation,
@@ -35,20 +40,34 @@ pub(crate) async fn write_down(
     last_seq: u64,
     turn: &mut Turn,
 ) -> Result<greenroom::Result<Outcome>, NotDone> {
-    let feed = shared.hub.open(prompt);
-    let mut scribe = Scribe { shared, activation, prompt, last_seq, feed };
+    let scribe = Scribe { shared, activation, prompt };
+    let mut shown = Shown { last_seq, feed: shared.hub.open(prompt) };
+    let mut next = Batch::default();
+    let mut is_read = false;
+    let mut keeping = pin!(Fuse::terminated());
     loop {
-        let first = tokio::select! {
+        if keeping.is_terminated() {
+            shown.show(next.take_partials());
+            if !next.messages.is_empty() {
+                keeping.set(scribe.keep(shown.last_seq + 1, mem::take(&mut next)).fuse());
+            } else if is_read {
+                return Ok(turn.outcome().await);
+            }
+        }
+        tokio::select! {
             biased;
             () = shared.lost.cancelled() => return Err(NotDone::Fenced),
-            message = turn.next() => message,
-        };
-        let Some(first) = first else { break };
-        scribe.write(ready(first, turn)).await?;
-        // Lets readers take the batch before the next one. A backend in memory never waits.
-        tokio::task::yield_now().await;
+            kept = &mut keeping, if !keeping.is_terminated() => {
+                shown.show(kept?.messages);
+                // Lets readers take the batch before the next one. A backend in memory never waits.
+                tokio::task::yield_now().await;
+            }
+            message = turn.next(), if !is_read && !next.is_full() => match message {
+                Some(message) => next.fill(message, turn),
+                None => is_read = true,
+            },
+        }
     }
-    Ok(turn.outcome().await)
 }
 
 /// Whether the text stands in place of a message that the backend could not keep.
@@ -56,62 +75,81 @@ pub(crate) fn is_not_kept(message: &Message) -> bool {
     message.kind() == NOT_KEPT
 }
 
-/// The messages that are there, up to the bounds of a batch.
-fn ready(first: Message, turn: &mut Turn) -> Vec<Message> {
-    let mut bytes = first.raw().get().len();
-    let mut batch = vec![first];
-    while batch.len() < BATCH && bytes < BATCH_BYTES {
-        let Some(Some(message)) = turn.next().now_or_never() else { break };
-        bytes += message.raw().get().len();
-        batch.push(message);
+fn is_partial(message: &Message) -> bool {
+    matches!(message, Message::StreamEvent(_))
+}
+
+/// Messages that are written down together.
+#[derive(Default)]
+struct Batch {
+    messages: Vec<Message>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.messages.len() >= BATCH || self.bytes >= BATCH_BYTES
     }
-    batch
+
+    /// Adds a message and the messages of the turn that are there, up to the bounds.
+    fn fill(&mut self, first: Message, turn: &mut Turn) {
+        let mut ready = Some(first);
+        while let Some(message) = ready {
+            self.bytes += message.raw().get().len();
+            self.messages.push(message);
+            ready = if self.is_full() { None } else { turn.next().now_or_never().flatten() };
+        }
+    }
+
+    /// Removes the partial messages before the first complete one.
+    fn take_partials(&mut self) -> Vec<Message> {
+        let count = self.messages.iter().take_while(|message| is_partial(message)).count();
+        let partials: Vec<_> = self.messages.drain(..count).collect();
+        self.bytes -= partials.iter().map(|message| message.raw().get().len()).sum::<usize>();
+        partials
+    }
+}
+
+/// What the readers of a turn have been shown.
+struct Shown {
+    /// The number of the last complete message.
+    last_seq: u64,
+    feed: Feed,
+}
+
+impl Shown {
+    /// Shows messages in the order of the turn, and counts the complete ones.
+    fn show(&mut self, messages: Vec<Message>) {
+        if messages.is_empty() {
+            return;
+        }
+        let last_seq = &mut self.last_seq;
+        self.feed.show(messages.into_iter().map(|message| {
+            let complete = !is_partial(&message);
+            let after = *last_seq;
+            *last_seq += u64::from(complete);
+            LiveMessage { after, complete, message }
+        }));
+    }
 }
 
 struct Scribe<'a> {
     shared: &'a FleetShared,
     activation: &'a Activation,
     prompt: PromptId,
-    /// The number of the last message that is durable.
-    last_seq: u64,
-    feed: Feed,
 }
 
 impl Scribe<'_> {
-    /// Keeps the complete messages of a batch, then shows the batch. Partial messages at its start are shown at once.
-    async fn write(&mut self, batch: Vec<Message>) -> Result<(), NotDone> {
-        let partial = |message: &Message| matches!(message, Message::StreamEvent(_));
-        let at_once = batch.iter().take_while(|message| partial(message)).count();
-        let mut batch = batch.into_iter();
-        self.show(batch.by_ref().take(at_once));
-        let rest: Vec<Message> = batch.collect();
-        let complete: Vec<&str> =
-            rest.iter().filter(|message| !partial(message)).map(|message| message.raw().get()).collect();
-        if !complete.is_empty() {
-            self.keep(&complete).await?;
-            self.show(rest.into_iter());
-        }
-        Ok(())
-    }
-
-    /// Shows messages in the order of the turn, and counts the complete ones.
-    fn show(&mut self, messages: impl Iterator<Item = Message>) {
-        let last_seq = &mut self.last_seq;
-        self.feed.show(messages.map(|message| {
-            let complete = !matches!(message, Message::StreamEvent(_));
-            let after = *last_seq;
-            *last_seq += u64::from(complete);
-            LiveMessage { after, complete, message }
-        }));
-    }
-
-    /// Keeps messages. A message that the backend cannot keep is replaced, so that readers are told of a gap.
-    async fn keep(&self, messages: &[&str]) -> Result<(), NotDone> {
-        match self.append(self.last_seq + 1, messages).await {
+    /// Keeps the complete messages of a batch, and returns the batch, which may be shown then. A message that the backend cannot
+    /// keep is replaced, so that readers are told of a gap.
+    async fn keep(&self, first_seq: u64, batch: Batch) -> Result<Batch, NotDone> {
+        let complete = batch.messages.iter().filter(|message| !is_partial(message));
+        let messages: Vec<&str> = complete.map(|message| message.raw().get()).collect();
+        match self.append(first_seq, &messages).await {
             Err(NotDone::Error(error)) if error.kind() == BackendErrorKind::Invalid => {}
-            done => return done,
+            done => return done.map(|()| batch),
         }
-        for (seq, message) in (self.last_seq + 1..).zip(messages) {
+        for (seq, message) in (first_seq..).zip(&messages) {
             match self.append(seq, &[message]).await {
                 Err(NotDone::Error(error)) if error.kind() == BackendErrorKind::Invalid => {
                     tracing::warn!(prompt = %self.prompt, seq, %error, "a message of a turn cannot be kept");
@@ -121,7 +159,7 @@ impl Scribe<'_> {
                 done => done?,
             }
         }
-        Ok(())
+        Ok(batch)
     }
 
     async fn append(&self, first_seq: u64, messages: &[&str]) -> Result<(), NotDone> {

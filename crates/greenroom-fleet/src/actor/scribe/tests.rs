@@ -272,3 +272,87 @@ async fn an_append_whose_reply_is_lost_is_repeated_without_a_double() {
     let told = events.lock().unwrap().try_recv().unwrap();
     assert!(matches!(told, crate::FleetEvent::BackendUnavailable { .. }), "{told:?}");
 }
+
+/// Bytes of messages that the session holds for the scribe, when nothing moves any more.
+async fn unread(played: &mut Played) -> usize {
+    played.cli.flushed().await;
+    // The paused clock goes on when nothing is left to do.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    played.session.snapshot().await.unwrap().conversation.unwrap().unread_bytes
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_batch_is_read_while_one_is_kept() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let shared = fleet_on(backend.clone()).await;
+    let begun = BegunTurn::new(&shared, "a").await;
+    let mut played = Played::start().await;
+    let (writing, prompt) = played.run(&begun, 0).await;
+    let writing = Spawned::new(writing);
+    let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
+    backend.plan(|request| if request.method == "append" { Fault::HangReply } else { Fault::Pass });
+    played.say("1");
+    backend.wait_for_hanging(1).await;
+    played.say_part("2");
+    played.say("2");
+    played.say("3");
+    assert_eq!(unread(&mut played).await, 0, "read while the first batch is being kept");
+    backend.disable();
+    backend.release();
+    assert_eq!(read(&mut turn, 4).await, ["1 assistant", "part 2", "2 assistant", "3 assistant"]);
+    assert_eq!(backend.requests("append"), 2, "the rest is one batch");
+    played.cli.finish_turn(&prompt, "done");
+    assert_eq!(rest(&mut turn).await, ["4 result"]);
+    assert_eq!(writing.join().await.unwrap().text(), Some("done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_batch_is_read_ahead_while_the_backend_hangs() {
+    for (text, ahead) in [("x".to_owned(), BATCH), ("x".repeat(BATCH_BYTES / 4), 4)] {
+        let backend = FaultedBackend::new(MemoryBackend::new());
+        let shared = fleet_on(backend.clone()).await;
+        let begun = BegunTurn::new(&shared, "a").await;
+        let mut played = Played::start().await;
+        let (writing, prompt) = played.run(&begun, 0).await;
+        let writing = Spawned::new(writing);
+        backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
+        played.say(&text);
+        backend.wait_for_hanging(1).await;
+        for _ in 0..ahead + 3 {
+            played.say(&text);
+        }
+        let left = unread(&mut played).await;
+        backend.disable();
+        backend.release();
+        played.cli.finish_turn(&prompt, "done");
+        assert_eq!(writing.join().await.unwrap().text(), Some("done"));
+        let kept = begun.kept().await;
+        assert_eq!(left, 3 * kept[0].json.len(), "three messages wait in the session");
+        assert_eq!(kept.len(), 1 + ahead + 3 + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let shared = fleet_on(backend.clone()).await;
+    let begun = BegunTurn::new(&shared, "a").await;
+    let mut played = Played::start().await;
+    let (writing, _prompt) = played.run(&begun, 0).await;
+    let writing = Spawned::new(writing);
+    let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
+    backend.fault_next("append", Fault::HangReply);
+    played.say("kept");
+    backend.wait_for_hanging(1).await;
+    played.say("read ahead");
+    assert_eq!(unread(&mut played).await, 0);
+    backend.leave(shared.node).await.unwrap();
+    let other = fleet_on(backend.clone()).await;
+    let claim =
+        Claim { name: begun.owner.name.clone(), node: other.node, attempt: AttemptId::new(), losses: 3 };
+    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won { .. }));
+    backend.release();
+    assert!(matches!(writing.join().await, Err(NotDone::Fenced)));
+    assert_eq!(rest(&mut turn).await, ["1 assistant"]);
+    assert_eq!(begun.kept().await.len(), 1);
+}
