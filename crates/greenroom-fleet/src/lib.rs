@@ -91,7 +91,8 @@ pub use record::{
 pub use request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
     Claim, Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, QueueBounds,
-    Refused, Renewed, Reserve, StoredMessage, Withdrawn,
+    Refused, Renewed, Reserve, StoredMessage, Transition, WaitingCursor, WaitingNames, WaitingPage,
+    Withdrawn,
 };
 
 /// The programs of the README and of the guide are doc tests.

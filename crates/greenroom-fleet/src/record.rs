@@ -227,6 +227,18 @@ pub enum PromptOutcome {
     },
 }
 
+impl PromptOutcome {
+    /// The outcome in one word: `completed`, `interrupted`, `failed` or `unsent`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Completed { .. } => "completed",
+            Self::Interrupted { .. } => "interrupted",
+            Self::Failed { .. } => "failed",
+            Self::Unsent { .. } => "unsent",
+        }
+    }
+}
+
 /// Who ended a turn of a fleet early.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "who", rename_all = "snake_case")]

@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use super::CHANGES;
+use super::Channels;
 use crate::clock::Clock;
-use crate::registry::{Draft, MapTxn, Result, Step};
-use crate::request::Change;
+use crate::registry::{Draft, MapTxn, Result, Step, Told};
 
 /// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last
 /// clone is dropped.
@@ -32,7 +30,7 @@ pub struct MemoryBackend {
     rows: Arc<Mutex<MapTxn>>,
     folder: Arc<TemporaryFolder>,
     pub(super) clock: Clock,
-    pub(super) changes: broadcast::Sender<Change>,
+    pub(super) channels: Channels,
 }
 
 impl MemoryBackend {
@@ -48,7 +46,7 @@ impl MemoryBackend {
     /// An empty backend on a clock of your own.
     pub fn with_clock(clock: Clock) -> Self {
         let folder = Arc::new(TemporaryFolder::new());
-        Self { rows: Arc::default(), folder, clock, changes: broadcast::Sender::new(CHANGES) }
+        Self { rows: Arc::default(), folder, clock, channels: Channels::new() }
     }
 
     pub(super) fn folder(&self) -> Option<PathBuf> {
@@ -66,16 +64,13 @@ impl MemoryBackend {
     }
 
     pub(super) async fn run<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
-        let mut changes = Vec::new();
+        let mut told = Told::default();
         // A request that panicked has written nothing.
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut draft = Draft::over(&mut *rows);
-        let answer = request(&mut Step::new(&mut draft, self.clock.now(), &mut changes))?;
+        let answer = request(&mut Step::new(&mut draft, self.clock.now(), &mut told))?;
         draft.write()?;
-        for change in changes {
-            // Nobody listens: a change is a hint.
-            self.changes.send(change).ok();
-        }
+        self.channels.tell(told);
         Ok(answer)
     }
 }

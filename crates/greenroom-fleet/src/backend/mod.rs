@@ -24,18 +24,42 @@ use crate::record::{
     NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, QuestionRecord,
     TenantRecord,
 };
-use crate::registry::Step;
+use crate::registry::{Step, Told};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
     Claim, Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, Renewed,
-    StoredMessage, Withdrawn,
+    StoredMessage, Transition, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
 
-/// The number of changes that a slow reader of [`Backend::changes`] may be behind.
-const CHANGES: usize = 4096;
+/// The number of changes or transitions that a slow reader of [`Backend::changes`] or [`Backend::transitions`] may be behind.
+const TOLD: usize = 4096;
+
+/// The channels on which a backend tells what it has made durable.
+#[derive(Clone, Debug)]
+struct Channels {
+    changes: broadcast::Sender<Change>,
+    transitions: broadcast::Sender<Transition>,
+}
+
+impl Channels {
+    fn new() -> Self {
+        Self { changes: broadcast::Sender::new(TOLD), transitions: broadcast::Sender::new(TOLD) }
+    }
+
+    fn tell(&self, told: Told) {
+        for transition in told.transitions {
+            // An error: nobody listens.
+            self.transitions.send(transition).ok();
+        }
+        for change in told.changes {
+            // An error: nobody listens. A change is a hint.
+            self.changes.send(change).ok();
+        }
+    }
+}
 
 /// The future of a request to a backend.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
@@ -74,6 +98,11 @@ macro_rules! backend {
             /// [`Lagged`](broadcast::error::RecvError::Lagged) and reads the records again.
             fn changes(&self) -> broadcast::Receiver<Change>;
 
+            /// Transitions that requests to this value of the backend and to its clones have made, from now on: each one once, in
+            /// the order in which they became durable, before the answer of its request. Transitions that other processes have made on
+            /// the same database are not told. The fleet tells them to the application as events.
+            fn transitions(&self) -> broadcast::Receiver<Transition>;
+
             /// The folder for the files of the sessions, if the builder of the fleet names none. Default: none, so the builder has
             /// to name one.
             fn default_folder(&self) -> Option<PathBuf> {
@@ -92,7 +121,11 @@ macro_rules! backend {
                     }
 
                     fn changes(&self) -> broadcast::Receiver<Change> {
-                        self.changes.subscribe()
+                        self.channels.changes.subscribe()
+                    }
+
+                    fn transitions(&self) -> broadcast::Receiver<Transition> {
+                        self.channels.transitions.subscribe()
                     }
 
                     fn default_folder(&self) -> Option<PathBuf> {
@@ -135,10 +168,11 @@ backend! {
     /// renewed its lease since, or the lease is not over on the backend's clock. A clock that was set back behind the last renewal
     /// is not asked.
     fn declare_dead(node: NodeId, renewals: u64) -> bool;
-    /// Nodes that are alive, and dead ones that still own names.
-    fn nodes() -> Vec<NodeRecord>;
-    /// Names that a node owns, with the terms and the claims that made it the owner.
-    fn owned_names(node: NodeId) -> Vec<(Name, Term, AttemptId)>;
+    /// A page of nodes that are alive, and of dead ones that still own names, in the order of their ids: up to `limit` nodes
+    /// after `after`, at most [`Page::MOST`]. The last page is an empty one.
+    fn nodes(after: Option<NodeId>, limit: usize) -> Vec<NodeRecord>;
+    /// A page of names that a node owns, with the terms and the claims that made it the owner, in the order of the names' bytes.
+    fn owned_names(node: NodeId, page: Page) -> Vec<(Name, Term, AttemptId)>;
 
     /// Accepts a prompt, or finds the prompt that has its key.
     fn accept(accept: Accept) -> Accepted;
@@ -220,9 +254,12 @@ backend! {
     fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
     /// The first prompts that wait for a name, in their order.
     fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
-    /// Prompts that wait and may begin by `until`, the earliest first: reminders whose moment has come by then, and all others,
-    /// whatever the clock says.
-    fn due(until: Timestamp, limit: usize) -> Vec<PromptRecord>;
+    /// A page of names that a node can run now: for each name the prompt with which it goes on, or the first one that may begin.
+    ///
+    /// A prompt may begin unless it is a reminder whose moment has not come, or has waited for too long. Names are passed over
+    /// that are quarantined, are being deleted, run a turn, are owned by another living node, or are bound to another host. The
+    /// work of a page does not grow with names that are passive, quarantined or of tenants that the page leaves out.
+    fn waiting(page: WaitingPage) -> WaitingNames;
     /// The earliest moment after `after` for which a reminder waits.
     fn next_due(after: Timestamp) -> Option<Timestamp>;
     /// Prompts that wait in the whole fleet.

@@ -87,7 +87,7 @@ async fn an_old_cli_that_outlives_its_service_is_awaited() {
         (term, Some(prompt)),
         "nothing is taken while the old CLI runs"
     );
-    assert!(backend.nodes().await.unwrap().iter().all(|node| node.id != shared.node));
+    assert!(backend.nodes(None, 10).await.unwrap().iter().all(|node| node.id != shared.node));
     assert!(!opening.is_finished());
 
     drop(cli.stdin.take());
@@ -98,7 +98,7 @@ async fn an_old_cli_that_outlives_its_service_is_awaited() {
     let by = InterruptedBy::OwnerLost { term };
     assert_eq!(backend.outcome(prompt).await.unwrap(), Some(PromptOutcome::Interrupted { by, result: None }));
     assert_eq!(backend.name_record(name).await.unwrap().unwrap().state, NameState::Free);
-    assert!(backend.nodes().await.unwrap().iter().any(|node| node.id == shared.node));
+    assert!(backend.nodes(None, 10).await.unwrap().iter().any(|node| node.id == shared.node));
 }
 
 #[tokio::test]

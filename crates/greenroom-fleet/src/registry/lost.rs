@@ -4,20 +4,27 @@ use serde_json::Value;
 
 use super::txn::{Key, Table, readable, text};
 use super::{Result, Step};
-use crate::id::{Name, Term};
+use crate::id::{Name, NodeId, Term};
 use crate::record::{
-    InterruptedBy, NameRecord, NameState, NodeState, ProcessRecord, PromptOutcome, PromptState,
+    InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptOutcome, PromptState,
 };
-use crate::request::{Change, Owned, Ownership};
+use crate::request::{Change, Owned, Ownership, Transition};
 
 /// Rows of processes that are read at once.
 const PROCESSES: usize = 64;
+
+/// Rows of nodes that are read at once.
+const NODES: usize = 64;
 
 impl Step<'_> {
     /// Takes up to `limit` names from dead nodes: their turns are lost, and they are free or quarantined. Answers with the names.
     pub(crate) fn recover(&mut self, limit: usize, losses: u32) -> Result<Vec<Name>> {
         let mut recovered = Vec::new();
-        for node in self.nodes()?.into_iter().filter(|node| node.state == NodeState::Dead) {
+        let mut after = None;
+        while let Some(node) = self.dead_node(&mut after)? {
+            if recovered.len() == limit {
+                break;
+            }
             for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node.id), limit - recovered.len())? {
                 let name = text(&key)?;
                 match readable(self.name(&name)).transpose()?.flatten() {
@@ -26,7 +33,11 @@ impl Step<'_> {
                         self.lose_turn(&mut record)?;
                         match too_many_losses(&record, losses) {
                             Some(why) => self.quarantine_now(&mut record, why)?,
-                            None => self.free_now(&mut record)?,
+                            None => {
+                                self.free_now(&mut record)?;
+                                let (name, tenant) = (record.name, record.tenant);
+                                self.made(Transition::Recovered { name, tenant });
+                            }
                         }
                     }
                     // A name that cannot be read keeps no others from being recovered.
@@ -38,10 +49,23 @@ impl Step<'_> {
         Ok(recovered)
     }
 
+    /// The next dead node after a node, which it becomes.
+    fn dead_node(&self, after: &mut Option<NodeId>) -> Result<Option<NodeRecord>> {
+        loop {
+            let page = self.nodes(*after, NODES)?;
+            let Some(last) = page.last() else { return Ok(None) };
+            let dead = page.iter().find(|node| node.state == NodeState::Dead);
+            *after = Some(dead.unwrap_or(last).id);
+            if dead.is_some() {
+                return Ok(dead.cloned());
+            }
+        }
+    }
+
     pub(super) fn free_now(&mut self, record: &mut NameRecord) -> Result<()> {
         record.state = NameState::Free;
         self.put_name(record)?;
-        self.changes.push(Change::Freed(record.name.clone()));
+        self.told.changes.push(Change::Freed(record.name.clone()));
         Ok(())
     }
 
@@ -65,6 +89,7 @@ impl Step<'_> {
             record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
             self.enqueue(record, &prompt)?;
+            self.made(Transition::Continues { name: prompt.name, tenant: prompt.tenant, prompt: prompt.id });
             return Ok(true);
         }
         let by = InterruptedBy::OwnerLost { term };

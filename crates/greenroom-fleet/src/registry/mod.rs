@@ -14,12 +14,13 @@ mod quota;
 mod tests;
 mod turns;
 mod txn;
+mod waiting;
 
 pub(crate) use txn::{Draft, MapTxn, Result, Txn, is_key};
 
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, NodeRecord, NodeState, PromptRecord};
-use crate::request::{Change, Ownership};
+use crate::request::{Change, Ownership, Transition};
 use txn::{Key, Table};
 
 /// The version of the keys and rows, as the file holds it.
@@ -41,12 +42,19 @@ pub(crate) type Row = (Vec<u8>, Vec<u8>);
 pub(crate) struct Step<'a> {
     txn: &'a mut dyn Txn,
     now: Timestamp,
-    changes: &'a mut Vec<Change>,
+    told: &'a mut Told,
+}
+
+/// What requests tell once they are carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) transitions: Vec<Transition>,
 }
 
 impl<'a> Step<'a> {
-    pub(crate) fn new(txn: &'a mut dyn Txn, now: Timestamp, changes: &'a mut Vec<Change>) -> Self {
-        Self { txn, now, changes }
+    pub(crate) fn new(txn: &'a mut dyn Txn, now: Timestamp, told: &'a mut Told) -> Self {
+        Self { txn, now, told }
     }
 
     fn name(&self, name: &Name) -> Result<Option<NameRecord>> {
@@ -54,7 +62,12 @@ impl<'a> Step<'a> {
     }
 
     fn put_name(&mut self, record: &NameRecord) -> Result<()> {
-        self.txn.write(&Key::of(Table::Names).name(&record.name), record)
+        self.txn.write(&Key::of(Table::Names).name(&record.name), record)?;
+        self.list_waiting(record)
+    }
+
+    fn made(&mut self, transition: Transition) {
+        self.told.transitions.push(transition);
     }
 
     fn prompt(&self, id: PromptId) -> Result<Option<PromptRecord>> {

@@ -7,7 +7,7 @@ use super::{BATCH, Result, Step};
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, NodeState, PromptOutcome, Unsent};
 use crate::request::{
-    ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Quarantined,
+    ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Page, Quarantined, Transition,
 };
 
 impl Step<'_> {
@@ -109,6 +109,7 @@ impl Step<'_> {
         }
         (record.failures, record.losses) = (Vec::new(), 0);
         self.free_now(&mut record)?;
+        self.made(Transition::Unquarantined { name: record.name, tenant: record.tenant });
         Ok(true)
     }
 
@@ -125,6 +126,7 @@ impl Step<'_> {
         record.state = NameState::Deleting { since: self.now };
         self.put_name(&record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
+        self.made(Transition::Deleting { name: record.name, tenant: record.tenant });
         self.end_queue(&name)?;
         // `end_queue` has counted the queue down in the record.
         Ok(self.name(&name)?.map_or(Deletion::Gone, Deletion::Marked))
@@ -146,6 +148,7 @@ impl Step<'_> {
         }
         self.txn.remove(&Key::of(Table::Deleting).name(&name))?;
         self.txn.remove(&Key::of(Table::Names).name(&name))?;
+        self.made(Transition::Deleted { name, tenant: record.tenant });
         Ok(true)
     }
 
@@ -165,6 +168,11 @@ impl Step<'_> {
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
+        self.made(Transition::Quarantined {
+            name: record.name.clone(),
+            tenant: record.tenant.clone(),
+            why: why.clone(),
+        });
         record.state = NameState::Quarantined { why, since: self.now };
         self.put_name(record)
     }
@@ -201,18 +209,17 @@ impl Step<'_> {
         Ok(term)
     }
 
-    /// Names that a node owns, for a node that compares its activations with them.
-    pub(crate) fn owned_names(&self, node: NodeId) -> Result<Vec<(Name, Term, AttemptId)>> {
-        let mut owned = Vec::new();
-        for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), usize::MAX)? {
-            let record = readable(self.name(&text(&key)?)).transpose()?.flatten();
-            let Some(record) = record else { continue };
-            if let NameState::Owned { node: owner, claim, .. } = record.state
-                && owner == node
-            {
-                owned.push((record.name, record.term, claim));
-            }
-        }
-        Ok(owned)
+    /// A page of names that a node owns, for a node that compares its activations with them.
+    pub(crate) fn owned_names(&self, node: NodeId, page: Page) -> Result<Vec<(Name, Term, AttemptId)>> {
+        let after = page.after.map(|after| Key::of(Table::Owned).node(node).name(&after));
+        self.page(&Key::of(Table::Owned).node(node), after, page.limit, |step, key, _| {
+            let record = readable(step.name(&text(key)?)).transpose()?.flatten();
+            Ok(record.and_then(|record| match record.state {
+                NameState::Owned { node: owner, claim, .. } if owner == node => {
+                    Some((record.name, record.term, claim))
+                }
+                _ => None,
+            }))
+        })
     }
 }

@@ -69,7 +69,7 @@ impl Step<'_> {
             let name = text(&key)?;
             let record = readable(self.name(&name)).transpose()?.flatten();
             if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
-                self.changes.push(Change::Freed(name));
+                self.told.changes.push(Change::Freed(name));
             }
         }
         Ok(())
@@ -115,12 +115,12 @@ impl Step<'_> {
         Ok(NodeRecord { id, host, state, renewals: 0, renewed_at, lease_until, owns })
     }
 
-    /// All nodes that can be read, and are alive or own names still.
-    pub(crate) fn nodes(&self) -> Result<Vec<NodeRecord>> {
-        let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX)?;
-        rows.into_iter()
-            .filter_map(|(_, row)| readable(serde_json::from_slice(&row).map_err(BackendError::damaged)))
-            .collect()
+    /// A page of nodes that can be read, and are alive or own names still, in the order of their ids.
+    pub(crate) fn nodes(&self, after: Option<NodeId>, limit: usize) -> Result<Vec<NodeRecord>> {
+        let after = after.map(|after| Key::of(Table::Nodes).node(after));
+        self.page(&Key::of(Table::Nodes), after, limit, |_, _, row| {
+            readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
+        })
     }
 
     /// `false` for nodes that are dead or not known.

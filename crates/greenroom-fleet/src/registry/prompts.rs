@@ -1,13 +1,14 @@
 //! Prompts that wait: accept, withdraw, expiry, and the queues.
 
 use super::txn::{Key, Table, as_stored};
+use super::waiting::{due_key, ready_key};
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::{AttemptId, Name, PromptId, Term};
 use crate::record::{
     InterruptedBy, NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent,
 };
-use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
+use crate::request::{Accept, Accepted, Change, Refused, Transition, Withdrawn};
 
 const WITHDRAWN: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Withdrawn };
 
@@ -76,6 +77,8 @@ impl Step<'_> {
         self.txn.mark(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))?;
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&name)?;
+        let (name, tenant) = (accept.name, accept.tenant);
+        self.made(Transition::Accepted { name, tenant, prompt: prompt.id });
         Ok(Accepted::New(prompt))
     }
 
@@ -119,7 +122,9 @@ impl Step<'_> {
         self.txn.mark(&Key::of(Table::Ended).time(self.now).prompt(prompt.id))?;
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
-        self.changes.push(Change::Ended(prompt.id));
+        self.told.changes.push(Change::Ended(prompt.id));
+        let (name, tenant, outcome) = (prompt.name.clone(), prompt.tenant.clone(), outcome.word());
+        self.made(Transition::Ended { name, tenant, prompt: prompt.id, outcome });
         Ok(())
     }
 
@@ -128,9 +133,9 @@ impl Step<'_> {
         name.queued += 1;
         self.count_queued(&prompt.tenant, 1)?;
         self.txn.write(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order), &prompt.id)?;
-        self.txn.write(&due_key(prompt), &prompt.id)?;
+        self.txn.write(&due_key(prompt).unwrap_or_else(|| ready_key(prompt)), &prompt.id)?;
         self.put_prompt(prompt)?;
-        self.changes.push(Change::Queued(prompt.name.clone()));
+        self.told.changes.push(Change::Queued(prompt.name.clone()));
         Ok(())
     }
 
@@ -140,7 +145,10 @@ impl Step<'_> {
         name.continues = name.continues.filter(|id| *id != prompt.id);
         self.count_queued(&prompt.tenant, -1)?;
         self.txn.remove(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order))?;
-        self.txn.remove(&due_key(prompt))?;
+        if let Some(due) = due_key(prompt) {
+            self.txn.remove(&due)?;
+        }
+        self.txn.remove(&ready_key(prompt))?;
         self.txn.remove(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))
     }
 
@@ -200,15 +208,6 @@ impl Step<'_> {
         let order = self.txn.read::<u64>(&key)?.unwrap_or(0) + 1;
         self.txn.write(&key, &order)?;
         Ok(order)
-    }
-}
-
-/// The place of a prompt that waits. One without a moment of its own is due whatever the clock says, so a clock that steps back
-/// does not hold it up. A continuation was due before.
-fn due_key(prompt: &PromptRecord) -> Key {
-    match prompt.is_reminder() && prompt.begins == 0 {
-        true => Key::of(Table::Due).time(prompt.due_at).number(prompt.order),
-        false => Key::of(Table::Ready).number(prompt.order),
     }
 }
 

@@ -20,42 +20,41 @@ impl Step<'_> {
 
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        let all = Key::of(Table::Names);
-        let limit = page.limit.min(Page::MOST);
-        let mut last = page.after.map(|after| Key::of(Table::Names).name(&after));
-        let mut names = Vec::new();
-        while names.len() < limit {
-            let wanted = limit - names.len();
+        let after = page.after.map(|after| Key::of(Table::Names).name(&after));
+        self.page(&Key::of(Table::Names), after, page.limit, |_, _, row| {
+            readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
+        })
+    }
+
+    /// Up to `limit` items of the rows under `prefix` after `after`, at most [`Page::MOST`]. `item` gets the key without the
+    /// prefix and the row; rows for which it returns none are passed over, so a page is shorter only at the end.
+    pub(super) fn page<T>(
+        &self,
+        prefix: &Key,
+        after: Option<Key>,
+        limit: usize,
+        item: impl Fn(&Self, &[u8], &[u8]) -> Result<Option<T>>,
+    ) -> Result<Vec<T>> {
+        let (limit, mut last, mut items) = (limit.min(Page::MOST), after, Vec::new());
+        while items.len() < limit {
+            let wanted = limit - items.len();
             let rows = match &last {
-                Some(last) => self.txn.after(&all, last, wanted)?,
-                None => self.txn.under(&all, wanted)?,
+                Some(last) => self.txn.after(prefix, last, wanted)?,
+                None => self.txn.under(prefix, wanted)?,
             };
             let Some((key, _)) = rows.last() else { break };
-            last = Some(Key::of(Table::Names).followed_by(key));
-            for (_, row) in rows {
-                names.extend(
-                    readable(serde_json::from_slice(&row).map_err(BackendError::damaged)).transpose()?,
-                );
+            last = Some(prefix.clone().followed_by(key));
+            for (key, row) in &rows {
+                items.extend(item(self, key, row)?);
             }
         }
-        Ok(names)
+        Ok(items)
     }
 
     /// The first prompts that wait for a name and can be read, in their order.
     pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
         let ids = self.txn.under(&Key::of(Table::Queue).name(&name), limit)?;
         ids.into_iter().filter_map(|(_, id)| readable(self.listed(&id))).collect()
-    }
-
-    /// Prompts that can be read, wait, and may begin by `until`, the earliest first.
-    pub(crate) fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<PromptRecord>> {
-        let mut rows = self.txn.under(&Key::of(Table::Ready), limit)?;
-        rows.extend(self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(until), limit)?);
-        let due = rows.into_iter().filter_map(|(_, id)| readable(self.listed(&id)));
-        let mut due: Vec<PromptRecord> = due.collect::<Result<_>>()?;
-        due.sort_by_key(|prompt| (prompt.due_at, prompt.order));
-        due.truncate(limit);
-        Ok(due)
     }
 
     /// The earliest moment after `after` for which a prompt waits.

@@ -7,7 +7,7 @@ use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::record::{Decision, QuestionRecord};
-use crate::request::{Answered, Ask, Change, Owned};
+use crate::request::{Answered, Ask, Change, Owned, Transition};
 
 impl Step<'_> {
     /// Keeps a question. `Done(None)`: the turn does not run any more.
@@ -41,7 +41,9 @@ impl Step<'_> {
         self.put_question(&question)?;
         self.txn.mark(&Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id))?;
         self.txn.mark(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
-        self.changes.push(Change::Asked(question.id));
+        self.told.changes.push(Change::Asked(question.id));
+        let (name, tenant) = (question.name.clone(), question.tenant.clone());
+        self.made(Transition::Asked { name, tenant, prompt: question.prompt, question: question.id });
         Ok(Owned::Done(Some(question)))
     }
 
@@ -99,10 +101,11 @@ impl Step<'_> {
             // A question that cannot be read keeps no turn from its end.
             if let Some(question) = readable(self.question(id)).transpose()?.flatten() {
                 self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id))?;
+                self.decided(question);
             }
             self.txn.remove(&Key::of(Table::Questions).question(id))?;
             self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(prompt).question(id))?;
-            self.changes.push(Change::Decided(id));
+            self.told.changes.push(Change::Decided(id));
         }
         Ok(())
     }
@@ -122,8 +125,14 @@ impl Step<'_> {
         self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
         self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id))?;
         self.txn.mark(&Key::of(Table::DecidedOfPrompt).prompt(question.prompt).question(question.id))?;
-        self.changes.push(Change::Decided(question.id));
+        self.told.changes.push(Change::Decided(question.id));
+        self.decided(question.clone());
         Ok(question)
+    }
+
+    fn decided(&mut self, question: QuestionRecord) {
+        let QuestionRecord { id, name, tenant, prompt, .. } = question;
+        self.made(Transition::Decided { name, tenant, prompt, question: id });
     }
 
     fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {

@@ -87,7 +87,7 @@ impl Step<'_> {
         self.keep_messages(prompt.id, row)?;
         if prompt.last_seq > known {
             self.put_prompt(&prompt)?;
-            self.changes.push(Change::Messages(prompt.id));
+            self.told.changes.push(Change::Messages(prompt.id));
         }
         Ok(Owned::Done(Appended::Last(prompt.last_seq)))
     }

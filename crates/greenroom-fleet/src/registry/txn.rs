@@ -157,17 +157,22 @@ pub(crate) enum Table {
     Processes = 19,
     /// prompt, question → nothing, once the question is decided
     DecidedOfPrompt = 20,
-    /// order → prompt, while the prompt waits and may begin at any moment
+    /// name, order → prompt, while the prompt waits and may begin
     Ready = 21,
+    /// tenant, order of its first prompt that may begin → name, while the name can run
+    Waiting = 22,
+    /// name → order, by which it stands in `Waiting`
+    WaitingPlace = 23,
 }
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::Ready as u8;
+    let tables = Table::Meta as u8..=Table::WaitingPlace as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 
 /// A key: the table's byte, then parts that sort as their values do.
+#[derive(Clone)]
 pub(crate) struct Key(Vec<u8>);
 
 impl Key {
@@ -345,17 +350,26 @@ pub(crate) fn last_id(key: &[u8]) -> Result<uuid::Uuid> {
     uuid::Uuid::from_slice(bytes).map_err(BackendError::damaged)
 }
 
-/// The text at the beginning of a key, written by [`Key::text`].
-pub(crate) fn text(key: &[u8]) -> Result<Name> {
+/// The text at the beginning of a key, written by [`Key::text`], and what follows it.
+pub(crate) fn text_and_rest(key: &[u8]) -> Result<(String, &[u8])> {
     let mut bytes = Vec::with_capacity(key.len());
-    let mut rest = key.iter().copied();
+    let mut rest = key.iter();
     while let Some(byte) = rest.next() {
-        match byte {
+        match *byte {
             // NUL is followed by 0xff in the text, and by NUL at its end.
-            0 if rest.next() == Some(0) => break,
+            0 if rest.next() == Some(&0) => break,
             byte => bytes.push(byte),
         }
     }
-    let text = String::from_utf8(bytes).map_err(BackendError::damaged)?;
-    Name::new(text).map_err(BackendError::damaged)
+    Ok((String::from_utf8(bytes).map_err(BackendError::damaged)?, rest.as_slice()))
+}
+
+/// The name at the beginning of a key, written by [`Key::name`].
+pub(crate) fn text(key: &[u8]) -> Result<Name> {
+    Name::new(text_and_rest(key)?.0).map_err(BackendError::damaged)
+}
+
+/// A key's last part, written by [`Key::number`].
+pub(crate) fn number(part: &[u8]) -> Result<u64> {
+    part.try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)
 }

@@ -10,6 +10,7 @@ mod nodes;
 mod prompts;
 mod questions;
 mod turns;
+mod waiting;
 
 use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 
@@ -18,6 +19,7 @@ pub use nodes::{Join, Renewed};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
 pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve, StoredMessage};
+pub use waiting::{WaitingCursor, WaitingNames, WaitingPage};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,12 +70,106 @@ pub enum Change {
     Decided(QuestionId),
 }
 
+/// A transition that a request to a backend has made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transition {
+    /// A prompt was accepted.
+    Accepted {
+        /// The session.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+        /// The prompt.
+        prompt: PromptId,
+    },
+    /// The owner that had begun with a prompt was lost or gave the prompt up: it waits to go on with its continuation.
+    Continues {
+        /// The session.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+        /// The prompt.
+        prompt: PromptId,
+    },
+    /// A prompt has its outcome.
+    Ended {
+        /// The session.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+        /// The prompt.
+        prompt: PromptId,
+        /// The outcome in one word, as [`PromptOutcome::word`](crate::PromptOutcome::word) says it.
+        outcome: &'static str,
+    },
+    /// A session asks a person.
+    Asked {
+        /// The session.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+        /// The turn in which it asks.
+        prompt: PromptId,
+        /// The question.
+        question: QuestionId,
+    },
+    /// A question was decided, or ended with its turn.
+    Decided {
+        /// The session that asked.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+        /// The turn in which it asked.
+        prompt: PromptId,
+        /// The question.
+        question: QuestionId,
+    },
+    /// A name was taken from its lost owner, and may be activated again.
+    Recovered {
+        /// The name.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+    },
+    /// A name is quarantined from now on.
+    Quarantined {
+        /// The name.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+        /// The reason.
+        why: String,
+    },
+    /// A name may be activated again.
+    Unquarantined {
+        /// The name.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+    },
+    /// A name is marked as being deleted.
+    Deleting {
+        /// The name.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+    },
+    /// A name was removed.
+    Deleted {
+        /// The name.
+        name: Name,
+        /// The tenant of the session.
+        tenant: String,
+    },
+}
+
 /// A page of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// Names after this one, in the order of their bytes.
     pub after: Option<Name>,
-    /// The length of the page, at most [`Page::MOST`]. The last page is an empty one.
+    /// The length of the page: no more are given, and never more than [`Page::MOST`]. The last page is an empty one.
     pub limit: usize,
 }
 

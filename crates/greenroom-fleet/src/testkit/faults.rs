@@ -34,9 +34,9 @@ use crate::request::*;
 /// backend.fault_next("join", Fault::LoseReply);
 /// let join = Join { node: NodeId::new(), host: "here".into(), lease: Duration::from_secs(30) };
 /// assert!(backend.join(join.clone()).await.is_err());
-/// assert_eq!(backend.nodes().await?.len(), 1);
+/// assert_eq!(backend.nodes(None, 10).await?.len(), 1);
 /// backend.join(join).await?;
-/// assert_eq!(backend.nodes().await?.len(), 1);
+/// assert_eq!(backend.nodes(None, 10).await?.len(), 1);
 ///
 /// // Each third request fails from now on.
 /// backend.plan(|request| if request.total % 3 == 0 { Fault::Fail } else { Fault::Pass });
@@ -256,6 +256,10 @@ impl Backend for FaultedBackend {
 
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.shared.silent.as_ref().map_or_else(|| self.backend.changes(), broadcast::Sender::subscribe)
+    }
+
+    fn transitions(&self) -> broadcast::Receiver<Transition> {
+        self.backend.transitions()
     }
 
     fn default_folder(&self) -> Option<PathBuf> {

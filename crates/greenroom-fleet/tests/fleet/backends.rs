@@ -8,7 +8,7 @@ use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend};
 use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
 use greenroom_fleet::{
     Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Clock, Join, Name, NodeId, Owned, Ownership,
-    PromptContent, PromptId, QueueBounds, Renewed, Timestamp,
+    PromptContent, PromptId, QueueBounds, Renewed, Timestamp, WaitingPage,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -59,7 +59,7 @@ async fn a_backend_in_memory_that_is_reopened_has_dead_nodes_and_its_facts() {
     backend.join(join.clone()).await.unwrap();
     let after = backend.reopen().await.unwrap();
     assert_eq!(backend.renew(join.node, join.lease, false).await.unwrap(), Renewed::Dead);
-    assert_eq!(after.nodes().await.unwrap(), []);
+    assert_eq!(after.nodes(None, 10).await.unwrap(), []);
 }
 
 /// A backend on a clock that the test sets.
@@ -77,13 +77,14 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
     for accept in [&at_once, &reminder] {
         assert!(matches!(backend.accept(accept.clone()).await.unwrap(), Accepted::New(_)));
     }
-    clock.store(10_000, Ordering::SeqCst);
-    let due = async |until| {
-        let due = backend.due(until, 10).await.unwrap();
-        due.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>()
+    let node = NodeId::new();
+    let waiting = async |now| {
+        clock.store(now, Ordering::SeqCst);
+        let page = WaitingPage { node, of: None, without: Vec::new(), after: None, limit: 10 };
+        let names = backend.waiting(page).await.unwrap();
+        names.prompts.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>()
     };
-    assert_eq!(due(backend.now()).await, [at_once.prompt]);
-    assert_eq!(due(then).await, [at_once.prompt, reminder.prompt]);
+    assert_eq!(waiting(10_000).await, [at_once.prompt]);
     for (prompt, now, due) in
         [(&at_once, Timestamp(0), true), (&reminder, backend.now(), false), (&reminder, then, true)]
     {
@@ -91,7 +92,6 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
         assert_eq!(record.is_due(now), due);
     }
     assert_eq!(backend.next_due(backend.now()).await.unwrap(), Some(then));
-    let node = NodeId::new();
     backend.join(Join { node, host: "here".to_owned(), lease: Duration::from_secs(30) }).await.unwrap();
     for (accept, expected) in [(&reminder, Begun::NotDue(then)), (&at_once, Begun::Send(json!("hello")))] {
         let attempt = AttemptId::new();
@@ -101,8 +101,8 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
         let begin = Begin { owner, prompt: accept.prompt, attempt, reserve: None };
         assert_eq!(backend.begin(begin).await.unwrap(), Owned::Done(expected));
     }
-    clock.store(then.0, Ordering::SeqCst);
-    assert_eq!(due(then).await, [reminder.prompt]);
+    assert_eq!(waiting(then.0).await, [reminder.prompt]);
+    assert_eq!(waiting(10_000).await, [], "a clock that is set back again");
 }
 
 #[tokio::test]

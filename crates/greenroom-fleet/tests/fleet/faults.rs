@@ -20,7 +20,7 @@ fn faulted(fault: Fault) -> (FaultedBackend, MemoryBackend) {
 }
 
 async fn nodes(backend: &MemoryBackend) -> usize {
-    backend.nodes().await.unwrap().len()
+    backend.nodes(None, 10).await.unwrap().len()
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +80,7 @@ async fn faults_are_switched_off_and_on_and_planned_by_number() {
         _ => Fault::Pass,
     });
     backend.queued().await.unwrap();
-    backend.nodes().await.unwrap();
+    backend.nodes(None, 10).await.unwrap();
     backend.clone().queued().await.unwrap_err();
     backend.disable();
     backend.queued().await.unwrap();
@@ -98,7 +98,7 @@ async fn faults_for_the_next_requests_of_a_method_queue_up() {
     backend.disable();
     backend.queued().await.unwrap();
     backend.enable();
-    backend.nodes().await.unwrap_err();
+    backend.nodes(None, 10).await.unwrap_err();
     backend.queued().await.unwrap();
     let lost = backend.queued().await.unwrap_err();
     assert_eq!(lost.to_string(), "a fault of the test: the request `queued` may have been carried out");

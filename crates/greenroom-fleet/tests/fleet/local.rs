@@ -75,13 +75,13 @@ async fn names_of_an_earlier_process_are_recovered_at_once() {
     backend.close().await;
 
     let backend = LocalBackend::open(&path).await.unwrap();
-    let nodes = backend.nodes().await.unwrap();
+    let nodes = backend.nodes(None, 10).await.unwrap();
     assert_eq!(nodes.iter().map(|node| (node.id, node.state)).collect::<Vec<_>>(), [(node, NodeState::Dead)]);
     let left = backend.left_processes(10).await.unwrap();
     assert_eq!(left.iter().map(|left| &left.process).collect::<Vec<_>>(), [&json!({ "pid": 7 })]);
     assert_eq!(backend.record_process(owner, None).await.unwrap(), Owned::Fenced);
     assert_eq!(backend.recover(10, 3).await.unwrap(), [kept.name]);
-    assert_eq!(backend.nodes().await.unwrap(), []);
+    assert_eq!(backend.nodes(None, 10).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -162,8 +162,9 @@ async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
     let read = async |of: &LocalBackend| of.messages(kept.prompt, 0, 10).await.unwrap();
     assert_eq!(read(&to).await, read(&from).await);
     // The owner goes on in the first file alone.
-    let states =
-        async |of: &LocalBackend| of.nodes().await.unwrap().iter().map(|node| node.state).collect::<Vec<_>>();
+    let states = async |of: &LocalBackend| {
+        of.nodes(None, 10).await.unwrap().iter().map(|node| node.state).collect::<Vec<_>>()
+    };
     assert_eq!((states(&from).await, states(&to).await), (vec![NodeState::Up], vec![NodeState::Dead]));
     assert_eq!(read(&to).await.len(), 5);
 }

@@ -379,7 +379,7 @@ impl<'a> Life<'a> {
         }
         drop(fleet);
         self.ended("drain-bounded: after the last drain").await;
-        for node in backend.nodes().await.unwrap() {
+        for node in backend.nodes(None, 10).await.unwrap() {
             if node.state != NodeState::Dead || node.owns > 0 {
                 self.violate(format!("drain-bounded: a node is left: {node:?}"));
             }

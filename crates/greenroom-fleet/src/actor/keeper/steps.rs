@@ -13,14 +13,16 @@ use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
 use crate::error::BackendError;
 use crate::face::error::FleetError;
-use crate::id::{Name, Term, Timestamp};
-use crate::request::{Owned, Ownership};
+use crate::id::{AttemptId, Name, Term, Timestamp};
+use crate::request::{Owned, Ownership, Page, WaitingPage};
 
 /// Time after which a duty looks at everything, even without a hint.
 const LOOK: Duration = Duration::from_secs(5);
 /// Prompts or questions that expire in one request, and requests in one step.
 const EXPIRE: usize = 256;
 const EXPIRE_ROUNDS: usize = 8;
+/// Names that a look asks for in one request.
+const LOOK_AT: usize = 256;
 /// Outcomes that are forgotten in one request.
 const FORGET: usize = 500;
 /// Deletions of one step.
@@ -124,13 +126,14 @@ impl KeeperContext {
 
     /// Wakes all names with a prompt that may begin.
     async fn look(&self, now: Timestamp) -> Step {
-        let backend = &self.shared.backend;
-        // More than the bound wait after owners were lost.
-        let most = usize::try_from(self.shared.limits.queue.fleet).unwrap_or(usize::MAX).saturating_mul(2);
-        let mut names: Vec<_> = backend.due(now, most).await?.into_iter().map(|prompt| prompt.name).collect();
-        let mut seen = HashSet::new();
-        names.retain(|name| seen.insert(name.clone()));
-        self.wake(names);
+        let (backend, node) = (&self.shared.backend, self.shared.node);
+        let mut page = WaitingPage { node, of: None, without: Vec::new(), after: None, limit: LOOK_AT };
+        loop {
+            let waiting = backend.waiting(page.clone()).await?;
+            self.wake(waiting.prompts.into_iter().map(|prompt| prompt.name).collect());
+            let Some(next) = waiting.next else { break };
+            page.after = Some(next);
+        }
         let next = self.next_due(now).await?;
         locked(&self.looks).last = Some(Instant::now());
         Ok(next)
@@ -202,7 +205,16 @@ impl KeeperContext {
     /// answer to a claim may be on its way.
     async fn release(&self) -> Step {
         let shared = &self.shared;
-        let listed = shared.backend.owned_names(shared.node).await?;
+        let mut listed = Vec::new();
+        loop {
+            let after = listed.last().map(|(name, _, _): &(Name, Term, AttemptId)| name.clone());
+            let page = Page { after, limit: Page::MOST };
+            let owned = shared.backend.owned_names(shared.node, page).await?;
+            if owned.is_empty() {
+                break;
+            }
+            listed.extend(owned);
+        }
         // Asked after the backend, so that a claim that was answered meanwhile is known.
         let Some(known) = (self.owned)().await else { return Ok(Instant::now() + LOOK) };
         let strangers: HashSet<_> = listed

@@ -287,7 +287,7 @@ async fn a_node_that_counts_as_dead_is_fenced_at_its_next_renewal() {
 async fn a_panic_in_a_step_is_told_and_the_duty_goes_on() {
     let mut stage = Stage::new().await;
     stage.backend.plan(|request| match (request.method, request.nth) {
-        ("due", 1) => panic!("the first look panics"),
+        ("waiting", 1) => panic!("the first look panics"),
         _ => Fault::Pass,
     });
     stage.accept(accept("a", HOUR)).await;

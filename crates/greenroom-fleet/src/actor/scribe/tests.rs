@@ -191,6 +191,10 @@ impl Backend for Picky {
         self.backend.changes()
     }
 
+    fn transitions(&self) -> broadcast::Receiver<Transition> {
+        self.backend.transitions()
+    }
+
     fn default_folder(&self) -> Option<PathBuf> {
         self.backend.default_folder()
     }

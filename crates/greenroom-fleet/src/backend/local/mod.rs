@@ -23,13 +23,12 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::CHANGES;
+use super::Channels;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::{Result, Step};
-use crate::request::Change;
 use file::{DatabaseFile, OpenFile};
 use snapshot::{Export, Exporter};
 use writer::{Message, Request, Writer};
@@ -67,7 +66,7 @@ pub struct LocalBackend {
     /// `None` for a file of a test.
     folder: Option<PathBuf>,
     pub(super) clock: Clock,
-    pub(super) changes: broadcast::Sender<Change>,
+    pub(super) channels: Channels,
     exports: Arc<Semaphore>,
 }
 
@@ -137,14 +136,14 @@ impl LocalBackend {
 
     async fn start(file: Box<dyn OpenFile>, clock: Clock) -> Result<Self> {
         let (jobs, waiting) = mpsc::channel(WAITING);
-        let changes = broadcast::Sender::new(CHANGES);
+        let channels = Channels::new();
         let (opened, open) = oneshot::channel();
         let (ending, ended) = watch::channel(());
         let writer = Writer {
             waiting,
             file,
             clock: clock.clone(),
-            changes: changes.clone(),
+            channels: channels.clone(),
             exporter: Exporter::default(),
             _ending: ending,
         };
@@ -156,7 +155,7 @@ impl LocalBackend {
             })?;
         open.await.map_err(|_| closed())??;
         let exports = Arc::new(Semaphore::new(1));
-        Ok(Self { jobs, ended, folder: None, clock, changes, exports })
+        Ok(Self { jobs, ended, folder: None, clock, channels, exports })
     }
 
     pub(super) async fn run<T: Send + 'static>(

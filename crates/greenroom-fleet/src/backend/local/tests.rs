@@ -279,7 +279,7 @@ async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its
     assert!(matches!(accepted.unwrap(), Accepted::New(_)));
     assert_eq!(backend.name_record(spoilt.name).await.unwrap(), before);
     assert_eq!(backend.deleting(10).await.unwrap(), Vec::new());
-    assert_eq!(changes.recv().await.unwrap(), Change::Queued(fine.name));
+    assert_eq!(changes.recv().await.unwrap(), crate::request::Change::Queued(fine.name));
 }
 
 #[tokio::test]

@@ -1,15 +1,15 @@
 //! The thread that owns the file: it runs requests in groups, a transaction for each group.
 
 use redb::{Database, ReadableTable, Table, TableDefinition};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::failed;
 use super::file::OpenFile;
 use super::snapshot::{Export, Exporter};
+use crate::backend::Channels;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::registry::{Draft, Result, Step, Txn};
-use crate::request::Change;
+use crate::registry::{Draft, Result, Step, Told, Txn};
 
 /// The only table of the file: keys and rows of the registry.
 pub(super) const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("fleet");
@@ -74,7 +74,7 @@ pub(super) struct Writer {
     pub(super) waiting: mpsc::Receiver<Message>,
     pub(super) file: Box<dyn OpenFile>,
     pub(super) clock: Clock,
-    pub(super) changes: broadcast::Sender<Change>,
+    pub(super) channels: Channels,
     pub(super) exporter: Exporter,
     /// Dropped after the database, which is a variable of [`Writer::run`].
     pub(super) _ending: watch::Sender<()>,
@@ -125,7 +125,7 @@ impl Writer {
         let request = |step: &mut Step<'_>| step.all_dead();
         let mut jobs: Vec<Box<dyn Job>> =
             vec![Box::new(Request { request: Some(request), result: None, reply })];
-        self.transact(&database, &mut jobs, &mut Vec::new())?;
+        self.transact(&database, &mut jobs, &mut Told::default())?;
         jobs.into_iter().for_each(|job| job.answer(None));
         // The answer is there already. A missing one would be an error of the thread.
         answer.try_recv().unwrap_or_else(|_| Err(super::closed())).map(|()| database)
@@ -134,8 +134,8 @@ impl Writer {
     /// Runs a group in one transaction and answers it. The database is closed after an error of the file: only a file that is
     /// opened again tells which of its transactions are there.
     fn run_group(&mut self, database: Database, mut jobs: Vec<Box<dyn Job>>) -> Option<Database> {
-        let mut changes = Vec::new();
-        let result = self.transact(&database, &mut jobs, &mut changes);
+        let mut told = Told::default();
+        let result = self.transact(&database, &mut jobs, &mut told);
         let database = match &result {
             Ok(()) => Some(database),
             // Closed before the answers: whoever is told to try again finds the file free.
@@ -147,10 +147,7 @@ impl Writer {
         };
         // Changes come before answers: whoever listens from an answer on hears of later requests alone.
         if result.is_ok() {
-            for change in changes {
-                // Nobody listens: a change is a hint.
-                self.changes.send(change).ok();
-            }
+            self.channels.tell(told);
         }
         for job in jobs {
             job.answer(result.as_ref().err());
@@ -158,19 +155,14 @@ impl Writer {
         database
     }
 
-    fn transact(
-        &self,
-        database: &Database,
-        jobs: &mut [Box<dyn Job>],
-        changes: &mut Vec<Change>,
-    ) -> Result<()> {
+    fn transact(&self, database: &Database, jobs: &mut [Box<dyn Job>], told: &mut Told) -> Result<()> {
         let transaction = database.begin_write().map_err(failed)?;
         let mut rows = Rows(transaction.open_table(ROWS).map_err(failed)?);
         let mut written = false;
         for job in jobs {
-            let told = changes.len();
+            let before = (told.changes.len(), told.transitions.len());
             let mut draft = Draft::over(&mut rows);
-            match job.run(&mut Step::new(&mut draft, self.clock.now(), changes)) {
+            match job.run(&mut Step::new(&mut draft, self.clock.now(), told)) {
                 Ok(()) => {
                     written |= !draft.is_empty();
                     draft.write()?;
@@ -179,7 +171,8 @@ impl Writer {
                 Err(error)
                     if matches!(error.kind(), BackendErrorKind::Damaged | BackendErrorKind::Invalid) =>
                 {
-                    changes.truncate(told);
+                    told.changes.truncate(before.0);
+                    told.transitions.truncate(before.1);
                 }
                 Err(error) => return Err(error),
             }

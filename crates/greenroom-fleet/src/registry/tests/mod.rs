@@ -95,8 +95,9 @@ fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
     };
     let (spoilt, fine) = (accepted("a", Duration::ZERO), accepted("b", Duration::from_millis(1)));
     world.map.put(Key::of(Table::Prompts).prompt(spoilt).bytes(), b"spoilt").unwrap();
-    let due = world.step(|step| step.due(Timestamp(u64::MAX), 10));
-    assert_eq!(due.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [fine]);
+    let page = WaitingPage { node: NodeId::new(), of: None, without: Vec::new(), after: None, limit: 10 };
+    let waiting = world.step(|step| step.waiting(page.clone()));
+    assert_eq!(waiting.prompts.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [fine]);
     world.now = world.now.after(WAIT);
     world.step(|step| step.expire_prompts(10));
     assert!(world.step(|step| step.outcome(fine)).is_some());
@@ -243,11 +244,14 @@ fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
     let page = Page { after: None, limit: 2 };
     let names = world.step(|step| step.names(page.clone()));
     assert_eq!(names.iter().map(|record| record.name.as_str()).collect::<Vec<_>>(), ["c", "d"]);
-    assert_eq!(world.step(|step| step.nodes()).iter().map(|node| node.id).collect::<Vec<_>>(), [nodes[1]]);
+    assert_eq!(
+        world.step(|step| step.nodes(None, 10)).iter().map(|node| node.id).collect::<Vec<_>>(),
+        [nodes[1]]
+    );
     // A restart mends the node's row, so that its name is not lost with it.
     world.step(|step| step.all_dead());
     assert_eq!(world.step(|step| step.recover(10, 3)).len(), 2);
-    assert_eq!(world.step(|step| step.nodes()), []);
+    assert_eq!(world.step(|step| step.nodes(None, 10)), []);
 }
 
 #[test]
@@ -262,6 +266,41 @@ fn a_page_of_names_is_bounded() {
 }
 
 #[test]
+fn pages_of_nodes_and_of_their_names_are_bounded() {
+    let mut world = World::new(1);
+    let node = NodeId::new();
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    for to in 0..Page::MOST + 1 {
+        let (accept, attempt) = (accept(&to.to_string(), 1, WAIT), AttemptId::new());
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+        let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
+        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+        world.step(|step| step.join(Join { node: NodeId::new(), host: String::new(), lease: WAIT }));
+    }
+    let page = Page { after: None, limit: usize::MAX };
+    assert_eq!(world.step(|step| step.owned_names(node, page.clone())).len(), Page::MOST);
+    assert_eq!(world.step(|step| step.nodes(None, usize::MAX)).len(), Page::MOST);
+}
+
+#[test]
+fn names_of_many_dead_nodes_are_recovered_up_to_the_limit() {
+    let mut world = World::new(1);
+    for to in 0..100 {
+        let (accept, attempt, node) = (accept(&to.to_string(), 1, WAIT), AttemptId::new(), NodeId::new());
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+        world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+        if to % 2 == 0 {
+            let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
+            assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+            world.step(|step| step.leave(node));
+        }
+    }
+    for recovered in [30, 20, 0] {
+        assert_eq!(world.step(|step| step.recover(30, 3)).len(), recovered);
+    }
+}
+
+#[test]
 fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
     let mut world = World::new(1);
     let (owner, prompt) = running(&mut world);
@@ -272,7 +311,7 @@ fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
     for _ in 1..BATCH {
         assert!(matches!(world.step(|step| step.ask(ask())), Owned::Done(Some(_))));
     }
-    let error = Step::new(&mut world.map, Timestamp(1), &mut Vec::new()).ask(ask()).unwrap_err();
+    let error = Step::new(&mut world.map, Timestamp(1), &mut Told::default()).ask(ask()).unwrap_err();
     assert_eq!(error.to_string(), "the turn has 256 open questions: ask again when some are decided");
     let answer = world.step(|step| step.answer(first.question, AttemptId::new(), json!("yes")));
     assert!(matches!(answer, Answered::Decided(_)));

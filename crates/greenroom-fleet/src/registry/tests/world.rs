@@ -64,7 +64,7 @@ impl World {
 
     pub(super) fn step<T>(&mut self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> T {
         let mut draft = Draft::over(&mut self.map);
-        let answer = request(&mut Step::new(&mut draft, self.now, &mut Vec::new())).unwrap();
+        let answer = request(&mut Step::new(&mut draft, self.now, &mut Told::default())).unwrap();
         draft.write().unwrap();
         answer
     }
@@ -203,8 +203,53 @@ impl World {
                 self.step(|step| step.expire_questions(limit));
                 let before = Timestamp(self.now.0 - 200);
                 self.step(|step| step.forget(before, limit));
+                let Some(node) = self.one(|world| &world.nodes) else { return };
+                let without = TENANTS[self.below(2)];
+                self.check_waiting(node, without, limit);
             }
         }
+    }
+
+    /// The pages of names that a node can run hold each of these names once, in their order.
+    fn check_waiting(&mut self, node: NodeId, without: &str, limit: usize) {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = WaitingPage { node, of: None, without: vec![without.to_owned()], after, limit };
+            let WaitingNames { prompts, next } = self.step(|step| step.waiting(page.clone()));
+            assert!(prompts.len() <= limit);
+            seen.extend(prompts.into_iter().map(|prompt| prompt.id));
+            let Some(next) = next else { break };
+            after = Some(next);
+        }
+        let nodes: Vec<NodeRecord> = self.records(Table::Nodes);
+        let alive = |id| nodes.iter().any(|node| node.id == id && node.state != NodeState::Dead);
+        let prompts: Vec<PromptRecord> = self.records(Table::Prompts);
+        let mut expected = Vec::new();
+        for name in self.records::<NameRecord>(Table::Names) {
+            let free = match name.state {
+                NameState::Free => true,
+                NameState::Owned { node: owner, .. } => owner == node || !alive(owner),
+                _ => false,
+            };
+            let mut waiting: Vec<_> = prompts
+                .iter()
+                .filter(|prompt| prompt.name == name.name && prompt.state == PromptState::Queued)
+                .collect();
+            waiting.sort_by_key(|prompt| prompt.order);
+            let ready = |prompt: &&PromptRecord| prompt.is_due(self.now) && self.now < prompt.expires_at;
+            let first = match name.continues {
+                Some(id) => waiting.iter().find(|prompt| prompt.id == id),
+                None => waiting.iter().find(|prompt| ready(prompt)),
+            };
+            let Some(first) = first.filter(|_| free && name.running.is_none() && name.tenant != without)
+            else {
+                continue;
+            };
+            expected.push(first.id);
+        }
+        seen.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(seen, expected, "names that can run");
     }
 
     pub(super) fn rows(&self, table: Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -224,15 +269,22 @@ impl World {
         let mut keys: BTreeMap<u8, BTreeSet<Vec<u8>>> = BTreeMap::new();
         let mut expect =
             |table: Table, key: Key| keys.entry(table as u8).or_default().insert(key.bytes().to_vec());
+        let waits: BTreeSet<_> = self.rows(Table::Due).into_keys().collect();
+        let mut ready = BTreeMap::new();
         for prompt in &prompts {
             expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
             match prompt.state {
                 PromptState::Queued => {
                     expect(Table::Queue, Key::of(Table::Queue).name(&prompt.name).number(prompt.order));
-                    if prompt.due_at > prompt.accepted_at && prompt.begins == 0 {
-                        expect(Table::Due, Key::of(Table::Due).time(prompt.due_at).number(prompt.order));
+                    let due = Key::of(Table::Due).time(prompt.due_at).number(prompt.order);
+                    let is_reminder = prompt.due_at > prompt.accepted_at && prompt.begins == 0;
+                    // A reminder whose moment has come is ready from the next look on.
+                    if is_reminder && waits.contains(due.bytes()) {
+                        expect(Table::Due, due);
                     } else {
-                        expect(Table::Ready, Key::of(Table::Ready).number(prompt.order));
+                        expect(Table::Ready, Key::of(Table::Ready).name(&prompt.name).number(prompt.order));
+                        let first = ready.entry(prompt.name.clone()).or_insert(prompt.order);
+                        *first = prompt.order.min(*first);
                     }
                     if prompt.begins == 0 {
                         let key = Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id);
@@ -289,6 +341,11 @@ impl World {
             } else {
                 assert_eq!(waiting(&|prompt| prompt.name == name.name && prompt.begins > 0), 0);
             }
+            let can_run = matches!(name.state, NameState::Free | NameState::Owned { .. });
+            if let Some(first) = ready.get(&name.name).filter(|_| can_run && name.running.is_none()) {
+                expect(Table::Waiting, Key::of(Table::Waiting).text(&name.tenant).number(*first));
+                expect(Table::WaitingPlace, Key::of(Table::WaitingPlace).name(&name.name));
+            }
             match &name.state {
                 NameState::Owned { node, .. } => {
                     expect(Table::Owned, Key::of(Table::Owned).node(*node).name(&name.name));
@@ -321,6 +378,8 @@ impl World {
             Table::Outcomes,
             Table::Due,
             Table::Ready,
+            Table::Waiting,
+            Table::WaitingPlace,
             Table::Expiries,
             Table::Ended,
             Table::Owned,

@@ -1,11 +1,17 @@
 //! Promises about what lost owners leave behind: names, and processes.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use super::stage::{Checked, LEASE, Stage, accept_with_continuation, name, promises, same, unexpected};
-use crate::id::{NodeId, Term};
+use super::stage::{
+    Checked, LEASE, Stage, accept, accept_with_continuation, name, promises, same, unexpected,
+};
+use crate::id::{NodeId, QuestionId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
-use crate::request::{ActivationFailed, Change, Claimed, Owned, Ownership};
+use crate::request::{
+    Accept, ActivationFailed, Ask, Change, Claimed, Deletion, Owned, Ownership, Transition, Withdrawn,
+};
 
 promises! {
     "names of dead nodes are recovered in batches, and names of living ones are left alone" => batches,
@@ -15,6 +21,7 @@ promises! {
     "a process is recorded by its owner and removed with the release" => recorded,
     "the process of a lost owner stays recorded until it has ended" => left,
     "the process of a living owner is no left one" => living,
+    "each transition is told once, with its name and its tenant" => transitions,
 }
 
 async fn batches(stage: Stage) -> Checked {
@@ -43,7 +50,7 @@ async fn batches(stage: Stage) -> Checked {
         let record = stage.backend.name_record(name(to)).await?;
         same("the state", record.map(|record| record.state), Some(NameState::Free))?;
     }
-    let nodes = stage.backend.nodes().await?;
+    let nodes = stage.backend.nodes(None, 10).await?;
     same("nodes", nodes.into_iter().map(|node| (node.id, node.owns)).collect(), vec![(stage.node, 1)])
 }
 
@@ -152,8 +159,108 @@ async fn living(stage: Stage) -> Checked {
     same("the end of it", stage.backend.process_ended(owner.name.clone(), owner.term).await?, false)?;
     stage.backend.leave(stage.node).await?;
     same("left processes of a node that left", stage.backend.left_processes(10).await?.len(), 1)?;
-    let nodes = stage.backend.nodes().await?;
+    let nodes = stage.backend.nodes(None, 10).await?;
     same("the node's state", nodes.first().map(|node| node.state), Some(NodeState::Dead))
+}
+
+async fn transitions(stage: Stage) -> Checked {
+    let mut transitions = stage.backend.transitions();
+    let ended = |to: &str, prompt, outcome| Transition::Ended {
+        name: name(to),
+        tenant: "acme".to_owned(),
+        prompt,
+        outcome,
+    };
+    let node = stage.short_lived_node().await?;
+    let (_, lost_prompt, _) = stage.running(node, "lost").await?;
+    let goes_on = stage.accepted(accept_with_continuation("goes on")).await?;
+    let first_node = stage.short_lived_node().await?;
+    let owner = stage.own_by(first_node, "goes on").await?;
+    stage.begin(&owner, goes_on).await?;
+    let (fails, done_prompt, attempt) = stage.running(stage.node, "fails").await?;
+    let question = QuestionId::new();
+    let (owner, body, wait) = (fails.clone(), json!({}), LEASE);
+    let ask = Ask { owner, question, prompt: done_prompt, wait, body };
+    let _: Owned<_> = stage.backend.ask(ask).await?;
+    stage.complete(&fails, done_prompt, attempt).await?;
+    let failed = ActivationFailed { owner: fails, why: "no CLI".to_owned(), period: LEASE, intensity: 1 };
+    for _ in 0..2 {
+        let _: Owned<_> = stage.backend.activation_failed(failed.clone()).await?;
+    }
+    for _ in 0..2 {
+        stage.backend.unquarantine(name("fails")).await?;
+    }
+    let withdrawn = stage.prompt("a", "hello").await?;
+    for _ in 0..2 {
+        let _: Withdrawn = stage.backend.withdraw(withdrawn).await?;
+    }
+    let expired = stage.accepted(Accept { wait: Duration::ZERO, ..accept("a", "hello") }).await?;
+    for _ in 0..2 {
+        stage.backend.expire_prompts(10).await?;
+    }
+    stage.kill(first_node).await?;
+    stage.backend.recover(10, 3).await?;
+    stage.kill(node).await?;
+    stage.backend.recover(10, 1).await?;
+    let deleted = stage.prompt("lost", "hello").await?;
+    for _ in 0..2 {
+        let _: Deletion = stage.backend.delete(name("lost")).await?;
+        stage.backend.deleted(name("lost")).await?;
+    }
+    stage.prompt("last", "hello").await?;
+
+    let mut made = Vec::new();
+    loop {
+        match transitions.recv().await {
+            Ok(Transition::Accepted { name: last, .. }) if last == name("last") => break,
+            Ok(transition) => made.push(transition),
+            Err(error) => return unexpected("a transition is missing", error),
+        }
+    }
+    let tenant = || "acme".to_owned();
+    let mut quarantined = Vec::new();
+    // The texts of reasons are the backend's own.
+    made.retain(|transition| match transition {
+        Transition::Quarantined { name, tenant, why } => {
+            quarantined.push((name.clone(), tenant.clone(), why.is_empty()));
+            false
+        }
+        _ => true,
+    });
+    let accepted = [
+        ("lost", lost_prompt),
+        ("goes on", goes_on),
+        ("fails", done_prompt),
+        ("a", withdrawn),
+        ("a", expired),
+        ("lost", deleted),
+    ];
+    let mut expected = vec![
+        ended("fails", done_prompt, "completed"),
+        Transition::Asked { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
+        Transition::Decided { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
+        Transition::Unquarantined { name: name("fails"), tenant: tenant() },
+        ended("a", withdrawn, "unsent"),
+        ended("a", expired, "unsent"),
+        ended("lost", lost_prompt, "interrupted"),
+        ended("lost", deleted, "unsent"),
+        Transition::Deleting { name: name("lost"), tenant: tenant() },
+        Transition::Deleted { name: name("lost"), tenant: tenant() },
+        Transition::Continues { name: name("goes on"), tenant: tenant(), prompt: goes_on },
+        Transition::Recovered { name: name("goes on"), tenant: tenant() },
+    ];
+    expected.extend(accepted.map(|(to, prompt)| Transition::Accepted {
+        name: name(to),
+        tenant: tenant(),
+        prompt,
+    }));
+    for transition in &expected {
+        let told = made.iter().filter(|made| *made == transition).count();
+        same(&format!("how often this was told: {transition:?}"), told, 1)?;
+    }
+    same("the number of transitions", made.len(), expected.len())?;
+    let both = ["fails", "lost"].map(|to| (name(to), tenant(), false));
+    same("the names that were quarantined", quarantined, both.to_vec())
 }
 
 async fn record(stage: &Stage, owner: &Ownership, pid: u32) -> Checked {

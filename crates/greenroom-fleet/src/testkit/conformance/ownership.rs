@@ -8,7 +8,8 @@ use super::stage::{Checked, LEASE, Stage, accept, claim, invalid, name, promises
 use crate::id::NodeId;
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Quarantined, Renewed,
+    Accept, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Page, Quarantined,
+    Renewed,
 };
 
 promises! {
@@ -23,6 +24,7 @@ promises! {
     "a draining node keeps its names and claims no others" => draining,
     "a name that is bound to a host is claimed by nodes of the host" => bound_to_host,
     "an unknown name is not claimed" => unknown,
+    "nodes and the names of a node are listed in pages" => pages,
     "failed activations quarantine a name until somebody lifts it" => quarantine,
     "a quarantined name keeps its prompts" => quarantine_keeps,
 }
@@ -53,7 +55,7 @@ async fn repeated_claim(stage: Stage) -> Checked {
     let claim = claim(stage.node, "a");
     let first = stage.backend.claim(claim.clone()).await?;
     same("the repeated answer", stage.backend.claim(claim).await?, first)?;
-    let owned = stage.backend.owned_names(stage.node).await?;
+    let owned = stage.backend.owned_names(stage.node, all()).await?;
     same("the number of owned names", owned.len(), 1)
 }
 
@@ -72,8 +74,8 @@ async fn terms(stage: Stage) -> Checked {
     same("the answer to the release", stage.backend.release(first.clone()).await?, Owned::Done(true))?;
     let second = stage.own_by(other, "a").await?;
     same("whether the term grew", second.term > first.term, true)?;
-    same("names of the first node", stage.backend.owned_names(stage.node).await?.len(), 0)?;
-    same("names of the second node", stage.backend.owned_names(other).await?.len(), 1)
+    same("names of the first node", stage.backend.owned_names(stage.node, all()).await?.len(), 0)?;
+    same("names of the second node", stage.backend.owned_names(other, all()).await?.len(), 1)
 }
 
 async fn release(stage: Stage) -> Checked {
@@ -111,10 +113,10 @@ async fn dead_is_final(stage: Stage) -> Checked {
     same("the answer to its renewal", stage.backend.renew(node, LEASE, false).await?, Renewed::Dead)?;
     stage.prompt("b", "hello").await?;
     same("the answer to its claim", stage.claim_by(node, "b").await?, Claimed::NodeDown)?;
-    let states = stage.backend.nodes().await?.into_iter().filter(|record| record.id == node);
+    let states = stage.backend.nodes(None, 10).await?.into_iter().filter(|record| record.id == node);
     same("its state", states.map(|record| record.state).collect(), vec![NodeState::Dead])?;
     stage.own("a").await?;
-    let left = stage.backend.nodes().await?.into_iter().filter(|record| record.id == node).count();
+    let left = stage.backend.nodes(None, 10).await?.into_iter().filter(|record| record.id == node).count();
     same("the records of a dead node that owns nothing", left, 0)
 }
 
@@ -182,6 +184,56 @@ async fn bound_to_host(stage: Stage) -> Checked {
     let node = NodeId::new();
     stage.backend.join(Join { node, host: "there".to_owned(), lease: LEASE }).await?;
     stage.own_by(node, "a").await.map(drop)
+}
+
+/// A page that holds all names of a check.
+fn all() -> Page {
+    Page { after: None, limit: 10 }
+}
+
+async fn pages(stage: Stage) -> Checked {
+    let (other, mut nodes) = (NodeId::new(), vec![stage.node]);
+    stage.join(other, LEASE).await?;
+    nodes.push(other);
+    for _ in 0..3 {
+        let node = NodeId::new();
+        stage.join(node, LEASE).await?;
+        nodes.push(node);
+    }
+    nodes.sort_unstable();
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = stage.backend.nodes(after, 2).await?;
+        let Some(last) = page.last() else { break };
+        same("whether a page of nodes is as long as was asked for", page.len() <= 2, true)?;
+        after = Some(last.id);
+        seen.extend(page.into_iter().map(|record| record.id));
+    }
+    same("the nodes of all pages", seen, nodes)?;
+
+    // The bytes decide, not a language.
+    let names = ["B", "a", "a b", "b", "ä"];
+    for (at, to) in names.into_iter().enumerate() {
+        stage.prompt(to, "hello").await?;
+        stage.prompt(&format!("{to} of the other"), "hello").await?;
+        stage.own_by(stage.node, to).await?;
+        if at % 2 == 0 {
+            stage.own_by(other, &format!("{to} of the other")).await?;
+        }
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = Page { after, limit: 2 };
+        let owned = stage.backend.owned_names(stage.node, page).await?;
+        let Some((last, _, _)) = owned.last() else { break };
+        same("whether a page of names is as long as was asked for", owned.len() <= 2, true)?;
+        after = Some(last.clone());
+        seen.extend(owned.into_iter().map(|(name, _, _)| name));
+    }
+    same("the names of all pages", seen, names.map(name).to_vec())?;
+    let nothing = Page { after: None, limit: 0 };
+    same("an empty page", stage.backend.owned_names(stage.node, nothing).await?.len(), 0)?;
+    same("an empty page of nodes", stage.backend.nodes(None, 0).await?.len(), 0)
 }
 
 async fn unknown(stage: Stage) -> Checked {

@@ -5,10 +5,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::stage::{Checked, ROOMY, Stage, accept, invalid, name, promises, same, unexpected};
-use crate::id::{PromptId, Timestamp};
-use crate::record::{PromptOutcome, PromptRecord, PromptState, Unsent};
-use crate::request::{Accept, Accepted, Change, Deletion, Owned, Page, QueueBounds, Refused, Withdrawn};
+use super::stage::{Checked, LEASE, ROOMY, Stage, accept, invalid, name, promises, same, unexpected};
+use crate::id::{NodeId, PromptId, Timestamp};
+use crate::record::{PromptOutcome, PromptState, Unsent};
+use crate::request::{
+    Accept, Accepted, Change, Deletion, Join, Owned, Page, Quarantined, QueueBounds, Refused, WaitingPage,
+    Withdrawn,
+};
 
 promises! {
     "an accepted prompt is kept, and waits in the order of acceptance" => kept_in_order,
@@ -22,6 +25,7 @@ promises! {
     "a prompt that no CLI has begun with is withdrawn once" => withdrawn,
     "a prompt that waited too long ends as expired" => expired,
     "a reminder is due at its moment and not before" => reminder,
+    "names that can run are listed in pages, by the order in which their prompts were accepted" => waiting,
     "an outcome is forgotten only after its time, with its key" => forgotten,
     "a deleted name ends its prompts, and its name and keys are free again" => deleted,
     "names are listed in pages, in the order of their bytes" => pages,
@@ -164,14 +168,12 @@ async fn reminder(stage: Stage) -> Checked {
     let reminder = stage.accepted(reminder).await?;
     let at_once = stage.prompt("b", "now").await?;
     let now = stage.backend.now();
-    let ids = |prompts: Vec<PromptRecord>| prompts.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>();
-    same("the prompts that are due now", ids(stage.backend.due(now, 10).await?), vec![at_once])?;
-    same(
-        "the prompts that are due later",
-        ids(stage.backend.due(later, 10).await?),
-        vec![at_once, reminder],
-    )?;
+    let waiting = stage.backend.waiting(page(&stage)).await?.prompts;
+    same("the prompts that may begin", waiting.iter().map(|prompt| prompt.id).collect(), vec![at_once])?;
     same("the next moment", stage.backend.next_due(now).await?, Some(later))?;
+    same("the moment after that", stage.backend.next_due(later).await?, None)?;
+    let queue = stage.backend.queue(name("a"), 10).await?;
+    same("the queue", queue.iter().map(|prompt| prompt.id).collect(), vec![reminder])?;
     same("the number of expired prompts", stage.backend.expire_prompts(10).await?, 0)
 }
 
@@ -242,6 +244,82 @@ async fn pages(stage: Stage) -> Checked {
         seen.extend(page.into_iter().map(|record| record.name.to_string()));
     }
     same("the names", seen, names.map(str::to_owned).to_vec())
+}
+
+/// Names whose prompts may begin, and which a node can run.
+async fn waiting(stage: Stage) -> Checked {
+    let (other, elsewhere) = (NodeId::new(), NodeId::new());
+    stage.join(other, LEASE).await?;
+    stage.backend.join(Join { node: elsewhere, host: "there".to_owned(), lease: LEASE }).await?;
+    let of = |tenant: &str, to: &str| Accept { tenant: tenant.to_owned(), ..accept(to, "hello") };
+    let mut ready = Vec::new();
+    for (tenant, to) in [("b", "1"), ("b", "2"), ("a", "3"), ("", "4"), ("b", "0")] {
+        ready.push(stage.accepted(of(tenant, to)).await?);
+    }
+    // The second prompt of a name, and names that cannot run.
+    stage.accepted(of("b", "1")).await?;
+    stage.accepted(Accept { wait: Duration::ZERO, ..of("b", "expired") }).await?;
+    stage.accepted(of("a", "quarantined")).await?;
+    same(
+        "quarantine",
+        stage.backend.quarantine(name("quarantined"), "why".into()).await?,
+        Quarantined::Done,
+    )?;
+    stage.running(stage.node, "runs").await?;
+    stage.prompt("runs", "the next one").await?;
+    let theirs = stage.accepted(of("c", "theirs")).await?;
+    stage.own_by(other, "theirs").await?;
+    let there = stage.accepted(Accept { host: Some("there".to_owned()), ..of("c", "there") }).await?;
+    let (first, second, third, fourth, last) = (ready[0], ready[1], ready[2], ready[3], ready[4]);
+
+    let order = vec![fourth, third, first, second, last];
+    same("the names that can run here", listed(&stage, page(&stage)).await?, order.clone())?;
+    let by_one = WaitingPage { limit: 1, ..page(&stage) };
+    same("the names of pages of one", listed(&stage, by_one).await?, order)?;
+    let without = WaitingPage { without: vec!["b".into(), "".into()], limit: 2, ..page(&stage) };
+    same("the names without two tenants", listed(&stage, without).await?, vec![third])?;
+    let on_other =
+        WaitingPage { node: other, of: None, without: vec!["a".into(), "b".into()], ..page(&stage) };
+    same("the names that the other node can run", listed(&stage, on_other).await?, vec![fourth, theirs])?;
+    let there_too =
+        WaitingPage { node: elsewhere, of: None, without: vec!["a".into(), "b".into()], ..page(&stage) };
+    same(
+        "the names that a node of the other host can run",
+        listed(&stage, there_too).await?,
+        vec![fourth, there],
+    )?;
+
+    let of = Some(["2", "4", "quarantined", "runs", "nobody", "3"].map(name).to_vec());
+    let named = WaitingPage { of, without: vec!["a".into()], limit: 2, ..page(&stage) };
+    same("those of some names that can run here", listed(&stage, named).await?, vec![fourth, second])?;
+
+    // The first prompt is taken back: the name moves to the place of its second one.
+    let _: Withdrawn = stage.backend.withdraw(first).await?;
+    let queue = stage.backend.queue(name("1"), 10).await?;
+    let only_b = WaitingPage { without: vec!["a".into(), "".into(), "c".into()], ..page(&stage) };
+    let moved = vec![second, last, queue[0].id];
+    same("the names after a withdrawal", listed(&stage, only_b).await?, moved)?;
+    stage.backend.unquarantine(name("quarantined")).await?;
+    let only_a = WaitingPage { without: vec!["b".into(), "".into(), "c".into()], ..page(&stage) };
+    same("the names after the lift", listed(&stage, only_a).await?.len(), 2)
+}
+
+fn page(stage: &Stage) -> WaitingPage {
+    WaitingPage { node: stage.node, of: None, without: Vec::new(), after: None, limit: 100 }
+}
+
+/// The first prompts of the names of all pages.
+async fn listed(stage: &Stage, mut page: WaitingPage) -> Checked<Vec<PromptId>> {
+    let mut prompts = Vec::new();
+    loop {
+        let names = stage.backend.waiting(page.clone()).await?;
+        same("whether a page is as long as was asked for", names.prompts.len() <= page.limit, true)?;
+        prompts.extend(names.prompts.into_iter().map(|prompt| prompt.id));
+        if names.next.is_none() {
+            return Ok(prompts);
+        }
+        page.after = names.next;
+    }
 }
 
 async fn told(stage: Stage) -> Checked {

@@ -17,7 +17,7 @@ async fn a_drain_ends_idle_sessions_at_once() {
     let took = drain(&fleet, secs(28)).await;
     assert!(took < secs(1), "{took:?}");
     assert_eq!(world.clis.live(), 0);
-    let nodes = world.backend.nodes().await.unwrap();
+    let nodes = world.backend.nodes(None, 10).await.unwrap();
     assert!(nodes.is_empty(), "the node has left: {nodes:?}");
 }
 

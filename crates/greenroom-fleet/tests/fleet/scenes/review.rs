@@ -63,7 +63,7 @@ async fn a_fleet_whose_supervisor_failed_leaves_its_names_to_the_next_fleet_at_o
     fleet.inject(FleetFault::Supervisor);
     soon("the end", fleet.wait()).await;
     assert_eq!(world.clis.live(), 0);
-    let nodes = world.backend.nodes().await.unwrap();
+    let nodes = world.backend.nodes(None, 10).await.unwrap();
     assert!(nodes.iter().all(|node| node.state == greenroom_fleet::NodeState::Dead), "{nodes:?}");
 
     let next = world.fleet(|_| {}).await;

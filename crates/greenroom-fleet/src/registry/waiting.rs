@@ -1,0 +1,179 @@
+//! Names that can run: the index of names with a prompt that may begin.
+//!
+//! ```text
+//!  accept ──► Due ── its moment ──► Ready (of the name) ── the name can run ──► Waiting (of the tenant)
+//!    └─────── no reminder ─────────────▲
+//! ```
+//!
+//! A name stands in `Waiting` once, by the order of its first prompt, unless it is quarantined, is being deleted, or runs a
+//! turn. So a look at what can run reads no row of any other name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::txn::{Key, Table, number, readable, text_and_rest};
+use super::{BATCH, Result, Step};
+use crate::error::BackendError;
+use crate::id::Name;
+use crate::record::{NameRecord, NameState, PromptRecord};
+use crate::request::{Page, WaitingCursor, WaitingNames, WaitingPage};
+
+/// Reminders that a request makes ready at most.
+const RIPE: usize = 4096;
+/// Rows that are read at once.
+const ROWS: usize = 64;
+
+/// A name in the list, and its place.
+type Placed = (WaitingCursor, Name);
+
+impl Step<'_> {
+    /// A page of names that a node can run now, with their first prompts.
+    pub(crate) fn waiting(&mut self, page: WaitingPage) -> Result<WaitingNames> {
+        self.ripen()?;
+        let host = self.node(page.node)?.map(|node| node.host);
+        let mut listed = match &page.of {
+            Some(names) => Some(self.places_of(names, page.after.as_ref())?),
+            None => None,
+        };
+        let (mut left, mut prompts, mut after) = (page.limit.min(Page::MOST), Vec::new(), page.after.clone());
+        while left > 0 {
+            let rows = match &mut listed {
+                Some(listed) => listed.drain(..listed.len().min(left)).collect(),
+                None => self.places_after(after.as_ref(), left.min(ROWS))?,
+            };
+            if rows.is_empty() {
+                return Ok(WaitingNames { prompts, next: None });
+            }
+            for (mut place, name) in rows {
+                left -= 1;
+                if page.without.contains(&place.tenant) {
+                    // Behind all names of the tenant.
+                    place.order = u64::MAX;
+                    after = Some(place);
+                    if listed.is_none() {
+                        break;
+                    }
+                    continue;
+                }
+                after = Some(place);
+                let Some(record) = readable(self.name(&name)).transpose()?.flatten() else { continue };
+                if self.can_run_on(&record, &page, host.as_deref())? {
+                    prompts.extend(self.first_ready(&record)?);
+                }
+            }
+        }
+        Ok(WaitingNames { prompts, next: after })
+    }
+
+    /// The first `limit` names in the list after a place, with their places.
+    fn places_after(&self, after: Option<&WaitingCursor>, limit: usize) -> Result<Vec<Placed>> {
+        let all = Key::of(Table::Waiting);
+        let rows = match after {
+            Some(after) => {
+                let after = Key::of(Table::Waiting).text(&after.tenant).number(after.order);
+                self.txn.after(&all, &after, limit)?
+            }
+            None => self.txn.under(&all, limit)?,
+        };
+        let placed = |(key, name): (Vec<u8>, Vec<u8>)| {
+            let (tenant, order) = text_and_rest(&key)?;
+            let name = serde_json::from_slice(&name).map_err(BackendError::damaged)?;
+            Ok((WaitingCursor { tenant, order: number(order)? }, name))
+        };
+        rows.into_iter().map(placed).collect()
+    }
+
+    /// Those of the names that are in the list after a place, in its order.
+    fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Placed>> {
+        let mut placed = BTreeMap::new();
+        for name in names.iter().take(Page::MOST) {
+            let Some(order) = self.txn.read(&Key::of(Table::WaitingPlace).name(name))? else { continue };
+            let Some(record) = readable(self.name(name)).transpose()?.flatten() else { continue };
+            placed.insert((record.tenant, order), name.clone());
+        }
+        let place = |((tenant, order), name)| (WaitingCursor { tenant, order }, name);
+        let is_after = |(place, _): &Placed| {
+            after.is_none_or(|after| (&place.tenant, place.order) > (&after.tenant, after.order))
+        };
+        Ok(placed.into_iter().map(place).filter(is_after).collect())
+    }
+
+    /// True unless another living node owns the name, or its files are on another host.
+    fn can_run_on(&self, record: &NameRecord, page: &WaitingPage, host: Option<&str>) -> Result<bool> {
+        if let NameState::Owned { node, .. } = &record.state
+            && *node != page.node
+            && self.is_alive(*node)?
+        {
+            return Ok(false);
+        }
+        Ok(record.host.is_none() || record.host.as_deref() == host)
+    }
+
+    /// The first prompt of a name that may begin now.
+    fn first_ready(&self, record: &NameRecord) -> Result<Option<PromptRecord>> {
+        if let Some(first) = record.continues {
+            return Ok(readable(self.prompt(first)).transpose()?.flatten());
+        }
+        for (_, id) in self.txn.under(&Key::of(Table::Ready).name(&record.name), BATCH)? {
+            let prompt = readable(self.listed(&id)).transpose()?;
+            if let Some(prompt) =
+                prompt.filter(|prompt| prompt.is_due(self.now) && self.now < prompt.expires_at)
+            {
+                return Ok(Some(prompt));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes reminders ready whose moment has come.
+    fn ripen(&mut self) -> Result<()> {
+        let mut names = BTreeSet::new();
+        for (key, id) in self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(self.now), RIPE)? {
+            self.txn.delete(&[Key::of(Table::Due).bytes(), &key].concat())?;
+            // A prompt that cannot be read does not begin.
+            let Some(prompt) = readable(self.listed(&id)).transpose()? else { continue };
+            self.txn.write(&ready_key(&prompt), &prompt.id)?;
+            names.insert(prompt.name);
+        }
+        for name in names {
+            if let Some(record) = readable(self.name(&name)).transpose()?.flatten() {
+                self.list_waiting(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters a name in the list of names that can run, moves it, or removes it.
+    pub(super) fn list_waiting(&mut self, record: &NameRecord) -> Result<()> {
+        let can_run =
+            matches!(record.state, NameState::Free | NameState::Owned { .. }) && record.running.is_none();
+        let first = match can_run {
+            true => self.txn.under(&Key::of(Table::Ready).name(&record.name), 1)?,
+            false => Vec::new(),
+        };
+        let first = first.first().map(|(key, _)| number(key)).transpose()?;
+        let place = Key::of(Table::WaitingPlace).name(&record.name);
+        let listed: Option<u64> = self.txn.read(&place)?;
+        if listed == first {
+            return Ok(());
+        }
+        let in_list = |order| Key::of(Table::Waiting).text(&record.tenant).number(order);
+        if let Some(order) = listed {
+            self.txn.remove(&in_list(order))?;
+        }
+        let Some(order) = first else { return self.txn.remove(&place) };
+        self.txn.write(&in_list(order), &record.name)?;
+        self.txn.write(&place, &order)
+    }
+}
+
+/// The place of a prompt that waits for its moment, if it does. A prompt without a moment of its own is ready whatever the clock
+/// says, so a clock that steps back does not hold it up. A continuation was ready before.
+pub(super) fn due_key(prompt: &PromptRecord) -> Option<Key> {
+    let waits = prompt.is_reminder() && prompt.begins == 0;
+    waits.then(|| Key::of(Table::Due).time(prompt.due_at).number(prompt.order))
+}
+
+/// The place of a prompt that may begin, among those of its name.
+pub(super) fn ready_key(prompt: &PromptRecord) -> Key {
+    Key::of(Table::Ready).name(&prompt.name).number(prompt.order)
+}
