@@ -34,6 +34,8 @@ pub(crate) enum AdmissionMessage {
     Ask {
         tenant: String,
         want: Want,
+        /// The place of the prompt in the order in which all prompts were accepted.
+        order: Option<u64>,
         actor: ActorRef<NameMessage>,
     },
     /// The name holds a slot, and this is its actor.
@@ -151,9 +153,9 @@ pub(crate) struct AdmitterState {
 impl AdmitterState {
     fn told(&mut self, name: Name, message: AdmissionMessage, now: Instant) {
         match message {
-            AdmissionMessage::Ask { tenant, want, actor } => {
+            AdmissionMessage::Ask { tenant, want, order, actor } => {
                 self.actors.insert(name.clone(), actor);
-                self.admission.ask(&name, &tenant, want, now);
+                self.admission.ask(&name, &tenant, want, order, now);
             }
             AdmissionMessage::Known { actor } => {
                 self.actors.insert(name, actor);

@@ -18,8 +18,9 @@ use crate::face::limits::{FleetLimits, Quota};
 use crate::face::profile::Profile;
 use crate::files::Folders;
 use crate::hub::Hub;
-use crate::id::{Name, NodeId, PromptId};
-use crate::request::Ownership;
+use crate::id::{Name, NodeId, PromptId, Timestamp};
+use crate::record::TenantRecord;
+use crate::request::{Ownership, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -68,6 +69,12 @@ impl FleetShared {
         self.quotas.get(tenant).unwrap_or(&self.default_quota)
     }
 
+    /// The money to set aside for a turn that begins now. `None`: the tenant has no budget.
+    pub(crate) fn reserve(&self, tenant: &str, now: Timestamp) -> Option<Reserve> {
+        let budget = self.quota(tenant).budget?;
+        Some(Reserve { period: budget.period_at(now), budget: budget.amount, amount: budget.reserve })
+    }
+
     /// Asks the backend for a caller. A few attempts, because the caller waits for the answer.
     pub(crate) async fn ask<'a, T>(
         &'a self,
@@ -105,6 +112,13 @@ impl FleetShared {
         !self.lost.is_cancelled()
             && Instant::now() < *self.fence_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an account has the money that a turn sets aside.
+pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve) -> bool {
+    let used =
+        if account.period < reserve.period { 0 } else { account.spent.saturating_add(account.reserved) };
+    reserve.budget.saturating_sub(used) >= reserve.amount.max(1)
 }
 
 /// The live session of a name.

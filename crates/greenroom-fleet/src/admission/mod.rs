@@ -23,12 +23,13 @@
 //!   eviction has one request for which it was needed.
 //! - *Idle* and asking: the name is between two turns. It goes on at once if it is the next in order; else a request before its own
 //!   may take its slot. It then leaves and keeps its place in the queue.
-//! - A name that asks while it *runs* queues when its turn has ended: behind the names of its tenant that ask by then.
+//! - A name that asks while it *runs* queues when its turn has ended, at the place of its next prompt.
 //! - A slot is free after `freed` only, from whatever state.
 //!
 //! # The order
 //!
-//! Within a tenant: first come, first served. Between tenants: fair queueing by weight with a turn as the unit of cost. This is
+//! Within a tenant: first come, first served, by the order in which the prompts were accepted, so a restart of the service keeps
+//! the order. Between tenants: fair queueing by weight with a turn as the unit of cost. This is
 //! deficit round robin with the quantum of a tenant spread over the round: in deficit round robin itself, a tenant of weight 10 has
 //! ten turns in a row, and a prompt of another tenant waits for all ten. Here a tenant that begins to ask waits for at most
 //! one grant of each other tenant, whatever the weights. A tenant that asks nothing saves nothing.
@@ -82,6 +83,8 @@ pub(crate) struct Admission {
     rested: BTreeMap<(Instant, u64), Arc<Name>>,
     /// The last number given to a place, a promise or a stamp.
     numbers: u64,
+    /// The latest prompt that a name has asked for.
+    last_order: u64,
     draining: bool,
 }
 
@@ -105,21 +108,32 @@ impl Admission {
             resting: BTreeMap::new(),
             rested: BTreeMap::new(),
             numbers: 0,
+            last_order: 0,
             draining: false,
         }
     }
 
-    /// The name asks. Asking again changes nothing until the request is granted, but a turn replaces a request to warm. A holder
-    /// may ask for its next turn; a request to warm makes an idle holder count as used now. The tenant of a name that
-    /// holds or asks already stays as it is.
-    pub(crate) fn ask(&mut self, name: &Name, tenant: &str, want: Want, now: Instant) {
+    /// The name asks. `order`: the place of its prompt in the order in which all prompts were accepted; `None` for a request without
+    /// a prompt, which comes after all prompts that names have asked for by then.
+    ///
+    /// Asking again changes nothing until the request is granted, but a turn replaces a request to warm, and another prompt moves
+    /// the name to the place of that prompt. A holder may ask for its next turn; a request to warm makes an idle holder count as
+    /// used now. The tenant of a name that holds or asks already stays as it is.
+    pub(crate) fn ask(&mut self, name: &Name, tenant: &str, want: Want, order: Option<u64>, now: Instant) {
         self.know(name, tenant);
+        let order = order.unwrap_or(self.last_order);
+        self.last_order = self.last_order.max(order);
         self.change(name, |seat| match (seat.slot, want) {
             (Slot::Starting { .. }, Want::Turn) => seat.slot = Slot::Starting { turn: true },
             (Slot::Idle { .. }, Want::Warm) if seat.want.is_none() => seat.slot = Slot::Idle { since: now },
             (Slot::Starting { .. } | Slot::Running | Slot::Idle { .. }, Want::Warm) => {}
-            (_, Want::Turn) => seat.want = Some(Want::Turn),
-            (_, Want::Warm) => seat.want = seat.want.or(Some(Want::Warm)),
+            (_, Want::Turn) => {
+                let waited = seat.want == Some(Want::Warm);
+                seat.order = if waited { order.min(seat.order) } else { order };
+                seat.want = Some(Want::Turn);
+            }
+            (_, Want::Warm) if seat.want.is_none() => (seat.want, seat.order) = (Some(Want::Warm), order),
+            (_, Want::Warm) => {}
         });
     }
 
@@ -255,7 +269,10 @@ impl Admission {
         seat.stamp = self.numbers;
         match seat.slot {
             Slot::Promised(_) => {}
-            _ if seat.queues() => seat.place = seat.place.or(Some(self.numbers)),
+            _ if seat.queues() => {
+                let (_, number) = seat.place.unwrap_or((0, self.numbers));
+                seat.place = Some((seat.order, number));
+            }
             _ => seat.place = None,
         }
 

@@ -23,13 +23,18 @@ pub(super) enum Slot {
     Leaving,
 }
 
+/// A place among the names of a tenant: the order of the prompt, then first come first served.
+pub(super) type Rank = (u64, u64);
+
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) tenant: Arc<str>,
     pub(super) slot: Slot,
     pub(super) want: Option<Want>,
+    /// The place of its prompt in the order in which all prompts were accepted.
+    pub(super) order: u64,
     /// Its place among the names of its tenant that ask. Kept while it leaves.
-    pub(super) place: Option<u64>,
+    pub(super) place: Option<Rank>,
     /// Background work or a question: it may have another turn, but its slot is not taken from it.
     pub(super) busy: bool,
     /// Tells holders apart that are idle since the same moment.
@@ -38,7 +43,7 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn new(tenant: Arc<str>) -> Self {
-        Self { tenant, slot: Slot::Nothing, want: None, place: None, busy: false, stamp: 0 }
+        Self { tenant, slot: Slot::Nothing, want: None, order: 0, place: None, busy: false, stamp: 0 }
     }
 
     /// It stands in the queue of its tenant. While it starts or runs, its next turn does not queue yet.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-use super::seat::{Seat, Slot};
+use super::seat::{Rank, Seat, Slot};
 use super::types::{Share, Tally};
 use crate::Name;
 
@@ -29,11 +29,11 @@ pub(super) struct Tenant {
     /// The tenant's place was given to it by the clock: it had not asked just before.
     fresh: bool,
     /// Names that ask and have an idle slot, in their order.
-    pub(super) ready: BTreeMap<u64, Arc<Name>>,
+    pub(super) ready: BTreeMap<Rank, Arc<Name>>,
     /// Those of `ready` whose slot may be taken for a request before theirs: they are not busy.
-    pub(super) yielding: BTreeMap<u64, Arc<Name>>,
+    pub(super) yielding: BTreeMap<Rank, Arc<Name>>,
     /// Names that ask and need a slot, in their order.
-    pub(super) slotless: BTreeMap<u64, Arc<Name>>,
+    pub(super) slotless: BTreeMap<Rank, Arc<Name>>,
     /// Holders that have been idle for long enough, the least recently used first.
     pub(super) rested: BTreeMap<(Instant, u64), Arc<Name>>,
     filed: Filed,

@@ -14,7 +14,6 @@ use super::turn::FleetTurn;
 use crate::actor::context::{ATTEMPTS, FleetShared, PAUSE, within};
 use crate::actor::deletion;
 use crate::actor::name::NameMessage;
-use crate::actor::name::steps::reserve;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Backend;
 use crate::error::{BackendError, BackendErrorKind};
@@ -113,7 +112,7 @@ impl FleetSession {
         if !is_duplicate {
             shared.tell(FleetEvent::Accepted { name: self.name.clone(), prompt: record.id });
         }
-        self.send(NameMessage::Wake, true);
+        self.send(NameMessage::Wake(None), true);
         Ok(FleetTurn::new(shared.clone(), record.id, is_duplicate))
     }
 
@@ -136,7 +135,7 @@ impl FleetSession {
             continuations: prompt.continuations,
             not_before: prompt.not_before.map(timestamp),
             wait: prompt.wait.unwrap_or(limits.wait),
-            budget: reserve(self.shared(), &self.tenant, self.shared().backend.now()),
+            budget: self.shared().reserve(&self.tenant, self.shared().backend.now()),
             bounds: QueueBounds { tenant: queued.unwrap_or(limits.queue.tenant), ..limits.queue },
         })
     }
@@ -236,7 +235,7 @@ impl FleetSession {
         let free = self.shared().ask(|backend| backend.unquarantine(self.name.clone())).await?;
         if free {
             self.shared().tell(FleetEvent::Unquarantined { name: self.name.clone() });
-            self.send(NameMessage::Wake, true);
+            self.send(NameMessage::Wake(None), true);
         }
         Ok(free)
     }

@@ -19,10 +19,10 @@ const NAMES: usize = 256;
 
 /// Duties that were hinted at and have not heard it: a further hint of such a duty is dropped.
 #[derive(Default)]
-pub(super) struct Hints([AtomicBool; Duty::ALL.len()]);
+pub(crate) struct Hints([AtomicBool; Duty::ALL.len()]);
 
 impl Hints {
-    fn tell(&self, duty: Duty, keeper: &ActorRef<KeeperMessage>) {
+    pub(super) fn tell(&self, duty: Duty, keeper: &ActorRef<KeeperMessage>) {
         if !self.0[duty as usize].swap(true, Ordering::AcqRel) {
             // An error: the keeper has ended.
             keeper.cast(KeeperMessage::Due(duty)).ok();
@@ -47,7 +47,7 @@ pub(super) struct Hinted {
 }
 
 impl HintedNames {
-    fn add(&self, name: Name) {
+    pub(super) fn add(&self, name: Name) {
         let mut hinted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if hinted.names.len() < NAMES {
             hinted.names.insert(name);

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | renew the lease | after a sixth of it; after a failure sooner | one attempt of a sixth of the lease, 2 s at most |
 //! | expire prompts and questions | at the next expiry, after hints, every 5 s | 8 batches of 256 |
-//! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the prompts that wait |
+//! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the names that can run, 256 in a request |
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
 //! | finish deletions | every 5 s; a name whose files cannot be removed after 1 s, 2 s … 60 s | 16 names |
 //! | release strangers | every 5 s | the names that this node owns |
@@ -45,18 +45,23 @@ use super::context::FleetShared;
 use super::task::Task;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
+use crate::record::PromptRecord;
 
 pub(crate) use lease::hold_lease;
 
-/// Takes names for which something may wait. It must not block.
-pub(crate) type WakeNames = Arc<dyn Fn(Vec<Name>) + Send + Sync>;
+/// Takes prompts that may begin, one for each name, in the order in which their names come. It must not block.
+pub(crate) type WakeNames = Arc<dyn Fn(Vec<PromptRecord>) + Send + Sync>;
 
 /// Asks for the names that the actors of this node own. `None`: nobody knows at the moment.
 pub(crate) type OwnedNames = Arc<dyn Fn() -> BoxFuture<'static, Option<HashSet<(Name, Term)>>> + Send + Sync>;
 
 /// A running keeper.
-#[derive(Clone, Debug)]
-pub(crate) struct Keeper(ActorRef<KeeperMessage>);
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    actor: ActorRef<KeeperMessage>,
+    context: Arc<KeeperContext>,
+    hints: Arc<Hints>,
+}
 
 impl Keeper {
     /// Starts a keeper under a supervisor, which starts it again if it fails.
@@ -67,19 +72,27 @@ impl Keeper {
         supervisor: ActorCell,
     ) -> Result<Self, SpawnErr> {
         let context = Arc::new(KeeperContext::new(shared, wake, owned));
-        let (actor, _) = Actor::spawn_linked(None, KeeperActor, context, supervisor).await?;
-        Ok(Self(actor))
+        let hints = Arc::new(Hints::default());
+        let arguments = (context.clone(), hints.clone());
+        let (actor, _) = Actor::spawn_linked(None, KeeperActor, arguments, supervisor).await?;
+        Ok(Self { actor, context, hints })
     }
 
     pub(crate) fn id(&self) -> ActorId {
-        self.0.get_id()
+        self.actor.get_id()
+    }
+
+    /// Says that something may wait for a name.
+    pub(crate) fn hint(&self, name: Name) {
+        self.context.hinted.add(name);
+        self.hints.tell(Duty::Wake, &self.actor);
     }
 
     /// Makes the actor fail, to test that the fleet survives it.
     #[cfg(any(test, feature = "testkit"))]
     pub(crate) fn panic(&self) {
         // An error: it has ended.
-        self.0.cast(KeeperMessage::Panic).ok();
+        self.actor.cast(KeeperMessage::Panic).ok();
     }
 }
 
@@ -128,14 +141,13 @@ struct KeeperState {
 impl Actor for KeeperActor {
     type Msg = KeeperMessage;
     type State = KeeperState;
-    type Arguments = Arc<KeeperContext>;
+    type Arguments = (Arc<KeeperContext>, Arc<Hints>);
 
     async fn pre_start(
         &self,
         myself: ActorRef<KeeperMessage>,
-        context: Arc<KeeperContext>,
+        (context, hints): (Arc<KeeperContext>, Arc<Hints>),
     ) -> Result<KeeperState, ActorProcessingErr> {
-        let hints = Arc::new(Hints::default());
         // Before the first look at the records, so that no change is missed.
         let changes = context.shared.backend.changes();
         let listener = Task::spawn(hints::listen(changes, context.clone(), hints.clone(), myself.clone()));

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 use super::duty::Duty;
 use super::hints::HintedNames;
 use super::{OwnedNames, WakeNames};
-use crate::actor::context::{FleetShared, shown};
+use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::deletion;
 use crate::error::BackendError;
 use crate::face::error::FleetError;
 use crate::id::{AttemptId, Name, Term, Timestamp};
+use crate::record::PromptRecord;
 use crate::request::{Owned, Ownership, Page, WaitingPage};
 
 /// Time after which a duty looks at everything, even without a hint.
@@ -48,8 +49,10 @@ pub(crate) struct KeeperContext {
 struct Looks {
     /// The last look; `None` before the first.
     last: Option<Instant>,
-    /// The next moment at which a prompt may begin.
+    /// The next moment at which a name can run that cannot now.
     next_due: Option<Timestamp>,
+    /// Tenants that had no money for a turn.
+    poor: Vec<String>,
 }
 
 /// A name whose files cannot be removed.
@@ -112,8 +115,7 @@ impl KeeperContext {
         let passed = |pause| since_look.is_none_or(|since| since >= pause);
         // Names that are missing are looked for each second at most: looks must not follow one another without a pause.
         let looks = is_due || passed(LOOK) || (hinted.all && passed(SECOND));
-        let named = hinted.names.into_iter();
-        let step = if looks { self.look(now).await } else { self.look_at(named, now).await };
+        let step = if looks { self.look(now).await } else { self.look_at(hinted.names, now).await };
         if step.is_err() || (hinted.all && !looks) {
             self.hinted.lost();
         }
@@ -124,46 +126,85 @@ impl KeeperContext {
         Ok(next)
     }
 
-    /// Wakes all names with a prompt that may begin.
+    /// Wakes all names that can run.
     async fn look(&self, now: Timestamp) -> Step {
-        let (backend, node) = (&self.shared.backend, self.shared.node);
-        let mut page = WaitingPage { node, of: None, without: Vec::new(), after: None, limit: LOOK_AT };
-        loop {
-            let waiting = backend.waiting(page.clone()).await?;
-            self.wake(waiting.prompts.into_iter().map(|prompt| prompt.name).collect());
-            let Some(next) = waiting.next else { break };
-            page.after = Some(next);
-        }
+        let poor = self.still_poor(now).await?;
+        let poor = self.wake_names_of(None, poor, now).await?;
+        locked(&self.looks).poor = poor;
         let next = self.next_due(now).await?;
         locked(&self.looks).last = Some(Instant::now());
         Ok(next)
     }
 
-    /// Wakes those of the names that have a prompt that may begin.
-    async fn look_at(&self, names: impl Iterator<Item = Name>, now: Timestamp) -> Step {
-        let of_name = usize::try_from(self.shared.limits.queue.name).unwrap_or(usize::MAX).saturating_add(1);
-        let mut due = Vec::new();
-        for name in names {
-            let queue = self.shared.backend.queue(name.clone(), of_name).await?;
-            if queue.iter().any(|prompt| prompt.is_due(now)) {
-                due.push(name);
-            }
+    /// Wakes those of the names that can run.
+    async fn look_at(&self, names: HashSet<Name>, now: Timestamp) -> Step {
+        if !names.is_empty() {
+            self.wake_names_of(Some(names.into_iter().collect()), Vec::new(), now).await?;
         }
-        self.wake(due);
         let next = self.next_due(now).await?;
         let since_look = locked(&self.looks).last.map(|last| last.elapsed()).unwrap_or_default();
         Ok(next.min(Instant::now() + LOOK.saturating_sub(since_look)))
     }
 
+    /// Wakes names that can run, each tenant's in the order in which their prompts were accepted, but none of a tenant that has
+    /// no money for a turn. Returns these tenants; `poor` are those that are known before.
+    async fn wake_names_of(
+        &self,
+        of: Option<Vec<Name>>,
+        mut poor: Vec<String>,
+        now: Timestamp,
+    ) -> Result<Vec<String>, BackendError> {
+        let (backend, node) = (&self.shared.backend, self.shared.node);
+        let mut known: HashSet<String> = poor.iter().cloned().collect();
+        let mut page = WaitingPage { node, of, without: poor.clone(), after: None, limit: LOOK_AT };
+        loop {
+            let waiting = backend.waiting(page.clone()).await?;
+            for prompt in &waiting.prompts {
+                if known.insert(prompt.tenant.clone()) && !self.can_pay(&prompt.tenant, now).await? {
+                    poor.push(prompt.tenant.clone());
+                }
+            }
+            page.without.clone_from(&poor);
+            self.wake(waiting.prompts.into_iter().filter(|prompt| !poor.contains(&prompt.tenant)).collect());
+            let Some(next) = waiting.next else { return Ok(poor) };
+            page.after = Some(next);
+        }
+    }
+
+    /// Those of the tenants that had no money for a turn at the last look and have none now.
+    async fn still_poor(&self, now: Timestamp) -> Result<Vec<String>, BackendError> {
+        let mut poor = locked(&self.looks).poor.clone();
+        for at in (0..poor.len()).rev() {
+            if self.can_pay(&poor[at], now).await? {
+                poor.swap_remove(at);
+            }
+        }
+        Ok(poor)
+    }
+
+    /// Whether a tenant has money for a turn.
+    async fn can_pay(&self, tenant: &str, now: Timestamp) -> Result<bool, BackendError> {
+        let Some(reserve) = self.shared.reserve(tenant, now) else { return Ok(true) };
+        let account = self.shared.backend.tenant(tenant.to_owned()).await?;
+        Ok(has_room(&account, &reserve))
+    }
+
+    /// The next moment at which a name can run that cannot now: a reminder's, or the first period in which a tenant has money
+    /// again.
     async fn next_due(&self, now: Timestamp) -> Step {
-        let next = self.shared.backend.next_due(now).await?;
-        locked(&self.looks).next_due = next;
+        let reminder = self.shared.backend.next_due(now).await?;
+        let mut looks = locked(&self.looks);
+        let budget = |tenant: &String| self.shared.quota(tenant).budget;
+        let periods =
+            looks.poor.iter().filter_map(budget).map(|budget| budget.period_at(now).after(budget.period));
+        let next = periods.chain(reminder).min();
+        looks.next_due = next;
         Ok(self.moment(next))
     }
 
-    fn wake(&self, names: Vec<Name>) {
-        if !names.is_empty() {
-            (self.wake)(names);
+    fn wake(&self, prompts: Vec<PromptRecord>) {
+        if !prompts.is_empty() {
+            (self.wake)(prompts);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The keeper's duties, on the paused clock.
 
+mod looks;
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -66,6 +68,10 @@ impl Stage {
     /// A fleet without a keeper so far.
     async fn on(backend: FaultedBackend, limits: FleetLimits) -> Self {
         let shared = joined(backend.clone(), limits).await;
+        Self::of(shared, backend).await
+    }
+
+    async fn of(shared: Arc<FleetShared>, backend: FaultedBackend) -> Self {
         let (failed, failures) = mpsc::unbounded_channel();
         let (supervisor, _) = Actor::spawn(None, Watcher(failed), ()).await.unwrap();
         let (wake, woken) = mpsc::unbounded_channel();
@@ -76,7 +82,9 @@ impl Stage {
 
     async fn keeper(&self) -> Keeper {
         let (wake, owned) = (self.wake.clone(), self.owned.clone());
-        let wake: WakeNames = Arc::new(move |names| wake.send(names).unwrap());
+        let wake: WakeNames = Arc::new(move |prompts| {
+            wake.send(prompts.into_iter().map(|prompt| prompt.name).collect()).unwrap();
+        });
         let owned: OwnedNames = Arc::new(move || {
             let owned = owned.lock().unwrap().clone();
             Box::pin(async move { Some(owned) })

@@ -57,6 +57,8 @@ pub(crate) struct NameState {
     pub(super) again: bool,
     /// A turn or a slot was asked for.
     pub(super) asked: bool,
+    /// The place of the prompt for which it was asked.
+    pub(super) asked_order: Option<u64>,
     /// The span of the request, until it is granted or withdrawn.
     pub(super) asking: Option<tracing::Span>,
     /// A turn was asked for, with the slot if the name had none.
@@ -82,7 +84,7 @@ pub(crate) struct NameState {
 
 impl NameState {
     pub(super) fn new(myself: ActorRef<NameMessage>, arguments: NameArguments) -> Self {
-        let NameArguments { shared, cell, admission } = arguments;
+        let NameArguments { shared, cell, admission, next: _ } = arguments;
         let draining = shared.draining.is_cancelled();
         Self {
             myself,
@@ -97,6 +99,7 @@ impl NameState {
             looking: false,
             again: false,
             asked: false,
+            asked_order: None,
             asking: None,
             wants_turn: false,
             warm: Vec::new(),
@@ -128,6 +131,24 @@ impl NameState {
             // An error: the actor has failed, and its supervisor gives back what the step has got.
             myself.cast(NameMessage::Step(end)).ok();
         });
+    }
+
+    /// Goes on with a prompt that may begin, as the keeper has found it: admission is asked before anything else is read, so names
+    /// ask in the order in which they are started.
+    pub(super) fn begin_with(&mut self, next: PromptRecord) {
+        self.cell.look();
+        self.tenant.clone_from(&next.tenant);
+        self.next = Some(next);
+        self.decide();
+    }
+
+    /// Looks at what waits for the name, unless the name waits for its slot with this prompt already.
+    pub(super) fn woken(&mut self, next: Option<PromptId>) {
+        let waits_for = self.next.as_ref().map(|prompt| prompt.id);
+        if matches!(self.stage, Stage::Waiting) && next.is_some() && waits_for == next {
+            return self.cell.look();
+        }
+        self.look();
     }
 
     /// Looks at what waits for the name, once more if a look runs.
@@ -203,7 +224,7 @@ impl NameState {
                 self.enter(Stage::Waiting);
                 self.ask();
             }
-            Stage::Waiting if !self.asked => self.ask(),
+            Stage::Waiting => self.ask(),
             Stage::Activating if self.next.is_some() && !self.wants_turn => {
                 // Comes with the slot.
                 self.ask();
@@ -228,17 +249,19 @@ impl NameState {
         self.next.is_some() || !self.warm.is_empty()
     }
 
-    /// Asks admission for a turn or for a slot, once.
+    /// Asks admission for a turn or for a slot, once for each prompt that is the next one.
     pub(super) fn ask(&mut self) {
-        if std::mem::replace(&mut self.asked, true) {
+        let order = self.next.as_ref().map(|prompt| prompt.order);
+        if std::mem::replace(&mut self.asked, true) && self.asked_order == order {
             return;
         }
+        self.asked_order = order;
         self.wants_turn = self.next.is_some();
         let want = if self.wants_turn { Want::Turn } else { Want::Warm };
         let tenant = self.tenant.clone();
         let (name, turn) = (shown(&self.cell.name), self.wants_turn);
         self.asking = Some(tracing::info_span!("admission", name, tenant, turn, live = self.live.is_some()));
-        self.tell_admission(AdmissionMessage::Ask { tenant, want, actor: self.myself.clone() });
+        self.tell_admission(AdmissionMessage::Ask { tenant, want, order, actor: self.myself.clone() });
     }
 
     pub(super) fn tell_admission(&self, message: AdmissionMessage) {

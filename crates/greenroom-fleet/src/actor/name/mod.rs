@@ -40,14 +40,15 @@ use super::context::{Activation, FleetShared};
 use crate::face::error::FleetError;
 use crate::face::event::PassivatedBy;
 use crate::id::PromptId;
+use crate::record::PromptRecord;
 use machine::NameState;
 use steps::{Activated, Look};
 use turn::TurnEnd;
 
 /// A message to the actor of a name.
 pub(crate) enum NameMessage {
-    /// Something may have begun to wait.
-    Wake,
+    /// Something may have begun to wait. With the prompt that may begin, if it is known.
+    Wake(Option<PromptId>),
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
     /// Admission grants a slot or a turn, or wants the slot back. `u64`: the generation of admission.
@@ -124,6 +125,8 @@ pub(crate) struct NameArguments {
     pub(crate) shared: Arc<FleetShared>,
     pub(crate) cell: Arc<NameCell>,
     pub(crate) admission: AdmissionLink,
+    /// The prompt that may begin. `None`: the actor looks for itself.
+    pub(crate) next: Option<PromptRecord>,
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -135,10 +138,14 @@ impl Actor for NameActor {
     async fn pre_start(
         &self,
         myself: ActorRef<NameMessage>,
-        arguments: NameArguments,
+        mut arguments: NameArguments,
     ) -> Result<NameState, ActorProcessingErr> {
+        let next = arguments.next.take();
         let mut state = NameState::new(myself, arguments);
-        state.look();
+        match next {
+            Some(next) => state.begin_with(next),
+            None => state.look(),
+        }
         Ok(state)
     }
 
@@ -149,7 +156,7 @@ impl Actor for NameActor {
         state: &mut NameState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            NameMessage::Wake => state.look(),
+            NameMessage::Wake(next) => state.woken(next),
             NameMessage::Warm(done) => state.warm(done),
             NameMessage::Granted(grant, generation) => state.granted(grant, generation),
             NameMessage::AskAgain => state.ask_again(),

@@ -12,13 +12,13 @@ use greenroom::{ErrorKind, Session};
 
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
-use crate::actor::context::{Activation, FleetShared};
+use crate::actor::context::{Activation, FleetShared, has_room};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::face::event::FleetEvent;
 use crate::face::profile::{ActivatedFor, ActivationContext};
 use crate::id::{AttemptId, NodeId, Timestamp};
 use crate::record::{NameRecord, PromptRecord};
-use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership, Reserve};
+use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership};
 
 /// The record of a name, and the prompt that may begin.
 #[derive(Debug)]
@@ -53,17 +53,9 @@ pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, 
 
 /// Whether the tenant has money for a turn.
 async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
-    let Some(reserve) = reserve(shared, tenant, now) else { return Ok(true) };
+    let Some(reserve) = shared.reserve(tenant, now) else { return Ok(true) };
     let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
-    let used =
-        if account.period < reserve.period { 0 } else { account.spent.saturating_add(account.reserved) };
-    Ok(reserve.budget.saturating_sub(used) >= reserve.amount.max(1))
-}
-
-/// The money to set aside for a turn that begins now.
-pub(crate) fn reserve(shared: &FleetShared, tenant: &str, now: Timestamp) -> Option<Reserve> {
-    let budget = shared.quota(tenant).budget?;
-    Some(Reserve { period: budget.period_at(now), budget: budget.amount, amount: budget.reserve })
+    Ok(has_room(&account, &reserve))
 }
 
 /// The end of an attempt to activate a name.

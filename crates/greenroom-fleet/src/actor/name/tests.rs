@@ -28,7 +28,7 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
 
     // The name holds nothing any more, and nobody hears it ask.
     let cell = NameCell::new(name.clone());
-    let arguments = NameArguments { shared: shared.clone(), cell, admission: admission.clone() };
+    let arguments = NameArguments { shared: shared.clone(), cell, admission: admission.clone(), next: None };
     let (actor, _) = Actor::spawn(None, NameActor, arguments).await.unwrap();
     loop {
         let (reply, report) = oneshot::channel();

@@ -6,7 +6,6 @@ use greenroom::Session;
 use greenroom::report::Phase;
 use tokio_util::sync::CancellationToken;
 
-use super::steps::reserve;
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared};
 use crate::actor::retry::{NotDone, repeat_owned};
@@ -50,7 +49,7 @@ pub(super) async fn run_turn(
         owner: activation.owner.clone(),
         prompt: prompt.id,
         attempt,
-        reserve: reserve(shared, &activation.tenant, shared.backend.now()),
+        reserve: shared.reserve(&activation.tenant, shared.backend.now()),
     };
     let content = match repeat_owned(shared, || shared.backend.begin(begin.clone())).await {
         Ok(Begun::Send(content)) => content,

@@ -17,6 +17,7 @@ use crate::actor::name::steps::give_back;
 use crate::actor::name::{NameActor, NameArguments, NameMessage};
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
+use crate::record::PromptRecord;
 
 /// Restarts of admission and keeper within [`RESTART_PERIOD`], after which the fleet ends.
 const RESTARTS: usize = 10;
@@ -49,9 +50,9 @@ impl FleetState {
 
     pub(super) async fn start_keeper(&mut self) -> Handled {
         let (wake, myself) = (self.myself.clone(), self.myself.clone());
-        let wake = move |names: Vec<Name>| {
+        let wake = move |prompts: Vec<PromptRecord>| {
             // An error: the fleet has ended.
-            wake.cast(FleetMessage::Wake(names)).ok();
+            wake.cast(FleetMessage::Wake(prompts)).ok();
         };
         let owned = move || {
             let (reply, names) = oneshot::channel();
@@ -65,11 +66,20 @@ impl FleetState {
         Ok(())
     }
 
-    /// Sends a message to a name, and starts its actor if there is none.
+    /// Starts a name with a prompt that may begin, or wakes it.
+    pub(super) async fn wake(&mut self, next: PromptRecord) -> Handled {
+        if self.names.contains_key(&next.name) || self.draining.is_some() {
+            return self.send(next.name, NameMessage::Wake(Some(next.id)), false).await;
+        }
+        self.start_name(NameCell::new(next.name.clone()), Some(next)).await
+    }
+
+    /// Sends a message to a name, and starts its actor if there is none. A passive name is woken by the keeper, which knows what
+    /// waits first.
     pub(super) async fn send(&mut self, name: Name, message: NameMessage, start: bool) -> Handled {
         if let Some(child) = self.names.get(&name) {
             // Only this message makes the actor look: after any other one the mark would stay, and keep further ones from it.
-            if matches!(message, NameMessage::Wake) && !child.cell.mark() {
+            if matches!(message, NameMessage::Wake(_)) && !child.cell.mark() {
                 return Ok(());
             }
             if let (None, NameMessage::Passivate { at_once: true, .. }) = (&child.actor, &message) {
@@ -85,21 +95,27 @@ impl FleetState {
         if !start || self.draining.is_some() {
             return Ok(());
         }
-        self.start_name(NameCell::new(name.clone())).await?;
+        if matches!(message, NameMessage::Wake(_)) {
+            // A keeper that is being started again looks at everything.
+            self.keeper.iter().for_each(|keeper| keeper.hint(name.clone()));
+            return Ok(());
+        }
+        self.start_name(NameCell::new(name.clone()), None).await?;
         let started = self.names.get(&name).and_then(|child| child.actor.as_ref());
-        if let Some(actor) = started.filter(|_| !matches!(message, NameMessage::Wake)) {
+        if let Some(actor) = started {
             // An error: the actor has failed at once, and is started again.
             actor.cast(message).ok();
         }
         Ok(())
     }
 
-    async fn start_name(&mut self, cell: Arc<NameCell>) -> Handled {
+    async fn start_name(&mut self, cell: Arc<NameCell>, next: Option<PromptRecord>) -> Handled {
         let name = cell.name.clone();
         let arguments = NameArguments {
             shared: self.shared.clone(),
             cell: cell.clone(),
             admission: self.admission.clone(),
+            next,
         };
         let (actor, _) = Actor::spawn_linked(None, NameActor, arguments, self.myself.get_cell()).await?;
         self.by_actor.insert(actor.get_id(), name.clone());
@@ -161,7 +177,7 @@ impl FleetState {
         child.cell.holdings().slot = false;
         self.admission.tell(&name, AdmissionMessage::Gone);
         if child.cell.is_dirty() && self.draining.is_none() {
-            return self.start_name(NameCell::new(name)).await;
+            return self.start_name(NameCell::new(name), None).await;
         }
         self.check_drained();
         Ok(())

@@ -35,11 +35,12 @@ use super::task::Task;
 use crate::admission::Counts;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
+use crate::record::PromptRecord;
 
 /// A message to the supervisor of a fleet.
 pub(crate) enum FleetMessage {
-    /// Something may wait for these names.
-    Wake(Vec<Name>),
+    /// Prompts that may begin, one for each name, in the order in which the names are to ask for their slots.
+    Wake(Vec<PromptRecord>),
     /// A message for a name. The actor is started for it, if `start`; else the message is dropped with its reply.
     To { name: Name, message: Box<NameMessage>, start: bool },
     /// The holdings of a name whose actor had failed were given back.
@@ -203,9 +204,9 @@ impl Actor for FleetSupervisor {
         state: &mut FleetState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            FleetMessage::Wake(names) => {
-                for name in names {
-                    state.send(name, NameMessage::Wake, true).await?;
+            FleetMessage::Wake(prompts) => {
+                for prompt in prompts {
+                    state.wake(prompt).await?;
                 }
             }
             FleetMessage::To { name, message, start } => state.send(name, *message, start).await?,

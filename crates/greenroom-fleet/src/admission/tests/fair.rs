@@ -207,7 +207,7 @@ fn a_hundred_thousand_names_that_ask_are_all_served() {
     let mut stage = Stage::new(40);
     for number in 0..100_000 {
         let tenant = format!("t{}x", number % 1_000);
-        stage.machine.ask(&name(&format!("{tenant}{number}")), &tenant, Want::Turn, stage.now);
+        stage.machine.ask(&name(&format!("{tenant}{number}")), &tenant, Want::Turn, None, stage.now);
     }
     let mut running = VecDeque::new();
     for _ in 0..100_000 {

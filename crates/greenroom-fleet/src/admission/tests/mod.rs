@@ -46,12 +46,17 @@ impl Stage {
 
     fn ask(&mut self, names: &str) {
         for text in names.split(' ') {
-            self.machine.ask(&name(text), tenant_of(text), Want::Turn, self.now);
+            self.machine.ask(&name(text), tenant_of(text), Want::Turn, None, self.now);
         }
     }
 
+    /// The name asks for the prompt that was accepted as the `order`th.
+    fn ask_for(&mut self, text: &str, order: u64) {
+        self.machine.ask(&name(text), tenant_of(text), Want::Turn, Some(order), self.now);
+    }
+
     fn warm(&mut self, text: &str) {
-        self.machine.ask(&name(text), tenant_of(text), Want::Warm, self.now);
+        self.machine.ask(&name(text), tenant_of(text), Want::Warm, None, self.now);
     }
 
     fn started(&mut self, names: &str) {

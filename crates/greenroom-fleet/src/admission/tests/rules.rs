@@ -289,3 +289,63 @@ fn the_machine_wakes_when_a_holder_becomes_old_enough() {
     assert_eq!(stage.orders(), "passivate a1");
     assert_eq!(stage.machine.wake_at(), None);
 }
+
+#[test]
+fn the_names_of_a_tenant_come_in_the_order_in_which_their_prompts_were_accepted() {
+    let mut stage = Stage::new(1);
+    stage.run("a9");
+    for (name, order) in [("a3", 30), ("a1", 10), ("a4", 40), ("a2", 20)] {
+        stage.ask_for(name, order);
+    }
+    // A later prompt of the holder does not go before earlier ones of others; an earlier one would.
+    stage.ask_for("a9", 35);
+    stage.ended("a9");
+    assert_eq!(stage.orders(), "passivate a9");
+    stage.freed("a9");
+    for (name, next) in [("a1", "a2"), ("a2", "a3"), ("a3", "a9"), ("a9", "a4")] {
+        assert_eq!(stage.orders(), format!("activate {name}"));
+        stage.started(name);
+        stage.ended(name);
+        stage.seconds(5);
+        assert_eq!(stage.orders(), format!("passivate {name}"), "for {next}");
+        stage.freed(name);
+    }
+    assert_eq!(stage.orders(), "activate a4");
+}
+
+#[test]
+fn a_name_whose_first_prompt_is_gone_moves_to_the_place_of_its_next_one() {
+    let mut stage = Stage::new(1);
+    stage.run("a9");
+    stage.ask_for("a1", 10);
+    stage.ask_for("a2", 20);
+    stage.ask_for("a1", 30);
+    stage.ended("a9");
+    stage.seconds(5);
+    assert_eq!(stage.orders(), "passivate a9");
+    stage.freed("a9");
+    assert_eq!(stage.orders(), "activate a2");
+}
+
+#[test]
+fn a_request_to_warm_comes_after_the_prompts_that_wait_and_before_later_ones() {
+    let mut stage = Stage::new(1);
+    stage.run("a9");
+    stage.ask_for("a2", 20);
+    stage.warm("a5");
+    stage.ask_for("a3", 30);
+    stage.ask_for("a1", 10);
+    stage.ended("a9");
+    stage.seconds(5);
+    assert_eq!(stage.orders(), "passivate a9");
+    stage.freed("a9");
+    for name in ["a1", "a2", "a5"] {
+        assert_eq!(stage.orders(), format!("activate {name}"));
+        stage.started(name);
+        stage.ended(name);
+        stage.seconds(5);
+        assert_eq!(stage.orders(), format!("passivate {name}"));
+        stage.freed(name);
+    }
+    assert_eq!(stage.orders(), "activate a3");
+}

@@ -210,54 +210,12 @@ impl World {
         }
     }
 
-    /// The pages of names that a node can run hold each of these names once, in their order.
-    fn check_waiting(&mut self, node: NodeId, without: &str, limit: usize) {
-        let (mut seen, mut after) = (Vec::new(), None);
-        loop {
-            let page = WaitingPage { node, of: None, without: vec![without.to_owned()], after, limit };
-            let WaitingNames { prompts, next } = self.step(|step| step.waiting(page.clone()));
-            assert!(prompts.len() <= limit);
-            seen.extend(prompts.into_iter().map(|prompt| prompt.id));
-            let Some(next) = next else { break };
-            after = Some(next);
-        }
-        let nodes: Vec<NodeRecord> = self.records(Table::Nodes);
-        let alive = |id| nodes.iter().any(|node| node.id == id && node.state != NodeState::Dead);
-        let prompts: Vec<PromptRecord> = self.records(Table::Prompts);
-        let mut expected = Vec::new();
-        for name in self.records::<NameRecord>(Table::Names) {
-            let free = match name.state {
-                NameState::Free => true,
-                NameState::Owned { node: owner, .. } => owner == node || !alive(owner),
-                _ => false,
-            };
-            let mut waiting: Vec<_> = prompts
-                .iter()
-                .filter(|prompt| prompt.name == name.name && prompt.state == PromptState::Queued)
-                .collect();
-            waiting.sort_by_key(|prompt| prompt.order);
-            let ready = |prompt: &&PromptRecord| prompt.is_due(self.now) && self.now < prompt.expires_at;
-            let first = match name.continues {
-                Some(id) => waiting.iter().find(|prompt| prompt.id == id),
-                None => waiting.iter().find(|prompt| ready(prompt)),
-            };
-            let Some(first) = first.filter(|_| free && name.running.is_none() && name.tenant != without)
-            else {
-                continue;
-            };
-            expected.push(first.id);
-        }
-        seen.sort_unstable();
-        expected.sort_unstable();
-        assert_eq!(seen, expected, "names that can run");
-    }
-
     pub(super) fn rows(&self, table: Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let rows = (&self.map as &dyn Txn).under(&Key::of(table), usize::MAX).unwrap();
         rows.into_iter().map(|(key, value)| ([Key::of(table).bytes(), &key].concat(), value)).collect()
     }
 
-    fn records<T: serde::de::DeserializeOwned>(&self, table: Table) -> Vec<T> {
+    pub(super) fn records<T: serde::de::DeserializeOwned>(&self, table: Table) -> Vec<T> {
         self.rows(table).values().map(|row| serde_json::from_slice(row).unwrap()).collect()
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{FleetPrompt, InterruptedBy, PromptState, QueueBounds, Quota, Refused, Unsent};
 use tokio::time::{Instant, sleep};
 
@@ -298,4 +299,44 @@ async fn a_turn_can_be_read_by_its_id_and_an_unknown_id_is_an_error() {
     let mut unknown = fleet.turn(greenroom_fleet::PromptId::new());
     assert!(unknown.next().await.unwrap().unwrap_err().to_string().contains("is not known"));
     assert!(unknown.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accepted() {
+    // Reads that begin later are answered earlier.
+    let slow = |world: &World| {
+        let backend = FaultedBackend::new(world.backend.clone());
+        backend.plan(|request| match request.method {
+            "name_record" | "queue" => Fault::Delay(Duration::from_millis(1_000 / (1 + request.nth))),
+            _ => Fault::Pass,
+        });
+        world.on(backend).configure(|limits| (limits.live, limits.wait) = (1, secs(3600)))
+    };
+    let world = World::new();
+    let fleet = start(slow(&world)).await;
+    let mut turns = Vec::new();
+    let names = |part: &str| ["m", "c", "z", "a", "k", "b", "y"].map(|name| format!("{name} {part}"));
+    for name in names("before") {
+        turns.push(send(&fleet, &name, "wait 10").await);
+    }
+    for turn in turns {
+        assert!(outcome(turn).await.is_completed());
+    }
+    let read = |world: &World| world.clis.prompts().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(read(&world), names("before"));
+
+    drop(send(&fleet, "holds", "hold").await);
+    world.clis.read(8).await;
+    let waiting: Vec<_> = names("after").into_iter().collect();
+    let mut ids = Vec::new();
+    for name in &waiting {
+        ids.push(send(&fleet, name, "wait 10").await.prompt_id());
+    }
+    let world = world.killed().await;
+    world.clis.gone().await;
+    let fleet = start(slow(&world)).await;
+    for id in ids {
+        assert!(outcome(fleet.turn(id)).await.is_completed());
+    }
+    assert_eq!(read(&world)[8..], waiting, "after a restart");
 }

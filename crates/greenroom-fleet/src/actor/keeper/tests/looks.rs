@@ -1,0 +1,93 @@
+//! Looks at what can run: their order, and what they leave out.
+
+use super::*;
+use crate::actor::stage::shared;
+use crate::face::limits::{Budget, Quota};
+use crate::request::{Accept, Finish, Join, Quarantined};
+
+fn names(of: &[&str]) -> Vec<Name> {
+    of.iter().map(|name| Name::new(*name).unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_woken_in_the_order_in_which_their_prompts_were_accepted() {
+    let mut stage = Stage::new().await;
+    let order = ["z", "d", "y", "b", "x", "a", "w", "c", "v", "e"];
+    for name in order {
+        stage.accept(accept(name, HOUR)).await;
+    }
+    // After a restart: the first look finds them all.
+    let keeper = stage.keeper().await;
+    assert_eq!(stage.woken().await, names(&order));
+
+    stage.settle().await;
+    let later = order.map(|name| format!("{name} later"));
+    for name in &later {
+        stage.accept(accept(name, HOUR)).await;
+    }
+    let mut woken = Vec::new();
+    while woken.len() < later.len() {
+        woken.extend(stage.woken().await);
+    }
+    assert_eq!(woken, names(&later.each_ref().map(String::as_str)), "by their hints");
+    drop(keeper);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_cannot_run_are_not_woken_until_they_can() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
+    let mut poor = Quota::default();
+    poor.budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
+    fleet.quotas.insert("poor".to_owned(), poor);
+    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease };
+    backend.join(join).await.unwrap();
+    let mut stage = Stage::of(Arc::new(fleet), backend.clone()).await;
+    let prompt = |name: &str, tenant: &str| Accept { tenant: tenant.to_owned(), ..accept(name, HOUR * 10) };
+
+    // The tenant spends its money.
+    let spent = stage.accept(prompt("spends", "poor")).await;
+    let name = Name::new("spends").unwrap();
+    let (owner, attempt) = (stage.claim(&name).await, AttemptId::new());
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt: spent,
+        attempt,
+        reserve: stage.shared.reserve("poor", backend.now()),
+    };
+    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    let outcome = crate::record::PromptOutcome::Completed { result: ().into() };
+    let finish = Finish { owner: owner.clone(), prompt: spent, attempt, outcome, cost: 10 };
+    let _: crate::request::Finished = backend.finish(finish).await.unwrap().done().unwrap();
+    stage.shared.backend.release(owner).await.unwrap().done().unwrap();
+
+    for number in 0..50 {
+        stage.accept(prompt(&format!("poor {number}"), "poor")).await;
+        let quarantined = Name::new(format!("quarantined {number}")).unwrap();
+        stage.accept(prompt(quarantined.as_str(), "acme")).await;
+        assert_eq!(backend.quarantine(quarantined, "why".into()).await.unwrap(), Quarantined::Done);
+    }
+    stage.accept(prompt("runs", "acme")).await;
+    let period = stage.shared.quota("poor").budget.unwrap().period_at(backend.now());
+    let next_period = Instant::now() + period.after(HOUR).since(backend.now());
+
+    let _keeper = stage.keeper().await;
+    assert_eq!(stage.woken().await, names(&["runs"]));
+    let asked = |backend: &FaultedBackend| {
+        ["waiting", "tenant", "name_record", "queue"].map(|of| backend.requests(of))
+    };
+    let before = asked(&backend);
+    assert_eq!(stage.woken().await, names(&["runs"]), "the next look");
+    let after = asked(&backend);
+    assert_eq!([0, 1, 2, 3].map(|of| after[of] - before[of]), [1, 1, 0, 0], "requests of a look");
+
+    // Its next period begins.
+    let mut woken = Vec::new();
+    while woken.len() < 2 {
+        woken = stage.woken().await;
+    }
+    at(Instant::now(), next_period, Duration::ZERO);
+    assert_eq!(woken.len(), 51, "{woken:?}");
+    let first = ["runs", "poor 0", "poor 1"].map(|name| Name::new(name).unwrap());
+    assert_eq!(woken[..3], first, "by tenants, then in their order");
+}

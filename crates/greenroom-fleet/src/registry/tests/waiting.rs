@@ -1,0 +1,105 @@
+//! The list of names that can run.
+
+use super::*;
+use crate::record::PromptState;
+
+impl World {
+    /// The pages of names that a node can run hold each of these names once, in their order.
+    pub(super) fn check_waiting(&mut self, node: NodeId, without: &str, limit: usize) {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = WaitingPage { node, of: None, without: vec![without.to_owned()], after, limit };
+            let WaitingNames { prompts, next } = self.step(|step| step.waiting(page.clone()));
+            assert!(prompts.len() <= limit);
+            seen.extend(prompts.into_iter().map(|prompt| prompt.id));
+            let Some(next) = next else { break };
+            after = Some(next);
+        }
+        let nodes: Vec<NodeRecord> = self.records(Table::Nodes);
+        let alive = |id| nodes.iter().any(|node| node.id == id && node.state != NodeState::Dead);
+        let prompts: Vec<PromptRecord> = self.records(Table::Prompts);
+        let mut expected = Vec::new();
+        for name in self.records::<NameRecord>(Table::Names) {
+            let free = match name.state {
+                NameState::Free => true,
+                NameState::Owned { node: owner, .. } => owner == node || !alive(owner),
+                _ => false,
+            };
+            let mut waiting: Vec<_> = prompts
+                .iter()
+                .filter(|prompt| prompt.name == name.name && prompt.state == PromptState::Queued)
+                .collect();
+            waiting.sort_by_key(|prompt| prompt.order);
+            let ready = |prompt: &&PromptRecord| prompt.is_due(self.now) && self.now < prompt.expires_at;
+            let first = match name.continues {
+                Some(id) => waiting.iter().find(|prompt| prompt.id == id),
+                None => waiting.iter().find(|prompt| ready(prompt)),
+            };
+            let Some(first) = first.filter(|_| free && name.running.is_none() && name.tenant != without)
+            else {
+                continue;
+            };
+            expected.push(first.id);
+        }
+        seen.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(seen, expected, "names that can run");
+    }
+}
+
+/// A map that counts the rows that are read from it.
+struct Counting<'a>(&'a MapTxn, std::cell::Cell<usize>);
+
+impl Txn for Counting<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.1.set(self.1.get() + 1);
+        self.0.get(key)
+    }
+
+    fn put(&mut self, _: &[u8], _: &[u8]) -> Result<()> {
+        panic!("a look has written")
+    }
+
+    fn delete(&mut self, _: &[u8]) -> Result<()> {
+        panic!("a look has written")
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let rows = self.0.scan(from, to, limit)?;
+        self.1.set(self.1.get() + rows.len());
+        Ok(rows)
+    }
+}
+
+#[test]
+fn a_look_reads_no_rows_of_names_that_cannot_run() {
+    let mut world = World::new(1);
+    let node = NodeId::new();
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    for number in 0..1_000 {
+        let mut ask = |to: &str, tenant: &str, not_before| {
+            let accept = Accept {
+                tenant: tenant.to_owned(),
+                not_before,
+                ..accept(&format!("{to} {number}"), 1, WAIT)
+            };
+            assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+            accept.prompt
+        };
+        let passive = ask("passive", "", None);
+        ask("quarantined", "", None);
+        ask("of a tenant without money", "poor", None);
+        ask("a reminder", "", Some(Timestamp(9_999_999)));
+        let _: Withdrawn = world.step(|step| step.withdraw(passive));
+        let quarantined = Name::new(format!("quarantined {number}")).unwrap();
+        let _: Quarantined = world.step(|step| step.quarantine(quarantined, "why".to_owned()));
+    }
+    assert!(matches!(world.step(|step| step.accept(accept("runs", 1, WAIT))), Accepted::New(_)));
+    let page = WaitingPage { node, of: None, without: vec!["poor".to_owned()], after: None, limit: 256 };
+    let mut rows = Counting(&world.map, std::cell::Cell::new(0));
+    let names = Step::new(&mut rows, world.now, &mut Told::default()).waiting(page).unwrap();
+    assert_eq!(names.prompts.iter().map(|prompt| prompt.name.as_str()).collect::<Vec<_>>(), ["runs"]);
+    assert_eq!(names.next, None);
+    let read = rows.1.get();
+    assert!(read < 80, "{read} rows of {}", world.map.0.len());
+}
