@@ -49,9 +49,7 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     for ((name, _), why) in stuck {
         tracing::error!(name = shown(&name), why, "a session is quarantined");
         // A name that is being deleted stays so.
-        if shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await? == Quarantined::Done {
-            shared.tell(FleetEvent::Quarantined { name, why });
-        }
+        let _: Quarantined = shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await?;
     }
     finish_deletions(shared).await?;
     let sent = Instant::now();
@@ -148,8 +146,13 @@ async fn ended(shared: &FleetShared, record: &ProcessRecord) -> Result<(), Fleet
 
 async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
     let losses = shared.limits.losses;
-    while shared.ask(|backend| backend.recover(BATCH, losses)).await?.len() >= BATCH {}
-    Ok(())
+    loop {
+        let recovered = shared.ask(|backend| backend.recover(BATCH, losses)).await?;
+        shared.tell_transitions();
+        if recovered.len() < BATCH {
+            return Ok(());
+        }
+    }
 }
 
 /// Finishes deletions. A name whose files cannot be removed stays marked: the keeper goes on with it.

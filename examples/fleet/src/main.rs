@@ -150,8 +150,10 @@ async fn show(mut events: FleetEvents) {
             Ok(FleetEvent::Begun { name, .. }) => println!("runs {name}"),
             Ok(FleetEvent::Asked { name, .. }) => println!("asks {name}"),
             Ok(FleetEvent::Ended { name, outcome, .. }) => println!("ended {name} {outcome}"),
-            Ok(FleetEvent::Passivated { name }) => println!("sleeps {name}"),
-            Ok(FleetEvent::ActivationFailed { name, why } | FleetEvent::Quarantined { name, why }) => {
+            Ok(FleetEvent::Passivated { name, .. }) => println!("sleeps {name}"),
+            Ok(
+                FleetEvent::ActivationFailed { name, why, .. } | FleetEvent::Quarantined { name, why, .. },
+            ) => {
                 println!("failed {name}: {why}");
             }
             Ok(_) => {}

@@ -30,7 +30,6 @@ use tokio_util::sync::CancellationToken;
 use super::cell::NameCell;
 use super::context::{FleetShared, RunningTurn};
 use super::retry::{NotDone, repeat, repeat_owned};
-use crate::face::event::FleetEvent;
 use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::people::{StoredAnswer, misfit};
 use crate::record::{Decision, QuestionRecord};
@@ -91,8 +90,7 @@ impl Asker {
         };
         let answer = match kept {
             Ok(question) => {
-                let name = self.owner.name.clone();
-                self.shared.tell(FleetEvent::Asked { name, question: id });
+                self.shared.tell_transitions();
                 let end = tokio::select! {
                     biased;
                     () = reply.closed() => None,
@@ -105,7 +103,7 @@ impl Asker {
                         InquiryAnswer::Dismissed
                     }
                 };
-                self.shared.tell(FleetEvent::Decided { question: id });
+                self.shared.tell_transitions();
                 answer
             }
             Err(why) => denied(why),

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::transitions::Transitions;
 use crate::backend::{Backend, Reply};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::face::error::FleetError;
@@ -51,6 +52,8 @@ pub(crate) struct FleetShared {
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,
+    /// Transitions of the backend that are events, and have not been told.
+    pub(crate) transitions: Transitions,
     /// Cancelled when the fleet takes no more prompts.
     pub(crate) draining: CancellationToken,
     /// Cancelled when the node has lost its lease: nothing may be written to a CLI or to the backend any more.
@@ -100,8 +103,18 @@ impl FleetShared {
         }
     }
 
-    /// Tells an event to whoever listens.
+    /// Tells an event to whoever listens, after the transitions that were made before it.
     pub(crate) fn tell(&self, event: FleetEvent) {
+        self.tell_transitions();
+        self.send(event);
+    }
+
+    /// Tells the transitions that requests to the backend have made.
+    pub(crate) fn tell_transitions(&self) {
+        self.transitions.tell(|event| self.send(event));
+    }
+
+    fn send(&self, event: FleetEvent) {
         tracing::debug!(?event, "fleet");
         // An error: nobody listens.
         self.events.send(event).ok();

@@ -58,13 +58,17 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
 
 /// Removes the files of a marked name, and then the name.
 async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
-    let name = &record.name;
+    let (name, tenant) = (&record.name, &record.tenant);
     if let Err(error) = shared.folders.remove(record.conversation, removal).await {
-        shared.tell(FleetEvent::DeletionFailed { name: name.clone(), why: error.to_string() });
+        shared.tell(FleetEvent::DeletionFailed {
+            name: name.clone(),
+            tenant: tenant.clone(),
+            why: error.to_string(),
+        });
         return Err(error.into());
     }
     while !repeat(shared, || shared.backend.deleted(name.clone())).await.map_err(failed)? {}
-    shared.tell(FleetEvent::Deleted { name: name.clone() });
+    shared.tell_transitions();
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::context::FleetShared;
+use super::transitions::Transitions;
 use crate::backend::Backend;
 use crate::face::limits::FleetLimits;
 use crate::files::Folders;
@@ -28,6 +29,7 @@ pub(crate) async fn joined(backend: impl Backend, limits: FleetLimits) -> Arc<Fl
 pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetShared {
     let folders = Folders::at(backend.default_folder().unwrap());
     FleetShared {
+        transitions: Transitions::of(&*backend),
         backend,
         fence_at: Mutex::new(Instant::now() + limits.lease * 4 / 5),
         limits,

@@ -10,6 +10,29 @@ use tokio_util::sync::CancellationToken;
 use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 
 /// A transition in a fleet.
+///
+/// | of | transition | event |
+/// |---|---|---|
+/// | a prompt | accepted | `Accepted` |
+/// | | a CLI begins with it | `Begun` |
+/// | | its owner was lost or gave it up, and it waits to go on with its continuation | `Continues` |
+/// | | it has its outcome: by its turn, by a lost owner, in the queue, by a withdrawal or a deletion | `Ended` |
+/// | a name | a prompt or a `warm` waits for a slot | `Waiting` |
+/// | | it has a slot and an owner, and its session starts | `Activating` |
+/// | | its session is up | `Activated` |
+/// | | its session could not be started | `ActivationFailed` |
+/// | | the next activation waits after a failure | `BackingOff` |
+/// | | another node owns it | `Elsewhere` |
+/// | | its session ends, and has ended | `Passivating`, `Passivated` |
+/// | | its owner has lost it | `Fenced` |
+/// | | it was taken from an owner that was lost | `Recovered` |
+/// | | quarantined, lifted | `Quarantined`, `Unquarantined` |
+/// | | marked as being deleted, and removed | `Deleting`, `Deleted` |
+/// | a question | asked, decided | `Asked`, `Decided` |
+/// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
+///
+/// Transitions of prompts, questions and quarantines are told in the order in which the backend has made them, each one once, by
+/// the process whose request made it. The others are told by the actor that makes them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are named by their types")]
@@ -18,36 +41,49 @@ pub enum FleetEvent {
     /// The fleet has joined its backend.
     Joined { node: NodeId },
     /// A prompt was accepted.
-    Accepted { name: Name, prompt: PromptId },
+    Accepted { name: Name, tenant: String, prompt: PromptId },
+    /// The name has no session, and waits for a slot.
+    Waiting { name: Name, tenant: String },
     /// The name has a slot and owns its conversation; its session starts.
-    Activating { name: Name, term: Term },
+    Activating { name: Name, tenant: String, term: Term },
     /// The session has started.
-    Activated { name: Name, term: Term, resumed: bool },
+    Activated { name: Name, tenant: String, term: Term, resumed: bool },
     /// The session could not be started.
-    ActivationFailed { name: Name, why: String },
+    ActivationFailed { name: Name, tenant: String, why: String },
+    /// The session ended by a failure or could not be started. Its next activation waits for this time, in milliseconds.
+    BackingOff { name: Name, tenant: String, millis: u64 },
+    /// The name cannot be activated here: another node owns it.
+    Elsewhere { name: Name, tenant: String, node: NodeId },
     /// The name is not activated until `unquarantine` is called.
-    Quarantined { name: Name, why: String },
+    Quarantined { name: Name, tenant: String, why: String },
     /// The name may be activated again.
-    Unquarantined { name: Name },
+    Unquarantined { name: Name, tenant: String },
     /// A CLI begins with a prompt.
-    Begun { name: Name, prompt: PromptId },
-    /// A turn that ran here has its outcome. A prompt that ends without a turn, or with a lost owner, is told by its
-    /// [`FleetTurn`](crate::FleetTurn) only. The outcome: `completed`, `interrupted`, `failed` or `unsent`.
-    Ended { name: Name, prompt: PromptId, outcome: &'static str },
+    Begun { name: Name, tenant: String, prompt: PromptId },
+    /// The owner that had begun with a prompt was lost, or gave the prompt up because the fleet drained. The prompt waits to go on
+    /// with its continuation.
+    Continues { name: Name, tenant: String, prompt: PromptId },
+    /// A prompt has its outcome: `completed`, `interrupted`, `failed` or `unsent`. Also one that ended without a turn, or with a
+    /// lost owner.
+    Ended { name: Name, tenant: String, prompt: PromptId, outcome: &'static str },
     /// The session is being put to sleep.
-    Passivating { name: Name, why: PassivatedBy },
+    Passivating { name: Name, tenant: String, why: PassivatedBy },
     /// The session is asleep, and its slot is free.
-    Passivated { name: Name },
+    Passivated { name: Name, tenant: String },
     /// The owner has lost the name: its session was killed, and nothing was written.
-    Fenced { name: Name, term: Term },
+    Fenced { name: Name, tenant: String, term: Term },
+    /// The name was taken from an owner that was lost, and may be activated again.
+    Recovered { name: Name, tenant: String },
     /// A session asks a person.
-    Asked { name: Name, question: QuestionId },
+    Asked { name: Name, tenant: String, prompt: PromptId, question: QuestionId },
     /// A question was decided, or ended with its turn.
-    Decided { question: QuestionId },
+    Decided { name: Name, tenant: String, prompt: PromptId, question: QuestionId },
+    /// The name takes no more prompts: its files are removed, then the name.
+    Deleting { name: Name, tenant: String },
     /// The name and its files were removed.
-    Deleted { name: Name },
+    Deleted { name: Name, tenant: String },
     /// Files of a session that is being deleted cannot be removed. The session stays marked, and the fleet tries again.
-    DeletionFailed { name: Name, why: String },
+    DeletionFailed { name: Name, tenant: String, why: String },
     /// A process that an earlier start of the service has left behind still acts for the session. The opening waits for its end.
     ProcessLeft { name: Name },
     /// A process that an earlier start of the service has left behind did not end by itself, and was killed.
@@ -56,6 +92,8 @@ pub enum FleetEvent {
     ActorRestarted { actor: String, why: String },
     /// A request to the backend fails and is repeated.
     BackendUnavailable { why: String },
+    /// Transitions of the backend came faster than they could be told: so many events are missing.
+    TransitionsMissed { missed: u64 },
     /// The node could not renew its lease in time: it kills its sessions, writes nothing more, and ends.
     LeaseLost { node: NodeId },
     /// An actor of the fleet has failed too often: the fleet kills its sessions, and ends.

@@ -20,6 +20,7 @@ use super::session::FleetSession;
 use super::turn::FleetTurn;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::{FleetMessage, FleetSupervisor};
+use crate::actor::transitions::Transitions;
 use crate::backend::{Backend, MemoryBackend};
 use crate::files::Folders;
 use crate::hub::Hub;
@@ -290,6 +291,7 @@ impl FleetBuilder {
         })?;
         let fence_at = Mutex::new(Instant::now() + self.limits.lease.mul_f64(0.8));
         let shared = Arc::new(FleetShared {
+            transitions: Transitions::of(&*backend),
             backend,
             limits: self.limits,
             quotas: self.quotas,

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::error::{FleetError, PromptError, Refusal};
-use super::event::{FleetEvent, PassivatedBy};
+use super::event::PassivatedBy;
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
@@ -109,9 +109,7 @@ impl FleetSession {
                 return refused(Refusal::Rule(why), retry_after);
             }
         };
-        if !is_duplicate {
-            shared.tell(FleetEvent::Accepted { name: self.name.clone(), prompt: record.id });
-        }
+        shared.tell_transitions();
         self.send(NameMessage::Wake(None), true);
         Ok(FleetTurn::new(shared.clone(), record.id, is_duplicate))
     }
@@ -215,11 +213,10 @@ impl FleetSession {
             let (name, reason) = (self.name.clone(), why.clone());
             let quarantine = |backend| Backend::quarantine(backend, name.clone(), reason.clone());
             match self.shared().ask(quarantine).await? {
-                Quarantined::Done => {
-                    self.shared().tell(FleetEvent::Quarantined { name: self.name.clone(), why });
+                Quarantined::Done | Quarantined::Gone => {
+                    self.shared().tell_transitions();
                     return Ok(());
                 }
-                Quarantined::Gone => return Ok(()),
                 Quarantined::Owned(_) => {}
             }
             self.check_not_elsewhere(&self.record().await?)?;
@@ -234,7 +231,7 @@ impl FleetSession {
     pub async fn unquarantine(&self) -> Result<bool, FleetError> {
         let free = self.shared().ask(|backend| backend.unquarantine(self.name.clone())).await?;
         if free {
-            self.shared().tell(FleetEvent::Unquarantined { name: self.name.clone() });
+            self.shared().tell_transitions();
             self.send(NameMessage::Wake(None), true);
         }
         Ok(free)

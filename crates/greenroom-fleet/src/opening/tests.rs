@@ -185,7 +185,7 @@ async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_openin
     let (_, mut events, opened) = reopened(&backend, FleetLimits::default()).await;
     opened.unwrap();
     let (fine, stuck) = (Name::new("fine").unwrap(), Name::new("stuck").unwrap());
-    event(&mut events, &FleetEvent::Deleted { name: fine.clone() }).await;
+    event(&mut events, &FleetEvent::Deleted { name: fine.clone(), tenant: "acme".into() }).await;
     assert!(!folders[0].exists());
     assert_eq!(backend.name_record(fine).await.unwrap(), None);
     assert_eq!(backend.deleting(10).await.unwrap(), [stuck]);

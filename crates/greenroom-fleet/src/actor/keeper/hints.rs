@@ -12,7 +12,7 @@ use super::KeeperMessage;
 use super::duty::Duty;
 use super::steps::KeeperContext;
 use crate::id::Name;
-use crate::request::Change;
+use crate::request::{Change, Transition};
 
 /// Names that are remembered between two steps. With more of them the next step looks at all that waits.
 const NAMES: usize = 256;
@@ -94,5 +94,12 @@ pub(super) async fn listen(
         for duty in duties {
             hints.tell(*duty, &keeper);
         }
+    }
+}
+
+/// Tells the application each transition soon after it was made, until the backend ends.
+pub(super) async fn tell_transitions(mut made: broadcast::Receiver<Transition>, context: Arc<KeeperContext>) {
+    while !matches!(made.recv().await, Err(RecvError::Closed)) {
+        context.shared.tell_transitions();
     }
 }

@@ -135,6 +135,7 @@ struct KeeperState {
     began: [Instant; Duty::ALL.len()],
     _fence: Task,
     _listener: Task,
+    _transitions: Task,
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -151,10 +152,21 @@ impl Actor for KeeperActor {
         // Before the first look at the records, so that no change is missed.
         let changes = context.shared.backend.changes();
         let listener = Task::spawn(hints::listen(changes, context.clone(), hints.clone(), myself.clone()));
+        let made = context.shared.backend.transitions();
+        let transitions = Task::spawn(hints::tell_transitions(made, context.clone()));
         let fence = fence(&context, &myself);
         let duties = Duty::ALL.map(|duty| run(duty, &context, &myself));
         let began = [Instant::now(); Duty::ALL.len()];
-        Ok(KeeperState { context, myself, hints, duties, began, _fence: fence, _listener: listener })
+        Ok(KeeperState {
+            context,
+            myself,
+            hints,
+            duties,
+            began,
+            _fence: fence,
+            _listener: listener,
+            _transitions: transitions,
+        })
     }
 
     async fn handle(

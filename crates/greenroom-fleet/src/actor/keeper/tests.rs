@@ -335,7 +335,7 @@ async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
     std::fs::remove_file(folder).unwrap();
     std::fs::rename(&away, folder).unwrap();
     let event = stage.event(|event| matches!(event, FleetEvent::Deleted { .. })).await;
-    assert_eq!(event, FleetEvent::Deleted { name: name.clone() });
+    assert_eq!(event, FleetEvent::Deleted { name: name.clone(), tenant: "acme".into() });
     assert!(!folder.exists());
     assert_eq!(stage.backend.name_record(name.clone()).await.unwrap(), None);
     assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), Deleted::Unknown);

@@ -62,10 +62,14 @@ impl NameState {
                 return self.look();
             }
             Activated::Quarantined(why) => {
-                self.shared.tell(FleetEvent::Quarantined { name: self.cell.name.clone(), why: why.clone() });
+                self.shared.tell_transitions();
                 format!("the session is quarantined: {why}")
             }
-            Activated::Elsewhere(node) => format!("the node {node} owns the session"),
+            Activated::Elsewhere(node) => {
+                let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
+                self.shared.tell(FleetEvent::Elsewhere { name, tenant, node });
+                format!("the node {node} owns the session")
+            }
             Activated::Gone => "the session is not known any more, or belongs to another host".to_owned(),
         };
         self.not_warm(&why);
@@ -176,5 +180,38 @@ impl NameState {
                 self.look();
             }
         }
+    }
+
+    pub(super) fn begin_passivating(&mut self, by: PassivatedBy) {
+        self.enter(Stage::Passivating);
+        self.tell_admission(AdmissionMessage::Leaving);
+        let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
+        self.shared.tell(FleetEvent::Passivating { name, tenant, why: by });
+        (self.live, self.processes) = (None, None);
+        let (shared, cell, fenced) = (self.shared.clone(), self.cell.clone(), self.fenced);
+        self.step(async move {
+            steps::give_back(&shared, &cell, fenced).await;
+            StepEnd::Passivated
+        });
+    }
+
+    pub(super) fn passivated(&mut self) {
+        let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
+        self.shared.tell(FleetEvent::Passivated { name, tenant });
+        self.passivate = None;
+        // Dropped: that tells the callers.
+        self.passive.clear();
+        if let Some(failures) = self.failed.take() {
+            return self.back_off(failures);
+        }
+        if std::mem::take(&mut self.asked) {
+            // Asked before the slot is free: the name keeps its place.
+            self.enter(Stage::Waiting);
+            self.ask();
+        } else {
+            self.enter(Stage::Settled);
+        }
+        self.free_slot();
+        self.look();
     }
 }

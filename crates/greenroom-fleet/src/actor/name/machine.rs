@@ -118,6 +118,13 @@ impl NameState {
 
     pub(super) fn enter(&mut self, stage: Stage) {
         tracing::trace!(?stage, "name");
+        if matches!(
+            (&self.stage, &stage),
+            (Stage::Settled | Stage::Backoff | Stage::Passivating, Stage::Waiting)
+        ) {
+            let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
+            self.shared.tell(FleetEvent::Waiting { name, tenant });
+        }
         (self.stage, self.since, self.watch) = (stage, Instant::now(), None);
         self.watches += 1;
     }
@@ -313,37 +320,6 @@ impl NameState {
         }
     }
 
-    pub(super) fn begin_passivating(&mut self, by: PassivatedBy) {
-        self.enter(Stage::Passivating);
-        self.tell_admission(AdmissionMessage::Leaving);
-        self.shared.tell(FleetEvent::Passivating { name: self.cell.name.clone(), why: by });
-        (self.live, self.processes) = (None, None);
-        let (shared, cell, fenced) = (self.shared.clone(), self.cell.clone(), self.fenced);
-        self.step(async move {
-            steps::give_back(&shared, &cell, fenced).await;
-            StepEnd::Passivated
-        });
-    }
-
-    fn passivated(&mut self) {
-        self.shared.tell(FleetEvent::Passivated { name: self.cell.name.clone() });
-        self.passivate = None;
-        // Dropped: that tells the callers.
-        self.passive.clear();
-        if let Some(failures) = self.failed.take() {
-            return self.back_off(failures);
-        }
-        if std::mem::take(&mut self.asked) {
-            // Asked before the slot is free: the name keeps its place.
-            self.enter(Stage::Waiting);
-            self.ask();
-        } else {
-            self.enter(Stage::Settled);
-        }
-        self.free_slot();
-        self.look();
-    }
-
     /// Waits before the next activation, longer after each failure in a row, and not at once with others.
     pub(super) fn back_off(&mut self, failures: u32) {
         self.free_slot();
@@ -358,7 +334,11 @@ impl NameState {
         let limits = &self.shared.limits;
         let doubled = limits.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let wait = doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fraction(&self.cell.name, failures));
-        self.watch = Some(watch::backoff(&self.myself, self.watches, wait.max(Duration::from_millis(1))));
+        let wait = wait.max(Duration::from_millis(1));
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
+        self.shared.tell(FleetEvent::BackingOff { name, tenant, millis });
+        self.watch = Some(watch::backoff(&self.myself, self.watches, wait));
     }
 
     pub(super) fn free_slot(&mut self) {

@@ -116,7 +116,8 @@ pub(super) async fn activate(
         holdings.running.clone()
     };
     tracing::Span::current().record("term", owner.term.0);
-    shared.tell(FleetEvent::Activating { name: cell.name.clone(), term: owner.term });
+    let (name, tenant) = (cell.name.clone(), record.tenant.clone());
+    shared.tell(FleetEvent::Activating { name, tenant: tenant.clone(), term: owner.term });
     let why = match start(shared, cell, &record, activated_for).await {
         Ok(session) => {
             // Written down before a prompt begins: a fleet that opens after this process has died waits for this one.
@@ -124,10 +125,9 @@ pub(super) async fn activate(
             match repeat_owned(shared, || shared.backend.record_process(owner.clone(), process.clone())).await
             {
                 Ok(()) => {
-                    let tenant = record.tenant.clone();
                     let (name, term) = (cell.name.clone(), owner.term);
                     let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
-                    shared.tell(FleetEvent::Activated { name, term, resumed });
+                    shared.tell(FleetEvent::Activated { name, tenant: tenant.clone(), term, resumed });
                     return Activated::Up(Activation { owner, tenant, session, running });
                 }
                 Err(NotDone::Fenced) => return Activated::Fenced,
@@ -206,7 +206,8 @@ async fn start(
 
 /// Counts a failed activation, and gives the name back.
 async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> Activated {
-    shared.tell(FleetEvent::ActivationFailed { name: cell.name.clone(), why: why.clone() });
+    let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
+    shared.tell(FleetEvent::ActivationFailed { name, tenant, why: why.clone() });
     let request = ActivationFailed {
         owner,
         why: why.clone(),
@@ -232,7 +233,8 @@ pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: boo
     end_session(cell).await;
     let Some(owner) = cell.holdings().owner.take() else { return };
     if fenced {
-        shared.tell(FleetEvent::Fenced { name: owner.name, term: owner.term });
+        let tenant = cell.holdings().tenant.clone();
+        shared.tell(FleetEvent::Fenced { name: owner.name, tenant, term: owner.term });
         return;
     }
     if let Err(not_done) = repeat_owned(shared, || shared.backend.release(owner.clone())).await {

@@ -63,7 +63,8 @@ pub(super) async fn run_turn(
     }
     let kill = cell.kill();
     activation.running.set(Some(prompt.id));
-    shared.tell(FleetEvent::Begun { name: cell.name.clone(), prompt: prompt.id });
+    let (name, tenant) = (cell.name.clone(), activation.tenant.clone());
+    shared.tell(FleetEvent::Begun { name, tenant, prompt: prompt.id });
     // Nobody knows what a turn has cost that was cut off: what was set aside for it counts as spent.
     let reserved = begin.reserve.map_or(0, |reserve| reserve.amount);
     let interrupted = |by| Ok((PromptOutcome::Interrupted { by, result: None }, reserved));
@@ -145,7 +146,6 @@ async fn finish(
     outcome: PromptOutcome,
     cost: u64,
 ) -> TurnEnd {
-    let name = activation.owner.name.clone();
     let mut finish = Finish { owner: activation.owner.clone(), prompt, attempt, outcome, cost };
     let mut finished = repeat_owned(shared, || shared.backend.finish(finish.clone())).await;
     if let Err(NotDone::Error(error)) = &finished
@@ -157,7 +157,7 @@ async fn finish(
     }
     match finished {
         Ok(_) => {
-            shared.tell(FleetEvent::Ended { name, prompt, outcome: word(&finish.outcome) });
+            shared.tell_transitions();
             TurnEnd::Ended
         }
         Err(not_done) => not_done.into(),
@@ -174,15 +174,5 @@ impl From<NotDone> for TurnEnd {
             NotDone::Fenced => TurnEnd::Fenced,
             NotDone::Error(error) => TurnEnd::Error(error.to_string()),
         }
-    }
-}
-
-/// An outcome in one word, for an event.
-fn word(outcome: &PromptOutcome) -> &'static str {
-    match outcome {
-        PromptOutcome::Completed { .. } => "completed",
-        PromptOutcome::Interrupted { .. } => "interrupted",
-        PromptOutcome::Failed { .. } => "failed",
-        PromptOutcome::Unsent { .. } => "unsent",
     }
 }

@@ -2,6 +2,7 @@
 
 mod clis;
 mod drain;
+mod events;
 mod failures;
 mod lost_replies;
 mod names;
@@ -17,8 +18,8 @@ use std::time::Duration;
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
-    Fleet, FleetBuilder, FleetEvent, FleetLimits, FleetPrompt, FleetSession, FleetTurn, PromptError,
-    PromptOutcome, Query, Refusal,
+    Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetLimits, FleetPrompt, FleetSession, FleetTurn,
+    PromptError, PromptOutcome, Query, Refusal,
 };
 use tokio::time::Instant;
 
@@ -125,8 +126,12 @@ pub(crate) struct Log(Arc<Mutex<Vec<(Instant, FleetEvent)>>>, Arc<tokio::sync::N
 
 impl Log {
     pub(crate) fn of(fleet: &Fleet) -> Self {
+        Self::new(fleet.events())
+    }
+
+    pub(crate) fn new(events: FleetEvents) -> Self {
         let log = Self(Arc::default(), Arc::default());
-        let (events, seen, changed) = (fleet.events(), log.0.clone(), log.1.clone());
+        let (seen, changed) = (log.0.clone(), log.1.clone());
         tokio::spawn(async move {
             let mut events = events;
             while let Some(event) = events.next().await {
@@ -172,5 +177,5 @@ impl Log {
 }
 
 pub(crate) fn is_passivated(event: &FleetEvent, of: &str) -> bool {
-    matches!(event, FleetEvent::Passivated { name } if name.as_str() == of)
+    matches!(event, FleetEvent::Passivated { name, .. } if name.as_str() == of)
 }
