@@ -59,11 +59,15 @@ impl MemoryBackend {
     /// # Errors
     /// [`Damaged`](crate::BackendErrorKind::Damaged) if a record cannot be read.
     pub async fn reopen(&self) -> Result<Self> {
-        self.run(|step| step.all_dead()).await?;
+        self.write(|step| step.all_dead()).await?;
         Ok(self.clone())
     }
 
-    pub(super) async fn run<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
+    pub(super) async fn read<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
+        self.write(request).await
+    }
+
+    pub(super) async fn write<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
         let mut told = Told::default();
         // A request that panicked has written nothing.
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);

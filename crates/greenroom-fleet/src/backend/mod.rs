@@ -64,9 +64,10 @@ impl Channels {
 /// The future of a request to a backend.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 
-/// Defines [`Backend`], and the macros `by_steps` and `by_passing_on`, which implement it.
+/// Defines [`Backend`], and the macros `by_steps` and `by_passing_on`, which implement it. A request is marked with `read` if it
+/// writes nothing, and with `write` if it may write.
 macro_rules! backend {
-    ($($(#[$doc:meta])* fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
+    ($($(#[$doc:meta])* $kind:ident fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
         /// The authority of a fleet: it decides who owns a name, and keeps what was accepted.
         ///
         /// # What a backend promises
@@ -112,7 +113,7 @@ macro_rules! backend {
             $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
         }
 
-        /// Implements [`Backend`] for a type with `run`, which runs a function over a [`Step`](crate::registry::Step).
+        /// Implements [`Backend`] for a type with `read` and `write`, which run a function over a [`Step`](crate::registry::Step).
         macro_rules! by_steps {
             ($backend:ty) => {
                 impl Backend for $backend {
@@ -133,7 +134,7 @@ macro_rules! backend {
                     }
 
                     $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
-                        Box::pin(self.run(move |step: &mut Step<'_>| step.$method($($arg),*)))
+                        Box::pin(self.$kind(move |step: &mut Step<'_>| step.$method($($arg),*)))
                     })*
                 }
             };
@@ -159,113 +160,113 @@ macro_rules! backend {
 backend! {
     /// Adds a node, which can claim names from now on. The id of a dead node is refused as
     /// [`Invalid`](crate::BackendErrorKind::Invalid), as long as the node owns names.
-    fn join(join: Join) -> NodeRecord;
+    write fn join(join: Join) -> NodeRecord;
     /// Renews the lease of a node. `draining`: the node takes no further names.
-    fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
+    write fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
     /// Ends a node that has ended all its sessions. Names that it still owns can be claimed.
-    fn leave(node: NodeId) -> ();
+    write fn leave(node: NodeId) -> ();
     /// Says that a node is dead, because its counter stood still at `renewals` for a whole lease. `false`: the node has
     /// renewed its lease since, or the lease is not over on the backend's clock. A clock that was set back behind the last renewal
     /// is not asked.
-    fn declare_dead(node: NodeId, renewals: u64) -> bool;
+    write fn declare_dead(node: NodeId, renewals: u64) -> bool;
     /// A page of nodes that are alive, and of dead ones that still own names, in the order of their ids: up to `limit` nodes
     /// after `after`, at most [`Page::MOST`]. The last page is an empty one.
-    fn nodes(after: Option<NodeId>, limit: usize) -> Vec<NodeRecord>;
+    read fn nodes(after: Option<NodeId>, limit: usize) -> Vec<NodeRecord>;
     /// A page of names that a node owns, with the terms and the claims that made it the owner, in the order of the names' bytes.
-    fn owned_names(node: NodeId, page: Page) -> Vec<(Name, Term, AttemptId)>;
+    read fn owned_names(node: NodeId, page: Page) -> Vec<(Name, Term, AttemptId)>;
 
     /// Accepts a prompt, or finds the prompt that has its key.
-    fn accept(accept: Accept) -> Accepted;
+    write fn accept(accept: Accept) -> Accepted;
     /// Takes back a prompt that waits. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn), or
     /// [`Interrupted`](PromptOutcome::Interrupted) if a lost owner had begun with it.
-    fn withdraw(prompt: PromptId) -> Withdrawn;
+    write fn withdraw(prompt: PromptId) -> Withdrawn;
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
-    fn claim(claim: Claim) -> Claimed;
+    write fn claim(claim: Claim) -> Claimed;
     /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
-    fn begin(begin: Begin) -> Owned<Begun>;
+    write fn begin(begin: Begin) -> Owned<Begun>;
     /// Keeps messages of the running turn.
-    fn append(append: Append) -> Owned<Appended>;
+    write fn append(append: Append) -> Owned<Appended>;
     /// Gives the running turn its outcome.
-    fn finish(finish: Finish) -> Owned<Finished>;
+    write fn finish(finish: Finish) -> Owned<Finished>;
     /// Gives a name back. `true`: a prompt waits.
-    fn release(owner: Ownership) -> Owned<bool>;
+    write fn release(owner: Ownership) -> Owned<bool>;
     /// Gives a name back whose session could not be started. Too many failures quarantine the name.
-    fn activation_failed(failed: ActivationFailed) -> Owned<AfterFailure>;
+    write fn activation_failed(failed: ActivationFailed) -> Owned<AfterFailure>;
 
     /// Keeps the identity of the process group that runs an owner's session. `None`: no process runs any more.
     ///
     /// A release removes it, and so does `None`. If the owner is lost, the identity stays: later claims and owners of the name
     /// leave it alone, until `process_ended` is called for it.
-    fn record_process(owner: Ownership, process: Option<Value>) -> Owned<()>;
+    write fn record_process(owner: Ownership, process: Option<Value>) -> Owned<()>;
     /// Processes that lost owners have left behind. A fleet that starts waits until they have ended before it claims a name,
     /// because two CLIs would act on one conversation otherwise, and tells the backend by `process_ended`.
-    fn left_processes(limit: usize) -> Vec<ProcessRecord>;
+    read fn left_processes(limit: usize) -> Vec<ProcessRecord>;
     /// Removes the identity of a process that has ended. `false`: its owner is alive and no lost one, and nothing is removed.
-    fn process_ended(name: Name, term: Term) -> bool;
+    write fn process_ended(name: Name, term: Term) -> bool;
     /// Takes up to `limit` names from dead nodes. A turn that runs there goes on with its continuation, or ends as interrupted.
     /// The name is free then, or quarantined if it has lost `losses` owners in a row. Answers with the names: fewer than
     /// `limit` if no dead node owns any more. A claim does the same for its one name.
-    fn recover(limit: usize, losses: u32) -> Vec<Name>;
+    write fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
     /// Quarantines a name: its prompts wait until `unquarantine`.
-    fn quarantine(name: Name, why: String) -> Quarantined;
+    write fn quarantine(name: Name, why: String) -> Quarantined;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
-    fn unquarantine(name: Name) -> bool;
+    write fn unquarantine(name: Name) -> bool;
     /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.
-    fn delete(name: Name) -> Deletion;
+    write fn delete(name: Name) -> Deletion;
     /// Removes a name that is marked as being deleted. `false`: prompts or keys are left, so call it again. A call does a bounded
     /// amount of work.
-    fn deleted(name: Name) -> bool;
+    write fn deleted(name: Name) -> bool;
     /// Names that are marked as being deleted.
-    fn deleting(limit: usize) -> Vec<Name>;
+    read fn deleting(limit: usize) -> Vec<Name>;
 
     /// Keeps a question. `Done(None)`: its turn does not run. A turn that has 256 open questions gets no further one:
     /// [`Invalid`](crate::BackendErrorKind::Invalid).
-    fn ask(ask: Ask) -> Owned<Option<QuestionRecord>>;
+    write fn ask(ask: Ask) -> Owned<Option<QuestionRecord>>;
     /// Answers a question. The first answer before the deadline decides. An answer that is repeated with its attempt learns whether
     /// it decided, until the prompt is forgotten.
-    fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
+    write fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
     /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
-    fn question(question: QuestionId) -> Option<QuestionRecord>;
+    read fn question(question: QuestionId) -> Option<QuestionRecord>;
     /// Open questions, the nearest deadline first.
-    fn open_questions(limit: usize) -> Vec<QuestionRecord>;
+    read fn open_questions(limit: usize) -> Vec<QuestionRecord>;
     /// Decides open questions whose deadline has passed.
-    fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
+    write fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
 
     /// Ends prompts that have waited for too long. Answers with their number.
-    fn expire_prompts(limit: usize) -> usize;
+    write fn expire_prompts(limit: usize) -> usize;
     /// Removes up to `limit` prompts that ended before `before`, with their keys, messages, decided questions and outcomes.
     /// A call does a bounded amount of work. `0`: nothing is left.
-    fn forget(before: Timestamp, limit: usize) -> usize;
+    write fn forget(before: Timestamp, limit: usize) -> usize;
     /// The earliest moment at which a prompt or a question expires.
-    fn next_expiry() -> Option<Timestamp>;
+    read fn next_expiry() -> Option<Timestamp>;
 
     /// A name's record.
-    fn name_record(name: Name) -> Option<NameRecord>;
+    read fn name_record(name: Name) -> Option<NameRecord>;
     /// A page of names, in the order of their bytes. Names whose records cannot be read are passed over.
-    fn names(page: Page) -> Vec<NameRecord>;
+    read fn names(page: Page) -> Vec<NameRecord>;
     /// A prompt's record.
-    fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
+    read fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
     /// The content of a prompt.
-    fn content(prompt: PromptId) -> Option<PromptContent>;
+    read fn content(prompt: PromptId) -> Option<PromptContent>;
     /// The outcome of a prompt that has ended.
-    fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
+    read fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
     /// Kept messages of a turn with numbers after `after`, in order.
-    fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
+    read fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
     /// The first prompts that wait for a name, in their order.
-    fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
+    read fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
     /// A page of names that a node can run now: for each name the prompt with which it goes on, or the first one that may begin.
     ///
     /// A prompt may begin unless it is a reminder whose moment has not come, or has waited for too long. Names are passed over
     /// that are quarantined, are being deleted, run a turn, are owned by another living node, or are bound to another host. The
     /// work of a page does not grow with names that are passive, quarantined or of tenants that the page leaves out.
-    fn waiting(page: WaitingPage) -> WaitingNames;
+    write fn waiting(page: WaitingPage) -> WaitingNames;
     /// The earliest moment after `after` for which a reminder waits.
-    fn next_due(after: Timestamp) -> Option<Timestamp>;
+    read fn next_due(after: Timestamp) -> Option<Timestamp>;
     /// Prompts that wait in the whole fleet.
-    fn queued() -> u32;
+    read fn queued() -> u32;
     /// The account of a tenant.
-    fn tenant(tenant: String) -> TenantRecord;
+    read fn tenant(tenant: String) -> TenantRecord;
 }
 
 #[cfg(feature = "testkit")]

@@ -10,11 +10,16 @@
 //!                                   every request of the group: Unavailable; the file is closed, and opened again for the next
 //! ```
 //!
-//! A group that has written nothing is not committed, so reading costs no fsync.
+//! A group that has written nothing is not committed.
+//!
+//! Requests that only read run beside the writer, each on a snapshot of what is committed, on at most [`READERS`] threads of the
+//! runtime's pool for blocking work. A snapshot has everything that was answered before it, so a long page delays no commit and
+//! shows every write of its caller. Reads go the way of the writes while the file is closed: the writer opens it again.
 
 mod error;
 mod export;
 mod file;
+mod reader;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -30,11 +35,15 @@ use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::{Result, Step};
 use file::{DatabaseFile, OpenFile};
+use reader::OpenDatabase;
 use snapshot::{Export, Exporter};
 use writer::{Message, Request, Writer};
 
 /// Requests that wait for the writer. Beyond them a request waits until there is room.
 const WAITING: usize = 1024;
+
+/// Reads that run at once.
+const READERS: usize = 4;
 
 /// A backend in one file, for services on one machine: durable over a power cut, and locked against a second process.
 ///
@@ -68,6 +77,8 @@ pub struct LocalBackend {
     pub(super) clock: Clock,
     pub(super) channels: Channels,
     exports: Arc<Semaphore>,
+    database: OpenDatabase,
+    readers: Arc<Semaphore>,
 }
 
 impl LocalBackend {
@@ -131,7 +142,7 @@ impl LocalBackend {
     /// written then.
     pub async fn import(&self, text: impl Into<String>) -> Result<()> {
         let rows = export::read(&text.into())?;
-        self.run(move |step| step.fill(rows).and_then(|()| step.all_dead())).await
+        self.write(move |step| step.fill(rows).and_then(|()| step.all_dead())).await
     }
 
     async fn start(file: Box<dyn OpenFile>, clock: Clock) -> Result<Self> {
@@ -139,12 +150,14 @@ impl LocalBackend {
         let channels = Channels::new();
         let (opened, open) = oneshot::channel();
         let (ending, ended) = watch::channel(());
+        let database = OpenDatabase::default();
         let writer = Writer {
             waiting,
             file,
             clock: clock.clone(),
             channels: channels.clone(),
             exporter: Exporter::default(),
+            database: database.clone(),
             _ending: ending,
         };
         std::thread::Builder::new()
@@ -154,11 +167,40 @@ impl LocalBackend {
                 BackendError::new(BackendErrorKind::Unavailable, "no thread for the file").caused_by(error)
             })?;
         open.await.map_err(|_| closed())??;
-        let exports = Arc::new(Semaphore::new(1));
-        Ok(Self { jobs, ended, folder: None, clock, channels, exports })
+        let (exports, readers) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(READERS)));
+        Ok(Self { jobs, ended, folder: None, clock, channels, exports, database, readers })
     }
 
-    pub(super) async fn run<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&mut Step<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        // Nothing closes the semaphore.
+        let turn = Arc::clone(&self.readers).acquire_owned().await.map_err(|_| closed())?;
+        let (database, now, mut request) = (self.database.clone(), self.clock.now(), Some(request));
+        let read = tokio::task::spawn_blocking(move || {
+            let read = database.with(|open| request.take().map(|request| reader::read(open, now, request)));
+            drop(turn);
+            (read.flatten(), request)
+        });
+        match read.await {
+            Ok((Some(Err(error)), _)) if error.kind() == BackendErrorKind::Unavailable => {
+                // The file may be damaged for this opening: the writer finds out, and opens it again. Its own error is no answer here.
+                self.write(|_| Ok(())).await.ok();
+                Err(error)
+            }
+            Ok((Some(answer), _)) => answer,
+            Ok((None, Some(request))) => self.write(request).await,
+            Ok((None, None)) => Err(closed()),
+            Err(panic) => match panic.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends.
+                Err(_) => Err(closed()),
+            },
+        }
+    }
+
+    pub(super) async fn write<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Step<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {

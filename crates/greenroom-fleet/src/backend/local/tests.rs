@@ -342,3 +342,53 @@ async fn requests_go_on_while_an_export_reads_its_snapshot() {
     let text = backend.export().await.unwrap();
     assert!(text.contains(&late.prompt.to_string()));
 }
+
+#[tokio::test]
+async fn a_long_read_delays_no_commit_and_no_other_read() {
+    let disk = Disk::default();
+    let backend = disk.backend().await;
+    let (begun, begins) = oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let reader = backend.clone();
+    let long = tokio::spawn(async move {
+        let read = move |step: &mut Step<'_>| {
+            let before = step.queued()?;
+            begun.send(()).unwrap();
+            released.recv().unwrap();
+            Ok((before, step.queued()?))
+        };
+        reader.read(read).await
+    });
+    begins.await.unwrap();
+    let prompt = accept(1);
+    let limit = Duration::from_secs(60);
+    let accepted = tokio::time::timeout(limit, backend.accept(prompt.clone())).await;
+    assert!(matches!(accepted.expect("the read delays a commit").unwrap(), Accepted::New(_)));
+    let record = tokio::time::timeout(limit, backend.prompt_record(prompt.prompt)).await;
+    assert!(record.expect("the read delays another one").unwrap().is_some());
+    release.send(()).unwrap();
+    assert_eq!(long.await.unwrap().unwrap(), (0, 0), "a read sees one moment");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_read_sees_every_write_that_was_answered_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = LocalBackend::open(folder.path().join("fleet.redb")).await.unwrap();
+    let writers = (0..8).map(|writer| {
+        let backend = backend.clone();
+        tokio::spawn(async move {
+            for key in 0..50 {
+                let prompt = accept(writer * 100 + key);
+                assert!(matches!(backend.accept(prompt.clone()).await.unwrap(), Accepted::New(_)));
+                let (record, queued) = tokio::join!(backend.prompt_record(prompt.prompt), backend.queued());
+                assert!(record.unwrap().is_some());
+                assert!(queued.unwrap() > key);
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    backend.close().await;
+    assert_eq!(backend.queued().await.unwrap_err().kind(), BackendErrorKind::Closed);
+}

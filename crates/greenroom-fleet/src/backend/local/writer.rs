@@ -5,6 +5,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::failed;
 use super::file::OpenFile;
+use super::reader::OpenDatabase;
 use super::snapshot::{Export, Exporter};
 use crate::backend::Channels;
 use crate::clock::Clock;
@@ -76,21 +77,23 @@ pub(super) struct Writer {
     pub(super) clock: Clock,
     pub(super) channels: Channels,
     pub(super) exporter: Exporter,
-    /// Dropped after the database, which is a variable of [`Writer::run`].
+    pub(super) database: OpenDatabase,
+    /// Dropped after the database is closed.
     pub(super) _ending: watch::Sender<()>,
 }
 
 impl Writer {
     /// Runs requests until the last sender is gone, or a message says to close.
     pub(super) fn run(mut self, opened: oneshot::Sender<Result<()>>) {
-        let mut database = match self.file.open().and_then(|database| self.all_dead(database)) {
-            Ok(database) => Some(database),
+        match self.file.open().and_then(|database| self.all_dead(database)) {
+            Ok(database) => self.database.set(database),
             Err(error) => {
                 opened.send(Err(error)).ok();
                 return;
             }
         };
         if opened.send(Ok(())).is_err() {
+            self.database.close();
             return;
         }
         let mut group = Vec::with_capacity(GROUP);
@@ -104,19 +107,30 @@ impl Writer {
                     Message::Close => self.waiting.close(),
                 }
             }
-            match database.take().map_or_else(|| self.file.open(), Ok) {
-                Ok(open) => database = self.run_group(open, jobs),
+            match self.open_again() {
+                Ok(()) => self.run_group(jobs),
                 Err(error) => jobs.into_iter().for_each(|job| job.answer(Some(&error))),
             }
             for export in exports {
-                match database.as_ref().map_or_else(not_open, Ok) {
-                    Ok(database) => self.exporter.start(database, export),
+                let database = self.database.clone();
+                let mut export = Some(export);
+                database.with(|open| export.take().map(|export| self.exporter.start(open, export)));
+                if let Some(export) = export {
                     // The task may have stopped waiting.
-                    Err(error) => drop(export.reply.send(Err(error))),
+                    export.reply.send(not_open()).ok();
                 }
             }
         }
         self.exporter.end();
+        self.database.close();
+    }
+
+    /// Opens the file if an error has closed it.
+    fn open_again(&mut self) -> Result<()> {
+        if !self.database.is_open() {
+            self.database.set(self.file.open()?);
+        }
+        Ok(())
     }
 
     /// Says that all nodes in a file are dead that was opened just now: its lock proves that no other process uses it.
@@ -133,18 +147,15 @@ impl Writer {
 
     /// Runs a group in one transaction and answers it. The database is closed after an error of the file: only a file that is
     /// opened again tells which of its transactions are there.
-    fn run_group(&mut self, database: Database, mut jobs: Vec<Box<dyn Job>>) -> Option<Database> {
+    fn run_group(&mut self, mut jobs: Vec<Box<dyn Job>>) {
         let mut told = Told::default();
-        let result = self.transact(&database, &mut jobs, &mut told);
-        let database = match &result {
-            Ok(()) => Some(database),
+        let result =
+            self.database.with(|open| self.transact(open, &mut jobs, &mut told)).unwrap_or_else(not_open);
+        if result.is_err() {
             // Closed before the answers: whoever is told to try again finds the file free.
-            Err(_) => {
-                self.exporter.end();
-                drop(database);
-                None
-            }
-        };
+            self.exporter.end();
+            self.database.close();
+        }
         // Changes come before answers: whoever listens from an answer on hears of later requests alone.
         if result.is_ok() {
             self.channels.tell(told);
@@ -152,7 +163,6 @@ impl Writer {
         for job in jobs {
             job.answer(result.as_ref().err());
         }
-        database
     }
 
     fn transact(&self, database: &Database, jobs: &mut [Box<dyn Job>], told: &mut Told) -> Result<()> {
@@ -182,11 +192,11 @@ impl Writer {
     }
 }
 
-/// The error of an export while the file could not be opened.
+/// The error of a request while the file could not be opened.
 fn not_open<T>() -> Result<T> {
     Err(BackendError::new(
         BackendErrorKind::Unavailable,
-        "the fleet's file could not be opened: repeat the export",
+        "the fleet's file could not be opened: repeat the request",
     ))
 }
 
