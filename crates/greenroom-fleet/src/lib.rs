@@ -64,6 +64,7 @@ mod id;
 mod opening;
 mod outcome;
 mod people;
+mod process;
 mod record;
 mod registry;
 mod request;

@@ -14,7 +14,6 @@
 //!
 //! Each step can be repeated: a process that is killed while it opens leaves the rest to the next opening.
 
-mod process;
 #[cfg(test)]
 mod tests;
 
@@ -22,13 +21,13 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use self::process::LeftProcess;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
 use crate::actor::keeper::hold_lease;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
+use crate::process::LeftProcess;
 use crate::record::ProcessRecord;
 use crate::request::{Join, Quarantined};
 
@@ -155,7 +154,7 @@ async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
     }
 }
 
-/// Finishes deletions. A name whose files cannot be removed stays marked: the keeper goes on with it.
+/// Finishes deletions. A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
 async fn finish_deletions(shared: &FleetShared) -> Result<(), FleetError> {
     let mut failed = 0;
     loop {
@@ -165,7 +164,7 @@ async fn finish_deletions(shared: &FleetShared) -> Result<(), FleetError> {
         failed = 0;
         for name in marked {
             match deletion::resume(shared, &name).await {
-                Err(FleetError::Files(_)) => failed += 1,
+                Err(FleetError::Files(_) | FleetError::State(_)) => failed += 1,
                 finished => finished?,
             }
         }

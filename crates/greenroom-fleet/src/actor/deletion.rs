@@ -1,22 +1,31 @@
 //! Deletes names, with their files.
 //!
 //! ```text
-//!  backend: delete ──► marked ──► the files are removed ──► backend: deleted ──► (gone)
+//!  backend: delete ──► marked ──► its old processes are gone ──► the files are removed ──► backend: deleted ──► (gone)
 //!                        │ ▲
-//!                        ▼ │ the files cannot be removed, or the process ends
+//!                        ▼ │ a process does not end, files cannot be removed, or the service ends
 //!                      stays marked: the next opening and the keeper try again
 //! ```
 //!
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
 
-use super::context::FleetShared;
+use std::time::Duration;
+
+use super::context::{FleetShared, shown};
 use super::retry::{NotDone, repeat};
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::files::Removal;
 use crate::id::{Name, NodeId};
+use crate::process::LeftProcess;
 use crate::record::{NameRecord, NameState};
 use crate::request::Deletion;
+
+/// Processes of lost owners that are looked at: a fleet that opens has ended all but a few.
+const PROCESSES: usize = 1000;
+
+/// The time in which a process that was killed ends.
+const KILLED: Duration = Duration::from_secs(2);
 
 /// The end of a request to delete a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +41,8 @@ pub(crate) enum Deleted {
 /// Deletes a name that no node owns, and its files.
 ///
 /// # Errors
-/// [`FleetError::Files`] if files cannot be removed. The name stays marked, and the keeper tries again.
+/// [`FleetError::Files`] if files cannot be removed, [`FleetError::State`] if a process of a lost owner still uses them. The name
+/// stays marked, and the keeper tries again.
 pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Deleted, FleetError> {
     match repeat(shared, || shared.backend.delete(name.clone())).await.map_err(failed)? {
         Deletion::Marked(_) => resume(shared, name).await.map(|()| Deleted::Done),
@@ -58,18 +68,47 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
 
 /// Removes the files of a marked name, and then the name.
 async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
-    let (name, tenant) = (&record.name, &record.tenant);
-    if let Err(error) = shared.folders.remove(record.conversation, removal).await {
-        shared.tell(FleetEvent::DeletionFailed {
-            name: name.clone(),
-            tenant: tenant.clone(),
-            why: error.to_string(),
-        });
-        return Err(error.into());
+    let name = &record.name;
+    let removed = match end_processes(shared, name).await? {
+        Some(why) => Err(FleetError::State(why)),
+        None => shared.folders.remove(record.conversation, removal).await.map_err(FleetError::from),
+    };
+    if let Err(error) = removed {
+        let (name, tenant, why) = (name.clone(), record.tenant.clone(), error.to_string());
+        shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
+        return Err(error);
     }
     while !repeat(shared, || shared.backend.deleted(name.clone())).await.map_err(failed)? {}
     shared.tell_transitions();
     Ok(())
+}
+
+/// Ends processes that lost owners of a name have left on this host: a CLI that still runs would write into files that are
+/// removed. Returns the reason to keep the files, if a process does not end.
+async fn end_processes(shared: &FleetShared, name: &Name) -> Result<Option<String>, FleetError> {
+    let left = repeat(shared, || shared.backend.left_processes(PROCESSES)).await.map_err(failed)?;
+    for record in left.into_iter().filter(|record| record.name == *name && record.host == shared.host) {
+        match LeftProcess::of(&record.process) {
+            Ok(process) => {
+                if process.is_alive().await {
+                    process.kill();
+                    if tokio::time::timeout(KILLED, process.gone()).await.is_err() {
+                        let pid = process.pid();
+                        return Ok(Some(format!(
+                            "the process {pid} of the session still runs and could not be killed: end it; its files are kept until then"
+                        )));
+                    }
+                }
+            }
+            // Nobody knows the process, so there is nothing to wait for.
+            Err(error) => {
+                tracing::warn!(name = shown(name), %error, "the record of a process cannot be read")
+            }
+        }
+        let term = record.term;
+        repeat(shared, || shared.backend.process_ended(name.clone(), term)).await.map_err(failed)?;
+    }
+    Ok(None)
 }
 
 fn failed(why: NotDone) -> FleetError {
@@ -81,8 +120,6 @@ fn failed(why: NotDone) -> FleetError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::actor::stage::{accept, joined};
     use crate::backend::MemoryBackend;

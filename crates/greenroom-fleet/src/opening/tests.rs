@@ -190,3 +190,33 @@ async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_openin
     assert_eq!(backend.name_record(fine).await.unwrap(), None);
     assert_eq!(backend.deleting(10).await.unwrap(), [stuck]);
 }
+
+#[tokio::test]
+async fn files_are_kept_until_the_process_that_uses_them_is_gone() {
+    let backend = MemoryBackend::new();
+    let mut cli = old_cli();
+    let mut unknown_start = identity(&cli);
+    unknown_start["started"] = Value::Null;
+    let (name, _, _) = earlier_service(&backend, Some(unknown_start)).await;
+    let limits = FleetLimits { left_processes: Duration::from_millis(100), ..FleetLimits::default() };
+    let (fleet, mut events, opened) = reopened(&backend, limits.clone()).await;
+    opened.unwrap();
+    let record = backend.name_record(name.clone()).await.unwrap().unwrap();
+    let folders = fleet.folders.create(&record).await.unwrap();
+
+    let why = deletion::delete(&fleet, &name).await.unwrap_err().to_string();
+    assert!(why.contains("still runs and could not be killed"), "{why}");
+    event(&mut events, &FleetEvent::DeletionFailed { name: name.clone(), tenant: "acme".into(), why }).await;
+    assert!(folders.work.exists());
+    let (fleet, mut events, opened) = reopened(&backend, limits).await;
+    opened.unwrap();
+    assert!(folders.work.exists());
+    assert_eq!(backend.deleting(10).await.unwrap(), [name.clone()]);
+
+    drop(cli.stdin.take());
+    cli.wait().unwrap();
+    deletion::resume(&fleet, &name).await.unwrap();
+    event(&mut events, &FleetEvent::Deleted { name: name.clone(), tenant: "acme".into() }).await;
+    assert!(!folders.work.exists());
+    assert!(backend.left_processes(10).await.unwrap().is_empty());
+}

@@ -11,31 +11,31 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A process that an earlier process of the service has left behind.
 #[derive(Clone, Debug)]
-pub(super) struct LeftProcess(ProcessIdentity);
+pub(crate) struct LeftProcess(ProcessIdentity);
 
 impl LeftProcess {
     /// Reads the identity that the owner has written down.
-    pub(super) fn of(record: &Value) -> serde_json::Result<Self> {
+    pub(crate) fn of(record: &Value) -> serde_json::Result<Self> {
         serde_json::from_value(record.clone()).map(Self)
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.pid
     }
 
-    pub(super) async fn is_alive(&self) -> bool {
+    pub(crate) async fn is_alive(&self) -> bool {
         let this = self.0.clone();
         // A look that panics counts as a process that runs: the wait for its end looks again.
         tokio::task::spawn_blocking(move || this.is_alive()).await.unwrap_or(true)
     }
 
-    pub(super) async fn gone(&self) {
+    pub(crate) async fn gone(&self) {
         self.0.gone(LOOK).await;
     }
 
     /// Kills the process group, if its leader is still the process that was written down: the system gives the id of an ended
     /// process to another one.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         if self.0.started.is_none() || started(self.0.pid) != self.0.started {
             return;
         }
