@@ -12,11 +12,13 @@ const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// The reason why an owner's request was not carried out.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NotDone {
     /// The owner has lost the name, or the node its lease: the session is to be killed, and nothing is written.
+    #[error("the fleet has lost its lease, or has ended: open it again")]
     Fenced,
     /// The backend refuses the request for good.
+    #[error("{0}")]
     Error(BackendError),
 }
 

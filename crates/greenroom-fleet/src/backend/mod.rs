@@ -208,7 +208,7 @@ backend! {
     /// `limit` if no dead node owns any more. A claim does the same for its one name.
     write fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
-    /// Quarantines a name: its prompts wait until `unquarantine`.
+    /// Quarantines a name: its prompts wait until `unquarantine`, and new ones are refused.
     write fn quarantine(name: Name, why: String) -> Quarantined;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
     write fn unquarantine(name: Name) -> bool;

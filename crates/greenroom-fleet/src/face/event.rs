@@ -54,7 +54,7 @@ pub enum FleetEvent {
     BackingOff { name: Name, tenant: String, millis: u64 },
     /// The name cannot be activated here: another node owns it.
     Elsewhere { name: Name, tenant: String, node: NodeId },
-    /// The name is not activated until `unquarantine` is called.
+    /// The name is not activated, and takes no new prompts, until `unquarantine` is called.
     Quarantined { name: Name, tenant: String, why: String },
     /// The name may be activated again.
     Unquarantined { name: Name, tenant: String },

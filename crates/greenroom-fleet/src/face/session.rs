@@ -26,6 +26,8 @@ use crate::request::{Accept, Accepted, Quarantined, QueueBounds, Refused};
 const AGAIN: Duration = Duration::from_millis(50);
 /// The time after which a refused prompt may be accepted, where nothing tells a better one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The time after which a prompt to a quarantined session is worth another attempt: a person has to lift the quarantine.
+const AFTER_QUARANTINE: Duration = Duration::from_secs(60);
 
 /// A named session of a fleet. It is there when it is prompted: nothing has to be created or kept.
 ///
@@ -103,6 +105,7 @@ impl FleetSession {
             Accepted::Refused(why) => {
                 let retry_after = match &why {
                     Refused::QueueFull { .. } | Refused::Deleting => Some(RETRY_AFTER),
+                    Refused::Quarantined { .. } => Some(AFTER_QUARANTINE),
                     Refused::OverBudget => self.next_budget(),
                     _ => None,
                 };
@@ -198,7 +201,11 @@ impl FleetSession {
         self.ask(false, message).await;
     }
 
-    /// Keeps the session from being activated, and puts it to sleep at once. Prompts that wait go on waiting.
+    /// Keeps the session from being activated, and puts it to sleep at once: its running turn is interrupted.
+    ///
+    /// Prompts that wait go on waiting, until [`unquarantine`](Self::unquarantine) or until they expire. New prompts are refused as
+    /// [`Refused::Quarantined`](crate::Refused::Quarantined), with a `retry_after` of one minute. A session that is quarantined already
+    /// keeps its first reason.
     ///
     /// # Errors
     /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
@@ -224,7 +231,7 @@ impl FleetSession {
         }
     }
 
-    /// Lets a quarantined session be activated again. Its prompts begin. `false`: the session is not quarantined.
+    /// Lets a quarantined session be activated again. Its prompts begin, and new ones are accepted. `false`: the session is not quarantined.
     ///
     /// # Errors
     /// [`FleetError::Backend`].

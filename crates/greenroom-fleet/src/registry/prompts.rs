@@ -37,6 +37,10 @@ impl Step<'_> {
                 _ => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
             });
         }
+        if let Some(NameRecord { state: NameState::Quarantined { why, .. }, .. }) = &known {
+            // The prompt would wait for a person, and expire before one comes.
+            return Ok(Accepted::Refused(Refused::Quarantined { why: why.clone() }));
+        }
         if let Some(budget) = accept.budget
             && self.spent(&accept.tenant, &budget)?
         {

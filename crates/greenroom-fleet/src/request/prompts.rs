@@ -94,6 +94,14 @@ pub enum Refused {
         /// The prompt that has the key.
         prompt: PromptId,
     },
+    /// The session is quarantined. A prompt that is sent again with its key is found nevertheless.
+    #[error(
+        "the session is quarantined: {why}; mend the cause and call `unquarantine`, then send the prompt again"
+    )]
+    Quarantined {
+        /// The reason for the quarantine.
+        why: String,
+    },
     /// The session is being deleted.
     #[error("the session is being deleted: try again when that is done")]
     Deleting,

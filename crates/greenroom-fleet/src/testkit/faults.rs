@@ -1,4 +1,4 @@
-//! A backend with faults: requests that fail, lose their reply, are slow, or hang.
+//! A backend with faults: requests that fail, are refused, lose their reply, are slow, or hang.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,6 +61,9 @@ pub enum Fault {
     DelayReply(Duration),
     /// The request is not carried out: [`Unavailable`](BackendErrorKind::Unavailable).
     Fail,
+    /// The request is not carried out, and its error has this kind. After any kind but
+    /// [`Unavailable`](BackendErrorKind::Unavailable) a fleet does not repeat it.
+    Refuse(BackendErrorKind),
     /// The request is carried out, and its answer is replaced by [`Unavailable`](BackendErrorKind::Unavailable).
     LoseReply,
     /// The request is passed on after the next [`release`](FaultedBackend::release).
@@ -204,6 +207,7 @@ impl FaultedBackend {
         let fault = self.decide(method);
         match fault {
             Fault::Fail => return Err(unavailable(method, "was not carried out")),
+            Fault::Refuse(kind) => return Err(faulted(kind, method, &format!("is refused as {kind:?}"))),
             Fault::Delay(time) => tokio::time::sleep(time).await,
             Fault::Hang => self.hang().await,
             _ => {}
@@ -289,8 +293,11 @@ fn known(method: &str) -> &'static str {
 }
 
 fn unavailable(method: &str, fate: &str) -> BackendError {
-    let message = format!("a fault of the test: the request `{method}` {fate}");
-    BackendError::new(BackendErrorKind::Unavailable, message)
+    faulted(BackendErrorKind::Unavailable, method, fate)
+}
+
+fn faulted(kind: BackendErrorKind, method: &str, fate: &str) -> BackendError {
+    BackendError::new(kind, format!("a fault of the test: the request `{method}` {fate}"))
 }
 
 /// Faults by chance, the same ones for the same seed and the same order of requests.

@@ -167,7 +167,7 @@ impl NameState {
         let (shared, cell) = (self.shared.clone(), self.cell.clone());
         self.step(async move {
             let looked = steps::look(&shared, &cell).await;
-            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| format!("{not_done:?}")))
+            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| not_done.to_string()))
         });
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::stage::{Checked, LEASE, Stage, accept, claim, invalid, name, promises, same, unexpected};
-use crate::id::NodeId;
+use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Page, Quarantined,
-    Renewed,
+    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Page, Quarantined,
+    Refused, Renewed,
 };
 
 promises! {
@@ -27,6 +27,7 @@ promises! {
     "nodes and the names of a node are listed in pages" => pages,
     "failed activations quarantine a name until somebody lifts it" => quarantine,
     "a quarantined name keeps its prompts" => quarantine_keeps,
+    "a quarantined name takes no new prompts" => quarantine_refuses,
 }
 
 async fn race(stage: Stage) -> Checked {
@@ -267,6 +268,21 @@ async fn quarantine(stage: Stage) -> Checked {
     same("the first failure after the lift", answer, Owned::Done(AfterFailure::Free(1)))
 }
 
+async fn quarantine_refuses(stage: Stage) -> Checked {
+    let keyed = Accept { key: Some("key".to_owned()), ..accept("a", "hello") };
+    let known = stage.accepted(keyed.clone()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
+    same("the answer to the quarantine", quarantined, Quarantined::Done)?;
+    let refused = Accepted::Refused(Refused::Quarantined { why: "by hand".to_owned() });
+    same("the answer to a new prompt", stage.backend.accept(accept("a", "one more")).await?, refused)?;
+    match stage.backend.accept(Accept { prompt: PromptId::new(), ..keyed }).await? {
+        Accepted::Duplicate(record) => same("the prompt that is sent again", record.id, known)?,
+        other => return unexpected("a prompt that is sent again with its key", other),
+    }
+    same("the answer to the lift", stage.backend.unquarantine(name("a")).await?, true)?;
+    stage.prompt("a", "one more").await.map(drop)
+}
+
 async fn quarantine_keeps(stage: Stage) -> Checked {
     let prompt = stage.prompt("a", "hello").await?;
     let owner = stage.own("a").await?;
@@ -280,7 +296,6 @@ async fn quarantine_keeps(stage: Stage) -> Checked {
     same("the answer for an unknown name", nobody, Quarantined::Gone)?;
     let claimed = stage.claim_by(stage.node, "a").await?;
     same("the answer to a claim", claimed, Claimed::Quarantined("by hand".to_owned()))?;
-    let later = stage.prompt("a", "still accepted").await?;
     let queue = stage.backend.queue(name("a"), 10).await?;
-    same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![prompt, later])
+    same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![prompt])
 }

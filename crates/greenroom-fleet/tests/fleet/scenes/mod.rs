@@ -8,6 +8,7 @@ mod lost_replies;
 mod names;
 mod prompts;
 mod quotas;
+mod refusals;
 mod review;
 mod sleep;
 mod two;

@@ -1,7 +1,8 @@
 //! Names: delete, quarantine, and names that look like something else.
 
 use greenroom_fleet::backend::LocalBackend;
-use greenroom_fleet::{FleetError, FleetEvent, InterruptedBy, NameState, Unsent};
+use greenroom_fleet::testkit::{Fault, FaultedBackend};
+use greenroom_fleet::{BackendErrorKind, FleetError, FleetEvent, InterruptedBy, NameState, Unsent};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -79,6 +80,45 @@ async fn a_quarantined_session_sleeps_and_keeps_its_prompts() {
     within("quarantine again", a.quarantine("?")).await.unwrap();
     within("unquarantine", a.unquarantine()).await.unwrap();
     assert_eq!(outcome(waits).await.text(), Some("re: two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_session_refuses_new_prompts_and_says_why() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let a = named(&fleet, "a");
+    let keyed = || FleetPrompt::new("one").key("k");
+    let known = send(&fleet, "a", keyed()).await.prompt_id();
+    outcome(fleet.turn(known)).await;
+    within("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
+    let (why, retry_after) = refused(&a, "two").await;
+    assert_eq!(retry_after, Some(secs(60)));
+    assert_eq!(
+        why.to_string(),
+        "the session is quarantined: looked at by Anna; mend the cause and call `unquarantine`, then send the prompt again"
+    );
+    let reminder = FleetPrompt::new("remember").not_before(std::time::SystemTime::now() + secs(3600));
+    assert_eq!(refused(&a, reminder).await.0, why, "a reminder too");
+    let again = send(&fleet, "a", keyed()).await;
+    assert!(again.is_duplicate() && again.prompt_id() == known);
+    within("unquarantine", a.unquarantine()).await.unwrap();
+    assert_eq!(asks(&fleet, "a", "two").await, "re: two");
+    assert_eq!(world.clis.prompts_of("a"), ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_says_in_words_what_the_backend_refuses() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    asks(&fleet, "a", "one").await;
+    within("sleep", named(&fleet, "a").passivate()).await;
+    let refuse = Fault::Refuse(BackendErrorKind::Damaged);
+    backend.plan(move |request| if request.method == "name_record" { refuse } else { Fault::Pass });
+    let error = within("warm", named(&fleet, "a").warm()).await.unwrap_err();
+    assert_eq!(error.to_string(), "a fault of the test: the request `name_record` is refused as Damaged");
+    backend.disable();
+    within("warm", named(&fleet, "a").warm()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
