@@ -133,6 +133,25 @@ async fn a_second_run_continues_where_a_kill_left_off() {
 }
 
 #[tokio::test]
+async fn a_second_process_on_the_data_is_refused_and_harms_no_turn_of_the_first() {
+    let data = tempfile::tempdir().unwrap();
+    let mut first = Program::start(data.path(), "1000");
+    first.read_until_running(2).await;
+    let second = Command::new(env!("CARGO_BIN_EXE_fleet")).arg("--data").arg(data.path()).output();
+    let second = tokio::time::timeout(LIMIT, second).await.unwrap().unwrap();
+    let stderr = String::from_utf8(second.stderr).unwrap();
+    assert!(!second.status.success(), "{stderr}");
+    assert!(stderr.contains("another process has the fleet's file"), "{stderr}");
+    assert!(stderr.contains("stop that process, or use another file"), "{stderr}");
+    first.read_until_running(5).await;
+    first.child.start_kill().unwrap();
+    first.read().await;
+    // Two slots: three of the five have ended, none of them by the second process.
+    assert!(first.names("ended").len() >= 3, "{:#?}", first.lines);
+    assert_eq!(first.names("interrupted"), [""; 0]);
+}
+
+#[tokio::test]
 async fn bad_arguments_are_named() {
     for (arguments, said) in
         [(["--pace", "soon"], "invalid digit"), (["--slots", "3"], "usage"), (["--pace", "1"], "--data")]

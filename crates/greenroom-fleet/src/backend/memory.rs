@@ -53,6 +53,11 @@ impl MemoryBackend {
         Some(self.folder.0.clone())
     }
 
+    /// Tests have several fleets on one memory, as if they were several processes.
+    pub(super) fn exclusive(&self) -> bool {
+        false
+    }
+
     /// The same facts as after a restart of the service: every node that has joined so far is dead, as
     /// [`LocalBackend::open`](super::LocalBackend::open) finds them. Sessions that still run on this backend are fenced.
     ///

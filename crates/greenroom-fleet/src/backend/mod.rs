@@ -8,7 +8,7 @@
 //! Write a [`Backend`] of your own for another database, and check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
 
-mod local;
+pub(crate) mod local;
 mod memory;
 
 use std::path::PathBuf;
@@ -110,6 +110,12 @@ macro_rules! backend {
                 None
             }
 
+            /// True while nobody outside of this process can use what the backend keeps, as with a file that is locked. A node then
+            /// keeps its names although it cannot renew its lease, for instance because the disk is full. Default: `false`.
+            fn is_exclusive(&self) -> bool {
+                false
+            }
+
             $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
         }
 
@@ -131,6 +137,10 @@ macro_rules! backend {
 
                     fn default_folder(&self) -> Option<PathBuf> {
                         self.folder()
+                    }
+
+                    fn is_exclusive(&self) -> bool {
+                        self.exclusive()
                     }
 
                     $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {

@@ -270,6 +270,10 @@ impl Backend for FaultedBackend {
         self.backend.default_folder()
     }
 
+    fn is_exclusive(&self) -> bool {
+        self.backend.is_exclusive()
+    }
+
     by_passing_on!();
 }
 

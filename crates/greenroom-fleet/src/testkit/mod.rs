@@ -4,6 +4,7 @@ mod conformance;
 mod fault;
 mod faults;
 
+pub use crate::backend::local::{DiskFault, SimulatedDisk};
 pub use conformance::{BackendViolation, backend_conformance};
 pub use fault::FleetFault;
 pub use faults::{Fault, FaultedBackend, FaultedRequest, RandomFaults};

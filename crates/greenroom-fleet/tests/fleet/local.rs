@@ -89,7 +89,7 @@ async fn a_second_opening_is_told_that_the_file_is_in_use() {
     let folder = folder();
     let path = folder.path().join("fleet.redb");
     let first = LocalBackend::open(&path).await.unwrap();
-    let text = "another process has the fleet's file FILE open: stop that process, or use another file";
+    let text = "another backend of this process has the fleet's file FILE open: use a clone of that backend, or close it first";
     assert_eq!(refused(&path).await, (BackendErrorKind::InUse, text.to_owned()));
     assert_eq!(first.queued().await.unwrap(), 0);
 }

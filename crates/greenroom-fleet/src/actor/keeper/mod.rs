@@ -20,7 +20,8 @@
 //! waits in the mailbox, and there is a pause between two steps of a duty, so that a flood of changes is no flood of requests.
 //!
 //! The fence: the lease counts from the moment before its renewal was sent. When four fifths of it have passed without another
-//! renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing more.
+//! renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing more. On a backend that
+//! only this process can use nobody could take the names: there the lease may pass, and only the backend's word fences the node.
 //!
 //! Restart policy: permanent. A keeper that is started again has no memory: it looks at everything once.
 
@@ -32,7 +33,8 @@ mod steps;
 mod tests;
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
@@ -234,7 +236,7 @@ impl KeeperState {
 
     fn fence(&mut self) {
         let shared = &self.context.shared;
-        if Instant::now() >= fence_at(shared) {
+        if !shared.holds_lease() {
             tracing::error!(node = %shared.node, "the lease of this node could not be renewed in time");
             shared.lost.cancel();
             self.duties = Duty::ALL.map(|_| Progress::Over);
@@ -244,13 +246,12 @@ impl KeeperState {
     }
 }
 
-fn fence_at(shared: &FleetShared) -> Instant {
-    *shared.fence_at.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Looks at the fence when its moment has come. A renewal moves the moment and leaves the timer as it is.
+/// Looks at the fence when its moment has come. A renewal moves the moment and leaves the timer as it is. A moment that has passed,
+/// because nobody else can use the backend, is looked at again each second: the backend may be closed.
 fn fence(context: &KeeperContext, myself: &ActorRef<KeeperMessage>) -> Task {
-    later(fence_at(&context.shared), KeeperMessage::Fence, myself)
+    let at = context.shared.fence_at();
+    let now = Instant::now();
+    later(if at <= now { now + Duration::from_secs(1) } else { at }, KeeperMessage::Fence, myself)
 }
 
 fn wait(duty: Duty, at: Instant, myself: &ActorRef<KeeperMessage>) -> Progress {

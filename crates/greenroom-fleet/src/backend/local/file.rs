@@ -1,54 +1,112 @@
 //! Opening the file: its lock, its mode, and the version of its format.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase};
 
-use super::error::{failed, not_opened};
+use super::error::{failed, inaccessible, not_opened, panicked};
+use super::hold::{Hold, identity};
+use super::storage::{Raw, Storage};
 use super::writer::ROWS;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::{FORMAT, FORMAT_KEY, Result};
 
-/// Opens the database, once at the start and again after an error.
+/// The file of a backend. It is locked from the first opening on, until this is dropped: an error closes the database and not
+/// the file, so that no other process gets between two databases.
 pub(super) trait OpenFile: Send {
-    fn open(&mut self) -> Result<Database>;
+    /// The file in the words of an error.
+    fn shown(&self) -> String;
+
+    /// The file, opened and locked. Called for each database: once at the start, and again after an error.
+    fn raw(&mut self) -> Result<Raw>;
+
+    /// Bytes that the database may keep in memory. `None`: redb's default.
+    fn cache(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A database that is open.
+#[derive(Debug)]
+pub(super) struct OpenDatabase {
+    pub(super) database: Database,
+    /// The file in the words of an error.
+    pub(super) shown: String,
+    storage: Storage,
+}
+
+impl OpenDatabase {
+    /// Opens the database, and runs `first` in it. A file that is refused is as it was.
+    pub(super) fn open(file: &mut dyn OpenFile, first: impl FnOnce(&Database) -> Result<()>) -> Result<Self> {
+        let (raw, shown) = (file.raw()?, file.shown());
+        let storage = Storage::on(raw).map_err(|error| inaccessible(&shown, error))?;
+        let mut builder = Database::builder();
+        if let Some(bytes) = file.cache() {
+            builder.set_cache_size(bytes);
+        }
+        // redb asserts what a whole file has: a file that was cut lets it panic.
+        let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(storage.clone())));
+        let database = match opened {
+            Ok(opened) => opened.map_err(|error| not_opened(&shown, error))?,
+            Err(panic) => return Err(panicked(&shown, &*panic)),
+        };
+        let prepared =
+            catch_unwind(AssertUnwindSafe(|| prepare(&database, &shown).and_then(|()| first(&database))));
+        let open = Self { database, shown, storage };
+        match prepared {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                open.close();
+                return Err(error);
+            }
+            Err(panic) => {
+                open.abandon();
+                return Err(panicked(&file.shown(), &*panic));
+            }
+        }
+        open.storage.accept().map_err(|error| inaccessible(&open.shown, error))?;
+        Ok(open)
+    }
+
+    /// Ends the database after an error. An end that panics harms nobody.
+    pub(super) fn close(self) {
+        let Self { database, storage, .. } = self;
+        if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {
+            storage.cut_off();
+        }
+    }
+
+    /// Leaves a database alone that has panicked: its locks may be poisoned, so that its end could panic as well.
+    pub(super) fn abandon(self) {
+        self.storage.cut_off();
+        std::mem::forget(self.database);
+    }
 }
 
 /// A database in a file.
 pub(super) struct DatabaseFile {
     path: PathBuf,
-    /// It was open before: a file that is missing or empty now has lost its facts, and is not created again.
-    opened: bool,
+    /// `None` before the first opening. A file that is missing or empty later has lost its facts, and is not created again.
+    held: Option<HeldFile>,
+}
+
+/// A file that is open and locked.
+struct HeldFile {
+    // Dropped first: whoever waits for the hold finds the lock free.
+    raw: Arc<FileBackend>,
+    hold: Hold,
 }
 
 impl DatabaseFile {
     pub(super) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), opened: false }
+        Self { path: path.to_owned(), held: None }
     }
-}
 
-impl OpenFile for DatabaseFile {
-    fn open(&mut self) -> Result<Database> {
-        let shown = self.path.display().to_string();
-        if !self.opened && !self.path.exists() {
-            self.create(&shown)?;
-        }
-        let file = OpenOptions::new().read(true).write(true).open(&self.path);
-        let file = file.map_err(|error| inaccessible(&shown, error))?;
-        if self.opened && file.metadata().map_err(|error| inaccessible(&shown, error))?.len() == 0 {
-            let message = format!("the fleet's file {shown} was emptied; restore it from a backup");
-            return Err(BackendError::new(BackendErrorKind::Damaged, message));
-        }
-        let database = Database::builder().create_file(file).map_err(|error| not_opened(&shown, error))?;
-        prepare(&database, &shown)?;
-        self.opened = true;
-        Ok(database)
-    }
-}
-
-impl DatabaseFile {
     /// Creates the file. It gets its name when it is whole: redb does not open a file whose creation a power cut has ended.
     fn create(&self, shown: &str) -> Result<()> {
         let failed = |error| inaccessible(shown, error);
@@ -68,6 +126,40 @@ impl DatabaseFile {
         fs::remove_file(&new).ok();
         created
     }
+
+    /// Locks a file.
+    fn hold(&self, file: File, shown: &str) -> Result<HeldFile> {
+        let identity = identity(&file).map_err(|error| inaccessible(shown, error))?;
+        let hold = Hold::take(identity).ok_or_else(|| held_here(shown))?;
+        let raw = FileBackend::new(file).map_err(|error| not_opened(shown, error))?;
+        Ok(HeldFile { raw: Arc::new(raw), hold })
+    }
+}
+
+impl OpenFile for DatabaseFile {
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn raw(&mut self) -> Result<Raw> {
+        let shown = self.shown();
+        let failed = |error| inaccessible(&shown, error);
+        if self.held.is_none() && !self.path.exists() {
+            self.create(&shown)?;
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&self.path).map_err(failed)?;
+        let found = identity(&file).map_err(failed)?;
+        if self.held.is_some() && file.metadata().map_err(failed)?.len() == 0 {
+            let message = format!("the fleet's file {shown} was emptied; restore it from a backup");
+            return Err(BackendError::new(BackendErrorKind::Damaged, message));
+        }
+        let held = match self.held.take() {
+            Some(held) if held.hold.is(&found) => held,
+            // Another file has got the name, such as a backup that was restored.
+            _ => self.hold(file, &shown)?,
+        };
+        Ok(self.held.insert(held).raw.clone())
+    }
 }
 
 /// Gives a file its name, unless another process has created a file of the name meanwhile.
@@ -82,13 +174,13 @@ fn named(new: &Path, path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     }
     Ok(())
 }
 
 /// Writes the version of the format into a new file, and checks it in a known one.
-pub(super) fn prepare(database: &Database, shown: &str) -> Result<()> {
+fn prepare(database: &Database, shown: &str) -> Result<()> {
     let read = database.begin_read().map_err(failed)?;
     let found = match read.open_table(ROWS) {
         Ok(table) => Some(table.get(FORMAT_KEY).map_err(failed)?.map(|version| version.value().to_vec())),
@@ -126,8 +218,10 @@ fn of_another_program(shown: &str) -> BackendError {
     BackendError::new(BackendErrorKind::Damaged, message)
 }
 
-fn inaccessible(path: &str, error: io::Error) -> BackendError {
-    let message =
-        format!("the fleet's file {path} cannot be opened: {error}; its folder has to exist and be writable");
-    BackendError::new(BackendErrorKind::Unavailable, message).caused_by(error)
+/// Another backend of this process has the file open.
+pub(super) fn held_here(shown: &str) -> BackendError {
+    let message = format!(
+        "another backend of this process has the fleet's file {shown} open: use a clone of that backend, or close it first"
+    );
+    BackendError::new(BackendErrorKind::InUse, message)
 }

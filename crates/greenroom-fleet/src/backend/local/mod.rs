@@ -16,11 +16,15 @@
 //! runtime's pool for blocking work. A snapshot has everything that was answered before it, so a long page delays no commit and
 //! shows every write of its caller. Reads go the way of the writes while the file is closed: the writer opens it again.
 
+#[cfg(feature = "testkit")]
+mod disk;
 mod error;
 mod export;
 mod file;
+mod hold;
 mod reader;
 mod snapshot;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -34,8 +38,10 @@ use super::Channels;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::{Result, Step};
+#[cfg(feature = "testkit")]
+pub use disk::{DiskFault, SimulatedDisk};
 use file::{DatabaseFile, OpenFile};
-use reader::OpenDatabase;
+use reader::SharedDatabase;
 use snapshot::{Export, Exporter};
 use writer::{Message, Request, Writer};
 
@@ -77,7 +83,7 @@ pub struct LocalBackend {
     pub(super) clock: Clock,
     pub(super) channels: Channels,
     exports: Arc<Semaphore>,
-    database: OpenDatabase,
+    database: SharedDatabase,
     readers: Arc<Semaphore>,
 }
 
@@ -86,6 +92,10 @@ impl LocalBackend {
     ///
     /// The files of the sessions lie beside it, in the folder `<path>.sessions`, unless the builder of the fleet names another
     /// one.
+    ///
+    /// Nothing is written to a file that is refused. The file stays locked until the backend is closed, also after an error of its disk.
+    /// If another backend of this process has the file open and does not close within two seconds, the file is in use: a backend closes
+    /// some time after its last clone was dropped, and a fleet that has drained may still drop its own.
     ///
     /// The file's lock proves that no earlier process uses it, so every node in it is dead from now on:
     /// [`recover`](super::Backend::recover) finds their names at once. Their CLIs may still run, see
@@ -105,12 +115,28 @@ impl LocalBackend {
         Ok(Self { folder: Some(folder.into()), ..backend })
     }
 
+    /// Opens the file on a simulated disk, for tests. It has no folder for the files of the sessions: name one with
+    /// [`FleetBuilder::folder`](crate::FleetBuilder::folder).
+    ///
+    /// # Errors
+    /// Those of [`open`](LocalBackend::open).
+    #[cfg(feature = "testkit")]
+    pub async fn on_disk(disk: &SimulatedDisk) -> Result<Self> {
+        Self::start(Box::new(disk::DiskFile::on(disk)), Clock::system()).await
+    }
+
     pub(super) fn folder(&self) -> Option<PathBuf> {
         self.folder.clone()
     }
 
+    /// The file is locked until it is closed.
+    pub(super) fn exclusive(&self) -> bool {
+        !self.jobs.is_closed()
+    }
+
     /// Carries out the requests that wait, closes the file, and returns when another process can open it. Later requests of any clone
-    /// are [`Closed`](BackendErrorKind::Closed). Dropping all clones closes the file too, some time later.
+    /// are [`Closed`](BackendErrorKind::Closed). Dropping all clones closes the file too, some time later; an
+    /// [`open`](LocalBackend::open) in this process waits for that.
     pub async fn close(&self) {
         // An error: the writer is closing already.
         self.jobs.send(Message::Close).await.ok();
@@ -150,7 +176,7 @@ impl LocalBackend {
         let channels = Channels::new();
         let (opened, open) = oneshot::channel();
         let (ending, ended) = watch::channel(());
-        let database = OpenDatabase::default();
+        let database = SharedDatabase::default();
         let writer = Writer {
             waiting,
             file,

@@ -1,22 +1,24 @@
 //! Reads run beside the writer, each on a snapshot of what is committed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use redb::{Database, ReadOnlyTable, ReadableDatabase};
+use redb::{ReadOnlyTable, ReadableDatabase};
 
-use super::error::failed;
+use super::error::{failed, panicked};
+use super::file::OpenDatabase;
 use super::writer::ROWS;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Draft, Result, Step, Told, Txn};
 
-/// The database while the file is open. Reads hold it open: whoever closes it waits for them.
+/// The database while the file is open. Reads hold it open: whoever takes it waits for them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OpenDatabase(Arc<RwLock<Option<Database>>>);
+pub(super) struct SharedDatabase(Arc<RwLock<Option<OpenDatabase>>>);
 
-impl OpenDatabase {
+impl SharedDatabase {
     /// Uses the database, if it is open.
-    pub(super) fn with<T>(&self, run: impl FnOnce(&Database) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, run: impl FnOnce(&OpenDatabase) -> T) -> Option<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(run)
     }
 
@@ -24,25 +26,29 @@ impl OpenDatabase {
         self.with(|_| ()).is_some()
     }
 
-    pub(super) fn set(&self, database: Database) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+    pub(super) fn set(&self, open: OpenDatabase) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(open);
     }
 
-    /// Closes the file when the reads that run have ended.
-    pub(super) fn close(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Takes the database away when the reads that run have ended.
+    pub(super) fn take(&self) -> Option<OpenDatabase> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Runs a request that writes nothing over what is committed now.
 pub(super) fn read<T>(
-    database: &Database,
+    open: &OpenDatabase,
     now: Timestamp,
     request: impl FnOnce(&mut Step<'_>) -> Result<T>,
 ) -> Result<T> {
-    let snapshot = database.begin_read().map_err(failed)?;
-    let mut rows = Snapshot(snapshot.open_table(ROWS).map_err(failed)?);
-    request(&mut Step::new(&mut Draft::over(&mut rows), now, &mut Told::default()))
+    let read = || {
+        let snapshot = open.database.begin_read().map_err(failed)?;
+        let mut rows = Snapshot(snapshot.open_table(ROWS).map_err(failed)?);
+        request(&mut Step::new(&mut Draft::over(&mut rows), now, &mut Told::default()))
+    };
+    // redb panics on what cannot be in a whole file.
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(panicked(&open.shown, &*panic)))
 }
 
 /// The rows of a snapshot.

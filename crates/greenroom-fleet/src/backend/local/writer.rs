@@ -1,11 +1,13 @@
 //! The thread that owns the file: it runs requests in groups, a transaction for each group.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use redb::{Database, ReadableTable, Table, TableDefinition};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::error::failed;
-use super::file::OpenFile;
-use super::reader::OpenDatabase;
+use super::error::{failed, panicked};
+use super::file::{OpenDatabase, OpenFile};
+use super::reader::SharedDatabase;
 use super::snapshot::{Export, Exporter};
 use crate::backend::Channels;
 use crate::clock::Clock;
@@ -77,7 +79,7 @@ pub(super) struct Writer {
     pub(super) clock: Clock,
     pub(super) channels: Channels,
     pub(super) exporter: Exporter,
-    pub(super) database: OpenDatabase,
+    pub(super) database: SharedDatabase,
     /// Dropped after the database is closed.
     pub(super) _ending: watch::Sender<()>,
 }
@@ -85,17 +87,22 @@ pub(super) struct Writer {
 impl Writer {
     /// Runs requests until the last sender is gone, or a message says to close.
     pub(super) fn run(mut self, opened: oneshot::Sender<Result<()>>) {
-        match self.file.open().and_then(|database| self.all_dead(database)) {
-            Ok(database) => self.database.set(database),
+        match self.open_first() {
+            Ok(open) => self.database.set(open),
             Err(error) => {
+                // First, so that the file can be opened again as soon as the error is known.
+                drop(self);
                 opened.send(Err(error)).ok();
                 return;
             }
-        };
-        if opened.send(Ok(())).is_err() {
-            self.database.close();
-            return;
         }
+        if opened.send(Ok(())).is_ok() {
+            self.run_groups();
+        }
+        self.end_database(OpenDatabase::close);
+    }
+
+    fn run_groups(&mut self) {
         let mut group = Vec::with_capacity(GROUP);
         while self.waiting.blocking_recv_many(&mut group, GROUP) > 0 {
             let mut jobs = Vec::with_capacity(group.len());
@@ -114,48 +121,67 @@ impl Writer {
             for export in exports {
                 let database = self.database.clone();
                 let mut export = Some(export);
-                database.with(|open| export.take().map(|export| self.exporter.start(open, export)));
+                database.with(|open| export.take().map(|export| self.exporter.start(&open.database, export)));
                 if let Some(export) = export {
                     // The task may have stopped waiting.
                     export.reply.send(not_open()).ok();
                 }
             }
         }
-        self.exporter.end();
-        self.database.close();
     }
 
-    /// Opens the file if an error has closed it.
+    /// Opens the database for the first time: all nodes in it are dead, because its lock proves that no other process uses it.
+    fn open_first(&mut self) -> Result<OpenDatabase> {
+        let clock = self.clock.clone();
+        OpenDatabase::open(&mut *self.file, |database| {
+            let (reply, mut answer) = oneshot::channel();
+            let request = |step: &mut Step<'_>| step.all_dead();
+            let mut jobs: Vec<Box<dyn Job>> =
+                vec![Box::new(Request { request: Some(request), result: None, reply })];
+            transact(database, &clock, &mut jobs, &mut Told::default())?;
+            jobs.into_iter().for_each(|job| job.answer(None));
+            // The answer is there already. A missing one would be an error of the thread.
+            answer.try_recv().unwrap_or_else(|_| Err(super::closed()))
+        })
+    }
+
+    /// Opens the database again if an error has closed it.
     fn open_again(&mut self) -> Result<()> {
         if !self.database.is_open() {
-            self.database.set(self.file.open()?);
+            self.database.set(OpenDatabase::open(&mut *self.file, |_| Ok(()))?);
         }
         Ok(())
     }
 
-    /// Says that all nodes in a file are dead that was opened just now: its lock proves that no other process uses it.
-    fn all_dead(&self, database: Database) -> Result<Database> {
-        let (reply, mut answer) = oneshot::channel();
-        let request = |step: &mut Step<'_>| step.all_dead();
-        let mut jobs: Vec<Box<dyn Job>> =
-            vec![Box::new(Request { request: Some(request), result: None, reply })];
-        self.transact(&database, &mut jobs, &mut Told::default())?;
-        jobs.into_iter().for_each(|job| job.answer(None));
-        // The answer is there already. A missing one would be an error of the thread.
-        answer.try_recv().unwrap_or_else(|_| Err(super::closed())).map(|()| database)
+    /// Ends the export and the database when the reads that run have ended.
+    fn end_database(&mut self, end: impl FnOnce(OpenDatabase)) {
+        self.exporter.end();
+        if let Some(open) = self.database.take() {
+            end(open);
+        }
     }
 
     /// Runs a group in one transaction and answers it. The database is closed after an error of the file: only a file that is
     /// opened again tells which of its transactions are there.
     fn run_group(&mut self, mut jobs: Vec<Box<dyn Job>>) {
         let mut told = Told::default();
-        let result =
-            self.database.with(|open| self.transact(open, &mut jobs, &mut told)).unwrap_or_else(not_open);
-        if result.is_err() {
-            // Closed before the answers: whoever is told to try again finds the file free.
-            self.exporter.end();
-            self.database.close();
-        }
+        let transacted = self.database.with(|open| {
+            catch_unwind(AssertUnwindSafe(|| transact(&open.database, &self.clock, &mut jobs, &mut told)))
+        });
+        // Ended before the answers: a request that is repeated finds a database that is opened anew.
+        let result = match transacted {
+            Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => {
+                self.end_database(OpenDatabase::close);
+                Err(error)
+            }
+            // redb has found something in the file that cannot be.
+            Some(Err(panic)) => {
+                self.end_database(OpenDatabase::abandon);
+                Err(panicked(&self.file.shown(), &*panic))
+            }
+            None => not_open(),
+        };
         // Changes come before answers: whoever listens from an answer on hears of later requests alone.
         if result.is_ok() {
             self.channels.tell(told);
@@ -164,32 +190,31 @@ impl Writer {
             job.answer(result.as_ref().err());
         }
     }
+}
 
-    fn transact(&self, database: &Database, jobs: &mut [Box<dyn Job>], told: &mut Told) -> Result<()> {
-        let transaction = database.begin_write().map_err(failed)?;
-        let mut rows = Rows(transaction.open_table(ROWS).map_err(failed)?);
-        let mut written = false;
-        for job in jobs {
-            let before = (told.changes.len(), told.transitions.len());
-            let mut draft = Draft::over(&mut rows);
-            match job.run(&mut Step::new(&mut draft, self.clock.now(), told)) {
-                Ok(()) => {
-                    written |= !draft.is_empty();
-                    draft.write()?;
-                }
-                // A row that cannot be read, or a request that cannot be kept, harms no other request.
-                Err(error)
-                    if matches!(error.kind(), BackendErrorKind::Damaged | BackendErrorKind::Invalid) =>
-                {
-                    told.changes.truncate(before.0);
-                    told.transitions.truncate(before.1);
-                }
-                Err(error) => return Err(error),
+/// Runs requests in one transaction.
+fn transact(database: &Database, clock: &Clock, jobs: &mut [Box<dyn Job>], told: &mut Told) -> Result<()> {
+    let transaction = database.begin_write().map_err(failed)?;
+    let mut rows = Rows(transaction.open_table(ROWS).map_err(failed)?);
+    let mut written = false;
+    for job in jobs {
+        let before = (told.changes.len(), told.transitions.len());
+        let mut draft = Draft::over(&mut rows);
+        match job.run(&mut Step::new(&mut draft, clock.now(), told)) {
+            Ok(()) => {
+                written |= !draft.is_empty();
+                draft.write()?;
             }
+            // A row that cannot be read, or a request that cannot be kept, harms no other request.
+            Err(error) if matches!(error.kind(), BackendErrorKind::Damaged | BackendErrorKind::Invalid) => {
+                told.changes.truncate(before.0);
+                told.transitions.truncate(before.1);
+            }
+            Err(error) => return Err(error),
         }
-        drop(rows);
-        if written { transaction.commit().map_err(failed) } else { transaction.abort().map_err(failed) }
     }
+    drop(rows);
+    if written { transaction.commit().map_err(failed) } else { transaction.abort().map_err(failed) }
 }
 
 /// The error of a request while the file could not be opened.

@@ -218,7 +218,7 @@ fn a_spoilt_row_of_messages_is_an_error_and_no_panic() {
     ];
     for row in rows {
         world.map.put(key.bytes(), row.as_bytes()).unwrap();
-        let step = Step::new(&mut world.map, Timestamp(1), &mut Vec::new()).messages(prompt, 0, 10);
+        let step = Step::new(&mut world.map, Timestamp(1), &mut Told::default()).messages(prompt, 0, 10);
         assert_eq!(step.unwrap_err().kind(), crate::error::BackendErrorKind::Damaged, "{row}");
     }
     world.map.put(key.bytes(), b"[[1,2],1,22]").unwrap();

@@ -8,8 +8,8 @@ use super::stage::{Checked, LEASE, Stage, accept, claim, invalid, name, promises
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Page, Quarantined,
-    Refused, Renewed,
+    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Page,
+    Quarantined, Refused, Renewed,
 };
 
 promises! {

@@ -8,6 +8,7 @@
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
 //! | `background off` | answers, and its background agent has ended |
+//! | `ask` | asks for a permission, and answers `re: ask` and the decision |
 //! | `die` | dies in the turn |
 //! | `die idle` | answers, and dies one second later |
 //! | anything else | answers `re: ` and the prompt |
@@ -43,6 +44,10 @@ struct State {
     overlaps: Vec<String>,
     /// Names whose CLIs die after their start.
     failing: HashSet<String>,
+    /// Told of each prompt that a CLI reads, with the name.
+    on_read: Option<Arc<dyn Fn(&str, &str) + Send + Sync>>,
+    /// Every prompt is answered at once.
+    plain: bool,
 }
 
 impl Clis {
@@ -105,6 +110,18 @@ impl Clis {
         } else {
             failing.remove(name);
         }
+    }
+
+    /// CLIs that answer every prompt at once, whatever it says.
+    pub(crate) fn plain() -> Self {
+        let clis = Self::default();
+        clis.state().plain = true;
+        clis
+    }
+
+    /// Has a function told of each prompt that a CLI reads, with the name, before the CLI does anything with it.
+    pub(crate) fn on_read(&self, told: impl Fn(&str, &str) + Send + Sync + 'static) {
+        self.state().on_read = Some(Arc::new(told));
     }
 
     /// Waits until the CLIs have read as many prompts.
@@ -207,11 +224,19 @@ impl Player<'_> {
 
     async fn turn(&mut self, prompt: &Value) -> Option<Exit> {
         let text = text_of(prompt);
+        let (on_read, plain) = {
+            let state = self.clis.state();
+            (state.on_read.clone(), state.plain)
+        };
+        if let Some(told) = on_read {
+            told(self.name, &text);
+        }
         self.clis.change(|state| state.prompts.push((self.name.to_owned(), text.clone())));
         self.end.begin_turn();
         let seconds = |text: &str| Duration::from_secs(text.parse().unwrap());
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
         match (word, rest) {
+            _ if plain => self.finish(prompt, &text),
             ("wait", time) => match self.wait(Some(seconds(time))).await {
                 Ended::Time => self.finish(prompt, &text),
                 Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
@@ -239,6 +264,14 @@ impl Player<'_> {
                 }
                 self.background_ends();
                 self.state("idle");
+            }
+            ("ask", "") => {
+                let asks = json!({
+                    "subtype": "can_use_tool", "tool_name": "Bash", "input": { "command": "ls" }, "tool_use_id": "toolu_1",
+                });
+                let asks = self.end.request(asks);
+                let decided = self.end.answer_to(&asks).await;
+                self.finish(prompt, &format!("ask {}", decided["behavior"].as_str().unwrap()));
             }
             ("die", "") => return Some(Exit::Signal(9)),
             ("die", "idle") => {

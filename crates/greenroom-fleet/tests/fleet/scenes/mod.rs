@@ -68,7 +68,7 @@ impl World {
     }
 }
 
-fn session(clis: &Clis, name: &str) -> SessionBuilder {
+pub(crate) fn session(clis: &Clis, name: &str) -> SessionBuilder {
     Session::builder().transport(clis.transport(name)).configure(|options| options.restarts.cli.intensity = 0)
 }
 

@@ -1,0 +1,279 @@
+//! A disk in memory, for tests: it can be full or read-only, and its power can be cut at any write.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redb::StorageBackend;
+
+use super::file::{OpenFile, held_here};
+use super::hold::Hold;
+use super::storage::Raw;
+use crate::registry::Result;
+
+/// A disk writes a sector whole or not at all.
+const SECTOR: usize = 512;
+
+/// A disk in memory for the file of a [`LocalBackend`](crate::backend::LocalBackend), to test what your service does when the disk
+/// fails or the power is cut. Its clones are the same disk.
+///
+/// The disk keeps each write and each sync in memory, for the short life of a test, so a test can look at what a power cut at any
+/// moment leaves:
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// use greenroom::Session;
+/// use greenroom_fleet::backend::LocalBackend;
+/// use greenroom_fleet::testkit::{DiskFault, SimulatedDisk};
+/// use greenroom_fleet::{Fleet, FleetPrompt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let service = |backend: LocalBackend| {
+///     Fleet::builder().backend(backend).folder(folder.path()).profile("default", |_| Session::builder()).start()
+/// };
+/// let disk = SimulatedDisk::new();
+/// let fleet = service(LocalBackend::on_disk(&disk).await?).await?;
+/// let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+/// let reminder = FleetPrompt::new("Has the lamp arrived?").not_before(tomorrow);
+/// let prompt = fleet.session("customer-42")?.prompt(reminder).await?.prompt_id();
+/// let accepted = disk.moment();
+///
+/// disk.fail(DiskFault::Full);
+/// let error = fleet.session("customer-42")?.record().await.unwrap_err();
+/// assert!(error.to_string().contains("make room on its disk"), "{error}");
+///
+/// // What was accepted is there after a power cut.
+/// let after = disk.after_power_cut(accepted, 7);
+/// let fleet = service(LocalBackend::on_disk(&after).await?).await?;
+/// assert!(fleet.withdraw(prompt).await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
+
+/// The way in which a [`SimulatedDisk`] fails: writes and syncs get the error, and reads go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DiskFault {
+    /// No room is left: `ENOSPC`.
+    Full,
+    /// The disk cannot be written: `EROFS`.
+    ReadOnly,
+    /// The disk is broken: `EIO`.
+    Broken,
+}
+
+#[derive(Debug, Default)]
+struct DiskState {
+    /// The bytes before the first write.
+    base: Vec<u8>,
+    now: Vec<u8>,
+    writes: Vec<DiskWrite>,
+    /// The fault, and the moment from which on it holds.
+    fault: Option<(DiskFault, usize)>,
+}
+
+#[derive(Debug)]
+enum DiskWrite {
+    Data(usize, Vec<u8>),
+    Length(usize),
+    Sync,
+}
+
+impl DiskWrite {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            DiskWrite::Data(at, data) => put(bytes, *at, data),
+            DiskWrite::Length(length) => bytes.resize(*length, 0),
+            DiskWrite::Sync => {}
+        }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+    if data.is_empty() {
+        return;
+    }
+    bytes.resize(bytes.len().max(at + data.len()), 0);
+    bytes[at..at + data.len()].copy_from_slice(data);
+}
+
+impl SimulatedDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A disk with these bytes, all of them durable.
+    pub fn with_bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        let disk = Self::new();
+        disk.replace(bytes);
+        disk
+    }
+
+    /// The bytes on the disk now.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.state().now.clone()
+    }
+
+    /// Replaces the bytes, as somebody does who cuts the file or restores it from a backup. They are durable, and the moments begin
+    /// anew.
+    pub fn replace(&self, bytes: impl Into<Vec<u8>>) {
+        let (mut state, base) = (self.state(), bytes.into());
+        *state = DiskState { now: base.clone(), base, writes: Vec::new(), fault: state.fault };
+    }
+
+    /// Makes writes fail from now on.
+    pub fn fail(&self, fault: DiskFault) {
+        self.fail_at(self.moment(), fault);
+    }
+
+    /// Makes writes fail from a [moment](Self::moment) on.
+    pub fn fail_at(&self, moment: usize, fault: DiskFault) {
+        self.state().fault = Some((fault, moment));
+    }
+
+    /// Lets writes pass again.
+    pub fn mend(&self) {
+        self.state().fault = None;
+    }
+
+    /// The number of writes and syncs so far. Those that failed do not count.
+    pub fn moment(&self) -> usize {
+        self.state().writes.len()
+    }
+
+    /// The moments right after each sync so far.
+    pub fn syncs(&self) -> Vec<usize> {
+        let state = self.state();
+        let synced = |(at, write): (usize, &DiskWrite)| matches!(write, DiskWrite::Sync).then_some(at + 1);
+        state.writes.iter().enumerate().filter_map(synced).collect()
+    }
+
+    /// Another disk, as a power cut at a [moment](Self::moment) of this one leaves it: everything before the last sync is there, and
+    /// of the writes after it a part that the seed chooses, sector by sector. Seed 0 keeps none of them. A length that is not kept takes
+    /// the data behind it along.
+    ///
+    /// # Panics
+    /// If the moment has not come yet.
+    pub fn after_power_cut(&self, moment: usize, seed: u64) -> Self {
+        let state = self.state();
+        let writes = &state.writes[..moment];
+        let synced = writes.iter().rposition(|write| matches!(write, DiskWrite::Sync)).map_or(0, |at| at + 1);
+        let mut bytes = state.base.clone();
+        writes[..synced].iter().for_each(|write| write.apply(&mut bytes));
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut is_kept = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random >> 63 == 1
+        };
+        for write in &writes[synced..] {
+            let DiskWrite::Data(start, data) = write else {
+                if is_kept() {
+                    write.apply(&mut bytes);
+                }
+                continue;
+            };
+            let mut at = *start;
+            while at < start + data.len() {
+                let end = ((at / SECTOR + 1) * SECTOR).min(start + data.len());
+                let there = end.min(bytes.len()).max(at);
+                if is_kept() {
+                    put(&mut bytes, at, &data[at - start..there - start]);
+                }
+                at = end;
+            }
+        }
+        Self::with_bytes(bytes)
+    }
+
+    fn state(&self) -> MutexGuard<'_, DiskState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, write: DiskWrite) -> io::Result<()> {
+        let mut state = self.state();
+        if let Some((fault, from)) = state.fault
+            && state.writes.len() >= from
+        {
+            return Err(io::Error::from(match fault {
+                DiskFault::Full => io::ErrorKind::StorageFull,
+                DiskFault::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+                DiskFault::Broken => return Err(io::Error::other("input/output error")),
+            }));
+        }
+        write.apply(&mut state.now);
+        state.writes.push(write);
+        Ok(())
+    }
+}
+
+/// The disk as redb sees it. A type of its own, so that no trait of redb is part of the public API.
+#[derive(Debug)]
+pub(super) struct Platter(pub(super) SimulatedDisk);
+
+/// An offset or a length. The disk is in memory, so it fits.
+fn size(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+impl StorageBackend for Platter {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.state().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.0.state();
+        let bytes = state.now.get(size(offset)..).and_then(|bytes| bytes.get(..out.len()));
+        out.copy_from_slice(bytes.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.write(DiskWrite::Length(size(length)))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.write(DiskWrite::Sync)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(DiskWrite::Data(size(offset), data.to_vec()))
+    }
+}
+
+/// The file of a backend on a simulated disk.
+pub(super) struct DiskFile {
+    disk: SimulatedDisk,
+    hold: Option<Hold>,
+}
+
+impl DiskFile {
+    pub(super) fn on(disk: &SimulatedDisk) -> Self {
+        Self { disk: disk.clone(), hold: None }
+    }
+}
+
+impl OpenFile for DiskFile {
+    fn shown(&self) -> String {
+        "on the simulated disk".to_owned()
+    }
+
+    fn raw(&mut self) -> Result<Raw> {
+        if self.hold.is_none() {
+            let identity = format!("simulated disk {:p}", Arc::as_ptr(&self.disk.0));
+            self.hold = Some(Hold::take(identity).ok_or_else(|| held_here(&self.shown()))?);
+        }
+        Ok(Arc::new(Platter(self.disk.clone())))
+    }
+
+    fn cache(&self) -> Option<usize> {
+        // Every read and write reaches the disk.
+        Some(0)
+    }
+}
