@@ -45,7 +45,7 @@ pub(crate) struct Step<'a> {
     told: &'a mut Told,
 }
 
-/// What requests tell once they are carried out.
+/// Changes and transitions, told once the requests that made them are carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) changes: Vec<Change>,

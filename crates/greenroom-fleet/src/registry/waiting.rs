@@ -82,7 +82,7 @@ impl Step<'_> {
         rows.into_iter().map(placed).collect()
     }
 
-    /// Those of the names that are in the list after a place, in its order.
+    /// Names that are in the list after a place, in its order; others are passed over.
     fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Placed>> {
         let mut placed = BTreeMap::new();
         for name in names.iter().take(Page::MOST) {

@@ -171,7 +171,7 @@ impl KeeperContext {
         }
     }
 
-    /// Those of the tenants that had no money for a turn at the last look and have none now.
+    /// Tenants that had no money for a turn at the last look and have none now.
     async fn still_poor(&self, now: Timestamp) -> Result<Vec<String>, BackendError> {
         let mut poor = locked(&self.looks).poor.clone();
         for at in (0..poor.len()).rev() {
