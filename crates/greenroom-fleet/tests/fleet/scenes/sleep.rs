@@ -1,5 +1,6 @@
 //! Sleep and wake.
 
+use greenroom_fleet::testkit::FaultedBackend;
 use greenroom_fleet::{FleetEvent, PassivatedBy};
 use tokio::time::{Instant, sleep};
 
@@ -231,4 +232,50 @@ async fn a_message_to_an_idle_session_keeps_no_prompt_from_it() {
     assert_eq!(asks(&fleet, "a", "three").await, "re: three");
     assert!(within("steering", a.steer("no turn")).await.is_err());
     assert_eq!(asks(&fleet, "a", "four").await, "re: four");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_passive_name_has_no_task_and_no_timer() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone()).configure(|limits| limits.live = 100)).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    // The requests of an hour, and the tasks at its end.
+    let hour = async || {
+        let before = backend.total_requests();
+        sleep(secs(3600)).await;
+        (backend.total_requests() - before, tasks())
+    };
+    // The first reader starts a task for all readers.
+    asks(&fleet, "first", "one").await;
+    sleep(secs(3600)).await;
+    let (requests, none) = hour().await;
+    for n in 0..60 {
+        asks(&fleet, &format!("name {n}"), "one").await;
+    }
+    sleep(secs(24 * 3600)).await;
+    let (with_names, all) = hour().await;
+    // The CLIs of the test have a task for each name.
+    assert_eq!(all - none, 60);
+    assert!(with_names.abs_diff(requests) <= 2, "{with_names} requests in an hour, and {requests} before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_wait_for_a_slot_read_nothing_meanwhile() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let one_slot = world.on(backend.clone()).configure(|limits| (limits.live, limits.wait) = (1, secs(3600)));
+    let fleet = start(one_slot).await;
+    drop(send(&fleet, "holds", "hold").await);
+    world.clis.read(1).await;
+    for n in 0..20 {
+        drop(send(&fleet, &format!("name {n}"), "one").await);
+    }
+    sleep(secs(1)).await;
+    let read = || ["name_record", "queue", "tenant"].map(|method| backend.requests(method));
+    let (before, looks) = (read(), backend.requests("waiting"));
+    sleep(secs(60)).await;
+    assert_eq!(read(), before);
+    let looks = backend.requests("waiting") - looks;
+    assert!((11..=13).contains(&looks), "{looks} looks in a minute");
 }
