@@ -173,6 +173,7 @@ async fn transitions(stage: Stage) -> Checked {
     };
     let node = stage.short_lived_node().await?;
     let (_, lost_prompt, _) = stage.running(node, "lost").await?;
+    let deleted = stage.prompt("lost", "hello").await?;
     let goes_on = stage.accepted(accept_with_continuation("goes on")).await?;
     let first_node = stage.short_lived_node().await?;
     let owner = stage.own_by(first_node, "goes on").await?;
@@ -202,7 +203,6 @@ async fn transitions(stage: Stage) -> Checked {
     stage.backend.recover(10, 3).await?;
     stage.kill(node).await?;
     stage.backend.recover(10, 1).await?;
-    let deleted = stage.prompt("lost", "hello").await?;
     for _ in 0..2 {
         let _: Deletion = stage.backend.delete(name("lost")).await?;
         stage.backend.deleted(name("lost")).await?;
