@@ -6,7 +6,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use greenroom::message::ResultMessage;
+use greenroom::message::{ResultMessage, UsageTracker};
 use greenroom::report::InterruptedBy as SessionInterruptedBy;
 use greenroom::{Error, ErrorKind, Message, Outcome};
 use serde_json::Value;
@@ -103,42 +103,14 @@ pub(crate) fn failed(error: &Error, result: Option<&Arc<ResultMessage>>) -> Prom
     }
 }
 
-/// Measures the cost of each turn of an activation, in micro-dollars.
+/// The cost of a turn in micro-dollars, given the end of each turn of an activation in order.
 ///
-/// The CLI reports the cost of the whole conversation so far, resumed parts included, so a turn costs the difference of two
-/// totals. That counts money spent between turns, too, by background tasks for instance. The first result after a start, and one
-/// whose total is lower than the last, are counted as the CLI counts them since its last result. A CLI that does not say so
-/// is taken to have spent the whole total since then: a budget is rather ended too early than too late.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CostMeter {
-    /// The last total, in micro-dollars. 0: none yet.
-    total: u64,
-}
-
-impl CostMeter {
-    /// The cost of a turn, given the end of each turn in order. A turn without a result costs nothing here; a later result counts
-    /// it if the CLI does.
-    pub(crate) fn cost_of(&mut self, ended: &greenroom::Result<Outcome>) -> u64 {
-        let Some(result) = ended.as_ref().ok().and_then(Outcome::result) else { return 0 };
-        // A turn without a model call may report 0 after a resume.
-        let total = result.total_cost_usd.map_or(0, micro_dollars);
-        if total == 0 {
-            return 0;
-        }
-        let last = std::mem::replace(&mut self.total, total);
-        match total.checked_sub(last) {
-            Some(spent) if last > 0 => spent,
-            _ => since_last_result(result).unwrap_or(total),
-        }
-    }
-}
-
-/// The cost since the last result of the CLI's process, if the CLI says so.
-fn since_last_result(result: &ResultMessage) -> Option<u64> {
-    let models = &result.model_usage_since_last_result;
-    let says = !models.is_empty() || result.raw().get().contains("\"model_usage_since_last_result\"");
-    let dollars = models.values().filter_map(|model| model.cost_usd).sum();
-    says.then(|| micro_dollars(dollars))
+/// The tracker counts money that was spent between turns, too, by background tasks for instance. A turn without a result costs
+/// nothing here; a later result counts it if the CLI does. A CLI that does not say what it has spent since its last result is taken
+/// to have spent the whole total of a resumed conversation: a budget is rather ended too early than too late.
+pub(crate) fn cost_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outcome>) -> u64 {
+    let result = ended.as_ref().ok().and_then(Outcome::result);
+    result.map_or(0, |result| micro_dollars(tracker.feed_result(result).cost_usd))
 }
 
 /// Dollars in micro-dollars, rounded to the nearest one. A negative number or none counts as nothing.

@@ -126,6 +126,37 @@ fn usage_of_a_recorded_session_adds_up_across_a_clear() {
 }
 
 #[test]
+fn the_earlier_cost_of_a_resumed_conversation_does_not_count() {
+    // Totals, and the cost since the last result if the CLI reports it.
+    let costs = |results: &[(f64, Option<f64>)]| {
+        let mut tracker = UsageTracker::new();
+        let usage = |cost: f64| json!({ "m": { "costUSD": cost, "outputTokens": (cost * 8.0) as u64 } });
+        for (total, since) in results {
+            let mut result = json!({ "type": "result", "subtype": "success", "total_cost_usd": total });
+            result["modelUsage"] = usage(*total);
+            if let Some(since) = since {
+                result["model_usage_since_last_result"] =
+                    if *since > 0.0 { usage(*since) } else { json!({}) };
+            }
+            let message = Message::parse(&result.to_string()).unwrap();
+            let turn = tracker.feed_result(message.result().unwrap());
+            let by_models: f64 = turn.model_usage.values().filter_map(|model| model.cost_usd).sum();
+            assert_eq!(by_models, turn.cost_usd, "{turn:?}");
+        }
+        let tokens: u64 = tracker.model_usage().values().map(|usage| usage.output_tokens).sum();
+        (tracker.total_cost_usd(), tokens)
+    };
+    assert_eq!(costs(&[(10.5, Some(0.5)), (11.0, Some(0.5))]), (1.0, 8));
+    // Commands of the CLI, without a model call, come first.
+    assert_eq!(costs(&[(0.0, Some(0.0)), (10.0, Some(0.0)), (10.5, Some(0.5))]), (0.5, 4));
+    // A CLI that does not say it, and a conversation that starts again.
+    assert_eq!(costs(&[(10.5, None), (11.0, None), (0.5, None)]), (11.5, 92));
+    assert_eq!(costs(&[(1.0, Some(1.0)), (0.5, Some(0.25))]), (1.25, 10));
+    // The difference counts money that was spent between two turns.
+    assert_eq!(costs(&[(1.0, Some(1.0)), (3.0, Some(0.5))]), (3.0, 24));
+}
+
+#[test]
 fn deltas_of_a_recorded_session_add_up_to_its_messages() {
     for (name, _) in recorded() {
         let (mut assembler, mut told, mut said) = (Assembler::new(), String::new(), String::new());

@@ -84,7 +84,7 @@ fn kinds_of_errors_are_written_in_snake_case() {
 
 /// Costs of results in order, each with its total, and the cost since the last result if the CLI says so.
 fn costs(results: &[(f64, Option<f64>)]) -> Vec<u64> {
-    let mut meter = CostMeter::default();
+    let mut tracker = UsageTracker::new();
     let cost = |(total, since): &(f64, Option<f64>)| {
         let mut fields = json!({ "subtype": "success", "total_cost_usd": total });
         match since {
@@ -92,7 +92,7 @@ fn costs(results: &[(f64, Option<f64>)]) -> Vec<u64> {
             Some(since) => fields["model_usage_since_last_result"] = json!({ "m": { "costUSD": since } }),
             None => {}
         }
-        meter.cost_of(&Ok(Outcome::Completed { result: result(fields) }))
+        cost_of(&mut tracker, &Ok(Outcome::Completed { result: result(fields) }))
     };
     results.iter().map(cost).collect()
 }
@@ -119,6 +119,6 @@ fn the_cost_before_a_resume_is_not_counted_again() {
     assert_eq!(costs(&[(5.0, None), (0.0, None), (5.5, None)]), [5_000_000, 0, 500_000]);
     // A CLI that does not say what it has spent since the last result.
     assert_eq!(costs(&[(10.5, None), (11.0, None)]), [10_500_000, 500_000]);
-    let mut meter = CostMeter::default();
-    assert_eq!(meter.cost_of(&Ok(Outcome::Appended)), 0);
+    let mut tracker = UsageTracker::new();
+    assert_eq!(cost_of(&mut tracker, &Ok(Outcome::Appended)), 0);
 }

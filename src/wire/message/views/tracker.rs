@@ -10,8 +10,10 @@ use crate::wire::message::{Message, ModelUsage, ResultMessage, Usage};
 /// does not resume. The tracker takes the difference of two results as the cost of a turn, notices when the totals
 /// start again, and keeps its own totals.
 ///
-/// Feed every message. The first total of a resumed conversation includes its earlier cost and counts for the first
-/// turn, unless you start with [`resuming`](UsageTracker::resuming).
+/// Feed every message. While no total is known, and when the totals start again, the tracker takes the usage that the CLI reports
+/// since its last result (CLI 2.1.328 does), so the earlier cost of a resumed conversation does not count. With a CLI that does
+/// not report it, the first total of a resumed conversation counts for the first turn, unless you start with
+/// [`resuming`](UsageTracker::resuming).
 ///
 /// ```
 /// use greenroom::{Message, message::UsageTracker};
@@ -67,29 +69,47 @@ impl UsageTracker {
                 (self.cost, self.models) = (0.0, BTreeMap::new());
                 None
             }
-            Message::Result(result) => Some(self.result(result)),
+            Message::Result(result) => Some(self.feed_result(result)),
             _ => None,
         }
     }
 
-    fn result(&mut self, result: &ResultMessage) -> TurnUsage {
+    /// Takes a result, such as that of an [`Outcome`](crate::Outcome::result), in place of its message.
+    ///
+    /// ```
+    /// use greenroom::message::UsageTracker;
+    /// use greenroom::Outcome;
+    ///
+    /// fn cost(tracker: &mut UsageTracker, outcome: &Outcome) -> f64 {
+    ///     outcome.result().map_or(0.0, |result| tracker.feed_result(result).cost_usd)
+    /// }
+    /// ```
+    pub fn feed_result(&mut self, result: &ResultMessage) -> TurnUsage {
         self.turns += 1;
         let mut turn = TurnUsage { usage: result.usage.clone(), ..TurnUsage::default() };
         // A turn without a model call may report no total, or 0.
-        if let Some(cost) = result.total_cost_usd.filter(|cost| *cost > 0.0) {
-            // Less than before: the totals have started again, for example in a new process.
-            turn.cost_usd = if cost < self.cost { cost } else { cost - self.cost };
+        let total = result.total_cost_usd.filter(|cost| *cost > 0.0);
+        // Less than before: the totals have started again, for example in a new process.
+        let is_first = total.is_some_and(|cost| self.cost <= 0.0 || cost < self.cost);
+        let since_last_result = if is_first { usage_since_last_result(result) } else { None };
+        if let Some(cost) = total {
+            turn.cost_usd = match since_last_result {
+                Some(models) => models.values().filter_map(|model| model.cost_usd).sum(),
+                None if is_first => cost,
+                None => cost - self.cost,
+            };
             self.cost = cost;
             self.total_cost += turn.cost_usd;
         }
-        if !result.model_usage.is_empty() {
-            for (model, now) in &result.model_usage {
-                let used = now.since(self.models.get(model));
-                if !used.is_nothing() {
-                    self.total_models.entry(model.clone()).or_default().add(&used);
-                    turn.model_usage.insert(model.clone(), used);
-                }
+        for (model, now) in since_last_result.unwrap_or(&result.model_usage) {
+            let before = if since_last_result.is_some() { None } else { self.models.get(model) };
+            let used = now.since(before);
+            if !used.is_nothing() {
+                self.total_models.entry(model.clone()).or_default().add(&used);
+                turn.model_usage.insert(model.clone(), used);
             }
+        }
+        if !result.model_usage.is_empty() {
             self.models.clone_from(&result.model_usage);
         }
         turn
@@ -109,6 +129,13 @@ impl UsageTracker {
     pub fn turns(&self) -> u64 {
         self.turns
     }
+}
+
+/// The usage since the last result, if the CLI reports it.
+fn usage_since_last_result(result: &ResultMessage) -> Option<&BTreeMap<String, ModelUsage>> {
+    let models = &result.model_usage_since_last_result;
+    let reported = !models.is_empty() || result.raw().get().contains("\"model_usage_since_last_result\"");
+    reported.then_some(models)
 }
 
 impl ModelUsage {

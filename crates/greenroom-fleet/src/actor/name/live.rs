@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use greenroom::message::UsageTracker;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -14,7 +15,6 @@ use crate::actor::admitter::AdmissionMessage;
 use crate::actor::context::{Activation, shown};
 use crate::face::event::{FleetEvent, PassivatedBy};
 use crate::face::profile::ActivatedFor;
-use crate::outcome::CostMeter;
 
 impl NameState {
     pub(super) fn activate(&mut self) {
@@ -89,7 +89,7 @@ impl NameState {
 
     pub(super) fn up(&mut self, activation: Activation) {
         self.processes = Some(watch::processes(&self.shared, &activation));
-        self.live = Some((activation, Arc::new(Mutex::new(CostMeter::default()))));
+        self.live = Some((activation, Arc::new(Mutex::new(UsageTracker::new()))));
         for warm in self.warm.drain(..) {
             // An error: the caller waits no more.
             warm.send(Ok(())).ok();

@@ -180,4 +180,4 @@ impl Actor for NameActor {
 }
 
 /// The live session of a name, and what is counted for it.
-pub(crate) type Live = (Activation, Arc<tokio::sync::Mutex<crate::outcome::CostMeter>>);
+pub(crate) type Live = (Activation, Arc<tokio::sync::Mutex<greenroom::message::UsageTracker>>);

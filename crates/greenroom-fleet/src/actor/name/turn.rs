@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use greenroom::Session;
+use greenroom::message::UsageTracker;
 use greenroom::report::Phase;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,7 @@ use crate::actor::retry::{NotDone, repeat_owned};
 use crate::actor::scribe;
 use crate::face::event::FleetEvent;
 use crate::id::{AttemptId, PromptId};
-use crate::outcome::{CostMeter, outcome_of};
+use crate::outcome::{cost_of, outcome_of};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Begun, Finish};
 
@@ -36,7 +37,7 @@ pub(super) async fn run_turn(
     shared: &Arc<FleetShared>,
     cell: &NameCell,
     activation: &Activation,
-    meter: &mut CostMeter,
+    meter: &mut UsageTracker,
     prompt: &PromptRecord,
     cut: &CancellationToken,
     interrupt: &CancellationToken,
@@ -107,7 +108,7 @@ async fn takes_prompts(session: &Session) -> bool {
 async fn run(
     shared: &FleetShared,
     activation: &Activation,
-    meter: &mut CostMeter,
+    meter: &mut UsageTracker,
     prompt: &PromptRecord,
     content: serde_json::Value,
     interrupt: &CancellationToken,
@@ -134,7 +135,7 @@ async fn run(
         }
         Err(error) => Err(error),
     };
-    let cost = meter.cost_of(&outcome);
+    let cost = cost_of(meter, &outcome);
     Ok((outcome_of(&outcome), cost))
 }
 
