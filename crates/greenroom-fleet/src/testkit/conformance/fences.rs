@@ -47,7 +47,8 @@ async fn fenced_when_dead(stage: Stage) -> Checked {
     all_fenced(&stage, &owner, prompt, attempt).await
 }
 
-async fn all_fenced(
+/// Checks that each request of an owner that has lost its name is fenced.
+pub(super) async fn all_fenced(
     stage: &Stage,
     old: &crate::Ownership,
     prompt: crate::PromptId,
@@ -64,6 +65,8 @@ async fn all_fenced(
     let failed = ActivationFailed { owner: old.clone(), why: String::new(), period: LEASE, intensity: 1 };
     same("a failed activation", stage.backend.activation_failed(failed).await?, Owned::Fenced)?;
     same("a release", stage.backend.release(old.clone()).await?, Owned::Fenced)?;
+    let process = stage.backend.record_process(old.clone(), Some(json!({ "pid": 1 }))).await?;
+    same("a record of a process", process, Owned::Fenced)?;
     same("the messages", stage.backend.messages(prompt, 0, 10).await?, Vec::new())?;
     same("the questions", stage.backend.open_questions(10).await?, Vec::new())?;
     let queue = stage.backend.queue(name("a"), 10).await?;

@@ -2,10 +2,13 @@
 
 mod fences;
 mod lost;
+mod money;
 mod ownership;
 mod people;
 mod prompts;
+mod repeats;
 mod stage;
+mod terms;
 mod turns;
 
 use std::fmt;
@@ -71,6 +74,9 @@ pub async fn backend_conformance(
         fences::PROMISES,
         lost::PROMISES,
         people::PROMISES,
+        terms::PROMISES,
+        repeats::PROMISES,
+        money::PROMISES,
     ];
     for (promise, check) in promises.into_iter().flatten().copied() {
         let stage = Stage::new(make().await);
