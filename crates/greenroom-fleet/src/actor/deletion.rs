@@ -152,4 +152,18 @@ mod tests {
         assert!(!own.work.parent().unwrap().exists());
         assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Unknown);
     }
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_is_not_marked_keeps_its_files_when_a_deletion_goes_on() {
+        let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;
+        shared.folders.open().await.unwrap();
+        let accepted = shared.backend.accept(accept("a", Duration::from_secs(60))).await.unwrap();
+        assert!(matches!(accepted, Accepted::New(_)), "{accepted:?}");
+        let name = Name::new("a").unwrap();
+        let record = shared.backend.name_record(name.clone()).await.unwrap().unwrap();
+        let own = shared.folders.create(&record).await.unwrap();
+        // The name was deleted by another call meanwhile, and made anew.
+        resume(&shared, &name).await.unwrap();
+        assert!(own.work.exists());
+        assert_eq!(shared.backend.name_record(name).await.unwrap(), Some(record));
+    }
 }
