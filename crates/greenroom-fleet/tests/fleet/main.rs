@@ -10,4 +10,3 @@ mod guide;
 mod local;
 mod people;
 mod scenes;
-mod sessions;

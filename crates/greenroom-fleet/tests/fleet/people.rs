@@ -114,8 +114,11 @@ async fn a_call_that_a_person_allows_runs() {
     assert_eq!(request.tool_name, "mcp__shop__refund");
     assert!(desk.cli.tool_results().is_empty());
 
+    let start = Instant::now();
     desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap();
     assert_eq!(desk.result().await, "refunded");
+    // The change is told: nobody waits for the next look at the question.
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
     assert_eq!(decided(&mut desk.events).await, desk.question);
 }
 
@@ -285,6 +288,22 @@ async fn a_question_survives_a_backend_that_is_away() {
     assert_eq!(desk.open_questions().await, 1);
     desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap();
     assert_eq!(desk.result().await, "refunded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_for_which_the_backend_was_away_counts_for_the_deadline() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    backend.plan(|request| if request.method == "ask" { Fault::Fail } else { Fault::Pass });
+    let cli = refunds();
+    let fleet = asking(backend.clone(), &cli).start().await.unwrap();
+    let mut events = fleet.events();
+    let mut turn = fleet.session("customer-42").unwrap().prompt("My money.").await.unwrap();
+    let start = Instant::now();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    backend.disable();
+    asked(&mut events).await;
+    assert_eq!(turn.outcome().await.unwrap().text(), Some("Done."));
+    assert!(start.elapsed().abs_diff(QUESTION) < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

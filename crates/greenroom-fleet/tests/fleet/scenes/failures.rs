@@ -327,3 +327,46 @@ async fn a_name_whose_turn_kills_its_process_three_times_is_quarantined() {
     assert!(matches!(record.state, NameState::Quarantined { .. }), "{record:?}");
     assert_eq!(world.clis.prompts_of("a").len(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_waits_after_a_failure_holds_no_slot_after_a_fault_of_admission() {
+    let world = World::new();
+    let (fleet, _) = breakable(&world, |limits| {
+        (limits.live, limits.backoff, limits.backoff_max) = (1, secs(900), secs(900))
+    })
+    .await;
+    let log = Log::of(&fleet);
+    drop(within("the accept", named(&fleet, "a").profile("broken").prompt("one")).await.unwrap());
+    log.wait("the failure", |event| failed(event, "a")).await;
+    super::review::admission_fails(&fleet, &log).await;
+    let begun = Instant::now();
+    assert_eq!(asks(&fleet, "b", "one").await, "re: one");
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_to_sleep_is_over_when_the_start_of_its_session_has_failed() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let (clis, switch) = (world.clis.clone(), Arc::new(Mutex::new(true)));
+    let broken = switch.clone();
+    let builder = world.on(backend.clone()).profile("broken", move |cx| {
+        assert!(!*broken.lock().unwrap(), "no such template");
+        session(&clis, cx.name().as_str())
+    });
+    let fleet = start(builder).await;
+    let log = Log::of(&fleet);
+    let a = named(&fleet, "a").profile("broken");
+    backend.fault_next("claim", Fault::Hang);
+    let turn = within("the accept", a.prompt("one")).await.unwrap();
+    within("the claim", backend.wait_for_hanging(1)).await;
+    let begun = Instant::now();
+    let asleep = async { tokio::join!(a.passivate(), async { backend.release() }) };
+    within("sleep", asleep).await;
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
+    assert_eq!(log.count(|event| failed(event, "a")), 1);
+    *switch.lock().unwrap() = false;
+    assert_eq!(outcome(turn).await.text(), Some("re: one"));
+    sleep(secs(1)).await;
+    assert_eq!((world.clis.starts_of("a"), stage(&fleet, "a").await), (1, "idle"));
+}

@@ -67,6 +67,21 @@ async fn an_accept_without_any_reply_is_unknown_and_its_key_finds_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backend_that_hangs_holds_up_no_caller_for_ever() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    asks(&fleet, "a", "one").await;
+    let a = named(&fleet, "a");
+    backend.fault_next("name_record", Fault::Hang);
+    let record = tokio::time::timeout(secs(15), a.record()).await.expect("the hanging request is repeated");
+    assert_eq!(record.unwrap().queued, 0);
+    backend.plan(|request| if request.method == "accept" { Fault::Hang } else { Fault::Pass });
+    let unknown = tokio::time::timeout(secs(60), a.prompt("two")).await.expect("the caller is told");
+    assert!(matches!(unknown, Err(PromptError::Unknown { .. })), "{unknown:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_runs_without_any_hint() {
     let world = World::new();
     let fleet = start(world.on(FaultedBackend::new(world.backend.clone()).without_changes())).await;

@@ -122,6 +122,20 @@ async fn warm_says_in_words_what_the_backend_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quarantined_session_takes_no_slot_from_another_one() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 1).await;
+    let b = named(&fleet, "b");
+    asks(&fleet, "b", "one").await;
+    let soon = std::time::SystemTime::now() + secs(30);
+    drop(send(&fleet, "b", FleetPrompt::new("two").not_before(soon)).await);
+    within("quarantine", b.quarantine("looked at by Anna")).await.unwrap();
+    asks(&fleet, "a", "one").await;
+    sleep(secs(60)).await;
+    assert_eq!((stage(&fleet, "a").await, world.clis.starts_of("b")), ("idle", 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_that_look_like_paths_are_names() {
     let world = World::new();
     let root = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use greenroom::testkit::ScriptedCli;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{FleetPrompt, InterruptedBy, PromptState, QueueBounds, Quota, Refused, Unsent};
 use tokio::time::{Instant, sleep};
@@ -135,6 +136,7 @@ async fn a_prompt_that_waits_for_too_long_ends_as_unsent() {
     assert!(outcome(running).await.is_completed());
     sleep(secs(60)).await;
     assert_eq!(world.clis.prompts(), [("a".into(), "wait 100".into())]);
+    assert_eq!(world.clis.starts_of("b"), 0, "nothing waits for a session of it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,12 +197,15 @@ async fn prompts_of_a_name_run_in_their_order_one_at_a_time() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
     let mut turns = Vec::new();
+    let begun = Instant::now();
     for n in 0..12 {
         turns.push(send(&fleet, "a", format!("wait {n}")).await);
     }
     for turn in turns {
         assert!(outcome(turn).await.is_completed());
     }
+    // No time passes between two turns.
+    assert!((secs(66)..secs(67)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     let expected: Vec<_> = (0..12).map(|n| format!("wait {n}")).collect();
     assert_eq!(world.clis.prompts_of("a"), expected);
     assert_eq!(world.clis.starts_of("a"), 1);
@@ -238,6 +243,13 @@ async fn a_turn_of_a_lost_owner_ends_as_interrupted_or_goes_on_with_its_continua
         "{lost:?}"
     );
     assert_eq!(outcome(fleet.turn(goes_on)).await.text(), Some("re: go on"));
+    let (mut turn, mut seen) = (fleet.turn(goes_on), Vec::new());
+    while let Some(item) = within("an item", turn.next()).await {
+        let item = item.unwrap();
+        seen.push((item.seq().unwrap(), item.text()));
+    }
+    // The beginnings of both runs, then the answer and the result of the second one.
+    assert_eq!(seen, [(1, None), (2, None), (3, Some("re: go on".to_owned())), (4, None)]);
     assert_eq!(outcome(fleet.turn(waits)).await.text(), Some("re: next"));
     assert_eq!(world.clis.prompts_of("a"), ["hold"], "it is never sent again");
     assert_eq!(world.clis.prompts_of("b"), ["hold", "go on", "next"]);
@@ -339,4 +351,46 @@ async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accept
         assert!(outcome(fleet.turn(id)).await.is_completed());
     }
     assert_eq!(read(&world)[8..], waiting, "after a restart");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_turn_begins_before_an_interrupt_of_the_last_one_has_arrived() {
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let profile = move |_: &_| Session::builder().transport(transport.clone());
+    let fleet = start(Fleet::builder().profile("default", profile)).await;
+    let first = send(&fleet, "a", "one").await;
+    let second = send(&fleet, "a", "two").await;
+    let mut cli = listener.accept().await;
+    cli.handshake().await;
+    let prompt = cli.expect("user").await;
+    cli.begin_turn();
+    let a = named(&fleet, "a");
+    let interrupting = tokio::spawn(async move { a.interrupt().await });
+    let interrupt = cli.expect("control_request").await;
+    assert_eq!(interrupt["request"]["subtype"], "interrupt");
+    // The turn ends by itself, before the CLI has read the interrupt.
+    cli.finish_turn(&prompt, "Done.");
+    assert_eq!(outcome(first).await.text(), Some("Done."));
+    let early = tokio::time::timeout(secs(5), cli.expect("user")).await;
+    assert!(early.is_err(), "{early:?}");
+    cli.answer(&interrupt, serde_json::json!({ "still_queued": [], "cancelled": [] }));
+    assert!(within("the interrupt", interrupting).await.unwrap().unwrap());
+    let prompt = within("the second prompt", cli.expect("user")).await;
+    cli.begin_turn();
+    cli.finish_turn(&prompt, "Done, too.");
+    assert_eq!(outcome(second).await.text(), Some("Done, too."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_goes_on_after_the_time_for_which_its_prompt_could_wait() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let prompt = FleetPrompt::new("hold").wait(secs(30)).continue_with("go on", 1);
+    let id = send(&fleet, "a", prompt).await.prompt_id();
+    world.clis.read(1).await;
+    sleep(secs(60)).await;
+    let world = world.killed().await;
+    world.clis.gone().await;
+    let fleet = world.fleet(|_| {}).await;
+    assert_eq!(outcome(fleet.turn(id)).await.text(), Some("re: go on"));
 }

@@ -126,3 +126,14 @@ async fn turns_at_once_do_not_reserve_more_than_there_is() {
         assert!(outcome(turn).await.is_completed());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_cut_off_costs_what_was_set_aside_for_it() {
+    let world = World::new();
+    let fleet = start(world.builder().tenant("t", budget(2_000_000, 800_000))).await;
+    drop(sends(&of(&fleet, "t", "a"), "hold").await);
+    world.clis.read(1).await;
+    drain(&fleet, secs(6)).await;
+    let account = world.backend.tenant("t".to_owned()).await.unwrap();
+    assert_eq!((account.reserved, account.spent), (0, 800_000));
+}

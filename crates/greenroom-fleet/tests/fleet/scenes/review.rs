@@ -2,7 +2,7 @@
 
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameState, PassivatedBy, Quota, Refused};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::*;
 
@@ -237,4 +237,139 @@ async fn a_turn_whose_actor_has_failed_goes_on_with_its_continuation_after_a_dra
     let fleet = world.fleet(|_| {}).await;
     assert_eq!(outcome(fleet.turn(id)).await.text(), Some("re: go on"));
     assert_eq!(world.clis.prompts_of("a"), ["hold", "go on"]);
+}
+
+pub(super) async fn admission_fails(fleet: &Fleet, log: &Log) {
+    fleet.inject(FleetFault::Admission);
+    log.wait(
+        "the restart",
+        |event| matches!(event, FleetEvent::ActorRestarted { actor, .. } if actor == "admission"),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_makes_room_after_a_fault_of_admission() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 1).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "one").await;
+    admission_fails(&fleet, &log).await;
+    let begun = Instant::now();
+    assert_eq!(asks(&fleet, "b", "one").await, "re: one");
+    assert!(begun.elapsed() < secs(11), "{:?}", begun.elapsed());
+    assert_eq!(world.clis.most_live(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_lost_alone_is_fenced_and_owned_again() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "b", "one").await;
+    backend.fault_next("append", Fault::Hang);
+    let lost = send(&fleet, "a", "hold").await;
+    let waits = send(&fleet, "a", "two").await;
+    within("the append", backend.wait_for_hanging(1)).await;
+    let record = named(&fleet, "a").record().await.unwrap();
+    let NameState::Owned { node, .. } = record.state else { panic!("{record:?}") };
+    let owner = greenroom_fleet::Ownership { name: record.name, node, term: record.term };
+    assert_eq!(world.backend.release(owner).await.unwrap(), greenroom_fleet::Owned::Done(true));
+    let begun = Instant::now();
+    backend.release();
+    assert!(matches!(
+        outcome(lost).await,
+        PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { term }, .. } if term == record.term
+    ));
+    assert_eq!(outcome(waits).await.text(), Some("re: two"));
+    assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
+    assert_eq!(
+        log.count(|event| matches!(event, FleetEvent::Fenced { name, .. } if name.as_str() == "a")),
+        1
+    );
+    let after = named(&fleet, "a").record().await.unwrap();
+    assert!(after.term > record.term && after.losses == 0, "{after:?}");
+    assert_eq!(world.clis.prompts_of("a"), ["hold", "two"]);
+    assert_eq!((world.clis.starts_of("a"), world.clis.most_live()), (2, 2));
+    assert_eq!((stage(&fleet, "a").await, stage(&fleet, "b").await), ("idle", "idle"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_whose_actor_has_failed_gives_its_slot_back() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 1).await;
+    let log = Log::of(&fleet);
+    let running = send(&fleet, "a", "wait 10").await;
+    world.clis.read(1).await;
+    fail(&fleet, &log).await;
+    assert!(outcome(running).await.is_completed());
+    assert_eq!(soon("the answer", asks(&fleet, "b", "one")).await, "re: one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_whose_actor_has_failed_while_it_waited_gets_no_slot_for_nothing() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 1).await;
+    let log = Log::of(&fleet);
+    let running = send(&fleet, "b", "wait 10").await;
+    world.clis.read(1).await;
+    let waits = send(&fleet, "a", "one").await;
+    sleep(secs(1)).await;
+    fail(&fleet, &log).await;
+    assert!(fleet.withdraw(waits.prompt_id()).await.unwrap());
+    assert!(outcome(running).await.is_completed());
+    assert_eq!(soon("the answer", asks(&fleet, "c", "one")).await, "re: one");
+    assert_eq!(world.clis.starts_of("a"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_start_one_after_another_at_their_bound_also_after_a_fault() {
+    for admission_fails_meanwhile in [false, true] {
+        let world = World::new();
+        let backend = FaultedBackend::new(world.backend.clone());
+        backend.plan(|request| match request.method {
+            "claim" => Fault::Delay(secs(2)),
+            _ => Fault::Pass,
+        });
+        let one = |limits: &mut FleetLimits| (limits.live, limits.activations_at_once) = (9, 1);
+        let fleet = start(world.on(backend).configure(one)).await;
+        let log = Log::of(&fleet);
+        let begun = Instant::now();
+        let mut turns = Vec::new();
+        for name in ["a", "b", "c"] {
+            turns.push(send(&fleet, name, "one").await);
+        }
+        sleep(secs(1)).await;
+        if admission_fails_meanwhile {
+            admission_fails(&fleet, &log).await;
+        }
+        for turn in turns {
+            assert!(outcome(turn).await.is_completed());
+        }
+        assert!((secs(6)..secs(7)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_whose_admission_fails_more_than_ten_times_in_a_minute_ends() {
+    for (pause, ends) in [(1, true), (7, false)] {
+        let world = World::new();
+        let fleet = world.fleet(|_| {}).await;
+        let log = Log::of(&fleet);
+        for n in 1..=12 {
+            fleet.inject(FleetFault::Admission);
+            let told = |event: &FleetEvent| restarted(event) || matches!(event, FleetEvent::Failed { .. });
+            log.wait_for("the fault", n.min(11), told).await;
+            sleep(secs(pause)).await;
+        }
+        let failed =
+            log.count(|event| matches!(event, FleetEvent::Failed { why } if why.contains("too often")));
+        assert_eq!(failed, usize::from(ends));
+        if ends {
+            soon("the end", fleet.wait()).await;
+        } else {
+            assert_eq!(asks(&fleet, "a", "one").await, "re: one");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Sleep and wake.
 
-use greenroom_fleet::testkit::FaultedBackend;
+use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{FleetEvent, PassivatedBy};
 use tokio::time::{Instant, sleep};
 
@@ -40,7 +40,9 @@ async fn a_session_sleeps_by_request_and_wakes_in_its_conversation() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "one").await, "re: one");
+    let begun = Instant::now();
     within("sleep", named(&fleet, "a").passivate()).await;
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert_eq!(world.clis.live(), 0);
     assert_eq!(asks(&fleet, "a", "two").await, "re: two");
     assert_eq!(world.clis.starts_of("a"), 2);
@@ -278,4 +280,100 @@ async fn names_that_wait_for_a_slot_read_nothing_meanwhile() {
     assert_eq!(read(), before);
     let looks = backend.requests("waiting") - looks;
     assert!((11..=13).contains(&looks), "{looks} looks in a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_requests_to_sleep_at_once_end_the_session_once() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    asks(&fleet, "a", "one").await;
+    let a = named(&fleet, "a");
+    let both = async { tokio::join!(a.passivate(), a.passivate(), async { asks(&fleet, "a", "two").await }) };
+    within("both", both).await;
+    sleep(secs(1)).await;
+    assert_eq!((world.clis.starts_of("a"), stage(&fleet, "a").await), (2, "idle"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_to_sleep_is_over_at_once_while_its_session_waits_for_a_slot() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.live = 1).await;
+    let running = send(&fleet, "a", "wait 30").await;
+    world.clis.read(1).await;
+    let waits = send(&fleet, "b", "one").await;
+    sleep(secs(1)).await;
+    let begun = Instant::now();
+    within("sleep", named(&fleet, "b").passivate()).await;
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
+    assert!(outcome(running).await.is_completed());
+    assert_eq!(outcome(waits).await.text(), Some("re: one"));
+    sleep(secs(1)).await;
+    assert_eq!((world.clis.starts_of("b"), stage(&fleet, "b").await), (1, "idle"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_being_freed_is_not_taken_from_another_session() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone()).configure(|limits| limits.live = 2)).await;
+    // The other session was used less recently.
+    for name in ["b", "a"] {
+        asks(&fleet, name, "one").await;
+        sleep(secs(1)).await;
+    }
+    backend.fault_next("release", Fault::Hang);
+    let a = named(&fleet, "a");
+    let asleep = tokio::spawn(async move { a.passivate().await });
+    within("the release", backend.wait_for_hanging(1)).await;
+    let waits = send(&fleet, "c", "one").await;
+    sleep(secs(20)).await;
+    assert_eq!((stage(&fleet, "a").await, stage(&fleet, "b").await), ("passivating", "idle"));
+    backend.release();
+    assert_eq!(outcome(waits).await.text(), Some("re: one"));
+    within("sleep", asleep).await.unwrap();
+    assert_eq!((stage(&fleet, "b").await, world.clis.most_live()), ("idle", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_arrives_while_its_session_is_warmed_runs_and_so_does_the_next() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    asks(&fleet, "a", "one").await;
+    let a = named(&fleet, "a");
+    within("sleep", a.passivate()).await;
+    backend.fault_next("claim", Fault::Hang);
+    let (warm, two) = tokio::join!(a.warm(), async {
+        within("the claim", backend.wait_for_hanging(1)).await;
+        let two = send(&fleet, "a", "wait 2").await;
+        sleep(secs(1)).await;
+        backend.release();
+        two
+    });
+    warm.unwrap();
+    world.clis.read(2).await;
+    let begun = Instant::now();
+    assert_eq!(asks(&fleet, "a", "three").await, "re: three");
+    assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
+    assert_eq!(outcome(two).await.text(), Some("re: wait 2"));
+    assert_eq!(world.clis.starts_of("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_arrives_while_its_queue_is_read_is_not_overlooked() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    let first = send(&fleet, "a", "wait 1").await;
+    world.clis.read(1).await;
+    // Read before the second prompt is there, and answered after it.
+    backend.fault_next("name_record", Fault::HangReply);
+    within("the reading", backend.wait_for_hanging(1)).await;
+    assert!(outcome(first).await.is_completed());
+    let second = send(&fleet, "a", "two").await;
+    sleep(secs(1)).await;
+    let begun = Instant::now();
+    backend.release();
+    assert_eq!(outcome(second).await.text(), Some("re: two"));
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
 }
