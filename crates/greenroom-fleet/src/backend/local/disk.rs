@@ -41,7 +41,7 @@ const SECTOR: usize = 512;
 /// let accepted = disk.moment();
 ///
 /// disk.fail(DiskFault::Full);
-/// let error = fleet.session("customer-42")?.record().await.unwrap_err();
+/// let error = fleet.session("customer-42")?.prompt("And my chair?").await.unwrap_err();
 /// assert!(error.to_string().contains("make room on its disk"), "{error}");
 ///
 /// // What was accepted is there after a power cut.

@@ -22,7 +22,7 @@ use crate::scenes::{drain, named, outcome, secs, send, start, within};
 #[derive(Clone, Debug)]
 enum Fact {
     /// A prompt was accepted.
-    Accepted { prompt: PromptId, name: &'static str, text: String, sent: FleetPrompt },
+    Accepted { prompt: PromptId, name: &'static str, text: String, sent: Box<FleetPrompt> },
     /// A CLI has read a prompt of a name.
     Read { name: String, text: String },
     /// A prompt has ended, and its reader has seen so many messages.
@@ -92,7 +92,7 @@ impl Life {
     ) -> PromptId {
         let sent = with(FleetPrompt::new(text).key(text));
         let prompt = send(fleet, name, sent.clone()).await.prompt_id();
-        self.note(Fact::Accepted { prompt, name, text: text.to_owned(), sent });
+        self.note(Fact::Accepted { prompt, name, text: text.to_owned(), sent: Box::new(sent) });
         prompt
     }
 
@@ -116,7 +116,8 @@ impl Life {
 /// Runs a life to the moment at which its process is killed.
 fn alive<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(life)
+    let limit = Duration::from_secs(120);
+    runtime.block_on(async { tokio::time::timeout(limit, life).await.expect("the life hangs") })
 }
 
 fn plain(prompt: FleetPrompt) -> FleetPrompt {
@@ -202,7 +203,7 @@ fn second_life(first: &Life, cut: usize, seed: u64) -> Life {
                 waiting += u32::from(!has_ended(&life, &fleet, &backend, fact).await);
                 if *name != "b" {
                     // The keys of a deleted session are free again.
-                    let again = send(&fleet, name, sent.clone()).await;
+                    let again = send(&fleet, name, (**sent).clone()).await;
                     assert!(again.is_duplicate() && again.prompt_id() == *prompt, "the key of {fact:?}");
                 }
             }

@@ -32,6 +32,8 @@ struct Shared {
     changed: Notify,
 }
 
+type OnRead = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
 #[derive(Default)]
 struct State {
     transports: HashMap<String, MemoryTransport>,
@@ -45,7 +47,7 @@ struct State {
     /// Names whose CLIs die after their start.
     failing: HashSet<String>,
     /// Told of each prompt that a CLI reads, with the name.
-    on_read: Option<Arc<dyn Fn(&str, &str) + Send + Sync>>,
+    on_read: Option<OnRead>,
     /// Every prompt is answered at once.
     plain: bool,
 }
