@@ -11,6 +11,7 @@
 //!
 //! A service that was killed leaves CLIs for some time: their guardian ends them, and the system may be slow. The file of a
 //! `LocalBackend` can be opened at once, so nothing but this wait keeps a second CLI from the conversation of the first one.
+//! `process.rs` tells how they are found.
 //!
 //! Each step can be repeated: a process that is killed while it opens leaves the rest to the next opening.
 
@@ -73,17 +74,18 @@ async fn end_left_processes(shared: &FleetShared) -> Result<Stuck, FleetError> {
         for (record, process) in &waiting {
             tracing::warn!(
                 name = shown(&record.name),
-                pid = process.pid(),
+                %process,
                 "a CLI of an earlier process is killed"
             );
-            process.kill();
+            let process = process.clone();
+            // A panic: what still runs is told below.
+            tokio::task::spawn_blocking(move || process.kill()).await.ok();
             shared.tell(FleetEvent::ProcessKilled { name: record.name.clone() });
         }
         for (record, process) in wait(shared, waiting).await? {
             let why = format!(
-                "the process {} of an earlier start of the service still runs, and could not be killed: end it, then call \
-                 `unquarantine`",
-                process.pid()
+                "{process} of an earlier start of the service still runs, and could not be killed: end it, then call \
+                 `unquarantine`"
             );
             stuck.insert((record.name, record.term), why);
         }
@@ -102,7 +104,7 @@ async fn split(
             Ok(process) if process.is_alive().await => {
                 tracing::warn!(
                     name = shown(&record.name),
-                    pid = process.pid(),
+                    %process,
                     "a CLI of an earlier process still runs"
                 );
                 shared.tell(FleetEvent::ProcessLeft { name: record.name.clone() });

@@ -1,57 +1,200 @@
-//! A process that an earlier process of the service has left behind.
+//! The processes of an activation: how they are written down, and how a later process of the service finds and ends
+//! them.
+//!
+//! ```text
+//! claim ──► the activation is recorded ──► the CLI starts ──► its process is recorded, too ──► … ──► release: removed
+//!           (its id, in a variable of          │
+//!           the CLI's environment)             └─ a service that is killed here leaves a CLI that only the variable tells
+//! ```
+//!
+//! The id is known before there is a process, so there is no moment in which a CLI runs and no record leads to it:
+//! neither at the first start nor when the session starts its CLI again. All that the CLI starts inherits the variable.
 
+use std::fmt;
 use std::time::Duration;
 
+use greenroom::SessionBuilder;
 use greenroom::transport::ProcessIdentity;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::id::AttemptId;
+
+/// Has the claim of the activation in the environment of its CLI, and of all that the CLI starts.
+const VARIABLE: &str = "GREENROOM_FLEET_ACTIVATION";
 
 /// Pause between two looks at a process: its end is no event for us, because it is no child of this process.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A process that an earlier process of the service has left behind.
-#[derive(Clone, Debug)]
-pub(crate) struct LeftProcess(ProcessIdentity);
+/// Searches for processes to kill: a process may start others before it is killed.
+const ROUNDS: u32 = 16;
 
-impl LeftProcess {
-    /// Reads the identity that the owner has written down.
-    pub(crate) fn of(record: &Value) -> serde_json::Result<Self> {
-        serde_json::from_value(record.clone()).map(Self)
-    }
+/// Sets the variable for the CLI of an activation. A fleet in a service that runs under another fleet's CLI keeps the
+/// outer claim.
+pub(crate) fn mark(builder: SessionBuilder, claim: AttemptId) -> SessionBuilder {
+    let claims = match std::env::var(VARIABLE) {
+        Ok(outer) => format!("{outer},{claim}"),
+        Err(_) => claim.to_string(),
+    };
+    builder.env(VARIABLE, claims)
+}
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.0.pid
-    }
+/// The record of an activation's processes, for the backend. `None`: no process is known yet.
+pub(crate) fn record(claim: AttemptId, process: Option<&ProcessIdentity>) -> Value {
+    // An identity is plain data, which always becomes JSON.
+    let mut record = process.and_then(|process| serde_json::to_value(process).ok()).unwrap_or(json!({}));
+    record["claim"] = json!(claim);
+    record
+}
 
-    pub(crate) async fn is_alive(&self) -> bool {
-        let this = self.0.clone();
-        // A look that panics counts as a process that runs: the wait for its end looks again.
-        tokio::task::spawn_blocking(move || this.is_alive()).await.unwrap_or(true)
-    }
+/// The processes that an activation of an earlier process of the service may have left behind.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LeftProcess {
+    /// `None` in records of an earlier version.
+    claim: Option<AttemptId>,
+    #[serde(flatten)]
+    process: Option<ProcessIdentity>,
+}
 
-    pub(crate) async fn gone(&self) {
-        self.0.gone(LOOK).await;
-    }
-
-    /// Kills the process group, if its leader is still the process that was written down: the system gives the id of an ended
-    /// process to another one.
-    pub(crate) fn kill(&self) {
-        if self.0.started.is_none() || started(self.0.pid) != self.0.started {
-            return;
-        }
-        let group = i32::try_from(self.0.pid).ok().and_then(Pid::from_raw);
-        // Never 0 or 1: those are no groups of a CLI, and 0 would be our own.
-        let Some(group) = group.filter(|group| group.as_raw_nonzero().get() > 1) else { return };
-        if let Err(error) = kill_process_group(group, Signal::KILL) {
-            tracing::warn!(pid = self.0.pid, %error, "a CLI of an earlier process could not be killed");
+impl fmt::Display for LeftProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.process, &self.claim) {
+            (Some(process), _) => write!(f, "the process {}", process.pid),
+            (None, Some(claim)) => write!(f, "a process with {VARIABLE}={claim}"),
+            (None, None) => f.write_str("an unknown process"),
         }
     }
 }
 
-/// The start of a process in clock ticks since the boot; `None` without such a process.
-fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // `PID (NAME) STATE …`: the name may have spaces and brackets. The start is field 22 of proc_pid_stat(5).
-    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    String::from_utf8_lossy(&stat[after_name..]).split_ascii_whitespace().nth(19)?.parse().ok()
+impl LeftProcess {
+    /// Reads the record that the owner has written down.
+    ///
+    /// # Errors
+    /// The record names no process.
+    pub(crate) fn of(record: &Value) -> serde_json::Result<Self> {
+        let read: Self = serde_json::from_value(record.clone())?;
+        if read.claim.is_none() && read.process.is_none() {
+            return Err(serde::de::Error::custom("it names no process"));
+        }
+        Ok(read)
+    }
+
+    pub(crate) async fn is_alive(&self) -> bool {
+        let this = self.clone();
+        // A look that panics counts as a process that runs: the wait for its end looks again.
+        tokio::task::spawn_blocking(move || this.lives()).await.unwrap_or(true)
+    }
+
+    /// Waits until nothing of the activation lives.
+    pub(crate) async fn gone(&self) {
+        while self.is_alive().await {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn lives(&self) -> bool {
+        let Some(claim) = self.claim else {
+            return self.process.as_ref().is_some_and(ProcessIdentity::is_alive);
+        };
+        // Whatever has greenroom's own mark has the variable as well, so its search is left out.
+        let mut process = self.process.clone();
+        if let Some(process) = &mut process {
+            process.mark = None;
+        }
+        // Twice: during `execve` a process shows no environment for a moment.
+        process.is_some_and(|process| process.is_alive())
+            || !system::with(claim).is_empty()
+            || !system::with(claim).is_empty()
+    }
+
+    /// Kills the process group, if its leader is still the process that was written down: the system gives the id of an
+    /// ended process to another one. Also kills all processes with the activation's variable.
+    pub(crate) fn kill(&self) {
+        if let Some(process) = &self.process {
+            kill_group(process);
+        }
+        let Some(claim) = self.claim else { return };
+        for _ in 0..ROUNDS {
+            let left = system::with(claim);
+            if left.is_empty() {
+                return;
+            }
+            left.into_iter().for_each(|pid| system::kill(pid, claim));
+        }
+    }
+}
+
+fn kill_group(process: &ProcessIdentity) {
+    if process.started.is_none() || system::started(process.pid) != process.started {
+        return;
+    }
+    let group = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+    // Never 0 or 1: those are no groups of a CLI, and 0 would be our own.
+    let Some(group) = group.filter(|group| group.as_raw_nonzero().get() > 1) else { return };
+    if let Err(error) = kill_process_group(group, Signal::KILL) {
+        tracing::warn!(pid = process.pid, %error, "a CLI of an earlier process could not be killed");
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs;
+
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+    use super::VARIABLE;
+    use crate::id::AttemptId;
+
+    /// The processes with the variable. Zombies have no environment any more.
+    pub(super) fn with(claim: AttemptId) -> Vec<Pid> {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        ids.filter_map(Pid::from_raw).filter(|pid| has(*pid, claim)).collect()
+    }
+
+    fn has(pid: Pid, claim: AttemptId) -> bool {
+        let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+        let claim = claim.to_string();
+        let claims = environment
+            .split(|byte| *byte == 0)
+            .filter_map(|variable| str::from_utf8(variable).ok()?.strip_prefix(VARIABLE)?.strip_prefix('='));
+        claims.flat_map(|claims| claims.split(',')).any(|found| found == claim)
+    }
+
+    pub(super) fn kill(pid: Pid, claim: AttemptId) {
+        // The variable is read after the process was opened, so it is the variable of what is killed.
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        if has(pid, claim)
+            && let Err(error) = pidfd_send_signal(process, Signal::KILL)
+        {
+            tracing::warn!(pid = pid.as_raw_nonzero(), %error, "a process of an earlier CLI could not be killed");
+        }
+    }
+
+    /// The start of a process in clock ticks since the boot; `None` without such a process.
+    pub(super) fn started(pid: u32) -> Option<u64> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // `PID (NAME) STATE …`: the name may have spaces and brackets. The start is field 22 of proc_pid_stat(5).
+        let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+        String::from_utf8_lossy(&stat[after_name..]).split_ascii_whitespace().nth(19)?.parse().ok()
+    }
+}
+
+/// Other systems tell neither the environment nor the start of a process: only the process group is awaited.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use rustix::process::Pid;
+
+    use crate::id::AttemptId;
+
+    pub(super) fn with(_: AttemptId) -> Vec<Pid> {
+        Vec::new()
+    }
+
+    pub(super) fn kill(_: Pid, _: AttemptId) {}
+
+    pub(super) fn started(_: u32) -> Option<u64> {
+        None
+    }
 }

@@ -19,7 +19,7 @@ use crate::face::limits::{FleetLimits, Quota};
 use crate::face::profile::Profile;
 use crate::files::Folders;
 use crate::hub::Hub;
-use crate::id::{Name, NodeId, PromptId, Timestamp};
+use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
 use crate::record::TenantRecord;
 use crate::request::{Ownership, Reserve};
 
@@ -142,6 +142,8 @@ pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve) -> bool {
 #[derive(Clone)]
 pub(crate) struct Activation {
     pub(crate) owner: Ownership,
+    /// The claim that made the node the owner. Its CLI has it in its environment.
+    pub(crate) claim: AttemptId,
     pub(crate) tenant: String,
     pub(crate) session: Session,
     pub(crate) running: RunningTurn,

@@ -91,11 +91,12 @@ async fn end_processes(shared: &FleetShared, name: &Name) -> Result<Option<Strin
         match LeftProcess::of(&record.process) {
             Ok(process) => {
                 if process.is_alive().await {
-                    process.kill();
+                    let killed = process.clone();
+                    // A panic: what still runs is told below.
+                    tokio::task::spawn_blocking(move || killed.kill()).await.ok();
                     if tokio::time::timeout(KILLED, process.gone()).await.is_err() {
-                        let pid = process.pid();
                         return Ok(Some(format!(
-                            "the process {pid} of the session still runs and could not be killed: end it; its files are kept until then"
+                            "{process} of the session still runs and could not be killed: end it; its files are kept until then"
                         )));
                     }
                 }

@@ -146,6 +146,7 @@ impl Played {
         running.set(Some(begun.prompt));
         let activation = Activation {
             owner: begun.owner.clone(),
+            claim: AttemptId::new(),
             tenant: "acme".to_owned(),
             session: self.session.clone(),
             running,

@@ -1,5 +1,6 @@
 //! The opening of a fleet, with real processes that an earlier start has left.
 
+use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -23,6 +24,19 @@ const LONG: Duration = Duration::from_secs(60);
 #[allow(clippy::disallowed_methods, reason = "a process as a service that was killed leaves it")]
 fn old_cli() -> Child {
     Command::new("cat").process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// A process of a CLI that a fleet has started for this claim.
+#[allow(clippy::disallowed_methods, reason = "a process as a service that was killed leaves it")]
+fn old_cli_of(claim: AttemptId, script: &str) -> Child {
+    Command::new("sh")
+        .args(["-c", script])
+        .env("GREENROOM_FLEET_ACTIVATION", claim.to_string())
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// The identity of a process, written down by hand.
@@ -102,6 +116,59 @@ async fn an_old_cli_that_outlives_its_service_is_awaited() {
 }
 
 #[tokio::test]
+async fn a_cli_that_was_starting_when_its_service_was_killed_is_awaited() {
+    let (backend, claim) = (MemoryBackend::new(), AttemptId::new());
+    let mut cli = old_cli_of(claim, "exec cat");
+    // The service was killed before it knew the process.
+    let (name, _, _) = earlier_service(&backend, Some(json!({ "claim": claim }))).await;
+    let reopened = backend.reopen().await.unwrap();
+    let shared = Arc::new(shared(Arc::new(reopened.clone()), FleetLimits::default()));
+    let mut events = shared.events.subscribe();
+    let opening = shared.clone();
+    #[allow(clippy::disallowed_methods, reason = "the test awaits its end")]
+    let opening = tokio::spawn(async move { open(&opening).await });
+    event(&mut events, &FleetEvent::ProcessLeft { name: name.clone() }).await;
+    let record = reopened.name_record(name.clone()).await.unwrap().unwrap();
+    assert!(matches!(record.state, NameState::Owned { .. }), "nothing is taken while the old CLI runs");
+    assert!(!opening.is_finished());
+    drop(cli.stdin.take());
+    let status = tokio::task::spawn_blocking(move || cli.wait().unwrap()).await.unwrap();
+    assert!(status.success(), "the old CLI ended by itself: {status}");
+    timeout(LONG, opening).await.expect("the opening does not end").unwrap().unwrap();
+    assert_eq!(reopened.name_record(name).await.unwrap().unwrap().state, NameState::Free);
+}
+
+#[tokio::test]
+async fn processes_that_have_outlived_their_cli_are_killed() {
+    // In the group of the CLI, and in a group of their own.
+    for script in ["sleep 600 & echo", "setsid sleep 600 & echo"] {
+        let (backend, claim) = (MemoryBackend::new(), AttemptId::new());
+        let mut cli = old_cli_of(claim, script);
+        let mut process = identity(&cli);
+        process["claim"] = json!(claim);
+        let (name, _, _) = earlier_service(&backend, Some(process)).await;
+        cli.wait().unwrap();
+        let limits = FleetLimits { left_processes: Duration::from_secs(2), ..FleetLimits::default() };
+        let (_, mut events, opened) = reopened(&backend, limits).await;
+        opened.unwrap();
+        event(&mut events, &FleetEvent::ProcessKilled { name: name.clone() }).await;
+        // The output ends with the last process that holds it.
+        let mut output = String::new();
+        cli.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        assert_eq!(backend.name_record(name).await.unwrap().unwrap().state, NameState::Free, "{script}");
+    }
+}
+
+#[test]
+fn a_process_of_another_activation_is_not_killed() {
+    let (claim, other) = (AttemptId::new(), AttemptId::new());
+    let mut stranger = old_cli_of(other, "exec cat");
+    LeftProcess::of(&json!({ "claim": claim })).unwrap().kill();
+    drop(stranger.stdin.take());
+    assert!(stranger.wait().unwrap().success(), "it was killed");
+}
+
+#[tokio::test]
 async fn an_old_cli_that_does_not_end_is_killed() {
     let backend = MemoryBackend::new();
     let mut cli = old_cli();
@@ -152,6 +219,7 @@ async fn a_name_whose_process_cannot_be_ended_is_quarantined() {
     for (process, reason) in [
         (unknown_start, "still runs, and could not be killed"),
         (json!("no identity"), "the record of an earlier process cannot be read"),
+        (json!({}), "the record of an earlier process cannot be read"),
     ] {
         let backend = MemoryBackend::new();
         let (name, _, _) = earlier_service(&backend, Some(process)).await;

@@ -17,6 +17,7 @@ use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::face::event::FleetEvent;
 use crate::face::profile::{ActivatedFor, ActivationContext};
 use crate::id::{AttemptId, NodeId, Timestamp};
+use crate::process;
 use crate::record::{NameRecord, PromptRecord};
 use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership};
 
@@ -118,17 +119,22 @@ pub(super) async fn activate(
     tracing::Span::current().record("term", owner.term.0);
     let (name, tenant) = (cell.name.clone(), record.tenant.clone());
     shared.tell(FleetEvent::Activating { name, tenant: tenant.clone(), term: owner.term });
-    let why = match start(shared, cell, &record, activated_for).await {
+    let claim = claim.attempt;
+    // Before there is a process: a fleet that opens after this service was killed waits for the CLI, also if it was starting.
+    match record_process(shared, &owner, process::record(claim, None)).await {
+        Ok(()) => {}
+        Err(NotDone::Fenced) => return Activated::Fenced,
+        Err(NotDone::Error(error)) => return failed(shared, cell, owner, error.to_string()).await,
+    }
+    let why = match start(shared, cell, &record, activated_for, claim).await {
         Ok(session) => {
-            // Written down before a prompt begins: a fleet that opens after this process has died waits for this one.
-            let process = process_of(&session);
-            match repeat_owned(shared, || shared.backend.record_process(owner.clone(), process.clone())).await
-            {
+            let process = process::record(claim, session.process().as_ref());
+            match record_process(shared, &owner, process).await {
                 Ok(()) => {
                     let (name, term) = (cell.name.clone(), owner.term);
                     let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
                     shared.tell(FleetEvent::Activated { name, tenant: tenant.clone(), term, resumed });
-                    return Activated::Up(Activation { owner, tenant, session, running });
+                    return Activated::Up(Activation { owner, claim, tenant, session, running });
                 }
                 Err(NotDone::Fenced) => return Activated::Fenced,
                 Err(NotDone::Error(error)) => error.to_string(),
@@ -143,9 +149,13 @@ pub(super) async fn activate(
     failed(shared, cell, owner, why).await
 }
 
-/// The identity of the CLI's process, as the backend keeps it.
-pub(super) fn process_of(session: &Session) -> Option<serde_json::Value> {
-    serde_json::to_value(session.process()?).ok()
+/// Keeps the record of an activation's processes.
+pub(super) async fn record_process(
+    shared: &FleetShared,
+    owner: &Ownership,
+    record: serde_json::Value,
+) -> Result<(), NotDone> {
+    repeat_owned(shared, || shared.backend.record_process(owner.clone(), Some(record.clone()))).await
 }
 
 /// The reason why a session did not start.
@@ -167,6 +177,7 @@ async fn start(
     cell: &Arc<NameCell>,
     record: &NameRecord,
     activated_for: ActivatedFor,
+    claim: AttemptId,
 ) -> Result<Session, NotStarted> {
     let Some(profile) = shared.profiles.get(&record.profile) else {
         return Err(format!("the fleet has no profile '{}': add it to the builder", record.profile).into());
@@ -185,7 +196,7 @@ async fn start(
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
     let builder = shared.folders.apply(builder, &cx).await.map_err(|error| error.to_string())?;
-    let mut builder = asker::attach(shared, cell, builder);
+    let mut builder = process::mark(asker::attach(shared, cell, builder), claim);
     let (switch, kill) = (builder.kill_switch(), cell.kill());
     let mut starting = pin!(AssertUnwindSafe(builder.start()).catch_unwind());
     let killing = async {

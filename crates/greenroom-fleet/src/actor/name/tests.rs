@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::poll;
+use greenroom::message::UsageTracker;
 use ractor::Actor;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -19,7 +20,6 @@ use crate::backend::MemoryBackend;
 use crate::face::event::FleetEvent;
 use crate::face::limits::FleetLimits;
 use crate::id::{AttemptId, Name};
-use crate::outcome::CostMeter;
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome};
 use crate::request::{Accept, Accepted, Claim, Claimed, Ownership};
 
@@ -74,9 +74,15 @@ async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
     let owner = Ownership { name: name.clone(), node: shared.node, term: record.term };
     let mut played = Played::start().await;
     let (session, cell) = (played.session.clone(), NameCell::new(name));
-    let activation = Activation { owner, tenant: "acme".into(), session, running: Default::default() };
+    let activation = Activation {
+        owner,
+        claim: AttemptId::new(),
+        tenant: "acme".into(),
+        session,
+        running: Default::default(),
+    };
     let (cut, interrupt, mut meter) =
-        (CancellationToken::new(), CancellationToken::new(), CostMeter::default());
+        (CancellationToken::new(), CancellationToken::new(), UsageTracker::default());
     let mut events = shared.events.subscribe();
     let mut turn = Box::pin(run_turn(&shared, &cell, &activation, &mut meter, &prompt, &cut, &interrupt));
     // `Begun` is told right before the turn looks for an interrupt and hands the prompt over, all in one poll.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use greenroom::Session;
 use ractor::ActorRef;
 
-use super::steps::process_of;
+use super::steps::record_process;
 use super::{NameMessage, Watched};
 use crate::actor::context::{Activation, FleetShared};
-use crate::actor::retry::repeat_owned;
 use crate::actor::task::Task;
 use crate::face::limits::FleetLimits;
+use crate::process;
 
 /// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
 const SETTLES: Duration = Duration::from_secs(1);
@@ -50,15 +50,15 @@ pub(super) fn session(
 
 /// Keeps the identity of the session's process, each time that the session starts its CLI again.
 pub(super) fn processes(shared: &Arc<FleetShared>, activation: &Activation) -> Task {
-    let (shared, owner) = (shared.clone(), activation.owner.clone());
+    let (shared, owner, claim) = (shared.clone(), activation.owner.clone(), activation.claim);
     let (session, mut events) = (activation.session.clone(), activation.session.events());
     Task::spawn(async move {
-        let mut recorded = process_of(&session);
+        let mut recorded = session.process();
         loop {
-            let process = process_of(&session);
+            let process = session.process();
             if process != recorded {
-                let record = || shared.backend.record_process(owner.clone(), process.clone());
-                if let Err(not_done) = repeat_owned(&shared, record).await {
+                let record = process::record(claim, process.as_ref());
+                if let Err(not_done) = record_process(&shared, &owner, record).await {
                     tracing::debug!(?not_done, "the process of a session could not be kept");
                     return;
                 }

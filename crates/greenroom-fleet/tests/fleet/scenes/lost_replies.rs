@@ -147,3 +147,16 @@ killed! {
     a_process_killed_before_a_finish_has_an_interrupted_turn: "finish", Fault::Hang;
     a_process_killed_after_a_finish_has_its_outcome: "finish", Fault::HangReply;
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_cli_starts_before_its_activation_is_recorded() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    backend.plan(|request| if request.method == "record_process" { Fault::Fail } else { Fault::Pass });
+    let turn = send(&fleet, "a", "one").await;
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!((stage(&fleet, "a").await, world.clis.starts_of("a")), ("activating", 0));
+    backend.disable();
+    assert_eq!(outcome(turn).await.text(), Some("re: one"));
+}
