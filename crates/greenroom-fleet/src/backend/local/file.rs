@@ -5,6 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase};
@@ -102,6 +103,27 @@ struct HeldFile {
     hold: Hold,
 }
 
+/// The time for which a file that is in use is tried again. A process that was killed while it started a CLI has left a fork of
+/// itself, which has the file open until it executes the CLI.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Makes an attempt, and others while the file is in use.
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == BackendErrorKind::InUse && Instant::now() < end => {
+                // This is the writer's own thread.
+                std::thread::park_timeout(PAUSE);
+            }
+            made => return made,
+        }
+    }
+}
+
 impl DatabaseFile {
     pub(super) fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), held: None }
@@ -131,7 +153,10 @@ impl DatabaseFile {
     fn hold(&self, file: File, shown: &str) -> Result<HeldFile> {
         let identity = identity(&file).map_err(|error| inaccessible(shown, error))?;
         let hold = Hold::take(identity).ok_or_else(|| held_here(shown))?;
-        let raw = FileBackend::new(file).map_err(|error| not_opened(shown, error))?;
+        let raw = patiently(|| {
+            let file = file.try_clone().map_err(|error| inaccessible(shown, error))?;
+            FileBackend::new(file).map_err(|error| not_opened(shown, error))
+        })?;
         Ok(HeldFile { raw: Arc::new(raw), hold })
     }
 }
@@ -224,4 +249,36 @@ pub(super) fn held_here(shown: &str) -> BackendError {
         "another backend of this process has the fleet's file {shown} open: use a clone of that backend, or close it first"
     );
     BackendError::new(BackendErrorKind::InUse, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_use() -> BackendError {
+        BackendError::new(BackendErrorKind::InUse, "a fork has it open".to_owned())
+    }
+
+    #[test]
+    fn a_file_that_a_dying_process_has_open_is_tried_again() {
+        let mut attempts = 0;
+        let opened = patiently(|| {
+            attempts += 1;
+            if attempts < 3 { Err(in_use()) } else { Ok(attempts) }
+        });
+        assert_eq!(opened.unwrap(), 3);
+    }
+
+    #[test]
+    fn a_file_that_stays_in_use_or_has_another_fault_is_refused() {
+        let begun = Instant::now();
+        assert_eq!(patiently(|| Err::<(), _>(in_use())).unwrap_err().kind(), BackendErrorKind::InUse);
+        assert!(begun.elapsed() >= PATIENCE);
+        let mut attempts = 0;
+        let refused = patiently(|| {
+            attempts += 1;
+            Err::<(), _>(of_another_program("FILE"))
+        });
+        assert_eq!((refused.unwrap_err().kind(), attempts), (BackendErrorKind::Damaged, 1));
+    }
 }

@@ -102,7 +102,7 @@ impl LocalBackend {
     /// [`left_processes`](super::Backend::left_processes).
     ///
     /// # Errors
-    /// [`InUse`](BackendErrorKind::InUse) if another process or another backend has the file open;
+    /// [`InUse`](BackendErrorKind::InUse) if another process or another backend has the file open, and does not close it within a second;
     /// [`Version`](BackendErrorKind::Version) if another version of the format wrote it;
     /// [`Damaged`](BackendErrorKind::Damaged) if it is no file of a fleet, or its contents are spoilt;
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the system cannot open it.
