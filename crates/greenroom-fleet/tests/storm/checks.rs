@@ -1,0 +1,161 @@
+//! What has to be true after the storm.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use greenroom_fleet::PromptOutcome;
+
+use crate::journal::{Process, processes_of};
+use crate::prompts::{Known, Prompt};
+use crate::protocol::LIVE;
+use crate::storm::Storm;
+
+/// Waits until no process is left: a CLI, what a CLI has started, a service or a guardian. `noted`: processes of the
+/// journal.
+pub(crate) async fn wait_for_processes(scratch: &Path, noted: &[Process]) {
+    let limit = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut left = processes_of(scratch);
+        let noted = noted.iter().filter(|process| process.lives());
+        left.extend(noted.map(|process| (*process, "noted in the journal".to_owned())));
+        if left.is_empty() {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < limit, "processes are left: {left:#?}");
+        // The end of a process that is not a child is no event.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+impl Storm {
+    pub(crate) fn check(&self) {
+        println!("{}", self.summary());
+        let wrong = self.wrong();
+        assert!(wrong.is_empty(), "{}:\n{}\n{}", self.told(), wrong.join("\n"), self.stderr());
+        self.check_files();
+        self.check_counts();
+    }
+
+    fn told(&self) -> String {
+        format!("GREENROOM_SEED={}, {} s", self.seed, self.length.as_secs())
+    }
+
+    fn summary(&self) -> String {
+        let (prompts, counts, journal) = (&self.prompts, &self.counts, &self.journal);
+        let ended = |is: fn(&PromptOutcome) -> bool| prompts.count(is);
+        format!(
+            "storm of {}: {} prompts accepted, {} completed, {} interrupted, {} failed, {} unsent; {} refused, \
+             {} sent again and found; {} kills of CLIs, {} of the service, {} of its guardian; {} starts of CLIs of {} \
+             names, {} with slots at a time; {} names deleted; events: {:?}",
+            self.told(),
+            prompts.all.iter().filter(|prompt| prompt.id().is_some()).count(),
+            ended(|outcome| matches!(outcome, PromptOutcome::Completed { .. })),
+            ended(|outcome| matches!(outcome, PromptOutcome::Interrupted { .. })),
+            ended(|outcome| matches!(outcome, PromptOutcome::Failed { .. })),
+            ended(|outcome| matches!(outcome, PromptOutcome::Unsent { .. })),
+            counts.refused,
+            counts.found,
+            counts.cli_kills,
+            counts.service_kills,
+            counts.guardian_kills,
+            journal.starts,
+            journal.names.len(),
+            journal.slots,
+            counts.deletions,
+            counts.events,
+        )
+    }
+
+    /// Everything that contradicts a promise.
+    fn wrong(&self) -> Vec<String> {
+        let mut wrong = self.failures.clone();
+        wrong.extend(self.prompts.contradictions.iter().cloned());
+        wrong.extend(self.journal.faults.iter().map(|fault| format!("{fault:?}")));
+        let twice = self.journal.uuids.iter().filter(|(_, times)| **times > 1);
+        wrong.extend(twice.map(|(uuid, times)| format!("the message {uuid} came to CLIs {times} times")));
+        let mut known = BTreeSet::new();
+        for prompt in &self.prompts.all {
+            wrong.extend(self.wrong_with(prompt));
+            known.extend([prompt.text.clone(), prompt.continuation()]);
+        }
+        let strange = self.journal.texts.keys().filter(|text| !known.contains(*text));
+        wrong.extend(strange.map(|text| format!("a CLI was told {text:?}, which nobody has sent")));
+        wrong
+    }
+
+    fn wrong_with(&self, prompt: &Prompt) -> Option<String> {
+        let times = |text: &str| self.journal.texts.get(text).copied().unwrap_or(0);
+        let (begun, continued) = (times(&prompt.text), times(&prompt.continuation()));
+        let why = match &prompt.known {
+            Known::Sent => "has no answer",
+            Known::Accepted(_) => "has no outcome",
+            _ if begun > 1 => "was run twice",
+            _ if continued > prompt.continuations => "was continued too often",
+            Known::Refused if begun + continued > 0 => "was refused, and run",
+            Known::Ended(_, PromptOutcome::Unsent { .. }) if begun + continued > 0 => {
+                "is unsent, and was run"
+            }
+            Known::Ended(_, PromptOutcome::Completed { result }) => {
+                let said = result["result"].as_str().unwrap_or_default();
+                if begun + continued == 0 {
+                    "is completed, and no CLI was told of it"
+                } else if said != prompt.text && said != prompt.continuation() {
+                    "has the answer to another prompt"
+                } else {
+                    return None;
+                }
+            }
+            _ => return None,
+        };
+        Some(format!("{why}: begun {begun} and continued {continued} times: {prompt:?}"))
+    }
+
+    /// The registry is left, with the empty folder for the sessions' files, and what belongs to the test.
+    fn check_files(&self) {
+        const OF_THE_TEST: [&str; 4] = ["journal", "names", "slots", "stderr"];
+        let mut left = files_below(&self.scratch);
+        left.retain(|path| !OF_THE_TEST.iter().any(|own| path.starts_with(own)));
+        let documented = ["fleet.redb", "fleet.redb.sessions/", "locks/", "tmp/"];
+        assert_eq!(left, documented, "{}: files are left", self.told());
+    }
+
+    /// The storm has done something. The bounds are far below what a busy machine does.
+    fn check_counts(&self) {
+        let seconds = self.length.as_secs();
+        let completed =
+            self.prompts.count(|outcome| matches!(outcome, PromptOutcome::Completed { .. })) as u64;
+        let counts = [
+            ("kills of the service", self.counts.service_kills, (seconds / 15).max(2)),
+            ("kills of CLIs", self.counts.cli_kills, seconds / 5),
+            ("completed prompts", completed, seconds),
+            ("starts of CLIs", self.journal.starts, seconds),
+            ("deleted names", self.counts.deletions, 200),
+            ("slots at a time", self.journal.slots as u64, (LIVE as u64).min(4 + seconds / 30)),
+        ];
+        for (what, count, least) in counts {
+            assert!(count >= least, "{}: {count} {what}, and not {least}", self.told());
+        }
+    }
+}
+
+/// The files below a folder, relative to it, and empty folders with a slash.
+fn files_below(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        let entries: Vec<_> = std::fs::read_dir(&next).unwrap().map(|entry| entry.unwrap().path()).collect();
+        if entries.is_empty() {
+            found.push(format!("{}/", next.strip_prefix(folder).unwrap().display()));
+        }
+        for path in entries {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path.strip_prefix(folder).unwrap().display().to_string());
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,128 @@
+//! CLIs that outlive their service.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use greenroom_fleet::{Name, PromptOutcome};
+
+use crate::checks::wait_for_processes;
+use crate::journal::{Journal, Process, guardian_of};
+use crate::life::{LIMIT, Life};
+use crate::protocol::{LINGER, Line, Reply, Wish};
+
+/// A service whose only session has run a turn: its CLI is idle, or runs the next turn, and lingers after SIGTERM.
+struct Stage {
+    folder: tempfile::TempDir,
+    linger: Duration,
+}
+
+impl Stage {
+    fn new(linger: Duration) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for part in ["slots", "names", "tmp"] {
+            std::fs::create_dir(folder.path().join(part)).unwrap();
+        }
+        Self { folder, linger }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn begin(&self, number: u64) -> Life {
+        Life::begin(self.path(), number, 1, &[(LINGER, self.linger.as_millis().to_string())])
+    }
+
+    fn journal(&self) -> Journal {
+        let mut journal = Journal::new(self.path());
+        journal.read();
+        assert!(journal.faults.is_empty(), "{:?}", journal.faults);
+        journal
+    }
+}
+
+/// Reads until the fleet is open. No name may be activated before.
+async fn opened(life: &mut Life) {
+    loop {
+        match tokio::time::timeout(LIMIT, life.next()).await.expect("the fleet opens") {
+            Some(Line::Ready) => return,
+            Some(Line::Event(kind)) => assert_ne!(kind, "activating", "a name is claimed"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Reads until the reply.
+async fn reply(life: &mut Life, wish: Wish) -> Reply {
+    let wanted = life.ask(wish).await;
+    loop {
+        match tokio::time::timeout(LIMIT, life.next()).await.expect("a reply") {
+            Some(Line::Reply { id, reply }) if id == wanted => return reply,
+            Some(_) => {}
+            None => panic!("the service has ended"),
+        }
+    }
+}
+
+async fn completes(life: &mut Life, text: &str) {
+    let (name, tenant) = (Name::new("a").unwrap(), "acme".to_owned());
+    let (key, text) = (text.to_owned(), text.to_owned());
+    let Reply::Accepted { prompt, .. } =
+        reply(life, Wish::Prompt { name, tenant, key, text, continuations: 0 }).await
+    else {
+        panic!("not accepted")
+    };
+    let ended = reply(life, Wish::Outcome(prompt)).await;
+    assert!(matches!(ended, Reply::Ended(PromptOutcome::Completed { .. })), "{ended:?}");
+}
+
+/// A service that was killed, with its CLI and the guardian.
+async fn killed(stage: &Stage) -> (Process, Option<Process>) {
+    let mut life = stage.begin(1);
+    opened(&mut life).await;
+    completes(&mut life, "one").await;
+    let [cli] = stage.journal().processes[..] else { panic!("one CLI") };
+    let guardian = guardian_of(life.pid());
+    life.kill();
+    life.end().await;
+    (cli, guardian)
+}
+
+/// The next life has opened the fleet, and goes on with the session.
+async fn goes_on(stage: &Stage, life: &mut Life, cli: Process) {
+    assert!(!cli.lives(), "the old CLI lives, and names can be claimed");
+    assert_eq!(stage.journal().starts, 1);
+    completes(life, "two").await;
+    let journal = stage.journal();
+    assert_eq!((journal.starts, journal.texts.len()), (2, 2));
+    assert_eq!(journal.texts.values().sum::<u32>(), 2, "each prompt was sent once");
+    life.kill();
+    wait_for_processes(stage.path(), &[]).await;
+}
+
+#[tokio::test]
+async fn an_old_cli_that_outlives_its_service_by_ten_seconds_is_awaited() {
+    let stage = Stage::new(Duration::from_secs(10));
+    let (cli, guardian) = killed(&stage).await;
+    let killed_at = Instant::now();
+    // The guardian would end the CLI after two seconds.
+    assert!(guardian.expect("there is a guardian").kill() && cli.lives());
+    let mut life = stage.begin(2);
+    opened(&mut life).await;
+    let waited = killed_at.elapsed();
+    assert!(waited >= Duration::from_secs(9), "the CLI goes on for ten seconds, and not {waited:?}");
+    goes_on(&stage, &mut life, cli).await;
+}
+
+#[tokio::test]
+async fn a_guardian_ends_the_clis_of_a_killed_service_before_the_next_one_opens() {
+    let stage = Stage::new(Duration::from_secs(600));
+    let (cli, _) = killed(&stage).await;
+    assert!(cli.lives());
+    let killed_at = Instant::now();
+    let mut life = stage.begin(2);
+    opened(&mut life).await;
+    let waited = killed_at.elapsed();
+    assert!(waited < Duration::from_secs(50), "the opening kills after a minute, and it took {waited:?}");
+    goes_on(&stage, &mut life, cli).await;
+}
