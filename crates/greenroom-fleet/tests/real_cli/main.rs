@@ -4,6 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
+#[path = "../storm/life.rs"]
+mod life;
+#[path = "../storm/program/protocol.rs"]
+#[allow(dead_code, reason = "the program of the storm uses the rest")]
+mod protocol;
 #[path = "../../../../tests/support/real_cli.rs"]
 mod real;
 
@@ -16,8 +21,11 @@ use greenroom::testkit::{ModelTurn, Script, ScriptedModel};
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::{
-    Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, PassivatedBy, PromptOutcome, Query,
+    Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, Name, PassivatedBy, PromptId, PromptOutcome,
+    Query,
 };
+use life::Life;
+use protocol::{Line, REAL, RealCli, Reply, Wish};
 use tempfile::TempDir;
 
 /// Far more than anything here takes.
@@ -52,6 +60,15 @@ impl Stage {
         };
         let builder = Fleet::builder().backend(backend.clone()).profile("default", profile).configure(change);
         (within("the opening", builder.start()).await.unwrap(), backend)
+    }
+
+    /// Starts the program of the storm with the real CLI, and waits until its fleet is open.
+    async fn begin(&self, number: u64) -> Life {
+        let env = real::env(&self.model, &self.folder.path().join("home"));
+        let real = serde_json::to_string(&RealCli { program: self.cli.clone(), env }).unwrap();
+        let mut life = Life::begin(self.folder.path(), number, 1, &[(REAL, real)]);
+        within("the opening", async { while !matches!(life.next().await.unwrap(), Line::Ready) {} }).await;
+        life
     }
 
     /// The texts of all requests to the model that speak of this.
@@ -193,4 +210,71 @@ async fn a_turn_that_a_drain_cuts_off_ends_as_interrupted_and_is_not_sent_again(
     );
     assert_eq!(asks(&fleet, "a", "Are you there?").await, "Here I am.");
     close(fleet, backend).await;
+}
+
+/// The reply of a service to a request.
+async fn reply(life: &mut Life, wish: Wish) -> Reply {
+    let wanted = life.ask(wish).await;
+    within("the reply", async {
+        loop {
+            match life.next().await.expect("the service has ended") {
+                Line::Reply { id, reply } if id == wanted => return reply,
+                _ => {}
+            }
+        }
+    })
+    .await
+}
+
+async fn sends(life: &mut Life, text: &str) -> PromptId {
+    let (name, tenant) = (Name::new("a").unwrap(), "acme".to_owned());
+    let wish = Wish::Prompt { name, tenant, key: text.to_owned(), text: text.to_owned(), continuations: 0 };
+    match reply(life, wish).await {
+        Reply::Accepted { prompt, .. } => prompt,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn ended(life: &mut Life, prompt: PromptId) -> PromptOutcome {
+    match reply(life, Wish::Outcome(prompt)).await {
+        Reply::Ended(outcome) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_after_kill_9_of_its_service_in_mid_turn() {
+    let slow = ModelTurn::new().pause_before(Duration::from_secs(600)).text("Too late.");
+    let script = Script::new().turn(ModelTurn::new().text("Noted.")).turn(slow);
+    let Some(stage) = Stage::new(script.otherwise(ModelTurn::new().text("Here I am."))).await else { return };
+    std::fs::create_dir(stage.folder.path().join("tmp")).unwrap();
+    let mut life = stage.begin(1).await;
+    let first = sends(&mut life, "My lamp is green.").await;
+    assert_eq!(ended(&mut life, first).await.text(), Some("Noted."));
+    let long = sends(&mut life, "Count to a million.").await;
+    let waits = sends(&mut life, "Which colour has my lamp?").await;
+    within("the request", async {
+        while stage.requests_with("Count to a million.").is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    life.kill();
+    assert!(!within("the kill", life.end()).await);
+
+    let mut life = stage.begin(2).await;
+    let outcome = ended(&mut life, long).await;
+    assert!(
+        matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(ended(&mut life, waits).await.text(), Some("Here I am."));
+    let asked = stage.requests_with("Which colour has my lamp?");
+    assert!(
+        asked.last().unwrap().contains("My lamp is green."),
+        "the conversation has its memory: {asked:?}"
+    );
+    assert_eq!(ended(&mut life, first).await.text(), Some("Noted."), "an outcome stays");
+    assert!(matches!(reply(&mut life, Wish::Drain).await, Reply::Done));
+    assert!(within("the end", life.end()).await);
 }
