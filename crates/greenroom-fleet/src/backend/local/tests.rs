@@ -133,7 +133,7 @@ async fn a_power_cut_at_any_write_leaves_a_file_that_opens_with_whole_requests()
 }
 
 #[tokio::test]
-async fn a_power_cut_while_the_file_grows_leaves_a_file_that_opens_with_all_that_was_accepted() {
+async fn a_power_cut_while_the_file_grows_leaves_a_file_that_opens() {
     let disk = SimulatedDisk::new();
     let backend = on(&disk).await;
     for key in 0..200 {

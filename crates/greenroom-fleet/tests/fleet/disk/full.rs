@@ -98,7 +98,7 @@ async fn a_prompt_that_a_full_disk_does_not_take_is_unknown_and_says_what_to_do(
 }
 
 #[tokio::test]
-async fn a_fleet_that_a_full_disk_does_not_let_start_says_what_to_do_and_loses_nothing() {
+async fn a_start_on_a_full_disk_says_what_to_do_and_loses_nothing() {
     for (fault, remedy) in FAULTS {
         let (disk, folder, clis) = (SimulatedDisk::new(), tempfile::tempdir().unwrap(), Clis::default());
         let backend = on_disk(&disk).await;
@@ -179,7 +179,7 @@ async fn a_fleet_whose_file_is_closed_under_it_ends_its_sessions() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_cut_under_a_turn_ends_it_once_and_works_again_when_it_is_restored() {
+async fn a_file_that_is_cut_under_a_turn_works_again_when_it_is_restored() {
     let (disk, folder, clis) = (SimulatedDisk::new(), tempfile::tempdir().unwrap(), Clis::default());
     let backend = on_disk(&disk).await;
     let fleet = start(on(backend.clone(), &clis, folder.path())).await;

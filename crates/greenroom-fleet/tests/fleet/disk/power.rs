@@ -275,7 +275,7 @@ fn nothing_was_read_twice(life: &Life) {
 }
 
 #[test]
-fn a_power_cut_between_any_two_commits_of_a_fleet_loses_nothing_that_was_told() {
+fn a_power_cut_between_any_two_commits_loses_nothing_that_was_told() {
     let life = first_life();
     let syncs = life.syncs();
     assert!(syncs.len() > 50, "{} syncs", syncs.len());
@@ -290,7 +290,7 @@ fn tries() -> u64 {
 }
 
 #[test]
-fn a_power_cut_in_the_middle_of_any_commit_of_a_fleet_loses_nothing_that_was_told() {
+fn a_power_cut_in_the_middle_of_any_commit_loses_nothing_that_was_told() {
     let life = first_life();
     let syncs = life.syncs();
     for (n, two) in (0..).zip(syncs.windows(2)) {
@@ -302,7 +302,7 @@ fn a_power_cut_in_the_middle_of_any_commit_of_a_fleet_loses_nothing_that_was_tol
 }
 
 #[test]
-fn a_power_cut_while_a_fleet_recovers_from_a_power_cut_loses_nothing_either() {
+fn a_power_cut_while_a_fleet_recovers_from_one_loses_nothing_either() {
     let life = first_life();
     let syncs = life.syncs();
     // Cuts in the middle of the life and near its end, where turns run and a drain has begun.

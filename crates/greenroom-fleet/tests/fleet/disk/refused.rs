@@ -73,7 +73,7 @@ fn write_row(path: &Path, key: &[u8], value: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_file_of_another_version_is_refused_with_the_way_out_and_kept_byte_for_byte() {
+async fn a_file_of_another_version_is_refused_and_kept_byte_for_byte() {
     let ended = Ended::new().await;
     let whole = fs::read(&ended.path).unwrap();
     for version in ["2", "77"] {
@@ -124,7 +124,7 @@ async fn the_file_of_another_program_is_refused_and_kept_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_file_with_damaged_pages_is_refused_or_read_and_never_ends_the_process() {
+async fn a_file_with_damaged_pages_is_refused_or_read_without_a_panic() {
     let ended = Ended::new().await;
     let whole = fs::read(&ended.path).unwrap();
     let mut refused = 0;

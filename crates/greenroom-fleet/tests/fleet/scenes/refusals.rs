@@ -44,7 +44,7 @@ async fn a_begin_that_is_refused_is_tried_again_in_another_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_message_or_outcome_is_refused_ends_once_and_is_not_sent_again() {
+async fn a_turn_whose_message_or_outcome_is_refused_is_not_sent_again() {
     for method in ["append", "finish"] {
         let (world, ended, _, log) = refused_once(method, BackendErrorKind::Damaged).await;
         assert!(lost(&ended), "{method}: {ended:?}");
@@ -80,7 +80,7 @@ async fn a_process_that_cannot_be_written_down_is_ended_before_it_gets_a_prompt(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_activation_that_cannot_be_counted_gives_the_name_back_all_the_same() {
+async fn a_failed_activation_that_cannot_be_counted_gives_the_name_back() {
     let world = World::new();
     let backend = FaultedBackend::new(world.backend.clone());
     // The process cannot be written down, and then the failure cannot either.
