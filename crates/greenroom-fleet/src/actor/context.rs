@@ -125,7 +125,8 @@ impl FleetShared {
         !self.lost.is_cancelled() && (Instant::now() < self.fence_at() || self.backend.is_exclusive())
     }
 
-    /// The moment at which the node gives its lease up, unless the lease is renewed before or the backend is this process's alone.
+    /// The moment at which the node gives its lease up, unless the lease is renewed before or the backend is this
+    /// process's alone.
     pub(crate) fn fence_at(&self) -> Instant {
         *self.fence_at.lock().unwrap_or_else(PoisonError::into_inner)
     }

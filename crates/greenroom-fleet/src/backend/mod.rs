@@ -110,8 +110,9 @@ macro_rules! backend {
                 None
             }
 
-            /// True while nobody outside of this process can use what the backend keeps, as with a file that is locked. A node then
-            /// keeps its names although it cannot renew its lease, for instance because the disk is full. Default: `false`.
+            /// True while nobody outside of this process can use what the backend keeps, as with a file that is locked.
+            /// A node then keeps its names although it cannot renew its lease, for instance because the disk is full.
+            /// Default: `false`.
             fn is_exclusive(&self) -> bool {
                 false
             }

@@ -23,7 +23,8 @@ pub struct FleetLimits {
     /// The time for which a prompt may wait, from the moment at which it may begin. Default: 5 minutes.
     pub wait: Duration,
     /// The lease of the fleet's node. Default: 30 seconds; renewed after a sixth of it, and given up after four fifths.
-    /// On an [exclusive](crate::backend::Backend::is_exclusive) backend, such as a `LocalBackend`, the node goes on without it.
+    /// On an [exclusive](crate::backend::Backend::is_exclusive) backend, such as a `LocalBackend`, the node goes on
+    /// without it.
     pub lease: Duration,
     /// The time for which a background task of the CLI keeps its session from being idle. Default: 10 minutes.
     pub background: Duration,

@@ -26,7 +26,8 @@ use crate::request::{Accept, Accepted, Quarantined, QueueBounds, Refused};
 const AGAIN: Duration = Duration::from_millis(50);
 /// The time after which a refused prompt may be accepted, where nothing tells a better one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The time after which a prompt to a quarantined session is worth another attempt: a person has to lift the quarantine.
+/// The time after which a prompt to a quarantined session is worth another attempt: a person has to lift the
+/// quarantine.
 const AFTER_QUARANTINE: Duration = Duration::from_secs(60);
 
 /// A named session of a fleet. It is there when it is prompted: nothing has to be created or kept.
@@ -203,9 +204,9 @@ impl FleetSession {
 
     /// Keeps the session from being activated, and puts it to sleep at once: its running turn is interrupted.
     ///
-    /// Prompts that wait go on waiting, until [`unquarantine`](Self::unquarantine) or until they expire. New prompts are refused as
-    /// [`Refused::Quarantined`](crate::Refused::Quarantined), with a `retry_after` of one minute. A session that is quarantined already
-    /// keeps its first reason.
+    /// Prompts that wait go on waiting, until [`unquarantine`](Self::unquarantine) or until they expire. New prompts
+    /// are refused as [`Refused::Quarantined`](crate::Refused::Quarantined), with a `retry_after` of one minute. A
+    /// session that is quarantined already keeps its first reason.
     ///
     /// # Errors
     /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
@@ -231,7 +232,8 @@ impl FleetSession {
         }
     }
 
-    /// Lets a quarantined session be activated again. Its prompts begin, and new ones are accepted. `false`: the session is not quarantined.
+    /// Lets a quarantined session be activated again. Its prompts begin, and new ones are accepted. `false`: the
+    /// session is not quarantined.
     ///
     /// # Errors
     /// [`FleetError::Backend`].

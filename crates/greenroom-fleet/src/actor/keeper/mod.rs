@@ -19,9 +19,10 @@
 //! Hints are the changes that the backend tells. A lost hint delays a duty by 5 s, and is never fatal. At most one hint of a duty
 //! waits in the mailbox, and there is a pause between two steps of a duty, so that a flood of changes is no flood of requests.
 //!
-//! The fence: the lease counts from the moment before its renewal was sent. When four fifths of it have passed without another
-//! renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing more. On a backend that
-//! only this process can use nobody could take the names: there the lease may pass, and only the backend's word fences the node.
+//! The fence: the lease counts from the moment before its renewal was sent. When four fifths of it have passed without
+//! another renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing
+//! more. On a backend that only this process can use nobody could take the names: there the lease may pass, and only
+//! the backend's word fences the node.
 //!
 //! Restart policy: permanent. A keeper that is started again has no memory: it looks at everything once.
 
@@ -246,8 +247,8 @@ impl KeeperState {
     }
 }
 
-/// Looks at the fence when its moment has come. A renewal moves the moment and leaves the timer as it is. A moment that has passed,
-/// because nobody else can use the backend, is looked at again each second: the backend may be closed.
+/// Looks at the fence when its moment has come. A renewal moves the moment and leaves the timer as it is. A moment that
+/// has passed, because nobody else can use the backend, is looked at again each second: the backend may be closed.
 fn fence(context: &KeeperContext, myself: &ActorRef<KeeperMessage>) -> Task {
     let at = context.shared.fence_at();
     let now = Instant::now();

@@ -60,7 +60,8 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
     admitter.stop(None);
 }
 
-/// The interrupt comes after the turn has looked for one, and before the session has the prompt: it finds nothing to interrupt.
+/// The interrupt comes after the turn has looked for one, and before the session has the prompt: it finds nothing to
+/// interrupt.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
     let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;

@@ -13,11 +13,11 @@ use crate::registry::Result;
 /// A disk writes a sector whole or not at all.
 const SECTOR: usize = 512;
 
-/// A disk in memory for the file of a [`LocalBackend`](crate::backend::LocalBackend), to test what your service does when the disk
-/// fails or the power is cut. Its clones are the same disk.
+/// A disk in memory for the file of a [`LocalBackend`](crate::backend::LocalBackend), to test what your service does
+/// when the disk fails or the power is cut. Its clones are the same disk.
 ///
-/// The disk keeps each write and each sync in memory, for the short life of a test, so a test can look at what a power cut at any
-/// moment leaves:
+/// The disk keeps each write and each sync in memory, for the short life of a test, so a test can look at what a power
+/// cut at any moment leaves:
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -119,8 +119,8 @@ impl SimulatedDisk {
         self.state().now.clone()
     }
 
-    /// Replaces the bytes, as somebody does who cuts the file or restores it from a backup. They are durable, and the moments begin
-    /// anew.
+    /// Replaces the bytes, as somebody does who cuts the file or restores it from a backup. They are durable, and the
+    /// moments begin anew.
     pub fn replace(&self, bytes: impl Into<Vec<u8>>) {
         let (mut state, base) = (self.state(), bytes.into());
         *state = DiskState { now: base.clone(), base, writes: Vec::new(), fault: state.fault };
@@ -153,9 +153,9 @@ impl SimulatedDisk {
         state.writes.iter().enumerate().filter_map(synced).collect()
     }
 
-    /// Another disk, as a power cut at a [moment](Self::moment) of this one leaves it: everything before the last sync is there, and
-    /// of the writes after it a part that the seed chooses, sector by sector. Seed 0 keeps none of them. A length that is not kept takes
-    /// the data behind it along.
+    /// Another disk, as a power cut at a [moment](Self::moment) of this one leaves it: everything before the last sync
+    /// is there, and of the writes after it a part that the seed chooses, sector by sector. Seed 0 keeps none of them.
+    /// A length that is not kept takes the data behind it along.
     ///
     /// # Panics
     /// If the moment has not come yet.

@@ -17,8 +17,8 @@ use super::writer::ROWS;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::{FORMAT, FORMAT_KEY, Result};
 
-/// The file of a backend. It is locked from the first opening on, until this is dropped: an error closes the database and not
-/// the file, so that no other process gets between two databases.
+/// The file of a backend. It is locked from the first opening on, until this is dropped: an error closes the database
+/// and not the file, so that no other process gets between two databases.
 pub(super) trait OpenFile: Send {
     /// The file in the words of an error.
     fn shown(&self) -> String;
@@ -92,7 +92,8 @@ impl OpenDatabase {
 /// A database in a file.
 pub(super) struct DatabaseFile {
     path: PathBuf,
-    /// `None` before the first opening. A file that is missing or empty later has lost its facts, and is not created again.
+    /// `None` before the first opening. A file that is missing or empty later has lost its facts, and is not created
+    /// again.
     held: Option<HeldFile>,
 }
 

@@ -1,5 +1,5 @@
-//! The files that backends of this process have open. The system's lock tells other processes apart, and cannot tell that a backend
-//! of this process is about to close.
+//! The files that backends of this process have open. The system's lock tells other processes apart, and cannot tell
+//! that a backend of this process is about to close.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -8,8 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The time for which an opening waits for a backend of this process that has the file. A backend closes some time after its last
-/// clone was dropped: it finishes what waits, and tasks of a fleet that has just ended may still hold a clone.
+/// The time for which an opening waits for a backend of this process that has the file. A backend closes some time
+/// after its last clone was dropped: it finishes what waits, and tasks of a fleet that has just ended may still hold a
+/// clone.
 const CLOSES: Duration = Duration::from_secs(2);
 
 static HELD: Mutex<Option<HashSet<String>>> = Mutex::new(None);

@@ -93,9 +93,10 @@ impl LocalBackend {
     /// The files of the sessions lie beside it, in the folder `<path>.sessions`, unless the builder of the fleet names another
     /// one.
     ///
-    /// Nothing is written to a file that is refused. The file stays locked until the backend is closed, also after an error of its disk.
-    /// If another backend of this process has the file open and does not close within two seconds, the file is in use: a backend closes
-    /// some time after its last clone was dropped, and a fleet that has drained may still drop its own.
+    /// Nothing is written to a file that is refused. The file stays locked until the backend is closed, also after an
+    /// error of its disk. If another backend of this process has the file open and does not close within two seconds,
+    /// the file is in use: a backend closes some time after its last clone was dropped, and a fleet that has drained
+    /// may still drop its own.
     ///
     /// The file's lock proves that no earlier process uses it, so every node in it is dead from now on:
     /// [`recover`](super::Backend::recover) finds their names at once. Their CLIs may still run, see
@@ -134,9 +135,9 @@ impl LocalBackend {
         !self.jobs.is_closed()
     }
 
-    /// Carries out the requests that wait, closes the file, and returns when another process can open it. Later requests of any clone
-    /// are [`Closed`](BackendErrorKind::Closed). Dropping all clones closes the file too, some time later; an
-    /// [`open`](LocalBackend::open) in this process waits for that.
+    /// Carries out the requests that wait, closes the file, and returns when another process can open it. Later
+    /// requests of any clone are [`Closed`](BackendErrorKind::Closed). Dropping all clones closes the file too, some
+    /// time later; an [`open`](LocalBackend::open) in this process waits for that.
     pub async fn close(&self) {
         // An error: the writer is closing already.
         self.jobs.send(Message::Close).await.ok();

@@ -1,7 +1,8 @@
 //! The storage below a database: nothing is written to a file before it has proven to be a fleet's.
 //!
-//! redb writes to a file while it opens it, also to one that turns out to be of another version or of another program. So the
-//! writes of an opening wait in memory. They reach the file in their order, with their syncs, once the database is accepted.
+//! redb writes to a file while it opens it, also to one that turns out to be of another version or of another program.
+//! So the writes of an opening wait in memory. They reach the file in their order, with their syncs, once the database
+//! is accepted.
 //!
 //! A storage is of one database. The file below it stays open, and locked, while databases come and go.
 
@@ -108,8 +109,8 @@ impl StorageBackend for Storage {
         )
     }
 
-    /// Changes the length, durably: redb does not open a file that is shorter than its header says, and a power cut may keep a header
-    /// that was written later and lose the length.
+    /// Changes the length, durably: redb does not open a file that is shorter than its header says, and a power cut may
+    /// keep a header that was written later and lose the length.
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.with(
             |raw| raw.set_len(length).and_then(|()| raw.sync_data()),

@@ -130,7 +130,8 @@ impl Writer {
         }
     }
 
-    /// Opens the database for the first time: all nodes in it are dead, because its lock proves that no other process uses it.
+    /// Opens the database for the first time: all nodes in it are dead, because its lock proves that no other process
+    /// uses it.
     fn open_first(&mut self) -> Result<OpenDatabase> {
         let clock = self.clock.clone();
         OpenDatabase::open(&mut *self.file, |database| {

@@ -1,6 +1,7 @@
 //! Fleets on a file: power cuts, disks that fail, and files that are refused.
 //!
-//! The file's thread works while tokio's clock is paused, so these tests run on the real clock, and wait for events alone.
+//! The file's thread works while tokio's clock is paused, so these tests run on the real clock, and wait for events
+//! alone.
 
 mod full;
 mod names;

@@ -1,8 +1,9 @@
 //! A power cut at any moment of a fleet's life: the next life has all that was told, and sends nothing twice.
 //!
-//! A first life runs once. Its disk keeps every write and every sync; whatever somebody is told, and whatever a CLI reads, is noted
-//! with the moment of the disk. A cut at a moment leaves the disk as it was then, and the facts that were told until then: the
-//! process and its CLIs end with the power. A second life on that disk has to agree with those facts.
+//! A first life runs once. Its disk keeps every write and every sync; whatever somebody is told, and whatever a CLI
+//! reads, is noted with the moment of the disk. A cut at a moment leaves the disk as it was then, and the facts that
+//! were told until then: the process and its CLIs end with the power. A second life on that disk has to agree with
+//! those facts.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -128,8 +129,8 @@ fn tomorrow(prompt: FleetPrompt) -> FleetPrompt {
     prompt.not_before(SystemTime::now() + Duration::from_secs(86_400))
 }
 
-/// A life with names that sleep and wake, a queue, an interrupt, a question, reminders, a deletion, and turns that are cut off by the
-/// drain at its end.
+/// A life with names that sleep and wake, a queue, an interrupt, a question, reminders, a deletion, and turns that are
+/// cut off by the drain at its end.
 fn first_life() -> Life {
     let (mut life, folder, clis) = (Life::default(), tempfile::tempdir().unwrap(), Clis::default());
     alive(async { on_disk(&life.disk).await.close().await });
