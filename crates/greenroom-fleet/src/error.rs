@@ -21,9 +21,9 @@ pub enum BackendErrorKind {
     /// The backend cannot be reached, or its disk refuses a write. The request may have been carried out: repeat it with the
     /// same ids, and the answer is the same.
     Unavailable,
-    /// The backend was closed. After an error of its file it is closed too: open it again.
+    /// The backend was closed: open it again.
     Closed,
-    /// Another process has the file open.
+    /// Another process, or another backend of this one, has the file open.
     InUse,
     /// The file was written by another version of the format.
     Version,

@@ -7,7 +7,8 @@
 //!                                   commit (fsync) ──► changes, then answers
 //!                                     │ an error
 //!                                     ▼
-//!                                   every request of the group: Unavailable; the file is closed, and opened again for the next
+//!                                   every request of the group: Unavailable; the database is closed, and opened again for the
+//!                                   next one. The file stays locked
 //! ```
 //!
 //! A group that has written nothing is not committed.
