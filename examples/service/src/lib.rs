@@ -3,7 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /users/NAME/prompts`, the prompt as the body | the turn as a stream of events, and its address as `Location`. With the header `Idempotency-Key` a prompt that is sent again is not asked again |
-//! | `GET /turns/ID` | the turn again, with the header `Last-Event-ID` from there on |
+//! | `GET /turns/ID` | the turn again, with the header `Last-Event-ID` from there on; 404 for a turn that is not known, or not kept any more |
 //! | `GET /questions` | the calls that wait for a person |
 //! | `POST /questions/ID`, such as `{"kind":"allowed"}`, as JSON | the answer of the person |
 //! | `GET /status` | the state of the fleet, and of each user whose session is awake |
@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | `delta` | – | a piece of a text, while the model writes it |
 //! | `text` | its number | a whole text. It takes the place of the deltas since the last one |
-//! | `outcome` | – | the last event: `outcome` is `completed`, `failed`, `interrupted` or `unsent`, or `unknown` for a turn that is not kept any more; `text` is the whole answer, `error` the kind of the error |
+//! | `outcome` | – | the last event: `outcome` is `completed`, `failed`, `interrupted` or `unsent`; `text` is the whole answer, `error` the kind of the error |
 //!
 //! The name in the path stands for your authentication. In your service take the user from the login, hand out a turn only to
 //! its user, and keep users away from `/status` and `/questions`.
@@ -92,8 +92,11 @@ async fn send(fleet: State<Fleet>, name: Path<Name>, headers: HeaderMap, text: S
     Ok(([(header::LOCATION, format!("/turns/{id}"))], events(&fleet, id, &headers)).into_response())
 }
 
-async fn read(fleet: State<Fleet>, id: Path<PromptId>, headers: HeaderMap) -> impl IntoResponse {
-    events(&fleet, *id, &headers)
+async fn read(fleet: State<Fleet>, id: Path<PromptId>, headers: HeaderMap) -> Result<impl IntoResponse> {
+    match fleet.turn(*id).record().await {
+        Err(error @ FleetError::NotFound { .. }) => Err((StatusCode::NOT_FOUND, error.to_string()))?,
+        known => Ok(known.map(|_| events(&fleet, *id, &headers)).map_err(unavailable)?),
+    }
 }
 
 /// The events of a turn, after the last one that the client has seen.
@@ -121,15 +124,12 @@ fn text(item: &TurnItem) -> Option<Result<Event, axum::Error>> {
 
 /// The outcome as the client sees it. The log has the rest, which is not for users: the CLI's stderr, and what to do.
 fn outcome(end: Result<PromptOutcome, FleetError>) -> Option<Result<Event, axum::Error>> {
-    let said = match &end {
-        Ok(end) => json!({ "outcome": json!(end)["is"], "text": end.text(), "error": json!(end)["kind"] }),
-        Err(FleetError::NotFound { .. }) => json!({ "outcome": "unknown" }),
-        // The service ends before the turn: the client reads on from the next process.
-        Err(_) => return None,
-    };
-    if !matches!(&end, Ok(end) if end.is_completed()) {
+    // An error: the service ends before the turn, and the client reads on from the next process.
+    let end = end.inspect_err(|error| tracing::warn!(%error, "a turn was not read to its end")).ok()?;
+    if !end.is_completed() {
         tracing::warn!(?end, "a turn was not completed");
     }
+    let said = json!({ "outcome": json!(end)["is"], "text": end.text(), "error": json!(end)["kind"] });
     Some(Event::default().event("outcome").json_data(said))
 }
 

@@ -335,15 +335,18 @@ impl FleetTurn {
         if to <= self.last_seq {
             return;
         }
-        let from = self.last_seq + 1;
-        self.last_seq = to;
+        let from = std::mem::replace(&mut self.last_seq, to) + 1;
         match self.ready.back_mut() {
             Some(TurnItem::Gap { to: last, .. }) if *last + 1 == from => *last = to,
             _ => self.ready.push_back(TurnItem::Gap { from, to }),
         }
     }
 
-    async fn record(&self) -> Result<PromptRecord, FleetError> {
+    /// The record of the prompt as it is now: its state, its session and its tenant.
+    ///
+    /// # Errors
+    /// The errors of a reader, see [`FleetTurn`].
+    pub async fn record(&self) -> Result<PromptRecord, FleetError> {
         let record = read(&self.shared, || self.shared.backend.prompt_record(self.prompt)).await?;
         record.ok_or_else(|| self.not_found())
     }

@@ -49,8 +49,9 @@ async fn a_name_or_a_prompt_that_is_no_text_or_too_long_is_refused() {
 #[tokio::test]
 async fn a_turn_that_is_not_known_is_told() {
     let (service, _) = Service::scripted(Script::new()).await;
-    let events = service.again("/turns/00000000-0000-4000-8000-000000000000", None).await;
-    assert_eq!(events.all().await, [("outcome".to_owned(), json!({ "outcome": "unknown" }))]);
+    let (status, text) = service.get("/turns/00000000-0000-4000-8000-000000000000").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(text.contains("is not known: it was deleted, or its time to be kept has passed"), "{text}");
     assert_eq!(service.get("/turns/none").await.0, StatusCode::BAD_REQUEST);
     service.stop().await;
 }
