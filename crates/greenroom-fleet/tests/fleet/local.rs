@@ -283,3 +283,15 @@ async fn a_close_ends_an_export_that_runs() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_write_is_kept_when_a_read_follows_it_in_its_group() {
+    let folder = folder();
+    let backend = LocalBackend::open(folder.path().join("fleet.redb")).await.unwrap();
+    for round in 1..=20 {
+        let accept = accept(&round.to_string());
+        let (accepted, ..) = tokio::join!(backend.accept(accept), backend.queued(), backend.queued());
+        assert!(matches!(accepted.unwrap(), Accepted::New(_)));
+        assert_eq!(backend.queued().await.unwrap(), round);
+    }
+}

@@ -88,9 +88,12 @@ async fn dropped_handles_drain_the_fleet() {
     let fleet = world.fleet(|_| {}).await;
     let mut turn = send(&fleet, "a", "wait 10").await;
     world.clis.read(1).await;
+    let begun = Instant::now();
     drop(fleet);
     assert_eq!(within("the outcome", turn.outcome()).await.unwrap().text(), Some("re: wait 10"));
     world.clis.gone().await;
+    // Long before the session would have slept.
+    assert!(begun.elapsed() < secs(12), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

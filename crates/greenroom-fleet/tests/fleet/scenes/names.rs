@@ -1,5 +1,7 @@
 //! Names: delete, quarantine, and names that look like something else.
 
+use greenroom::testkit::ScriptedCli;
+use greenroom::transport::Exit;
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{BackendErrorKind, FleetError, FleetEvent, InterruptedBy, NameState, Unsent};
@@ -56,6 +58,28 @@ async fn delete_while_the_session_starts_waits_for_it_and_leaves_nothing() {
     assert!(!outcome(turn).await.is_completed());
     world.clis.gone().await;
     assert_eq!(folders(root.path()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delete_ends_a_session_whose_cli_hangs_at_its_start() {
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let profile = move |_: &_| Session::builder().transport(transport.clone());
+    let fleet = start(Fleet::builder().profile("default", profile)).await;
+    let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        // CLIs that answer nothing.
+        while let Some(mut cli) = listener.try_accept().await {
+            started.send(()).unwrap();
+            while cli.recv().await.is_some() {}
+            cli.exit(Exit::Code(0));
+        }
+    });
+    let turn = send(&fleet, "a", "one").await;
+    within("the start", starts.recv()).await.unwrap();
+    let begun = Instant::now();
+    within("delete", named(&fleet, "a").delete()).await.unwrap();
+    assert!(begun.elapsed() < secs(10), "{:?}", begun.elapsed());
+    assert_eq!(outcome(turn).await, PromptOutcome::Unsent { why: Unsent::Deleted });
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +209,18 @@ async fn limits_that_cannot_work_are_refused_at_the_start() {
     assert!(
         refused(world.builder().configure(|limits| limits.lease = Duration::ZERO)).await.contains("`lease`")
     );
+    let at_once = world.builder().configure(|limits| limits.activations_at_once = 0);
+    assert!(refused(at_once).await.contains("`activations_at_once`"));
+    let long = world.builder().configure(|limits| limits.retention = secs(11 * 365 * 24 * 3600));
+    assert!(refused(long).await.contains("ten years"));
     let quota = greenroom_fleet::Quota::default();
+    let money = |amount, period, reserve| {
+        let mut quota = quota.clone();
+        quota.budget = Some(greenroom_fleet::Budget { amount, period, reserve });
+        world.builder().tenant("t", quota)
+    };
+    assert!(refused(money(1, secs(1), 2)).await.contains("`reserve`"));
+    assert!(refused(money(2, Duration::ZERO, 1)).await.contains("`period`"));
     assert!(refused(world.builder().tenant("t", quota.clone().weight(0))).await.contains("`weight`"));
     assert!(refused(world.builder().default_quota(quota.live(0))).await.contains("`live`"));
 }
