@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the runtime of a test ends with its tasks")]
 
 mod backends;
+mod clis;
 mod disk;
 mod faults;
 mod guide;

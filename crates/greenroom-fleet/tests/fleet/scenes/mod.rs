@@ -1,6 +1,5 @@
 //! Scenes of a fleet's life: sleep and wake, prompts, quotas, failures, drain.
 
-mod clis;
 mod drain;
 mod events;
 mod failures;
@@ -24,7 +23,7 @@ use greenroom_fleet::{
 };
 use tokio::time::Instant;
 
-pub(crate) use clis::Clis;
+pub(crate) use crate::clis::Clis;
 
 /// More than anything here takes, on the paused clock.
 const LIMIT: Duration = Duration::from_secs(3 * 3600);
