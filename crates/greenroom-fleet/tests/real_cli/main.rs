@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
 #[path = "../storm/life.rs"]
+#[allow(dead_code, reason = "the driver of the storm uses the rest")]
 mod life;
 #[path = "../storm/program/protocol.rs"]
 #[allow(dead_code, reason = "the program of the storm uses the rest")]

@@ -37,7 +37,7 @@ impl Storm {
         self.check_counts();
     }
 
-    fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         format!("GREENROOM_SEED={}, {} s", self.seed, self.length.as_secs())
     }
 
@@ -67,11 +67,17 @@ impl Storm {
         )
     }
 
+    /// What was noticed at once.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut faults = self.failures.clone();
+        faults.extend(self.prompts.contradictions.iter().cloned());
+        faults.extend(self.journal.faults.iter().map(|fault| format!("{fault:?}")));
+        faults
+    }
+
     /// Everything that contradicts a promise.
     fn wrong(&self) -> Vec<String> {
-        let mut wrong = self.failures.clone();
-        wrong.extend(self.prompts.contradictions.iter().cloned());
-        wrong.extend(self.journal.faults.iter().map(|fault| format!("{fault:?}")));
+        let mut wrong = self.faults();
         let twice = self.journal.uuids.iter().filter(|(_, times)| **times > 1);
         wrong.extend(twice.map(|(uuid, times)| format!("the message {uuid} came to CLIs {times} times")));
         let mut known = BTreeSet::new();
@@ -135,6 +141,16 @@ impl Storm {
         ];
         for (what, count, least) in counts {
             assert!(count >= least, "{}: {count} {what}, and not {least}", self.told());
+        }
+    }
+}
+
+impl Drop for Storm {
+    /// Keeps the files of a storm that has failed.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.folder.disable_cleanup(true);
+            println!("GREENROOM_SEED={}: the files are in {}", self.seed, self.scratch.display());
         }
     }
 }

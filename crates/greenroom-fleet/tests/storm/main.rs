@@ -18,6 +18,10 @@ mod storm;
 use std::time::{Duration, SystemTime};
 
 use storm::Storm;
+use tokio::time::timeout;
+
+/// Far more than the prompts that the storm leaves take.
+const CALM: Duration = Duration::from_secs(240);
 
 /// The length of the storm in seconds: `GREENROOM_FLEET_STORM_SECONDS`, or 20.
 fn length() -> Duration {
@@ -38,7 +42,7 @@ fn seed() -> u64 {
 async fn a_fleet_keeps_its_promises_while_clis_and_the_service_are_killed() {
     let mut storm = Storm::new(seed(), length());
     storm.rage().await;
-    storm.calm().await;
+    timeout(CALM, storm.calm()).await.expect("every prompt ends after the storm");
     storm.clear().await;
     storm.check();
 }

@@ -63,7 +63,7 @@ pub(crate) struct Storm {
     pub(crate) seed: u64,
     pub(crate) length: Duration,
     pub(crate) scratch: PathBuf,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     pub(crate) journal: Journal,
     pub(crate) prompts: Prompts,
     pub(crate) counts: Counts,
@@ -166,7 +166,7 @@ impl Storm {
         self.ask(&mut life, Wish::Drain, Waiting::Other).await;
         self.hear_all(&mut life).await;
         assert!(life.end().await, "the service has not ended well: {}", self.stderr());
-        self.journal.read();
+        self.read_journal();
         wait_for_processes(&self.scratch, &self.journal.processes).await;
     }
 
@@ -321,6 +321,7 @@ impl Storm {
         };
         let line = line.unwrap_or_else(|| panic!("the service has ended: {}", self.stderr()));
         self.take(line);
+        self.read_journal();
     }
 
     async fn hear_all(&mut self, life: &mut Life) {
@@ -343,7 +344,14 @@ impl Storm {
         }
         life.end().await;
         self.waiting.clear();
+        self.read_journal();
+    }
+
+    /// Reads the journal, and ends the storm at the first fault: what follows may never end.
+    fn read_journal(&mut self) {
         self.journal.read();
+        let faults = self.faults();
+        assert!(faults.is_empty(), "{}:\n{}\n{}", self.told(), faults.join("\n"), self.stderr());
     }
 
     fn take(&mut self, line: Line) {
@@ -386,15 +394,5 @@ impl Storm {
     pub(crate) fn stderr(&self) -> String {
         let text = std::fs::read(self.scratch.join("stderr")).unwrap_or_default();
         String::from_utf8_lossy(&text[text.len().saturating_sub(4000)..]).into_owned()
-    }
-}
-
-impl Drop for Storm {
-    /// Keeps the files of a storm that has failed.
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.folder.disable_cleanup(true);
-            println!("GREENROOM_SEED={}: the files are in {}", self.seed, self.scratch.display());
-        }
     }
 }
