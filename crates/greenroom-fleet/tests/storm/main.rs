@@ -2,6 +2,7 @@
 //! scripted in memory; `program/` is the service and its CLIs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
+#![allow(clippy::print_stdout, reason = "the counts, and where the files of a failed storm are")]
 #![cfg(target_os = "linux")]
 
 mod checks;
