@@ -144,7 +144,12 @@ impl Fleet {
     ///
     /// New prompts are refused, and idle sessions end at once. Running turns may end. When a third of the time is left (at most 5
     /// seconds) they are cut off: a prompt with a continuation goes on when the fleet opens again, and any other ends as
-    /// interrupted. Prompts that wait go on waiting in the backend.
+    /// interrupted. Prompts that wait go on waiting in the backend. Sessions that are left when half of that time has passed
+    /// are killed.
+    ///
+    /// At the deadline nothing more is waited for but the ends of CLIs that were killed, which takes the system some
+    /// milliseconds. So a `limit` of zero kills all sessions at once, and returns when their process groups are gone; the next
+    /// fleet gives the turns that they ran their outcomes.
     ///
     /// May be called more than once; the earliest deadline counts. If the future is dropped, the fleet drains all the same.
     pub async fn drain(&self, limit: Duration) {
