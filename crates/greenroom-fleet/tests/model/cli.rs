@@ -4,183 +4,25 @@
 //! journal. A stand-in reads the fate of each turn from the prompt's text: see [`Turn`].
 
 mod death;
+mod journal;
 mod turn;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
+use greenroom::testkit::CliEnd;
 use greenroom::transport::Exit;
-use greenroom::{NoArgs, Session, SessionBuilder, ToolServer};
-use greenroom_fleet::{ActivationContext, Term};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use death::SlowDeath;
+use journal::Life;
+pub(crate) use journal::{Caps, Journal, Taken};
 pub(crate) use turn::*;
 
 /// The time in which a stand-in dies that nobody waits for, starts, and exits at the end of its input.
 const DYING: Duration = Duration::from_millis(5);
 const STARTING: Duration = Duration::from_millis(400);
 const LEAVING: Duration = Duration::from_millis(30);
-/// The bounds that the journal checks at each moment.
-#[derive(Clone, Debug)]
-pub(crate) struct Caps {
-    pub(crate) live: usize,
-    pub(crate) starting: usize,
-    pub(crate) tenants: BTreeMap<String, usize>,
-    /// The time in which a tool call is answered, however slow the backend is.
-    pub(crate) call: Duration,
-}
-
-/// What the stand-ins of a case have seen.
-#[derive(Clone)]
-pub(crate) struct Journal {
-    state: Arc<Mutex<JournalState>>,
-    crash: watch::Sender<(u64, String)>,
-}
-
-pub(crate) struct JournalState {
-    caps: Caps,
-    /// Live stand-ins: name, tenant, conversation, and whether each is starting.
-    live: BTreeMap<u64, Live>,
-    next: u64,
-    /// The prompts that reached a CLI, by the first part of their text, with the names of their sessions.
-    pub(crate) reached: BTreeMap<String, Vec<String>>,
-    /// The sessions of the turns that have begun, in their order.
-    pub(crate) order: Vec<String>,
-    /// Prompts whose result a CLI has told.
-    pub(crate) finished: BTreeMap<String, u32>,
-    terms: BTreeMap<String, Term>,
-    violations: Vec<String>,
-    pub(crate) launches: u64,
-    pub(crate) calls: u64,
-    /// Launches that are to fail.
-    pub(crate) fail_starts: u32,
-}
-
-#[derive(Clone, Debug)]
-struct Live {
-    name: String,
-    tenant: String,
-    conversation: String,
-    starting: bool,
-}
-
-impl JournalState {
-    pub(crate) fn violations(&self) -> &[String] {
-        &self.violations
-    }
-}
-
-impl Journal {
-    pub(crate) fn new(caps: Caps) -> Self {
-        let state = JournalState {
-            caps,
-            live: BTreeMap::new(),
-            next: 0,
-            reached: BTreeMap::new(),
-            order: Vec::new(),
-            finished: BTreeMap::new(),
-            terms: BTreeMap::new(),
-            violations: Vec::new(),
-            launches: 0,
-            calls: 0,
-            fail_starts: 0,
-        };
-        Self { state: Arc::new(Mutex::new(state)), crash: watch::Sender::new((0, String::new())) }
-    }
-
-    pub(crate) fn state(&self) -> MutexGuard<'_, JournalState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that a promise was broken.
-    pub(crate) fn violate(&self, what: impl Into<String>) {
-        self.state().violations.push(what.into());
-    }
-
-    pub(crate) fn violations(&self) -> Vec<String> {
-        self.state().violations.clone()
-    }
-
-    /// Live stand-ins, for a message.
-    pub(crate) fn live(&self) -> Vec<String> {
-        self.state().live.values().map(|live| format!("{live:?}")).collect()
-    }
-
-    /// Crashes the CLI of a name, if it lives.
-    pub(crate) fn crash(&self, name: &str) {
-        self.crash.send_modify(|crash| *crash = (crash.0 + 1, name.to_owned()));
-    }
-
-    /// The session of a new activation, with its stand-ins.
-    pub(crate) fn activate(&self, cx: &ActivationContext) -> SessionBuilder {
-        let (name, term) = (cx.name().as_str().to_owned(), cx.term());
-        let before = self.state().terms.insert(name.clone(), term);
-        if before.is_some_and(|before| before >= term) {
-            self.violate(format!("one-owner: {name} is activated with term {term} after {before:?}"));
-        }
-        let (transport, listener) = ScriptedCli::by_hand();
-        tokio::spawn(self.clone().accept(listener, name, cx.tenant().to_owned()));
-        let probe = ToolServer::new("probe", "1.0.0").tool("echo", "Echoes", async |_: NoArgs| "echo");
-        Session::builder().mcp_server(probe).allow_server_tools("probe").transport(SlowDeath(transport))
-    }
-
-    async fn accept(self, mut listener: ScriptedListener, name: String, tenant: String) {
-        while let Some(end) = listener.try_accept().await {
-            let life = self.begin(&name, &tenant, &end);
-            tokio::spawn(StandIn { journal: self.clone(), life, end, frames: VecDeque::new() }.run());
-        }
-    }
-
-    fn begin(&self, name: &str, tenant: &str, end: &CliEnd) -> Life {
-        let mut state = self.state();
-        state.launches += 1;
-        let (number, conversation) = (state.next, end.session_id().to_owned());
-        state.next += 1;
-        let (name, tenant) = (name.to_owned(), tenant.to_owned());
-        let twice = state.live.values().any(|live| live.name == name || live.conversation == conversation);
-        if twice {
-            let text = format!("one-owner: two live CLIs of {name}: {:?}", state.live);
-            state.violations.push(text);
-        }
-        // A session that starts its CLI again is no activation.
-        let starting = end.launch().epoch == 1;
-        state.live.insert(number, Live { name, tenant: tenant.clone(), conversation, starting });
-        let live = state.live.len();
-        if live > state.caps.live {
-            let text = format!("capped: {live} live CLIs: {:?}", state.live);
-            state.violations.push(text);
-        }
-        let of_tenant = state.live.values().filter(|live| live.tenant == tenant).count();
-        let cap = state.caps.tenants.get(&tenant).copied().unwrap_or(usize::MAX);
-        if of_tenant > cap {
-            let text = format!("capped: {of_tenant} live CLIs of tenant {tenant}: {:?}", state.live);
-            state.violations.push(text);
-        }
-        let starting = state.live.values().filter(|live| live.starting).count();
-        if starting > state.caps.starting {
-            let text = format!("capped: {starting} CLIs start at once: {:?}", state.live);
-            state.violations.push(text);
-        }
-        Life { journal: self.clone(), number }
-    }
-}
-
-/// The life of a stand-in in the journal. Its end is the end of the process.
-struct Life {
-    journal: Journal,
-    number: u64,
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.journal.state().live.remove(&self.number);
-    }
-}
 
 struct StandIn {
     journal: Journal,
@@ -304,12 +146,7 @@ impl StandIn {
         self.say(&turn.id);
         // It has begun when the host can see that: a CLI that dies before has done nothing.
         self.end.flushed().await;
-        {
-            let mut state = self.journal.state();
-            let name = state.live.get(&self.life.number).map(|live| live.name.clone()).unwrap_or_default();
-            state.order.push(name.clone());
-            state.reached.entry(turn.id.clone()).or_default().push(name);
-        }
+        self.journal.state().turn_begins(self.life.number, &turn.id);
         let over = tokio::time::sleep(Duration::from_millis(turn.millis));
         tokio::pin!(over);
         if turn.kind == Kind::Call && self.call().await? {
@@ -365,15 +202,8 @@ impl StandIn {
             }
             interrupted |= self.during_turn(frame);
         }
-        let took = began.elapsed();
-        let limit = {
-            let mut state = self.journal.state();
-            state.calls += 1;
-            state.caps.call
-        };
-        if took > limit {
-            self.journal.violate(format!("isolated: a tool call was answered after {took:?}"));
-        }
+        self.journal.state().calls += 1;
+        self.journal.answered("a tool call", began.elapsed());
         Ok(interrupted)
     }
 

@@ -1,9 +1,13 @@
 //! Runs the operations of a case against a fleet, over restarts of the service.
 
+mod calm;
+mod fair;
 mod faults;
 mod operations;
+mod takeover;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -47,11 +51,13 @@ pub(crate) struct Case {
     journal: Journal,
     model: Model,
     faults: Arc<Mutex<Faults>>,
+    /// Openings so far: after every third one the backend's hints are lost.
+    openings: AtomicU64,
 }
 
 enum Store {
     Memory(MemoryBackend),
-    Local(PathBuf),
+    Local(Mutex<PathBuf>),
 }
 
 /// The clock of the backend. It goes on when the service is started again on another runtime.
@@ -95,18 +101,25 @@ impl Case {
     }
 
     pub(crate) fn in_file(path: PathBuf) -> Self {
-        Self::on(Store::Local(path), ServiceClock::default())
+        Self::on(Store::Local(Mutex::new(path)), ServiceClock::default())
     }
 
     fn on(store: Store, clock: ServiceClock) -> Self {
         let tenants =
             TENANTS.iter().zip(TENANT_LIVE).map(|(tenant, live)| ((*tenant).to_owned(), live)).collect();
-        let call = match store {
+        let answer = match store {
             Store::Memory(_) => Duration::from_millis(100),
             Store::Local(_) => Duration::from_secs(10),
         };
-        let journal = Journal::new(Caps { live: LIVE, starting: STARTING, tenants, call });
-        Self { store, clock, journal, model: Model::default(), faults: Arc::new(Mutex::new(Faults::Off)) }
+        let journal = Journal::new(Caps { live: LIVE, starting: STARTING, tenants, answer });
+        Self {
+            store,
+            clock,
+            journal,
+            model: Model::default(),
+            faults: Arc::new(Mutex::new(Faults::Off)),
+            openings: AtomicU64::new(0),
+        }
     }
 
     /// Runs a case. Each life of the service has a runtime of its own: a kill drops it with all that runs.
@@ -126,7 +139,7 @@ impl Case {
                 over
             });
             drop(runtime);
-            if !self.journal.live().is_empty() {
+            if self.journal.count() > 0 {
                 self.journal.violate("a stand-in outlives its runtime");
             }
             if over || !self.journal.violations().is_empty() {
@@ -152,11 +165,21 @@ struct Life<'a> {
     /// Ends with the fleet.
     events: Option<JoinHandle<()>>,
     tasks: JoinSet<()>,
+    /// Fleets that another process has taken over, until each has ended.
+    lost: JoinSet<()>,
 }
 
 impl<'a> Life<'a> {
     fn new(case: &'a Case) -> Self {
-        Self { case, backend: None, faulted: None, fleet: None, events: None, tasks: JoinSet::new() }
+        Self {
+            case,
+            backend: None,
+            faulted: None,
+            fleet: None,
+            events: None,
+            tasks: JoinSet::new(),
+            lost: JoinSet::new(),
+        }
     }
 
     /// Runs operations until the process is killed (`false`) or none is left (`true`).
@@ -175,6 +198,7 @@ impl<'a> Life<'a> {
             if let Op::Restart(restart) = step.op {
                 self.case.model.state().answers.restarts += 1;
                 if restart == Restart::Kill {
+                    self.kill().await;
                     return false;
                 }
                 self.restart(restart).await;
@@ -215,17 +239,22 @@ impl<'a> Life<'a> {
         let backend: Arc<dyn Backend> = match &self.case.store {
             Store::Memory(memory) => Arc::new(memory.reopen().await.map_err(|error| error.to_string())?),
             Store::Local(path) => {
+                let path = path.lock().unwrap().clone();
                 Arc::new(LocalBackend::open(path).await.map_err(|error| error.to_string())?)
             }
         };
-        let faulted = FaultedBackend::over(backend.clone());
+        let mut faulted = FaultedBackend::over(backend.clone());
+        if self.case.openings.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
+            faulted = faulted.without_changes();
+        }
         let faults = self.case.faults.clone();
         faulted.plan(move |request| fault(*faults.lock().unwrap(), request));
         (self.backend, self.faulted) = (Some(backend), Some(faulted.clone()));
         let (journal, paused) = (self.case.journal.clone(), self.is_paused());
+        let process = journal.process();
         let mut builder = Fleet::builder()
             .backend(faulted)
-            .profile("default", move |cx| journal.activate(cx))
+            .profile("default", move |cx| journal.activate(cx, process))
             .configure(|limits| {
                 limits.live = LIVE;
                 limits.activations_at_once = STARTING;
@@ -275,8 +304,8 @@ impl<'a> Life<'a> {
     async fn restart(&mut self, restart: Restart) {
         let Some(fleet) = self.fleet.clone() else { return };
         match restart {
-            Restart::Drain(seconds) => {
-                let (limit, began) = (Duration::from_secs(seconds.into()), Instant::now());
+            Restart::Drain(millis) => {
+                let (limit, began) = (Duration::from_millis(millis.into()), Instant::now());
                 if timeout(limit + DAY, fleet.drain(limit)).await.is_err() {
                     self.violate("drain-bounded: the drain does not end");
                 }
@@ -296,8 +325,15 @@ impl<'a> Life<'a> {
             Restart::Supervisor => {
                 fleet.inject(FleetFault::Supervisor);
                 drop(fleet);
-                self.supervisor_ended().await;
+                self.tasks.shutdown().await;
+                drop(self.fleet.take());
+                self.ended("drain-bounded: after the supervisor failed").await;
             }
+            Restart::TakeOver => {
+                drop(fleet);
+                self.take_over().await;
+            }
+            Restart::Backend(millis, carried_out) => return self.restart_backend(millis, carried_out),
             Restart::Kill => {}
         }
         self.open().await;
@@ -323,78 +359,5 @@ impl<'a> Life<'a> {
         }
         self.tasks.shutdown().await;
         (self.fleet, self.faulted, self.backend) = (None, None, None);
-    }
-
-    /// Sessions whose supervisor failed end at once, but nobody waits for that.
-    async fn supervisor_ended(&mut self) {
-        self.tasks.shutdown().await;
-        drop(self.fleet.take());
-        sleep(Duration::from_secs(1)).await;
-        self.ended("a second after the supervisor failed").await;
-    }
-
-    /// Lets everything end that can, and looks at what is left.
-    async fn calm(&mut self) {
-        self.set_faults(Faults::Off);
-        self.case.journal.state().fail_starts = 0;
-        let began = Instant::now();
-        let mut left: Vec<PromptId> = self.case.model.state().known.keys().copied().collect();
-        loop {
-            if self.events.as_ref().is_some_and(JoinHandle::is_finished) {
-                self.ended("the fleet ended by itself").await;
-                self.open().await;
-            }
-            if !self.case.journal.violations().is_empty() {
-                return;
-            }
-            // Tasks that wait for the outcome of a quarantined session's prompt go on waiting.
-            sleep(if self.is_paused() { Duration::from_secs(10) } else { Duration::from_millis(200) }).await;
-            let Some(backend) = self.backend.clone() else { return };
-            left = unfinished(&*backend, &left).await;
-            let passed = began.elapsed() * if self.is_paused() { 1 } else { 100 };
-            if passed > Duration::from_secs(320) && (left.is_empty() || passed > CALM) {
-                break;
-            }
-        }
-        let left = stuck(&*self.backend.clone().unwrap(), &left).await;
-        let Some(backend) = self.backend.clone() else { return };
-        for id in left {
-            let record = backend.prompt_record(id).await.unwrap().unwrap();
-            let name = backend.name_record(record.name.clone()).await.unwrap();
-            self.violate(format!("accepted-is-kept: a prompt never ends: {record:?} of {name:?}"));
-        }
-        sleep(Duration::from_millis(10)).await;
-        for wrong in check(&*backend, &self.case.model, &self.case.journal).await {
-            self.violate(wrong);
-        }
-        self.restart_for_good(backend).await;
-    }
-
-    /// The last drain: nothing is left behind.
-    async fn restart_for_good(&mut self, backend: Arc<dyn Backend>) {
-        let Some(fleet) = self.fleet.take() else { return };
-        let limit = Duration::from_secs(20);
-        if timeout(limit + LATE, fleet.drain(limit)).await.is_err() && self.is_paused() {
-            self.violate("drain-bounded: the last drain is late");
-        }
-        drop(fleet);
-        self.ended("drain-bounded: after the last drain").await;
-        for node in backend.nodes(None, 10).await.unwrap() {
-            if node.state != NodeState::Dead || node.owns > 0 {
-                self.violate(format!("drain-bounded: a node is left: {node:?}"));
-            }
-        }
-        for number in 0..NAMES {
-            let name = backend.name_record(Name::new(name_of(number)).unwrap()).await.unwrap();
-            if let Some(NameRecord { state: state @ NameState::Owned { .. }, .. }) = name {
-                self.violate(format!("drain-bounded: {} is left: {state:?}", name_of(number)));
-            }
-        }
-        drop(backend);
-        sleep(Duration::from_secs(1)).await;
-        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        if tasks > 0 {
-            self.violate(format!("drain-bounded: {tasks} tasks are left"));
-        }
     }
 }

@@ -1,9 +1,38 @@
 //! The model-based test of the fleet: sequences of operations, faults and restarts, over a model of what the fleet promises.
 //!
-//! - `GREENROOM_FLEET_MODEL_CASES`: the number of cases (default: 50; a case has up to 300 operations).
+//! - `GREENROOM_FLEET_MODEL_CASES`: the number of cases (default: 10; a case has 500 operations over 50 names); 200 are
+//!   100,000 operations.
 //! - `GREENROOM_FLEET_MODEL_SURVEY=1`: print what fails and go on.
 //! - `GREENROOM_FLEET_MODEL_SEED`: the seed that the message of a failure names. Names and ids are random all the same, and files are
 //!   touched on threads, so a rare failure may need several runs.
+//!
+//! Each promise was broken in the library in these ways, and the test has caught it. The last column is the number of cases until
+//! then, from seed 0 on, in brackets of the scene in `promises`; crash-safe is that of `the_fleet_keeps_its_promises_on_a_file`.
+//!
+//! | promise | what was broken | cases |
+//! |---|---|--:|
+//! | one-owner | `registry`: an owner's request is taken without a look at its term and node | 1 |
+//! | one-owner | `registry`: a dead node may claim | 2 |
+//! | accepted-is-kept | `face/session`: an accept without a reply counts as accepted | 1 |
+//! | accepted-is-kept | `registry`: a continuation is not put back into the queue | 1 |
+//! | accepted-is-kept | `registry`: `recover` leaves the running turn of a lost owner as it is | 1 |
+//! | never-run-twice | `registry`: a prompt that had begun is queued again when its owner is lost | 1 |
+//! | never-run-twice | `registry`: keys are not looked up | 1 |
+//! | never-run-twice | `registry`: the content of a key is not compared | 1 |
+//! | capped | `actor/name`: the slot is freed before the session has ended | 1 |
+//! | capped | `actor/supervisor`: an admission that is started again knows no holders | 1 |
+//! | capped | `admission`: the cap of a tenant is not checked | 1 |
+//! | fair | `admission`: no session yields between its turns | 1 |
+//! | fair | `admission`: a tenant stays in its place after a grant | (1) |
+//! | fair | `admission`: a tenant that begins to ask is put behind all others | (1) |
+//! | drain-bounded | `actor/supervisor`: a drain has no deadline | 1 |
+//! | drain-bounded | `actor/supervisor`: a drain takes prompts back that wait | 1 |
+//! | drain-bounded | `actor/supervisor`: the end is told before the sessions have ended, after a drain or after a failure | 1 |
+//! | crash-safe | `backend/local`: commits are not durable | 1 |
+//! | crash-safe | `backend/local`: a group of several requests is answered and not committed | 1 |
+//! | crash-safe | `opening`: names of dead nodes are not recovered | 1 |
+//! | isolated | `face/session`: an interrupt asks the backend first | 1 |
+//! | isolated | `actor/supervisor`: a message is handled by asking the backend | 2 |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "says what was run, and what does not end")]
@@ -19,8 +48,8 @@ mod ops;
 mod promises;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use proptest::strategy::{Strategy, ValueTree};
@@ -28,7 +57,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use self::driver::Case;
 use self::model::Answers;
-use self::ops::{Step, hurried, steps};
+use self::ops::{Op, Restart, Step, hurried, steps};
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -42,12 +71,12 @@ fn run(case: Case, steps: &[Step]) -> Result<driver::Report, String> {
 }
 
 /// The operations of a case by its seed.
-fn drawn(seed: u64, most: usize) -> Vec<Step> {
+fn drawn(seed: u64, count: usize) -> Vec<Step> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    steps(most).new_tree(&mut runner).unwrap().current()
+    steps(count).new_tree(&mut runner).unwrap().current()
 }
 
 /// Looks for a shorter case that fails, for a bounded time: leaves out halves, quarters and so on. Answers with the case and its
@@ -72,6 +101,9 @@ fn shrunk(mut steps: Vec<Step>, case: impl Fn() -> Case, mut what: String) -> (V
     (steps, what)
 }
 
+/// The texts of panics that are injected.
+const INJECTED: [&str; 2] = ["told to panic", "a fault was injected into the keeper"];
+
 /// The seed after the last case.
 const OVER: u64 = u64::MAX - 1;
 
@@ -94,10 +126,25 @@ fn guard(seed: Arc<AtomicU64>) {
     });
 }
 
+/// Leaves the panics that the test injects into actors out of the output: each would have a backtrace.
+fn quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let text = panic.payload().downcast_ref::<&str>().copied().unwrap_or_default();
+            if !INJECTED.contains(&text) {
+                tell(panic);
+            }
+        }));
+    });
+}
+
 fn explore(cases: u64, draw: impl Fn(u64) -> Vec<Step>, case: impl Fn() -> Case) {
     let first = setting("GREENROOM_FLEET_MODEL_SEED", 0);
     let current = Arc::new(AtomicU64::new(first));
     guard(current.clone());
+    quiet();
     let (mut operations, mut launches, mut calls) = (0, 0, 0);
     let mut answers = Answers::default();
     for seed in first..first + cases {
@@ -128,7 +175,7 @@ fn explore(cases: u64, draw: impl Fn(u64) -> Vec<Step>, case: impl Fn() -> Case)
 
 #[test]
 fn the_fleet_keeps_its_promises_under_faults_and_restarts() {
-    explore(setting("GREENROOM_FLEET_MODEL_CASES", 50), |seed| drawn(seed, 300), Case::in_memory);
+    explore(setting("GREENROOM_FLEET_MODEL_CASES", 10), |seed| drawn(seed, 500), Case::in_memory);
 }
 
 #[test]
@@ -139,6 +186,11 @@ fn the_fleet_keeps_its_promises_on_a_file() {
         let file = files.fetch_add(1, Ordering::Relaxed);
         Case::in_file(folder.path().join(format!("fleet-{file}.redb")))
     };
-    let draw = |seed| drawn(seed, 60).into_iter().map(hurried).collect();
+    // With a kill after some operations each time.
+    let draw = |seed| {
+        let mut steps: Vec<Step> = drawn(seed, 60).into_iter().map(hurried).collect();
+        steps.iter_mut().skip(14).step_by(15).for_each(|step| step.op = Op::Restart(Restart::Kill));
+        steps
+    };
     explore(2, draw, case);
 }

@@ -73,19 +73,23 @@ pub(crate) enum Target {
 /// A restart of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restart {
-    /// The fleet drains within so many seconds.
-    Drain(u8),
+    /// The fleet drains within so many milliseconds.
+    Drain(u16),
     /// The last handle is dropped.
     Abandon,
     /// The supervisor fails.
     Supervisor,
     /// Everything in the process ends at once.
     Kill,
+    /// Another process takes the backend over while this one runs.
+    TakeOver,
+    /// The backend ends, and answers nothing for so many milliseconds. `true`: requests are carried out all the same.
+    Backend(u16, bool),
 }
 
-/// A name: the first ones are drawn more often.
+/// A name: half of them are drawn alike, and of the others the first ones more often.
 fn name() -> impl Strategy<Value = u8> {
-    (0..NAMES, 0..NAMES).prop_map(|(a, b)| a.min(b))
+    prop_oneof![0..NAMES, (0..NAMES, 0..NAMES).prop_map(|(a, b)| a.min(b))]
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
@@ -119,11 +123,14 @@ fn faults() -> impl Strategy<Value = Faults> {
 }
 
 fn restart() -> impl Strategy<Value = Restart> {
+    let drain = prop_oneof![1 => Just(0), 1 => 1_u16..2_000, 3 => 2_000_u16..30_000];
     prop_oneof![
-        2 => (2_u8..30).prop_map(Restart::Drain),
+        3 => drain.prop_map(Restart::Drain),
         1 => Just(Restart::Abandon),
-        1 => Just(Restart::Supervisor),
+        2 => Just(Restart::Supervisor),
         2 => Just(Restart::Kill),
+        2 => Just(Restart::TakeOver),
+        2 => (1_u16..20_000, any::<bool>()).prop_map(|(millis, carried_out)| Restart::Backend(millis, carried_out)),
     ]
 }
 
@@ -153,7 +160,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => target().prop_map(Op::Inject),
         3 => name().prop_map(Op::CrashCli),
         1 => (1_u8..5).prop_map(Op::FailStarts),
-        2 => restart().prop_map(Op::Restart),
+        3 => restart().prop_map(Op::Restart),
     ]
 }
 
@@ -163,13 +170,16 @@ pub(crate) fn hurried(mut step: Step) -> Step {
         Op::Prompt(ask) => (ask.millis, ask.delay) = (ask.millis / 100, None),
         Op::Advance(millis) => *millis /= 100,
         Op::Faults(faults @ (Faults::Hang(_) | Faults::Fail(_))) => *faults = Faults::Random(7),
+        Op::Restart(Restart::Backend(millis, _)) => *millis /= 100,
+        // The file is locked.
+        Op::Restart(restart @ Restart::TakeOver) => *restart = Restart::Kill,
         _ => {}
     }
     step
 }
 
 /// The operations of a case.
-pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = (op(), any::<bool>()).prop_map(|(op, settle)| Step { op, settle });
-    prop::collection::vec(step, most / 2..=most)
+    prop::collection::vec(step, count)
 }

@@ -13,13 +13,13 @@ use super::cli::{Caps, Journal, Kind, Turn};
 const BULK: usize = 1000;
 
 fn journal(live: usize) -> Journal {
-    let call = Duration::from_millis(100);
-    Journal::new(Caps { live, starting: live, tenants: BTreeMap::new(), call })
+    let answer = Duration::from_millis(100);
+    Journal::new(Caps { live, starting: live, tenants: BTreeMap::new(), answer })
 }
 
 async fn fleet(journal: &Journal, backend: FaultedBackend, change: impl FnOnce(&mut FleetLimits)) -> Fleet {
     let journal = journal.clone();
-    let builder = Fleet::builder().backend(backend).profile("default", move |cx| journal.activate(cx));
+    let builder = Fleet::builder().backend(backend).profile("default", move |cx| journal.activate(cx, 0));
     builder.configure(change).start().await.unwrap()
 }
 

@@ -38,3 +38,23 @@ pub(super) fn fault(faults: Faults, request: FaultedRequest) -> Fault {
         }
     }
 }
+
+impl Life<'_> {
+    /// The backend ends with the requests that it has, and is back after a while.
+    pub(super) fn restart_backend(&mut self, millis: u16, carried_out: bool) {
+        let down = Faults::Hang(carried_out);
+        self.set_faults(down);
+        let (faults, faulted) = (self.case.faults.clone(), self.faulted.clone());
+        self.tasks.spawn(async move {
+            sleep(Duration::from_millis(millis.into())).await;
+            // Another operation may have changed the faults since.
+            let mut faults = faults.lock().unwrap();
+            if *faults == down {
+                *faults = Faults::Off;
+            }
+            if let Some(faulted) = faulted {
+                faulted.release();
+            }
+        });
+    }
+}

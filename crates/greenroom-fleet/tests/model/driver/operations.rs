@@ -15,11 +15,13 @@ impl Life<'_> {
                 self.with(*name, |session| async move { drop(session.unquarantine().await) });
             }
             Op::Interrupt(name) => {
-                let model = self.case.model.clone();
+                let (model, journal) = (self.case.model.clone(), self.case.journal.clone());
                 self.with(*name, |session| async move {
+                    let began = Instant::now();
                     if matches!(session.interrupt().await, Ok(true)) {
                         model.state().answers.interrupted += 1;
                     }
+                    journal.answered("an interrupt", began.elapsed());
                 });
             }
             Op::Delete(name) => {
@@ -125,6 +127,7 @@ impl Life<'_> {
     fn withdraw(&mut self, which: u8) {
         let (Some(id), Some(fleet)) = (self.latest(which), self.fleet.clone()) else { return };
         let model = self.case.model.clone();
+        model.state().asks_back(id);
         self.tasks.spawn(async move {
             if matches!(fleet.withdraw(id).await, Ok(true)) {
                 model.state().withdrawn(id);

@@ -1,0 +1,77 @@
+//! The end of a case: everything ends that can, and nothing is left.
+
+use super::*;
+
+impl Life<'_> {
+    /// Lets everything end that can, and looks at what is left.
+    pub(super) async fn calm(&mut self) {
+        self.set_faults(Faults::Off);
+        self.case.journal.state().fail_starts = 0;
+        let began = Instant::now();
+        let mut left: Vec<PromptId> = self.case.model.state().known.keys().copied().collect();
+        loop {
+            if self.events.as_ref().is_some_and(JoinHandle::is_finished) {
+                self.ended("the fleet ended by itself").await;
+                self.open().await;
+            }
+            if !self.case.journal.violations().is_empty() {
+                return;
+            }
+            // Tasks that wait for the outcome of a quarantined session's prompt go on waiting.
+            sleep(if self.is_paused() { Duration::from_secs(10) } else { Duration::from_millis(200) }).await;
+            let Some(backend) = self.backend.clone() else { return };
+            left = unfinished(&*backend, &left).await;
+            let passed = began.elapsed() * if self.is_paused() { 1 } else { 100 };
+            if passed > Duration::from_secs(320) && (left.is_empty() || passed > CALM) {
+                break;
+            }
+        }
+        let left = stuck(&*self.backend.clone().unwrap(), &left).await;
+        let Some(backend) = self.backend.clone() else { return };
+        for id in left {
+            let record = backend.prompt_record(id).await.unwrap().unwrap();
+            let name = backend.name_record(record.name.clone()).await.unwrap();
+            self.violate(format!("accepted-is-kept: a prompt never ends: {record:?} of {name:?}"));
+        }
+        sleep(Duration::from_millis(10)).await;
+        for wrong in check(&*backend, &self.case.model, &self.case.journal).await {
+            self.violate(wrong);
+        }
+        if self.is_paused() {
+            self.fair().await;
+        }
+        self.restart_for_good(backend).await;
+    }
+
+    /// The last drain: nothing is left behind.
+    async fn restart_for_good(&mut self, backend: Arc<dyn Backend>) {
+        let Some(fleet) = self.fleet.take() else { return };
+        let limit = Duration::from_secs(20);
+        if timeout(limit + LATE, fleet.drain(limit)).await.is_err() && self.is_paused() {
+            self.violate("drain-bounded: the last drain is late");
+        }
+        drop(fleet);
+        self.ended("drain-bounded: after the last drain").await;
+        while self.lost.try_join_next().is_some() {}
+        if !self.lost.is_empty() {
+            self.violate("one-owner: a fleet whose node is dead has not ended");
+        }
+        for node in backend.nodes(None, 10).await.unwrap() {
+            if node.state != NodeState::Dead || node.owns > 0 {
+                self.violate(format!("drain-bounded: a node is left: {node:?}"));
+            }
+        }
+        for number in 0..NAMES {
+            let name = backend.name_record(Name::new(name_of(number)).unwrap()).await.unwrap();
+            if let Some(NameRecord { state: state @ NameState::Owned { .. }, .. }) = name {
+                self.violate(format!("drain-bounded: {} is left: {state:?}", name_of(number)));
+            }
+        }
+        drop(backend);
+        sleep(Duration::from_secs(1)).await;
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        if tasks > 0 {
+            self.violate(format!("drain-bounded: {tasks} tasks are left"));
+        }
+    }
+}
