@@ -17,8 +17,8 @@ use crate::hub::{Feed, LiveMessage};
 use crate::id::PromptId;
 use crate::request::{Append, Appended};
 
-/// Messages of a batch.
-const BATCH: usize = 256;
+/// Messages of a batch. A fast turn has some hundred messages in the time of a commit.
+const BATCH: usize = 1024;
 /// Bytes of the messages of a batch. The last one may be longer.
 const BATCH_BYTES: usize = 1 << 20;
 

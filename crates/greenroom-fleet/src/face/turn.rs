@@ -1,5 +1,6 @@
 //! A turn of a fleet, as the application reads it.
 
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -8,28 +9,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt, Stream, StreamExt, stream};
+use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
 use tokio::time::Instant;
 
+use self::stored::{PageSize, read};
 use super::error::FleetError;
 use crate::actor::context::FleetShared;
 use crate::actor::scribe::is_not_kept;
-use crate::backend::Reply;
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::BackendError;
 use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};
 use crate::request::StoredMessage;
 
-/// Messages that are read from the backend at a time.
-const PAGE: usize = 64;
 /// The time after which the records are read again without a hint that they have changed.
 const POLL: Duration = Duration::from_secs(1);
-/// The time that a backend has for its answer to a reader when the fleet has ended.
-const LAST_ANSWER: Duration = Duration::from_secs(2);
-/// The first and the longest pause while the backend is unavailable.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// The turn of a prompt: its messages as they come, and then its [`outcome`](FleetTurn::outcome).
 ///
@@ -68,6 +63,7 @@ pub struct FleetTurn {
     /// The number of the last message in `ready`, or before it.
     last_seq: u64,
     ready: VecDeque<TurnItem>,
+    page: PageSize,
     /// A live message that waits for the complete messages before it.
     held: Option<LiveMessage>,
     live: Option<Reader>,
@@ -141,6 +137,7 @@ impl FleetTurn {
             is_duplicate,
             last_seq: 0,
             ready: VecDeque::new(),
+            page: PageSize::default(),
             held: None,
             live: None,
             look: true,
@@ -258,7 +255,8 @@ impl FleetTurn {
 
     /// Reads messages from the backend, up to a number. If there are none, there is a gap.
     async fn fetch_to(&mut self, to: u64) -> Result<(), FleetError> {
-        let mut stored = self.stored().await?;
+        let most = usize::try_from(to - self.last_seq).unwrap_or(usize::MAX);
+        let mut stored = self.stored(most).await?;
         stored.retain(|message| message.seq <= to);
         if stored.is_empty() {
             self.gap_to(to);
@@ -274,8 +272,9 @@ impl FleetTurn {
         self.live.get_or_insert_with(|| shared.hub.read(self.prompt, &*shared.backend));
         let record = self.record().await?;
         if record.last_seq > self.last_seq {
-            let stored = self.stored().await?;
-            let is_full = stored.len() >= PAGE;
+            let page = self.page.messages();
+            let stored = self.stored(page).await?;
+            let is_full = stored.len() >= page;
             self.take_stored(stored)?;
             if is_full {
                 return Ok(());
@@ -351,41 +350,17 @@ impl FleetTurn {
         record.ok_or_else(|| self.not_found())
     }
 
-    async fn stored(&self) -> Result<Vec<StoredMessage>, FleetError> {
-        read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, PAGE)).await
+    /// The next messages that the backend keeps: a page, or `most` if these are fewer.
+    async fn stored(&mut self, most: usize) -> Result<Vec<StoredMessage>, FleetError> {
+        let limit = self.page.messages().min(most);
+        let stored =
+            read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, limit)).await?;
+        self.page.learn(&stored);
+        Ok(stored)
     }
 
     fn not_found(&self) -> FleetError {
         FleetError::NotFound { what: "prompt", id: self.prompt.to_string() }
-    }
-}
-
-/// Reads from the backend, and waits while it is unavailable and the fleet runs.
-async fn read<'a, T>(
-    shared: &'a FleetShared,
-    mut request: impl FnMut() -> Reply<'a, T>,
-) -> Result<T, FleetError> {
-    let (mut pause, longest) = PAUSES;
-    loop {
-        let is_last = shared.ended.is_cancelled();
-        let late = shared.ended.cancelled().then(|()| tokio::time::sleep(LAST_ANSWER));
-        let answer = tokio::select! {
-            biased;
-            answer = request() => answer,
-            // The backend may hang for ever: that may be the reason why the fleet has ended.
-            () = late => return Err(FleetError::Ended),
-        };
-        match answer {
-            Ok(answer) => return Ok(answer),
-            Err(error) if error.kind() == BackendErrorKind::Unavailable && !is_last => {
-                tracing::debug!(%error, "a reader waits for the backend");
-            }
-            Err(error) => return Err(error.into()),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(longest),
-            () = shared.ended.cancelled() => {}
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use greenroom::Message;
 
 /// Messages that a slow reader may be behind.
-pub(super) const MOST: usize = 1024;
+pub(super) const MOST: usize = 4096;
 /// Bytes of the messages that a slow reader may be behind. One message may be longer.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 

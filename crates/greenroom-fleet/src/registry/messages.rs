@@ -74,22 +74,23 @@ impl Step<'_> {
             return Ok(Vec::new());
         }
         let prefix = Key::of(Table::Messages).prompt(prompt);
-        let mut found = Vec::new();
-        // More rows from scan to scan: a row has one message or many, and none is to be read in vain.
-        let (mut last, mut rows) = (after, 1);
+        let mut found: Vec<StoredMessage> = Vec::new();
+        // A row has one message or many. Few rows first, so that none is read in vain.
+        let (mut last, mut rows, mut largest) = (after, 1, 1);
         while found.len() < limit {
             let scanned =
                 self.txn.after(&prefix, &Key::of(Table::Messages).prompt(prompt).number(last), rows)?;
             for (key, value) in &scanned {
                 last = key.as_slice().try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)?;
-                found.extend(of_row(last, value)?.filter(|message| message.seq > after));
+                let (before, texts) = (found.len(), of_row(last, value)?);
+                found.extend(texts.filter(|message| message.0 > after).take(limit - before).map(stored));
+                largest = largest.max(found.len() - before);
             }
             if scanned.len() < rows {
                 break;
             }
-            rows = (rows * 2).min(limit - found.len().min(limit));
+            rows = (rows * 4).min((limit - found.len()).div_ceil(largest));
         }
-        found.truncate(limit);
         Ok(found)
     }
 
@@ -100,10 +101,14 @@ impl Step<'_> {
 }
 
 /// The messages of a row with their numbers.
-fn of_row(last: u64, value: &[u8]) -> Result<impl Iterator<Item = StoredMessage>> {
+fn of_row(last: u64, value: &[u8]) -> Result<impl Iterator<Item = (u64, &str)>> {
     let texts = texts(value)?;
     let before = last.checked_sub(texts.len() as u64).ok_or_else(spoilt)?;
-    Ok((before + 1..).zip(texts).map(|(seq, json)| StoredMessage { seq, json: json.to_owned() }))
+    Ok((before + 1..).zip(texts))
+}
+
+fn stored((seq, json): (u64, &str)) -> StoredMessage {
+    StoredMessage { seq, json: json.to_owned() }
 }
 
 fn texts(value: &[u8]) -> Result<Vec<&str>> {
