@@ -196,8 +196,9 @@ async fn a_file_that_is_cut_under_a_turn_works_again_when_it_is_restored() {
         }
     };
     assert_says(&error, BackendErrorKind::Damaged, &["is damaged", "restore it from a backup"]);
-    // The turn's end cannot be written: the session ends, because nobody would write down what it does next.
-    assert!(within("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
+    // The turn's end cannot be written: the session ends, because nobody would write down what it does next. It may have ended
+    // already, if a message of the turn came after the cut.
+    within("the interrupt", named(&fleet, "a").interrupt()).await.unwrap();
     let failed = |event: &FleetEvent| matches!(event, FleetEvent::Passivated { .. });
     log.wait("the session's end", failed).await;
     clis.gone().await;

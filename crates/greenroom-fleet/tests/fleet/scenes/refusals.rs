@@ -71,20 +71,40 @@ async fn a_claim_that_is_refused_is_tried_again_after_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_cannot_be_written_down_is_ended_before_it_gets_a_prompt() {
+async fn an_activation_that_cannot_be_written_down_starts_no_cli() {
     let (world, ended, took, log) = refused_once("record_process", BackendErrorKind::Damaged).await;
     assert_eq!(ended.text(), Some("re: one"));
     assert!((750..2000).contains(&took.as_millis()), "{took:?}");
-    assert_eq!(world.clis.starts_of("a"), 2);
+    assert_eq!(world.clis.starts_of("a"), 1);
+    assert_eq!(log.count(|event| matches!(event, FleetEvent::ActivationFailed { .. })), 1);
+}
+
+/// A backend that refuses to write down the process of the first activation, whose claim it has written down.
+fn refuses_the_process(world: &World) -> FaultedBackend {
+    let backend = FaultedBackend::new(world.backend.clone());
+    backend.plan(|request| match (request.method, request.nth) {
+        ("record_process", 2) => Fault::Refuse(BackendErrorKind::Damaged),
+        _ => Fault::Pass,
+    });
+    backend
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_cannot_be_written_down_is_ended_before_it_gets_a_prompt() {
+    let world = World::new();
+    let fleet = start(world.on(refuses_the_process(&world))).await;
+    let log = Log::of(&fleet);
+    assert_eq!(asks(&fleet, "a", "one").await, "re: one");
+    assert_eq!((world.clis.starts_of("a"), world.clis.most_live()), (2, 1));
+    assert_eq!(world.clis.prompts_of("a"), ["one"]);
     assert_eq!(log.count(|event| matches!(event, FleetEvent::ActivationFailed { .. })), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_activation_that_cannot_be_counted_gives_the_name_back() {
     let world = World::new();
-    let backend = FaultedBackend::new(world.backend.clone());
+    let backend = refuses_the_process(&world);
     // The process cannot be written down, and then the failure cannot either.
-    backend.fault_next("record_process", Fault::Refuse(BackendErrorKind::Damaged));
     backend.fault_next("activation_failed", Fault::Refuse(BackendErrorKind::Damaged));
     let fleet = start(world.on(backend.clone())).await;
     let log = Log::of(&fleet);
