@@ -14,8 +14,12 @@ use super::{Result, folder, local, median, prompt, raw_commit, unbounded};
 
 /// Complete messages in a turn, of some 300 bytes each.
 const MESSAGES: usize = 40_000;
+/// Bytes of a message.
+const BYTES: usize = 330;
 /// Messages that a fleet keeps in a transaction at most.
-const BATCH: usize = 256;
+const BATCH: usize = 1024;
+/// Bytes that a fleet keeps in a row at most.
+const ROW: usize = 16_000;
 
 /// A CLI that answers each prompt with many messages, which it has ready.
 fn cli(tasks: &mut JoinSet<()>) -> MemoryTransport {
@@ -89,44 +93,105 @@ pub(super) async fn measure(times: usize) -> Result<()> {
         .start()
         .await?;
     let (in_memory, in_file) = (memory.session("a")?, file.session("a")?);
-    let kinds = [
+    let fleets = [
         ("fleet, memory backend, nobody reads", &in_memory, false),
         ("fleet, memory backend, one reader", &in_memory, true),
         ("fleet, local backend, nobody reads", &in_file, false),
         ("fleet, local backend, one reader", &in_file, true),
     ];
     let raw = redb::Database::create(folder.path().join("raw"))?;
-    let (mut alone, mut limit) = (Vec::new(), Vec::new());
-    let mut figures: [(Vec<f64>, Vec<f64>); 4] = Default::default();
+    let mut alone = Row::of("bare session".to_owned());
+    let mut rows = vec![Row::of(format!("redb alone, {BATCH} messages a commit, in rows of 16 KB"))];
+    rows.extend(fleets.iter().map(|(what, ..)| Row::of((*what).to_owned())));
     // The first round is not counted: it starts the sessions.
     for round in 0..=times {
-        for ((_, of_fleet, reads), (rates, ratios)) in kinds.iter().zip(&mut figures) {
-            let per_second = |time: Duration| MESSAGES as f64 / time.as_secs_f64();
-            let bare = per_second(bare(&session).await?);
-            let fleet = per_second(through(of_fleet, *reads).await?);
+        for (at, row) in rows.iter_mut().enumerate() {
+            let beside = Figure::of(bare(&session)).await?;
+            let figure = Figure::of(async {
+                match at.checked_sub(1) {
+                    None => alone_on_disk(&raw, round),
+                    Some(at) => through(fleets[at].1, fleets[at].2).await,
+                }
+            });
+            let figure = figure.await?;
             if round > 0 {
-                alone.push(bare);
-                rates.push(fleet);
-                ratios.push(fleet / bare);
+                row.add(&figure, &beside);
+                alone.add(&beside, &beside);
             }
         }
     }
-    for _ in 0..times {
-        let start = Instant::now();
-        for batch in 0..MESSAGES / BATCH {
-            raw_commit(&raw, BATCH, 330, Some(batch * BATCH))?;
-        }
-        limit.push(MESSAGES as f64 / start.elapsed().as_secs_f64() / median(&alone));
-    }
-    println!("\n| messages of a turn | messages/s | to a bare session |\n|---|--:|--:|");
-    println!("| bare session | {:.0} | 1.00 |", median(&alone));
-    let limit = median(&limit);
-    println!("| redb alone, {BATCH} rows a commit | {:.0} | {limit:.2} |", limit * median(&alone));
-    for ((what, ..), (rates, ratios)) in kinds.iter().zip(&figures) {
-        println!("| {what} | {:.0} | {:.2} |", median(rates), median(ratios));
+    println!(
+        "\n| messages of a turn | messages/s | to a bare session | best messages/s | best to best | CPU µs a message |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|");
+    for row in std::iter::once(&alone).chain(&rows) {
+        let (rate, ratio, most) = (median(&row.rates), median(&row.ratios), best(&row.rates));
+        let (to_best, cpu) = (most / best(&alone.rates), median(&row.cpu));
+        println!("| {} | {rate:.0} | {ratio:.2} | {most:.0} | {to_best:.2} | {cpu:.1} |", row.what);
     }
     session.stop().await?;
     memory.drain(Duration::from_secs(10)).await;
     file.drain(Duration::from_secs(10)).await;
     Ok(())
+}
+
+/// Figures of one kind of turn.
+struct Row {
+    what: String,
+    rates: Vec<f64>,
+    /// Ratios to the bare session right before.
+    ratios: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Row {
+    fn of(what: String) -> Self {
+        Self { what, rates: Vec::new(), ratios: Vec::new(), cpu: Vec::new() }
+    }
+
+    fn add(&mut self, figure: &Figure, beside: &Figure) {
+        self.rates.push(figure.rate);
+        self.ratios.push(figure.rate / beside.rate);
+        self.cpu.push(figure.cpu);
+    }
+}
+
+/// Messages per second, and microseconds of processor time for each message in the whole process.
+struct Figure {
+    rate: f64,
+    cpu: f64,
+}
+
+impl Figure {
+    async fn of(turn: impl Future<Output = Result<Duration>>) -> Result<Self> {
+        let before = processor_time()?;
+        let time = turn.await?;
+        let cpu = processor_time()? - before;
+        Ok(Self { rate: MESSAGES as f64 / time.as_secs_f64(), cpu: cpu / MESSAGES as f64 })
+    }
+}
+
+/// Microseconds that the threads of this process have run.
+fn processor_time() -> Result<f64> {
+    let mut nanoseconds = 0.0;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        // A thread that has ended meanwhile is left out.
+        let Ok(told) = std::fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        nanoseconds += told.split_whitespace().next().unwrap_or_default().parse::<f64>()?;
+    }
+    Ok(nanoseconds / 1e3)
+}
+
+fn best(rates: &[f64]) -> f64 {
+    rates.iter().copied().fold(0.0, f64::max)
+}
+
+/// Commits the bytes of a turn as the local backend does, with nothing else in the transactions.
+fn alone_on_disk(raw: &redb::Database, round: usize) -> Result<Duration> {
+    let start = Instant::now();
+    for batch in 0..MESSAGES.div_ceil(BATCH) {
+        let rows = (BATCH * BYTES).div_ceil(ROW);
+        raw_commit(raw, rows, ROW, Some((round * MESSAGES + batch) * rows))?;
+    }
+    Ok(start.elapsed())
 }
