@@ -1,5 +1,6 @@
 //! Tests of a name's actor alone, for moments that no fleet can be stopped at.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::poll;
@@ -13,14 +14,14 @@ use super::turn::{TurnEnd, run_turn};
 use super::{NameActor, NameArguments, NameMessage};
 use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterArguments, Holder};
 use crate::actor::cell::NameCell;
-use crate::actor::context::Activation;
+use crate::actor::context::{Activation, FleetShared};
 use crate::actor::stage::{accept, joined};
 use crate::actor::turn_stage::Played;
 use crate::backend::MemoryBackend;
 use crate::face::event::FleetEvent;
 use crate::face::limits::FleetLimits;
 use crate::id::{AttemptId, Name};
-use crate::record::{InterruptedBy, PromptContent, PromptOutcome};
+use crate::record::{InterruptedBy, PromptContent, PromptOutcome, PromptRecord};
 use crate::request::{Accept, Accepted, Claim, Claimed, Ownership};
 
 /// The new admission reads who holds a slot, then the name frees its slot, and only then admission can be told.
@@ -60,28 +61,55 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
     admitter.stop(None);
 }
 
+/// A prompt that waits, and the activation of its name, whose CLI the test plays.
+struct Waiting {
+    shared: Arc<FleetShared>,
+    cell: Arc<NameCell>,
+    activation: Activation,
+    prompt: PromptRecord,
+    played: Played,
+}
+
+impl Waiting {
+    async fn with_continuations(continuations: u32) -> Self {
+        let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;
+        let content = serde_json::to_value(greenroom::Prompt::text("hello")).unwrap();
+        let continuation = (continuations > 0).then(|| content.clone());
+        let content = PromptContent { prompt: content, continuation };
+        let accept = Accept { content, continuations, ..accept("a", Duration::from_secs(3600)) };
+        let Accepted::New(prompt) = shared.backend.accept(accept).await.unwrap() else { panic!("refused") };
+        let name = Name::new("a").unwrap();
+        let claim = Claim { name: name.clone(), node: shared.node, attempt: AttemptId::new(), losses: 3 };
+        let Claimed::Won { record, .. } = shared.backend.claim(claim).await.unwrap() else {
+            panic!("not won")
+        };
+        let owner = Ownership { name: name.clone(), node: shared.node, term: record.term };
+        let played = Played::start().await;
+        let (session, cell) = (played.session.clone(), NameCell::new(name));
+        let (claim, tenant, running) = (AttemptId::new(), "acme".into(), Default::default());
+        let activation = Activation { owner, claim, tenant, session, running };
+        Self { shared, cell, activation, prompt, played }
+    }
+}
+
+/// A drain cuts a turn off and then kills its session. Both have come when the turn looks.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_cut_off_and_killed_at_once_goes_on_with_its_continuation() {
+    let Waiting { shared, cell, activation, prompt, .. } = Waiting::with_continuations(1).await;
+    let (cut, interrupt, mut meter) =
+        (CancellationToken::new(), CancellationToken::new(), UsageTracker::default());
+    cut.cancel();
+    cell.kill().cancel();
+    let end = run_turn(&shared, &cell, &activation, &mut meter, &prompt, &cut, &interrupt).await;
+    assert_eq!(end, TurnEnd::Cut);
+    assert_eq!(shared.backend.outcome(prompt.id).await.unwrap(), None);
+}
+
 /// The interrupt comes after the turn has looked for one, and before the session has the prompt: it finds nothing to
 /// interrupt.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
-    let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;
-    let content = serde_json::to_value(greenroom::Prompt::text("hello")).unwrap();
-    let content = PromptContent { prompt: content, continuation: None };
-    let accept = Accept { content, ..accept("a", Duration::from_secs(3600)) };
-    let Accepted::New(prompt) = shared.backend.accept(accept).await.unwrap() else { panic!("refused") };
-    let name = Name::new("a").unwrap();
-    let claim = Claim { name: name.clone(), node: shared.node, attempt: AttemptId::new(), losses: 3 };
-    let Claimed::Won { record, .. } = shared.backend.claim(claim).await.unwrap() else { panic!("not won") };
-    let owner = Ownership { name: name.clone(), node: shared.node, term: record.term };
-    let mut played = Played::start().await;
-    let (session, cell) = (played.session.clone(), NameCell::new(name));
-    let activation = Activation {
-        owner,
-        claim: AttemptId::new(),
-        tenant: "acme".into(),
-        session,
-        running: Default::default(),
-    };
+    let Waiting { shared, cell, activation, prompt, mut played } = Waiting::with_continuations(0).await;
     let (cut, interrupt, mut meter) =
         (CancellationToken::new(), CancellationToken::new(), UsageTracker::default());
     let mut events = shared.events.subscribe();

@@ -72,11 +72,7 @@ pub(super) async fn run_turn(
     let ending = tokio::select! {
         biased;
         () = shared.lost.cancelled() => Err(NotDone::Fenced),
-        () = kill.cancelled() => {
-            // Before the outcome is written: afterwards nothing of the turn goes on.
-            activation.session.kill().await;
-            interrupted(InterruptedBy::User)
-        }
+        // Before a kill: a drain cuts the turn off and then kills the session.
         () = cut.cancelled() => {
             // The session has no time for another turn, nor for the rest of this one.
             kill.cancel();
@@ -87,6 +83,11 @@ pub(super) async fn run_turn(
             activation.session.kill().await;
             let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
             interrupted(InterruptedBy::Session { cause })
+        }
+        () = kill.cancelled() => {
+            // Before the outcome is written: afterwards nothing of the turn goes on.
+            activation.session.kill().await;
+            interrupted(InterruptedBy::User)
         }
         ending = run(shared, activation, meter, prompt, content, interrupt) => ending,
     };
