@@ -65,7 +65,9 @@ impl MemoryBackend {
     /// [`Damaged`](crate::BackendErrorKind::Damaged) if a record cannot be read.
     pub async fn reopen(&self) -> Result<Self> {
         self.write(|step| step.all_dead()).await?;
-        Ok(self.clone())
+        // Another process hears of all changes, and of its own transitions only.
+        let transitions = Channels::new().transitions;
+        Ok(Self { channels: Channels { transitions, ..self.channels.clone() }, ..self.clone() })
     }
 
     pub(super) async fn read<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
