@@ -228,12 +228,7 @@ impl Cli<'_> {
             Some("user") => {
                 let content = &frame["message"]["content"];
                 let text = content.as_str().or(content[0]["text"].as_str()).unwrap_or_default().to_owned();
-                let uuid = frame["uuid"].take();
-                // Before anything else is done with the prompt.
-                let noted =
-                    Entry::Prompted { pid: process::id(), uuid: uuid.to_string(), text: text.clone() };
-                note(self.scratch, &noted)?;
-                self.waiting.push_back((uuid, text));
+                self.waiting.push_back((frame["uuid"].take(), text));
                 Ok(())
             }
             Some("control_request") => {
@@ -262,6 +257,10 @@ impl Cli<'_> {
             "apiKeySource": "none", "claude_code_version": "0.0.0-storm", "output_style": "default",
             "skills": [], "plugins": [], "capabilities": capabilities()}),
         )?;
+        // Noted before anything is done with the prompt, and after the sign that this CLI has begun with it: a session sends a
+        // prompt again, once, to the next CLI if a CLI died without a sign.
+        let (uuid, text) = (prompt.to_string(), text.to_owned());
+        note(self.scratch, &Entry::Prompted { pid: process::id(), uuid, text: text.clone() })?;
         let pace = if self.dice.percent(80) { self.dice.below(60) } else { self.dice.below(1500) };
         let mut interrupted = false;
         // An error: the time has passed, or the input has ended.
@@ -269,7 +268,7 @@ impl Cli<'_> {
             interrupted = line.contains("\"interrupt\"");
             self.receive(&line)?;
         }
-        remember(text)?;
+        remember(&text)?;
         let message = json!({"id": Uuid::new_v4().to_string(), "type": "message", "role": "assistant",
             "model": "storm", "content": [{"type": "text", "text": text}], "stop_reason": null, "usage": usage()});
         self.message(json!({"type": "assistant", "message": message, "parent_tool_use_id": null,
