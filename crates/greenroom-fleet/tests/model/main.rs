@@ -49,7 +49,7 @@ mod promises;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use proptest::strategy::{Strategy, ValueTree};
@@ -140,27 +140,42 @@ fn quiet() {
     });
 }
 
-fn explore(cases: u64, draw: impl Fn(u64) -> Vec<Step>, case: impl Fn() -> Case) {
-    let first = setting("GREENROOM_FLEET_MODEL_SEED", 0);
-    let current = Arc::new(AtomicU64::new(first));
+/// Cases that run at once, each in a thread of its own.
+const AT_ONCE: usize = 2;
+
+#[derive(Default)]
+struct Totals {
+    operations: usize,
+    launches: u64,
+    calls: u64,
+    answers: Answers,
+}
+
+/// Runs cases until there is no further one.
+fn work(
+    next: impl Fn() -> Option<u64>,
+    draw: impl Fn(u64) -> Vec<Step>,
+    case: impl Fn() -> Case,
+    totals: &Mutex<Totals>,
+) {
+    let current = Arc::new(AtomicU64::new(0));
     guard(current.clone());
-    quiet();
-    let (mut operations, mut launches, mut calls) = (0, 0, 0);
-    let mut answers = Answers::default();
-    for seed in first..first + cases {
+    while let Some(seed) = next() {
         current.store(seed, Ordering::Relaxed);
         let steps = draw(seed);
-        operations += steps.len();
         match run(case(), &steps) {
             Ok(report) => {
-                launches += report.launches;
-                calls += report.calls;
-                answers += report.answers;
+                let mut totals = totals.lock().unwrap();
+                totals.operations += steps.len();
+                totals.launches += report.launches;
+                totals.calls += report.calls;
+                totals.answers += report.answers;
             }
             Err(what) if setting("GREENROOM_FLEET_MODEL_SURVEY", 0) > 0 => println!("seed {seed}: {what}"),
             Err(what) => {
                 let (steps, shorter) = shrunk(steps, &case, what.clone());
                 let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+                current.store(OVER, Ordering::Relaxed);
                 panic!(
                     "GREENROOM_FLEET_MODEL_SEED={seed} GREENROOM_FLEET_MODEL_CASES=1\n{what}\n\nshorter, {} operations:\n{}\n{shorter}",
                     steps.len(),
@@ -169,8 +184,22 @@ fn explore(cases: u64, draw: impl Fn(u64) -> Vec<Step>, case: impl Fn() -> Case)
             }
         }
     }
-    println!("{operations} operations, {launches} launches, {calls} calls, {answers:?}");
     current.store(OVER, Ordering::Relaxed);
+}
+
+fn explore(cases: u64, draw: impl Fn(u64) -> Vec<Step> + Sync, case: impl Fn() -> Case + Sync) {
+    quiet();
+    let first = setting("GREENROOM_FLEET_MODEL_SEED", 0);
+    let (next, totals) = (AtomicU64::new(first), Mutex::new(Totals::default()));
+    let next = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < first + cases);
+    // A worker that fails lets the scope panic when the others have ended.
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| work(next, &draw, &case, &totals));
+        }
+    });
+    let Totals { operations, launches, calls, answers } = totals.into_inner().unwrap();
+    println!("{operations} operations, {launches} launches, {calls} calls, {answers:?}");
 }
 
 #[test]
