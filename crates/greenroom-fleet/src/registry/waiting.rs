@@ -15,7 +15,7 @@ use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::Name;
 use crate::record::{NameRecord, NameState, PromptRecord};
-use crate::request::{Page, WaitingCursor, WaitingNames, WaitingPage};
+use crate::request::{Change, Page, WaitingCursor, WaitingNames, WaitingPage};
 
 /// Reminders that a request makes ready at most.
 const RIPE: usize = 4096;
@@ -132,6 +132,8 @@ impl Step<'_> {
             // A prompt that cannot be read does not begin.
             let Some(prompt) = readable(self.listed(&id)).transpose()? else { continue };
             self.txn.write(&ready_key(&prompt), &prompt.id)?;
+            // The page may list other names, and nobody looks for this moment again.
+            self.told.changes.push(Change::Queued(prompt.name.clone()));
             names.insert(prompt.name);
         }
         for name in names {

@@ -103,3 +103,23 @@ fn a_look_reads_no_rows_of_names_that_cannot_run() {
     let read = rows.1.get();
     assert!(read < 80, "{read} rows of {}", world.map.0.len());
 }
+
+/// Nobody looks for the moment of a reminder again once it is over, so a page of other names tells of it.
+#[test]
+fn a_reminder_that_is_due_is_told_whatever_names_a_page_has() {
+    let mut world = World::new(1);
+    let node = NodeId::new();
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    let due = Some(Timestamp(world.now.0 + 1));
+    let reminder = Accept { not_before: due, ..accept("reminded", 1, WAIT) };
+    for accept in [reminder, accept("other", 1, WAIT)] {
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    }
+    world.now = Timestamp(world.now.0 + 1);
+    let of = Some(vec![Name::new("other").unwrap()]);
+    let page = WaitingPage { node, of, without: Vec::new(), after: None, limit: 1 };
+    let mut told = Told::default();
+    let names = Step::new(&mut world.map, world.now, &mut told).waiting(page).unwrap();
+    assert_eq!(names.prompts.len(), 1);
+    assert_eq!(told.changes, [Change::Queued(Name::new("reminded").unwrap())]);
+}
