@@ -173,9 +173,9 @@ impl Scribe<'_> {
             })
         };
         match repeat_owned(self.shared, request).await? {
-            Appended::Last(_) => Ok(()),
+            Appended::Last(kept) if kept + 1 == first_seq + messages.len() as u64 => Ok(()),
             // Another owner has the turn, or nobody: what this one writes would not follow on what is kept.
-            Appended::Gap(_) | Appended::NotRunning => Err(NotDone::Fenced),
+            Appended::Last(_) | Appended::Gap(_) | Appended::NotRunning => Err(NotDone::Fenced),
         }
     }
 }

@@ -80,6 +80,19 @@ async fn a_continuation_goes_on_with_the_numbers_of_its_prompt() {
     assert_eq!(items, ["1 assistant", "2 assistant", "3 result"]);
 }
 
+/// What it counts from is out of date: its first message would pass for a repeated one, and be lost.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_counted_from_a_number_of_the_past_is_fenced() {
+    let shared = fleet_on(MemoryBackend::new()).await;
+    let begun = BegunTurn::new(&shared, "a").await;
+    begun.append(1, vec![said("one").to_string(), said("two").to_string()]).await;
+    let mut played = Played::start().await;
+    let (writing, _prompt) = played.run(&begun, 0).await;
+    played.say("three");
+    assert!(matches!(writing.await, Err(NotDone::Fenced)));
+    assert_eq!(begun.kept().await.len(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fenced_owner_writes_and_shows_nothing_more() {
     let backend = MemoryBackend::new();
