@@ -26,6 +26,14 @@ pub(super) trait OpenFile: Send {
     /// The file, opened and locked. Called for each database: once at the start, and again after an error.
     fn raw(&mut self) -> Result<Raw>;
 
+    /// Whether [`raw`](Self::raw) has opened another file than that of the last database.
+    fn is_another(&self) -> bool {
+        false
+    }
+
+    /// A database was opened in the file.
+    fn opened(&mut self) {}
+
     /// Bytes that the database may keep in memory. `None`: redb's default.
     fn cache(&self) -> Option<usize> {
         None
@@ -42,9 +50,14 @@ pub(super) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// Opens the database, and runs `first` in it. A file that is refused is as it was.
-    pub(super) fn open(file: &mut dyn OpenFile, first: impl FnOnce(&Database) -> Result<()>) -> Result<Self> {
+    /// Opens the database, and runs `first` in it, which is told whether it is in another file than the last one. A file that is
+    /// refused is as it was.
+    pub(super) fn open(
+        file: &mut dyn OpenFile,
+        first: impl FnOnce(&Database, bool) -> Result<()>,
+    ) -> Result<Self> {
         let (raw, shown) = (file.raw()?, file.shown());
+        let another = file.is_another();
         let storage = Storage::on(raw).map_err(|error| inaccessible(&shown, error))?;
         let mut builder = Database::builder();
         if let Some(bytes) = file.cache() {
@@ -56,8 +69,9 @@ impl OpenDatabase {
             Ok(opened) => opened.map_err(|error| not_opened(&shown, error))?,
             Err(panic) => return Err(panicked(&shown, &*panic)),
         };
-        let prepared =
-            catch_unwind(AssertUnwindSafe(|| prepare(&database, &shown).and_then(|()| first(&database))));
+        let prepared = catch_unwind(AssertUnwindSafe(|| {
+            prepare(&database, &shown).and_then(|()| first(&database, another))
+        }));
         let open = Self { database, shown, storage };
         match prepared {
             Ok(Ok(())) => {}
@@ -70,7 +84,12 @@ impl OpenDatabase {
                 return Err(panicked(&file.shown(), &*panic));
             }
         }
-        open.storage.accept().map_err(|error| inaccessible(&open.shown, error))?;
+        if let Err(error) = open.storage.accept() {
+            let refused = inaccessible(&open.shown, error);
+            open.close();
+            return Err(refused);
+        }
+        file.opened();
         Ok(open)
     }
 
@@ -95,6 +114,8 @@ pub(super) struct DatabaseFile {
     /// `None` before the first opening. A file that is missing or empty later has lost its facts, and is not created
     /// again.
     held: Option<HeldFile>,
+    /// No database was opened in the file that is held.
+    another: bool,
 }
 
 /// A file that is open and locked.
@@ -127,7 +148,7 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
 
 impl DatabaseFile {
     pub(super) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), held: None }
+        Self { path: path.to_owned(), held: None, another: false }
     }
 
     /// Creates the file. It gets its name when it is whole: redb does not open a file whose creation a power cut has ended.
@@ -167,6 +188,14 @@ impl OpenFile for DatabaseFile {
         self.path.display().to_string()
     }
 
+    fn is_another(&self) -> bool {
+        self.another
+    }
+
+    fn opened(&mut self) {
+        self.another = false;
+    }
+
     fn raw(&mut self) -> Result<Raw> {
         let shown = self.shown();
         let failed = |error| inaccessible(&shown, error);
@@ -179,10 +208,14 @@ impl OpenFile for DatabaseFile {
             let message = format!("the fleet's file {shown} was emptied; restore it from a backup");
             return Err(BackendError::new(BackendErrorKind::Damaged, message));
         }
-        let held = match self.held.take() {
-            Some(held) if held.hold.is(&found) => held,
-            // Another file has got the name, such as a backup that was restored.
-            _ => self.hold(file, &shown)?,
+        let held = match self.held.take_if(|held| held.hold.is(&found)) {
+            Some(held) => held,
+            // Another file has got the name, such as a backup that was restored. An error keeps the hold of the first one.
+            None => {
+                let held = self.hold(file, &shown)?;
+                self.another = true;
+                held
+            }
         };
         Ok(self.held.insert(held).raw.clone())
     }
@@ -194,7 +227,10 @@ fn named(new: &Path, path: &Path) -> io::Result<()> {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         // A file system without hard links.
-        Err(_) => fs::rename(new, path)?,
+        Err(_) => match rename(new, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            renamed => renamed?,
+        },
     }
     // The name is durable as well.
     #[cfg(unix)]
@@ -203,6 +239,18 @@ fn named(new: &Path, path: &Path) -> io::Result<()> {
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     }
     Ok(())
+}
+
+/// Renames a file, and replaces none.
+#[cfg(target_os = "linux")]
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
 }
 
 /// Writes the version of the format into a new file, and checks it in a known one.

@@ -1,5 +1,5 @@
-//! The files that backends of this process have open. The system's lock tells other processes apart, and cannot tell
-//! that a backend of this process is about to close.
+//! The files that backends of this process have open. The system's lock refuses at once; this table lets an opening wait for a
+//! backend of this process that is closing.
 
 use std::collections::HashSet;
 use std::fs::File;

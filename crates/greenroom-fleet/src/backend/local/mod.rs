@@ -104,7 +104,8 @@ impl LocalBackend {
     /// [`left_processes`](super::Backend::left_processes).
     ///
     /// # Errors
-    /// [`InUse`](BackendErrorKind::InUse) if another process or another backend has the file open, and does not close it within a second;
+    /// [`InUse`](BackendErrorKind::InUse) if another process has the file open for a second more, or another backend of this process
+    /// for two;
     /// [`Version`](BackendErrorKind::Version) if another version of the format wrote it;
     /// [`Damaged`](BackendErrorKind::Damaged) if it is no file of a fleet, or its contents are spoilt;
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the system cannot open it.

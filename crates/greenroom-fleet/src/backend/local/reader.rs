@@ -12,7 +12,7 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Draft, Result, Step, Told, Txn};
 
-/// The database while the file is open. Reads hold it open: whoever takes it waits for them.
+/// The database while the file is open. A read holds the lock, so [`take`](Self::take) waits for the reads that run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedDatabase(Arc<RwLock<Option<OpenDatabase>>>);
 
@@ -45,7 +45,9 @@ pub(super) fn read<T>(
     let read = || {
         let snapshot = open.database.begin_read().map_err(failed)?;
         let mut rows = Snapshot(snapshot.open_table(ROWS).map_err(failed)?);
-        request(&mut Step::new(&mut Draft::over(&mut rows), now, &mut Told::default()))
+        let mut draft = Draft::over(&mut rows);
+        let answer = request(&mut Step::new(&mut draft, now, &mut Told::default()))?;
+        if draft.is_empty() { Ok(answer) } else { Err(read_only()) }
     };
     // redb panics on what cannot be in a whole file.
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(panicked(&open.shown, &*panic)))

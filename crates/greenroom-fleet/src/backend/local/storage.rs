@@ -4,7 +4,7 @@
 //! So the writes of an opening wait in memory. They reach the file in their order, with their syncs, once the database
 //! is accepted.
 //!
-//! A storage is of one database. The file below it stays open, and locked, while databases come and go.
+//! Each database has a storage of its own. The file below it stays open, and locked, while databases come and go.
 
 use std::fmt;
 use std::io;

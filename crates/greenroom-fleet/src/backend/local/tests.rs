@@ -11,9 +11,9 @@ use super::disk::Platter;
 use super::file::{OpenDatabase, OpenFile};
 use super::*;
 use crate::backend::Backend;
-use crate::id::{Name, PromptId};
-use crate::record::PromptContent;
-use crate::request::{Accept, Accepted, QueueBounds};
+use crate::id::{Name, NodeId, PromptId};
+use crate::record::{NodeState, PromptContent};
+use crate::request::{Accept, Accepted, Join, QueueBounds};
 
 /// A disk on which the reads of exports wait while the test says so.
 #[derive(Debug)]
@@ -239,7 +239,7 @@ fn the_file_stays_locked_between_two_databases() {
     let path = folder.path().join("fleet.redb");
     let mut file = file::DatabaseFile::at(&path);
     for _ in 0..2 {
-        OpenDatabase::open(&mut file, |_| Ok(())).unwrap().close();
+        OpenDatabase::open(&mut file, |_, _| Ok(())).unwrap().close();
         let other = std::fs::File::open(&path).unwrap();
         assert!(other.try_lock().is_err(), "another process gets between two databases");
     }
@@ -252,8 +252,9 @@ fn a_file_that_is_gone_after_an_error_is_not_created_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fleet.redb");
     let mut file = file::DatabaseFile::at(&path);
-    let mut open =
-        || OpenDatabase::open(&mut file, |_| Ok(())).map(OpenDatabase::close).map_err(|error| error.kind());
+    let mut open = || {
+        OpenDatabase::open(&mut file, |_, _| Ok(())).map(OpenDatabase::close).map_err(|error| error.kind())
+    };
     assert_eq!(open(), Ok(()));
     std::fs::write(&path, "").unwrap();
     assert_eq!(open(), Err(BackendErrorKind::Damaged));
@@ -303,6 +304,7 @@ async fn a_long_read_delays_no_commit_and_no_other_read() {
     let (begun, begins) = oneshot::channel();
     let (release, released) = std::sync::mpsc::channel::<()>();
     let reader = backend.clone();
+    #[allow(clippy::disallowed_methods, reason = "the test awaits its end")]
     let long = tokio::spawn(async move {
         let read = move |step: &mut Step<'_>| {
             let before = step.queued()?;
@@ -329,6 +331,7 @@ async fn a_read_sees_every_write_that_was_answered_before_it() {
     let backend = LocalBackend::open(folder.path().join("fleet.redb")).await.unwrap();
     let writers = (0..8).map(|writer| {
         let backend = backend.clone();
+        #[allow(clippy::disallowed_methods, reason = "the test awaits its end")]
         tokio::spawn(async move {
             for key in 0..50 {
                 let prompt = accept(writer * 100 + key);
@@ -344,4 +347,29 @@ async fn a_read_sees_every_write_that_was_answered_before_it() {
     }
     backend.close().await;
     assert_eq!(backend.queued().await.unwrap_err().kind(), BackendErrorKind::Closed);
+}
+
+/// A backup that was restored has nodes that no process is.
+#[tokio::test]
+async fn nodes_of_a_file_that_was_put_in_place_of_an_open_one_are_dead() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, backup) = (folder.path().join("fleet.redb"), folder.path().join("backup"));
+    let join = || Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(30) };
+    let first = LocalBackend::open(&path).await.unwrap();
+    first.join(join()).await.unwrap();
+    first.close().await;
+    std::fs::copy(&path, &backup).unwrap();
+
+    let backend = LocalBackend::open(&path).await.unwrap();
+    backend.join(join()).await.unwrap();
+    let lost = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::fs::rename(&backup, &path).unwrap();
+    lost.set_len(8192).unwrap();
+    // The first requests find that the old file is cut, and a later one opens the new file.
+    let limit = tokio::time::Instant::now() + Duration::from_secs(60);
+    while backend.accept(accept(1)).await.is_err() {
+        assert!(tokio::time::Instant::now() < limit, "the new file is not opened");
+    }
+    let nodes = backend.nodes(None, 10).await.unwrap();
+    assert!(nodes.iter().all(|node| node.state == NodeState::Dead), "{nodes:?}");
 }

@@ -130,27 +130,21 @@ impl Writer {
         }
     }
 
-    /// Opens the database for the first time: all nodes in it are dead, because its lock proves that no other process
-    /// uses it.
+    /// Opens the database for the first time. Its lock proves that no other process uses it.
     fn open_first(&mut self) -> Result<OpenDatabase> {
         let clock = self.clock.clone();
-        OpenDatabase::open(&mut *self.file, |database| {
-            let (reply, mut answer) = oneshot::channel();
-            let request = |step: &mut Step<'_>| step.all_dead();
-            let mut jobs: Vec<Box<dyn Job>> =
-                vec![Box::new(Request { request: Some(request), result: None, reply })];
-            transact(database, &clock, &mut jobs, &mut Told::default())?;
-            jobs.into_iter().for_each(|job| job.answer(None));
-            // The answer is there already. A missing one would be an error of the thread.
-            answer.try_recv().unwrap_or_else(|_| Err(super::closed()))
-        })
+        OpenDatabase::open(&mut *self.file, |database, _| all_dead(database, &clock))
     }
 
     /// Opens the database again if an error has closed it.
     fn open_again(&mut self) -> Result<()> {
-        if !self.database.is_open() {
-            self.database.set(OpenDatabase::open(&mut *self.file, |_| Ok(()))?);
+        if self.database.is_open() {
+            return Ok(());
         }
+        let clock = self.clock.clone();
+        // No node has joined in a backup that was restored: this one finds out at its next renewal, and gives up.
+        let first = |database: &Database, another| if another { all_dead(database, &clock) } else { Ok(()) };
+        self.database.set(OpenDatabase::open(&mut *self.file, first)?);
         Ok(())
     }
 
@@ -191,6 +185,17 @@ impl Writer {
             job.answer(result.as_ref().err());
         }
     }
+}
+
+/// Says that all nodes of a database are dead.
+fn all_dead(database: &Database, clock: &Clock) -> Result<()> {
+    let (reply, mut answer) = oneshot::channel();
+    let request = |step: &mut Step<'_>| step.all_dead();
+    let mut jobs: Vec<Box<dyn Job>> = vec![Box::new(Request { request: Some(request), result: None, reply })];
+    transact(database, clock, &mut jobs, &mut Told::default())?;
+    jobs.into_iter().for_each(|job| job.answer(None));
+    // The answer is there already. A missing one would be an error of the thread.
+    answer.try_recv().unwrap_or_else(|_| Err(super::closed()))
 }
 
 /// Runs requests in one transaction.
