@@ -141,7 +141,7 @@ fn kill_group(process: &ProcessIdentity) {
 mod system {
     use std::fs;
 
-    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
     use super::VARIABLE;
     use crate::id::AttemptId;
@@ -150,7 +150,9 @@ mod system {
     pub(super) fn with(claim: AttemptId) -> Vec<Pid> {
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        ids.filter_map(Pid::from_raw).filter(|pid| has(*pid, claim)).collect()
+        let ids = ids.filter_map(Pid::from_raw);
+        // A service that a CLI has started has the variable too.
+        ids.filter(|pid| *pid != getpid() && has(*pid, claim)).collect()
     }
 
     fn has(pid: Pid, claim: AttemptId) -> bool {
