@@ -279,7 +279,7 @@ async fn files_are_kept_until_the_process_that_uses_them_is_gone() {
     let (fleet, mut events, opened) = reopened(&backend, limits).await;
     opened.unwrap();
     assert!(folders.work.exists());
-    assert_eq!(backend.deleting(10).await.unwrap(), [name.clone()]);
+    assert_eq!(backend.deleting(10).await.unwrap(), std::slice::from_ref(&name));
 
     drop(cli.stdin.take());
     cli.wait().unwrap();

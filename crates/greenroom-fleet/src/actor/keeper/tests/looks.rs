@@ -37,8 +37,8 @@ async fn names_are_woken_in_the_order_in_which_their_prompts_were_accepted() {
 async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let backend = FaultedBackend::new(MemoryBackend::new());
     let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
-    let mut poor = Quota::default();
-    poor.budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
+    let budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
+    let poor = Quota { budget, ..Quota::default() };
     fleet.quotas.insert("poor".to_owned(), poor);
     let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease };
     backend.join(join).await.unwrap();
