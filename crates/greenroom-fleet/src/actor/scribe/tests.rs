@@ -89,7 +89,8 @@ async fn a_turn_that_is_counted_from_a_number_of_the_past_is_fenced() {
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
     played.say("three");
-    assert!(matches!(writing.await, Err(NotDone::Fenced)));
+    let written = tokio::time::timeout(Duration::from_secs(60), writing).await.expect("it is not fenced");
+    assert!(matches!(written, Err(NotDone::Fenced)));
     assert_eq!(begun.kept().await.len(), 2);
 }
 
