@@ -4,7 +4,7 @@
 //! ```text
 //! claim ──► the activation is recorded ──► the CLI starts ──► its process is recorded, too ──► … ──► release: removed
 //!           (its id, in a variable of          │
-//!           the CLI's environment)             └─ a service that is killed here leaves a CLI that only the variable tells
+//!           the CLI's environment)             └─ a service that is killed here leaves a CLI that only the variable names
 //! ```
 //!
 //! The id is known before there is a process, so there is no moment in which a CLI runs and no record leads to it:
@@ -97,7 +97,7 @@ impl LeftProcess {
         let Some(claim) = self.claim else {
             return self.process.as_ref().is_some_and(ProcessIdentity::is_alive);
         };
-        // Whatever has greenroom's own mark has the variable as well, so its search is left out.
+        // Processes with greenroom's own mark have the variable as well: the search for the mark is left out.
         let mut process = self.process.clone();
         if let Some(process) = &mut process {
             process.mark = None;

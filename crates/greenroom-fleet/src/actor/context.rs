@@ -132,7 +132,7 @@ impl FleetShared {
     }
 }
 
-/// Whether an account has the money that a turn sets aside.
+/// True if an account has the money that a turn sets aside.
 pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve) -> bool {
     let used =
         if account.period < reserve.period { 0 } else { account.spent.saturating_add(account.reserved) };

@@ -31,7 +31,7 @@ const NOT_KEPT: &str = "greenroom_fleet_not_kept";
 /// Complete messages have consecutive numbers over the whole prompt. `last_seq` is the number of the last one that is kept
 /// already: 0, or more when a continuation goes on after a lost owner.
 ///
-/// One batch is being kept while the next one is read, and no more: two times [`BATCH`] messages and [`BATCH_BYTES`]. A slow
+/// The next batch is read while a batch is being kept, so at most two times [`BATCH`] messages and [`BATCH_BYTES`] are held. A slow
 /// backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer.
 pub(crate) async fn write_down(
     shared: &FleetShared,
@@ -110,7 +110,7 @@ impl Batch {
     }
 }
 
-/// What the readers of a turn have been shown.
+/// The part of a turn that its readers have been shown.
 struct Shown {
     /// The number of the last complete message.
     last_seq: u64,

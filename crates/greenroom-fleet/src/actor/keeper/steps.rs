@@ -182,7 +182,7 @@ impl KeeperContext {
         Ok(poor)
     }
 
-    /// Whether a tenant has money for a turn.
+    /// True if a tenant has money for a turn.
     async fn can_pay(&self, tenant: &str, now: Timestamp) -> Result<bool, BackendError> {
         let Some(reserve) = self.shared.reserve(tenant, now) else { return Ok(true) };
         let account = self.shared.backend.tenant(tenant.to_owned()).await?;

@@ -80,7 +80,7 @@ async fn a_continuation_goes_on_with_the_numbers_of_its_prompt() {
     assert_eq!(items, ["1 assistant", "2 assistant", "3 result"]);
 }
 
-/// What it counts from is out of date: its first message would pass for a repeated one, and be lost.
+/// The owner's count is out of date: its first message would pass for a repeated one, and be lost.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_counted_from_a_number_of_the_past_is_fenced() {
     let shared = fleet_on(MemoryBackend::new()).await;

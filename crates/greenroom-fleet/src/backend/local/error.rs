@@ -70,7 +70,7 @@ pub(super) fn inaccessible(path: &str, error: io::Error) -> BackendError {
     BackendError::new(BackendErrorKind::Unavailable, message).caused_by(error)
 }
 
-/// What to do about an error of the disk.
+/// The advice for an error of the disk.
 fn remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on its disk",

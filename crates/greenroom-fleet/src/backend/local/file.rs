@@ -26,7 +26,7 @@ pub(super) trait OpenFile: Send {
     /// The file, opened and locked. Called for each database: once at the start, and again after an error.
     fn raw(&mut self) -> Result<Raw>;
 
-    /// Whether [`raw`](Self::raw) has opened another file than that of the last database.
+    /// True if [`raw`](Self::raw) has opened another file than that of the last database.
     fn is_another(&self) -> bool {
         false
     }

@@ -122,7 +122,7 @@ impl LocalBackend {
     /// [`FleetBuilder::folder`](crate::FleetBuilder::folder).
     ///
     /// # Errors
-    /// Those of [`open`](LocalBackend::open).
+    /// See [`open`](LocalBackend::open).
     #[cfg(feature = "testkit")]
     pub async fn on_disk(disk: &SimulatedDisk) -> Result<Self> {
         Self::start(Box::new(disk::DiskFile::on(disk)), Clock::system()).await

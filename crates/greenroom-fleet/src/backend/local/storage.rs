@@ -101,7 +101,7 @@ impl StorageBackend for Storage {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        // Of two functions one is called, and both write to the same bytes.
+        // Only one of the closures runs, but both borrow the bytes.
         let out = std::cell::RefCell::new(out);
         self.with(
             |raw| raw.read(offset, &mut out.borrow_mut()),

@@ -22,7 +22,7 @@ pub(crate) struct Caps {
     pub(crate) answer: Duration,
 }
 
-/// What the stand-ins of a case have seen.
+/// The events that the stand-ins of a case have seen.
 #[derive(Clone)]
 pub(crate) struct Journal {
     state: Arc<Mutex<JournalState>>,

@@ -10,7 +10,7 @@ use greenroom_fleet::{
 use super::{Content, Known, Model};
 use crate::cli::Journal;
 
-/// Those of the prompts that have not ended, besides those of a quarantined session.
+/// The prompts that have not ended, without the prompts of quarantined sessions.
 pub(crate) async fn unfinished(backend: &dyn Backend, ids: &[PromptId]) -> Vec<PromptId> {
     let mut unfinished = Vec::new();
     for id in ids {
@@ -27,7 +27,7 @@ pub(crate) async fn unfinished(backend: &dyn Backend, ids: &[PromptId]) -> Vec<P
     unfinished
 }
 
-/// Those of the prompts that should have ended by now.
+/// The prompts that should have ended by now.
 pub(crate) async fn stuck(backend: &dyn Backend, ids: &[PromptId]) -> Vec<PromptId> {
     let (mut stuck, now) = (Vec::new(), backend.now());
     for id in unfinished(backend, ids).await {

@@ -1,4 +1,4 @@
-//! A CLI of the storm. It takes a slot and its name before anything else, notes each prompt before it answers, and is
+//! A CLI of the storm. It takes a slot and its name before anything else, notes each prompt when it begins, and is
 //! slow to start and to end, each in its own way.
 //!
 //! The slot and the name are locked files. The system releases a lock at the death of the last process that holds it,
