@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{SOON, counters, rpc_answer, settled, start_by_hand, stop, text, within};
-use greenroom::testkit::CliEnd;
+use futures_util::FutureExt;
+use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Message, NoArgs, Session, ToolServer};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -211,5 +212,44 @@ async fn a_flood_of_messages_is_delivered_little_by_little_while_calls_run() {
     end.finish_turn(&prompt, "said");
     drop(within(SOON, reading.join_next()).await.unwrap().unwrap());
     assert_eq!(delivered.load(Ordering::SeqCst), FLOOD);
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_messages_of_a_long_burst_do_not_wait_for_its_end() {
+    const BURST: usize = 1000;
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    // The pipe takes the whole burst at once, so the session finds one read after another without waiting.
+    let builder = Session::builder().transport(transport.with_buffer_bytes(16 << 20));
+    let (session, mut end) = within(SOON, async {
+        tokio::join!(builder.start(), async {
+            let mut end = listener.accept().await;
+            end.handshake().await;
+            end
+        })
+    })
+    .await;
+    let session = session.unwrap();
+    let mut turn = session.prompt("talk").await.unwrap();
+    let prompt = within(SOON, end.expect("user")).await;
+    let mut reading = JoinSet::new();
+    reading.spawn(async move {
+        let mut first = usize::from(turn.next().await.is_some());
+        while turn.next().now_or_never().flatten().is_some() {
+            first += 1;
+        }
+        let mut all = first;
+        while turn.next().await.is_some() {
+            all += 1;
+        }
+        (first, all)
+    });
+    let long = "x".repeat(1000);
+    let burst: String = (0..BURST).map(|number| piece(number).replace("word", &long) + "\n").collect();
+    end.send_bytes(burst);
+    end.finish_turn(&prompt, "said");
+    let (first, all) = within(SOON, reading.join_next()).await.unwrap().unwrap();
+    assert!(all > BURST, "{all} messages");
+    assert!(first < BURST / 4, "the first message came with {first} of {all}");
     stop(session, end).await;
 }

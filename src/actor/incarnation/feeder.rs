@@ -244,7 +244,14 @@ impl FeederTask {
     async fn run(mut self, mut queue: mpsc::UnboundedReceiver<FeederItem>) {
         while let Some(item) = queue.recv().await {
             match item {
-                FeederItem::Batch(batch) => self.batch(batch.0, batch.1).await,
+                FeederItem::Batch(batch) => {
+                    self.batch(batch.0, batch.1).await;
+                    if !queue.is_empty() {
+                        // The conversation waits for this thread if no other one takes it. Without a step back it would wait
+                        // until the scheduler ends this task's time, more than a hundred reads later.
+                        step_back().await;
+                    }
+                }
                 // The receiver may have been dropped.
                 FeederItem::Flush(done) => drop(done.send(())),
             }

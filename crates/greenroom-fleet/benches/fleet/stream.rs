@@ -17,7 +17,7 @@ const MESSAGES: usize = 40_000;
 /// Bytes of a message.
 const BYTES: usize = 330;
 /// Messages that a fleet keeps in a transaction at most.
-const BATCH: usize = 1024;
+const BATCH: usize = 2048;
 /// Bytes that a fleet keeps in a row at most.
 const ROW: usize = 16_000;
 
@@ -33,7 +33,9 @@ fn cli(tasks: &mut JoinSet<()>) -> MemoryTransport {
             let lines = format!("{message}\n").repeat(MESSAGES);
             while let Some(frame) = end.recv().await {
                 if frame["type"] == "user" {
-                    end.send_bytes(lines.clone());
+                    for part in lines.as_bytes().chunks(64 << 10) {
+                        end.send_bytes(part);
+                    }
                     end.finish_turn(&frame, "done");
                 } else if frame["type"] == "control_request" {
                     end.answer(&frame, json!({}));

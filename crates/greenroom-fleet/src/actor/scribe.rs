@@ -18,7 +18,7 @@ use crate::id::PromptId;
 use crate::request::{Append, Appended};
 
 /// Messages of a batch. A fast turn has some hundred messages in the time of a commit.
-const BATCH: usize = 1024;
+const BATCH: usize = 2048;
 /// Bytes of the messages of a batch. The last one may be longer.
 const BATCH_BYTES: usize = 1 << 20;
 
