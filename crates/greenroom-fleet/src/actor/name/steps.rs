@@ -14,8 +14,10 @@ use crate::actor::asker;
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared, has_room};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
+use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::face::profile::{ActivatedFor, ActivationContext};
+use crate::files::{FilesError, FilesErrorKind};
 use crate::id::{AttemptId, NodeId, Timestamp};
 use crate::process;
 use crate::record::{NameRecord, PromptRecord};
@@ -142,8 +144,11 @@ pub(super) async fn activate(
         }
         Err(_) if shared.lost.is_cancelled() => return Activated::Fenced,
         Err(_) if cell.kill().is_cancelled() => return Activated::Stopped,
-        Err(NotStarted { why, in_use: true }) => return Activated::Error(why),
-        Err(NotStarted { why, .. }) => why,
+        Err(NotStarted { why, by: Cause::Host }) => {
+            tell_failed(shared, cell, &why);
+            return Activated::Error(why);
+        }
+        Err(NotStarted { why, by: Cause::Session }) => why,
     };
     end_session(cell).await;
     failed(shared, cell, owner, why).await
@@ -161,13 +166,50 @@ pub(super) async fn record_process(
 /// The reason why a session did not start.
 struct NotStarted {
     why: String,
-    /// Another session on this host has the conversation. One that was killed may have it for some seconds more.
-    in_use: bool,
+    by: Cause,
+}
+
+/// The cause of a start that has failed.
+enum Cause {
+    /// The session: the failure counts, and too many quarantine the name.
+    Session,
+    /// The host: its disk is full or can only be read, or another session on it has the conversation, for some seconds perhaps.
+    /// Other names fail as well, so none is quarantined for it: each is tried again after a pause.
+    Host,
 }
 
 impl From<String> for NotStarted {
     fn from(why: String) -> Self {
-        Self { why, in_use: false }
+        Self { why, by: Cause::Session }
+    }
+}
+
+impl From<FilesError> for NotStarted {
+    fn from(error: FilesError) -> Self {
+        let by = match error.kind() {
+            FilesErrorKind::Full
+            | FilesErrorKind::ReadOnly
+            | FilesErrorKind::NotAllowed
+            | FilesErrorKind::InUse => Cause::Host,
+            FilesErrorKind::InTheWay | FilesErrorKind::Link | FilesErrorKind::Other => Cause::Session,
+        };
+        Self { why: error.to_string(), by }
+    }
+}
+
+impl From<FleetError> for NotStarted {
+    fn from(error: FleetError) -> Self {
+        match error {
+            FleetError::Files(error) => error.into(),
+            error => error.to_string().into(),
+        }
+    }
+}
+
+impl From<greenroom::Error> for NotStarted {
+    fn from(error: greenroom::Error) -> Self {
+        let by = if error.kind() == ErrorKind::SessionInUse { Cause::Host } else { Cause::Session };
+        Self { why: error.to_string(), by }
     }
 }
 
@@ -182,7 +224,7 @@ async fn start(
     let Some(profile) = shared.profiles.get(&record.profile) else {
         return Err(format!("the fleet has no profile '{}': add it to the builder", record.profile).into());
     };
-    let folders = shared.folders.create(record).await.map_err(|error| error.to_string())?;
+    let folders = shared.folders.create(record).await?;
     let cx = ActivationContext {
         name: cell.name.clone(),
         tenant: record.tenant.clone(),
@@ -195,7 +237,7 @@ async fn start(
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
-    let builder = shared.folders.apply(builder, &cx).await.map_err(|error| error.to_string())?;
+    let builder = shared.folders.apply(builder, &cx).await?;
     let mut builder = process::mark(asker::attach(shared, cell, builder), claim);
     let (switch, kill) = (builder.kill_switch(), cell.kill());
     let mut starting = pin!(AssertUnwindSafe(builder.start()).catch_unwind());
@@ -208,17 +250,19 @@ async fn start(
         started = &mut starting => started,
         () = killing => starting.await,
     };
-    let session = started.map_err(|panic| format!("the start panicked: {}", panic_text(&*panic)))?.map_err(
-        |error| NotStarted { in_use: error.kind() == ErrorKind::SessionInUse, why: error.to_string() },
-    )?;
+    let session = started.map_err(|panic| format!("the start panicked: {}", panic_text(&*panic)))??;
     cell.holdings().session = Some(session.clone());
     Ok(session)
 }
 
+fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
+    let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
+    shared.tell(FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
+}
+
 /// Counts a failed activation, and gives the name back.
 async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> Activated {
-    let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
-    shared.tell(FleetEvent::ActivationFailed { name, tenant, why: why.clone() });
+    tell_failed(shared, cell, &why);
     let request = ActivationFailed {
         owner,
         why: why.clone(),

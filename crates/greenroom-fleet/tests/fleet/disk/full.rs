@@ -215,3 +215,29 @@ async fn a_file_that_is_cut_under_a_turn_works_again_when_it_is_restored() {
     assert_eq!(clis.prompts_of("a"), ["hold", "two"]);
     drain(&fleet, secs(5)).await;
 }
+
+#[tokio::test]
+async fn a_disk_without_room_for_the_sessions_quarantines_nobody() {
+    let (disk, folder) = (SimulatedDisk::new(), tempfile::tempdir().unwrap());
+    let root = folder.path().join("sessions");
+    let builder = on(on_disk(&disk).await, &Clis::default(), &root).configure(|limits| {
+        (limits.backoff, limits.backoff_max, limits.failures) = (secs(1) / 100, secs(1) / 10, 3);
+    });
+    let fleet = start(builder).await;
+    let log = Log::of(&fleet);
+    // Nobody can create a folder in `/sys`, whoever runs this test: it stands for a disk that takes no more.
+    std::fs::remove_dir(&root).unwrap();
+    std::os::unix::fs::symlink("/sys", &root).unwrap();
+    let a = named(&fleet, "a");
+    let turn = within("the accept", a.prompt("one")).await.unwrap();
+    let failed = |event: &FleetEvent| matches!(event, FleetEvent::ActivationFailed { why, .. } if why.contains("create the folder"));
+    log.wait_for("failed activations", 8, failed).await;
+    let record = a.record().await.unwrap();
+    assert!(!matches!(record.state, NameState::Quarantined { .. }), "{record:?}");
+    assert!(record.failures.is_empty(), "{record:?}");
+
+    std::fs::remove_file(&root).unwrap();
+    std::fs::create_dir(&root).unwrap();
+    assert_eq!(outcome(turn).await.text(), Some("re: one"));
+    drain(&fleet, secs(10)).await;
+}
