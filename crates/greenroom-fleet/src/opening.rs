@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  1 folders      the root is created, and tried
-//!  2 processes    CLIs of an earlier process: awaited, killed after `left_processes`, awaited again
+//!  2 processes    CLIs of an earlier process on this host: awaited, killed after `left_processes`, awaited again
 //!  3 names        those of dead nodes are recovered: running turns go on with their continuation, or end
 //!                 a name whose process cannot be ended is quarantined
+//!                 where other nodes use the backend, too: one batch; the keepers go on with the rest
 //!  4 deletions    those that were not finished
 //!  5 the node     joins: from now on it can claim names
 //! ```
@@ -12,6 +13,11 @@
 //! A service that was killed leaves CLIs for some time: their guardian ends them, and the system may be slow. The file of a
 //! `LocalBackend` can be opened at once, so nothing but this wait keeps a second CLI from the conversation of the first one.
 //! `process.rs` tells how they are found.
+//!
+//! On a backend with several nodes, only processes are looked at whose owner is lost: its node has left, was declared dead, or
+//! another node has claimed the name. An earlier process of this host that was killed a moment ago still counts as alive. The
+//! opening does not wait for the end of its lease: the keeper declares it dead, and an activation ends the old CLI of its
+//! name (`actor/name/left.rs`). Processes of other hosts are left to the fleets there.
 //!
 //! Each step can be repeated: a process that is killed while it opens leaves the rest to the next opening.
 
@@ -59,15 +65,22 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     Ok(())
 }
 
-/// Waits until the processes have ended that lost owners have left, and kills those that do not end in time.
+/// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time.
 async fn end_left_processes(shared: &FleetShared) -> Result<Stuck, FleetError> {
-    let mut stuck = Stuck::new();
+    let (mut stuck, mut limit) = (Stuck::new(), BATCH);
     loop {
-        let limit = stuck.len() + BATCH;
         let mut left = shared.ask(|backend| backend.left_processes(limit)).await?;
-        left.retain(|record| !stuck.contains_key(&(record.name.clone(), record.term)));
+        let all = left.len() < limit;
+        left.retain(|record| {
+            shared.runs_here(record) && !stuck.contains_key(&(record.name.clone(), record.term))
+        });
         if left.is_empty() {
-            return Ok(stuck);
+            if all {
+                return Ok(stuck);
+            }
+            // Records of other hosts and of stuck processes stay in the list.
+            limit += BATCH;
+            continue;
         }
         let waiting = split(shared, left, &mut stuck).await?;
         let waiting = wait(shared, waiting).await?;
@@ -150,7 +163,7 @@ async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
     loop {
         let recovered = shared.ask(|backend| backend.recover(BATCH, losses)).await?;
         shared.tell_transitions();
-        if recovered.len() < BATCH {
+        if recovered.len() < BATCH || !shared.backend.is_exclusive() {
             return Ok(());
         }
     }

@@ -20,7 +20,7 @@ use crate::face::profile::Profile;
 use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
-use crate::record::TenantRecord;
+use crate::record::{ProcessRecord, TenantRecord};
 use crate::request::{Ownership, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
@@ -123,6 +123,12 @@ impl FleetShared {
     /// True while the node may act for its names.
     pub(crate) fn holds_lease(&self) -> bool {
         !self.lost.is_cancelled() && (Instant::now() < self.fence_at() || self.backend.is_exclusive())
+    }
+
+    /// True if a process runs on this host. All processes of a backend that only this process can use do, also those that
+    /// were written down before the host got another name.
+    pub(crate) fn runs_here(&self, process: &ProcessRecord) -> bool {
+        self.backend.is_exclusive() || process.host == self.host
     }
 
     /// The moment at which the node gives its lease up, unless the lease is renewed before or the backend is this

@@ -9,23 +9,15 @@
 //!
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
 
-use std::time::Duration;
-
-use super::context::{FleetShared, shown};
+use super::context::FleetShared;
+use super::name::left;
 use super::retry::{NotDone, repeat};
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::files::Removal;
 use crate::id::{Name, NodeId};
-use crate::process::LeftProcess;
 use crate::record::{NameRecord, NameState};
 use crate::request::Deletion;
-
-/// Processes of lost owners that are looked at: a fleet that opens has ended all but a few.
-const PROCESSES: usize = 1000;
-
-/// The time in which a process that was killed ends.
-const KILLED: Duration = Duration::from_secs(2);
 
 /// The end of a request to delete a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +61,8 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
 /// Removes the files of a marked name, and then the name.
 async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
     let name = &record.name;
-    let removed = match end_processes(shared, name).await? {
-        Some(why) => Err(FleetError::State(why)),
+    let removed = match left::end_processes(shared, name).await.map_err(failed)? {
+        Some(why) => Err(FleetError::State(format!("{why}; its files are kept until then"))),
         None => shared.folders.remove(record.conversation, removal).await.map_err(FleetError::from),
     };
     if let Err(error) = removed {
@@ -83,35 +75,6 @@ async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) ->
     Ok(())
 }
 
-/// Ends processes that lost owners of a name have left on this host: a CLI that still runs would write into files that are
-/// removed. Returns the reason to keep the files, if a process does not end.
-async fn end_processes(shared: &FleetShared, name: &Name) -> Result<Option<String>, FleetError> {
-    let left = repeat(shared, || shared.backend.left_processes(PROCESSES)).await.map_err(failed)?;
-    for record in left.into_iter().filter(|record| record.name == *name && record.host == shared.host) {
-        match LeftProcess::of(&record.process) {
-            Ok(process) => {
-                if process.is_alive().await {
-                    let killed = process.clone();
-                    // A panic: what still runs is told below.
-                    tokio::task::spawn_blocking(move || killed.kill()).await.ok();
-                    if tokio::time::timeout(KILLED, process.gone()).await.is_err() {
-                        return Ok(Some(format!(
-                            "{process} of the session still runs and could not be killed: end it; its files are kept until then"
-                        )));
-                    }
-                }
-            }
-            // Nobody knows the process, so there is nothing to wait for.
-            Err(error) => {
-                tracing::warn!(name = shown(name), %error, "the record of a process cannot be read")
-            }
-        }
-        let term = record.term;
-        repeat(shared, || shared.backend.process_ended(name.clone(), term)).await.map_err(failed)?;
-    }
-    Ok(None)
-}
-
 fn failed(why: NotDone) -> FleetError {
     match why {
         NotDone::Fenced => FleetError::Ended,
@@ -121,6 +84,8 @@ fn failed(why: NotDone) -> FleetError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::actor::stage::{accept, joined};
     use crate::backend::MemoryBackend;

@@ -30,6 +30,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | | marked as being deleted, and removed | `Deleting`, `Deleted` |
 /// | a question | asked, decided | `Asked`, `Decided` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
+/// | another node | this node has declared it dead | `NodeLost` |
 ///
 /// Transitions of prompts, questions and quarantines are told in the order in which the backend has made them, each one once, by
 /// the process whose request made it. The others are told by the actor that makes them.
@@ -84,9 +85,11 @@ pub enum FleetEvent {
     Deleted { name: Name, tenant: String },
     /// Files of a session that is being deleted cannot be removed. The session stays marked, and the fleet tries again.
     DeletionFailed { name: Name, tenant: String, why: String },
-    /// A process that an earlier start of the service has left behind still acts for the session. The opening waits for its end.
+    /// A process that an earlier start of the service, or a lost node of this host, has left behind still acts for the session. The
+    /// opening, or the activation, waits for its end.
     ProcessLeft { name: Name },
-    /// A process that an earlier start of the service has left behind did not end by itself, and was killed.
+    /// A process that an earlier start of the service, or a lost node of this host, has left behind did not end by itself, and was
+    /// killed.
     ProcessKilled { name: Name },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
@@ -96,6 +99,9 @@ pub enum FleetEvent {
     TransitionsMissed { missed: u64 },
     /// The node could not renew its lease in time: it kills its sessions, writes nothing more, and ends.
     LeaseLost { node: NodeId },
+    /// Another node has not renewed its lease, and this node has declared it dead: its names are recovered. Several
+    /// nodes may tell it.
+    NodeLost { node: NodeId },
     /// An actor of the fleet has failed too often: the fleet kills its sessions, and ends.
     Failed { why: String },
     /// The fleet takes no more prompts, and puts its sessions to sleep.

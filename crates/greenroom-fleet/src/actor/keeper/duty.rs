@@ -18,12 +18,13 @@ pub(crate) enum Duty {
     Forget,
     Delete,
     Release,
+    Watch,
 }
 
 impl Duty {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Duty; 6] =
-        [Duty::Renew, Duty::Expire, Duty::Wake, Duty::Forget, Duty::Delete, Duty::Release];
+    pub(crate) const ALL: [Duty; 7] =
+        [Duty::Renew, Duty::Expire, Duty::Wake, Duty::Forget, Duty::Delete, Duty::Release, Duty::Watch];
 
     /// The shortest time from the beginning of a step to that of the next one.
     pub(super) fn pause_between_steps(self) -> Duration {
@@ -31,7 +32,7 @@ impl Duty {
             Duty::Wake => Duration::from_millis(1),
             // A prompt that was accepted just now expires much later.
             Duty::Expire => Duration::from_millis(100),
-            Duty::Renew | Duty::Forget | Duty::Delete | Duty::Release => Duration::ZERO,
+            Duty::Renew | Duty::Forget | Duty::Delete | Duty::Release | Duty::Watch => Duration::ZERO,
         }
     }
 
@@ -53,6 +54,7 @@ impl fmt::Display for Duty {
             Duty::Forget => "forget outcomes",
             Duty::Delete => "finish deletions",
             Duty::Release => "release strangers",
+            Duty::Watch => "watch the nodes",
         })
     }
 }

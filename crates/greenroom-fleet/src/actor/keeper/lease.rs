@@ -31,8 +31,11 @@ impl KeeperContext {
         let renewed = timeout(limit, renewal).await.unwrap_or_else(|_| {
             let text = format!("the backend has not renewed the lease within {limit:?}");
             Err(BackendError::new(BackendErrorKind::Unavailable, text))
-        })?;
-        match renewed {
+        });
+        if renewed.is_err() {
+            self.watch_again();
+        }
+        match renewed? {
             Renewed::Kept(_) => hold_lease(shared, sent),
             Renewed::Dead => {
                 tracing::error!(node = %shared.node, "the backend counts this node as dead");

@@ -8,6 +8,7 @@
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
 //! | finish deletions | every 5 s; a name whose files cannot be removed after 1 s, 2 s … 60 s | 16 names |
 //! | release strangers | every 5 s | the names that this node owns |
+//! | watch the nodes | every 5 s; each second while there is another node; the end of a lease; the next batch of names of dead nodes | all nodes, 64 names |
 //!
 //! Each duty:
 //!
@@ -32,6 +33,7 @@ mod lease;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::duty::Duty;
 use super::hints::HintedNames;
+use super::watch::Watch;
 use super::{OwnedNames, WakeNames};
 use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::deletion;
@@ -18,7 +19,7 @@ use crate::record::PromptRecord;
 use crate::request::{Owned, Ownership, Page, WaitingPage};
 
 /// Time after which a duty looks at everything, even without a hint.
-const LOOK: Duration = Duration::from_secs(5);
+pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// Prompts or questions that expire in one request, and requests in one step.
 const EXPIRE: usize = 256;
 const EXPIRE_ROUNDS: usize = 8;
@@ -28,10 +29,10 @@ const LOOK_AT: usize = 256;
 const FORGET: usize = 500;
 /// Deletions of one step.
 const DELETE: usize = 16;
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-type Step = Result<Instant, BackendError>;
+pub(super) type Step = Result<Instant, BackendError>;
 
 /// The things that all steps share. A keeper that is started again has new ones.
 pub(crate) struct KeeperContext {
@@ -42,6 +43,7 @@ pub(crate) struct KeeperContext {
     looks: Mutex<Looks>,
     stuck: Mutex<HashMap<Name, Stuck>>,
     strangers: Mutex<HashSet<(Name, Term)>>,
+    pub(super) watch: Mutex<Watch>,
 }
 
 /// Looks at all prompts that wait.
@@ -62,14 +64,15 @@ struct Stuck {
     pause: Duration,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl KeeperContext {
     pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, owned: OwnedNames) -> Self {
-        let (hinted, looks) = (HintedNames::default(), Mutex::default());
-        Self { shared, wake, owned, hinted, looks, stuck: Mutex::default(), strangers: Mutex::default() }
+        let (hinted, looks, stuck) = (HintedNames::default(), Mutex::default(), Mutex::default());
+        let (strangers, watch) = (Mutex::default(), Mutex::default());
+        Self { shared, wake, owned, hinted, looks, stuck, strangers, watch }
     }
 
     pub(super) async fn step(&self, duty: Duty) -> Step {
@@ -80,6 +83,7 @@ impl KeeperContext {
             Duty::Forget => self.forget().await,
             Duty::Delete => self.delete().await,
             Duty::Release => self.release().await,
+            Duty::Watch => self.watch_nodes().await,
         }
     }
 

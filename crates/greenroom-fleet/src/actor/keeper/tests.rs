@@ -1,6 +1,7 @@
 //! The keeper's duties, on the paused clock.
 
 mod looks;
+mod nodes;
 
 use std::sync::Mutex;
 use std::time::Duration;

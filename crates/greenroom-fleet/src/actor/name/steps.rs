@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use greenroom::{ErrorKind, Session};
 
+use super::left;
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared, has_room};
@@ -128,6 +129,12 @@ pub(super) async fn activate(
         Err(NotDone::Fenced) => return Activated::Fenced,
         Err(NotDone::Error(error)) => return failed(shared, cell, owner, error.to_string()).await,
     }
+    match end_left_processes(shared, cell).await {
+        Ok(None) => {}
+        Ok(Some(why)) => return failed(shared, cell, owner, why).await,
+        Err(NotDone::Fenced) => return Activated::Fenced,
+        Err(NotDone::Error(error)) => return failed(shared, cell, owner, error.to_string()).await,
+    }
     let why = match start(shared, cell, &record, activated_for, claim).await {
         Ok(session) => {
             let process = process::record(claim, session.process().as_ref());
@@ -161,6 +168,12 @@ pub(super) async fn record_process(
     record: serde_json::Value,
 ) -> Result<(), NotDone> {
     repeat_owned(shared, || shared.backend.record_process(owner.clone(), Some(record.clone()))).await
+}
+
+/// Ends processes of earlier owners of the name on this host: another node of the host may have been lost since this fleet
+/// opened. Where there is no other node the opening has ended them all. Returns the reason why one goes on.
+async fn end_left_processes(shared: &FleetShared, cell: &NameCell) -> Result<Option<String>, NotDone> {
+    if shared.backend.is_exclusive() { Ok(None) } else { left::end_processes(shared, &cell.name).await }
 }
 
 /// The reason why a session did not start.

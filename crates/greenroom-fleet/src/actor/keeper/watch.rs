@@ -1,0 +1,173 @@
+//! The watch over the other nodes: a node whose lease has passed is declared dead, and its names are recovered.
+//!
+//! ```text
+//!  seen ── its counter stands still for its lease, on this node's clock ──► declared dead ── recover, batch by batch ──► (gone)
+//!   ▲ │
+//!   └─┴── its counter moves; an outage: each node has a whole lease again
+//! ```
+//!
+//! The backend refuses to declare a node dead that has renewed its lease meanwhile, or whose lease runs on the backend's
+//! clock. So a node is dead when both clocks say so.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::steps::{KeeperContext, LOOK, SECOND, Step, locked};
+use crate::actor::context::FleetShared;
+use crate::error::{BackendError, BackendErrorKind};
+use crate::face::event::FleetEvent;
+use crate::id::{NodeId, Timestamp};
+use crate::record::{NodeRecord, NodeState};
+use crate::request::Page;
+
+/// Names that are recovered in one request.
+const RECOVER: usize = 64;
+/// The pause between two such requests of all nodes together.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest wait for an answer. A read that takes longer counts as an outage.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// The knowledge of this node about the other nodes.
+#[derive(Default)]
+pub(super) struct Watch {
+    peers: HashMap<NodeId, Seen>,
+    /// The last look that has succeeded.
+    looked: Option<Instant>,
+    /// The moment for the next batch of names of dead nodes. `None`: dead nodes own no names.
+    recovers_at: Option<Instant>,
+}
+
+/// A node that is alive.
+struct Seen {
+    renewals: u64,
+    /// When this node first saw the counter there. The peer may have renewed its lease earlier, never later.
+    since: Instant,
+    lease: Duration,
+}
+
+impl Watch {
+    /// Takes in a look, which was sent at `sent`. Returns the nodes whose counters have stood still for their leases.
+    fn look(&mut self, nodes: &[NodeRecord], sent: Instant, shared: &FleetShared) -> Vec<(NodeId, u64)> {
+        // Nobody has looked for a while: the machine or the runtime stood still, and perhaps the backend with it.
+        if self.looked.is_some_and(|looked| sent.duration_since(looked) > LOOK * 2) {
+            self.peers.clear();
+        }
+        let heard = Instant::now();
+        self.looked = Some(heard);
+        let mut peers = HashMap::new();
+        for node in nodes.iter().filter(|node| node.id != shared.node && node.state != NodeState::Dead) {
+            let seen = self.peers.remove(&node.id).filter(|seen| seen.renewals == node.renewals);
+            let lease = lease_of(node).unwrap_or(shared.limits.lease);
+            let since = seen.map_or(heard, |seen| seen.since);
+            peers.insert(node.id, Seen { renewals: node.renewals, since, lease });
+        }
+        self.peers = peers;
+        let silent = self.peers.iter().filter(|(_, seen)| sent.duration_since(seen.since) >= seen.lease);
+        silent.map(|(id, seen)| (*id, seen.renewals)).collect()
+    }
+
+    /// The moment of the next look: the first one at which a node can be declared dead.
+    fn next_look(&self) -> Instant {
+        let now = Instant::now();
+        let look = now + if self.peers.is_empty() { LOOK } else { SECOND };
+        // A node that could not be declared dead is tried again at the next look, not at once.
+        let ends = self.peers.values().map(|seen| seen.since + seen.lease).filter(|end| *end > now);
+        ends.chain(self.recovers_at).fold(look, Instant::min)
+    }
+}
+
+/// The length of a node's lease, as the node has asked for it.
+fn lease_of(node: &NodeRecord) -> Option<Duration> {
+    (node.renewed_at > Timestamp::default()).then(|| node.lease_until.since(node.renewed_at))
+}
+
+impl KeeperContext {
+    /// After an outage of the backend each node has a whole lease again: the others may have been cut off as well.
+    pub(super) fn watch_again(&self) {
+        locked(&self.watch).peers.clear();
+    }
+
+    pub(super) async fn watch_nodes(&self) -> Step {
+        if self.shared.draining.is_cancelled() {
+            return Ok(Instant::now() + LOOK);
+        }
+        let step = self.look_at_nodes().await;
+        if step.is_err() {
+            self.watch_again();
+        }
+        step
+    }
+
+    async fn look_at_nodes(&self) -> Step {
+        let shared = &self.shared;
+        let sent = Instant::now();
+        let mut nodes = within(self.nodes()).await?;
+        let silent = locked(&self.watch).look(&nodes, sent, shared);
+        for (id, renewals) in silent {
+            if within(shared.backend.declare_dead(id, renewals)).await? {
+                tracing::warn!(node = %id, "a node has not renewed its lease, and is dead");
+                shared.tell(FleetEvent::NodeLost { node: id });
+                locked(&self.watch).peers.remove(&id);
+                nodes.iter_mut().filter(|node| node.id == id).for_each(|node| node.state = NodeState::Dead);
+            }
+        }
+        self.recover(&nodes).await?;
+        Ok(locked(&self.watch).next_look())
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>, BackendError> {
+        let mut nodes: Vec<NodeRecord> = Vec::new();
+        loop {
+            let after = nodes.last().map(|node| node.id);
+            let page = self.shared.backend.nodes(after, Page::MOST).await?;
+            if page.is_empty() {
+                return Ok(nodes);
+            }
+            nodes.extend(page);
+        }
+    }
+
+    /// Recovers a batch of names of dead nodes, if its moment has come. The living nodes take turns: together they recover no
+    /// faster than one node alone.
+    async fn recover(&self, nodes: &[NodeRecord]) -> Result<(), BackendError> {
+        let (mut living, mut lost) = (0_u32, false);
+        for node in nodes {
+            living += u32::from(node.state != NodeState::Dead);
+            lost |= node.state == NodeState::Dead && node.owns > 0;
+        }
+        let pause = PAUSE * living.max(1);
+        let now = Instant::now();
+        {
+            let mut watch = locked(&self.watch);
+            if !lost {
+                watch.recovers_at = None;
+                return Ok(());
+            }
+            // Each node begins at a moment of its own.
+            let begins = now + pause.mul_f64(place(self.shared.node));
+            if *watch.recovers_at.get_or_insert(begins) > now {
+                return Ok(());
+            }
+            watch.recovers_at = Some(now + pause);
+        }
+        let shared = &self.shared;
+        within(shared.backend.recover(RECOVER, shared.limits.losses)).await?;
+        shared.tell_transitions();
+        Ok(())
+    }
+}
+
+/// A number from 0 to 1 that differs between nodes: their ids are random.
+fn place(node: NodeId) -> f64 {
+    let bytes = node.0.into_bytes();
+    f64::from(u16::from_be_bytes([bytes[0], bytes[1]])) / f64::from(u16::MAX)
+}
+
+async fn within<T>(request: impl Future<Output = Result<T, BackendError>>) -> Result<T, BackendError> {
+    timeout(ANSWER, request).await.unwrap_or_else(|_| {
+        let text = format!("the backend has not answered a question about nodes within {ANSWER:?}");
+        Err(BackendError::new(BackendErrorKind::Unavailable, text))
+    })
+}
