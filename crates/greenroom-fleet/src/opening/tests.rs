@@ -47,10 +47,15 @@ fn identity(child: &Child) -> Value {
     json!({ "pid": child.id(), "started": started, "boot": boot.trim(), "mark": null })
 }
 
-/// A service begins with a prompt of the name `a`, with this process.
+/// A service on this host begins with a prompt of the name `a`, with this process.
 async fn earlier_service(backend: &impl Backend, process: Option<Value>) -> (Name, PromptId, Term) {
+    service_on("here", backend, process).await
+}
+
+/// A service begins with a prompt of the name `a`, with this process.
+async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) -> (Name, PromptId, Term) {
     let node = NodeId::new();
-    backend.join(Join { node, host: "here".into(), lease: LONG }).await.unwrap();
+    backend.join(Join { node, host: host.into(), lease: LONG }).await.unwrap();
     let Accepted::New(prompt) = backend.accept(accept("a", LONG)).await.unwrap() else { panic!("refused") };
     let (name, attempt) = (prompt.name.clone(), AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
@@ -181,6 +186,36 @@ async fn an_old_cli_that_does_not_end_is_killed() {
     event(&mut events, &FleetEvent::ProcessKilled { name: name.clone() }).await;
     assert_eq!(cli.wait().unwrap().signal(), Some(9));
     assert_eq!(backend.name_record(name).await.unwrap().unwrap().state, NameState::Free);
+}
+
+#[tokio::test]
+async fn processes_of_other_hosts_are_left_to_the_fleets_there() {
+    let backend = MemoryBackend::new();
+    let mut cli = old_cli();
+    let (name, prompt, term) = service_on("there", &backend, Some(identity(&cli))).await;
+    let (_, _, opened) = reopened(&backend, FleetLimits::default()).await;
+    opened.unwrap();
+    assert_eq!(cli.try_wait().unwrap(), None, "it was killed");
+    assert_eq!(backend.left_processes(10).await.unwrap().len(), 1, "the next opening there looks at it");
+    assert_eq!(backend.name_record(name).await.unwrap().unwrap().state, NameState::Free);
+    let by = InterruptedBy::OwnerLost { term };
+    assert_eq!(backend.outcome(prompt).await.unwrap(), Some(PromptOutcome::Interrupted { by, result: None }));
+    drop(cli.stdin.take());
+    cli.wait().unwrap();
+}
+
+#[tokio::test]
+async fn an_opening_takes_nothing_from_a_node_that_may_be_alive() {
+    let backend = MemoryBackend::new();
+    let mut cli = old_cli();
+    let (name, prompt, term) = earlier_service(&backend, Some(identity(&cli))).await;
+    let shared = shared(Arc::new(backend.clone()), FleetLimits::default());
+    timeout(Duration::from_secs(5), open(&shared)).await.expect("the opening waits").unwrap();
+    let record = backend.name_record(name).await.unwrap().unwrap();
+    assert_eq!((record.term, record.running), (term, Some(prompt)));
+    assert_eq!(cli.try_wait().unwrap(), None, "it was killed");
+    drop(cli.stdin.take());
+    cli.wait().unwrap();
 }
 
 #[tokio::test]

@@ -9,5 +9,6 @@ mod disk;
 mod faults;
 mod guide;
 mod local;
+mod nodes;
 mod people;
 mod scenes;

@@ -34,7 +34,9 @@ pub(crate) async fn end_processes(shared: &FleetShared, name: &Name) -> Result<O
         match LeftProcess::of(&record.process) {
             Ok(process) => {
                 if !ended(shared, name, &process).await {
-                    return Ok(Some(format!("{process} of the session still runs and could not be killed: end it")));
+                    return Ok(Some(format!(
+                        "{process} of the session still runs and could not be killed: end it"
+                    )));
                 }
             }
             // Nobody knows the process, so there is nothing to wait for.
@@ -52,7 +54,10 @@ async fn left_by_owners_of(shared: &FleetShared, name: &Name) -> Result<Vec<Proc
     loop {
         let left = repeat(shared, || shared.backend.left_processes(limit)).await?;
         if left.len() < limit {
-            return Ok(left.into_iter().filter(|left| left.name == *name && shared.runs_here(left)).collect());
+            return Ok(left
+                .into_iter()
+                .filter(|left| left.name == *name && shared.runs_here(left))
+                .collect());
         }
         limit *= 2;
     }

@@ -1,0 +1,85 @@
+//! CLIs that a killed node has left, as real processes.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use greenroom_fleet::{
+    Accept, Accepted, AttemptId, Claim, Claimed, Join, Name, NodeId, Ownership, PromptContent, PromptId,
+};
+use serde_json::json;
+
+use super::*;
+use crate::backends::accept;
+use crate::scenes::outcome;
+
+/// A CLI of a service whose guardian was killed as well.
+struct LeftCli(Child);
+
+impl Drop for LeftCli {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// A node of a host owns the name `a`, for which a prompt waits, and runs its CLI. It renews its lease of one second never.
+async fn earlier_node(backend: &impl Backend, host: &str) -> (LeftCli, PromptId) {
+    let (node, attempt) = (NodeId::new(), AttemptId::new());
+    backend.join(Join { node, host: host.into(), lease: Duration::from_secs(1) }).await.unwrap();
+    let prompt = serde_json::to_value(greenroom::Prompt::from("hello")).unwrap();
+    let content = PromptContent { prompt, continuation: None };
+    let accept = Accept { profile: "default".into(), tenant: "default".into(), content, ..accept("a") };
+    let Accepted::New(prompt) = backend.accept(accept).await.unwrap() else { panic!("refused") };
+    let name = Name::new("a").unwrap();
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let owner = Ownership { name, node, term: record.term };
+    let process = Some(json!({ "claim": attempt }));
+    assert!(backend.record_process(owner, process).await.unwrap().done().is_some());
+    let cli = Command::new("cat")
+        .env("GREENROOM_FLEET_ACTIVATION", attempt.to_string())
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    (LeftCli(cli), prompt.id)
+}
+
+#[tokio::test]
+async fn a_cli_of_a_lost_node_of_this_host_ends_before_the_next_one_starts() {
+    let world = World::new();
+    let (mut cli, prompt) = earlier_node(&world.backend, "local").await;
+    let (stat, ran) = (format!("/proc/{}/stat", cli.0.id()), Arc::new(Mutex::new(None)));
+    let runs = ran.clone();
+    world.clis.on_read(move |_, _| *runs.lock().unwrap() = Some(std::fs::read_to_string(&stat).unwrap()));
+    let node = Node::on_host(&world, "local").await;
+    assert!(cli.0.try_wait().unwrap().is_none(), "its node may live");
+    assert!(outcome(node.fleet.turn(prompt)).await.is_completed());
+    let stat = ran.lock().unwrap().take().unwrap();
+    assert!(stat.contains(") Z "), "it ran beside the next one: {stat}");
+    assert_eq!(cli.0.wait().unwrap().signal(), Some(9));
+    assert_eq!(node.log.count(|event| matches!(event, FleetEvent::ProcessKilled { .. })), 1);
+    assert!(world.backend.left_processes(10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_cli_of_a_lost_node_of_another_host_is_left_alone() {
+    let world = World::new();
+    let (mut cli, prompt) = earlier_node(&world.backend, "there").await;
+    let node = Node::on_host(&world, "here").await;
+    assert!(outcome(node.fleet.turn(prompt)).await.is_completed());
+    assert_eq!(cli.0.try_wait().unwrap(), None, "a process of the same number may be anybody's here");
+    let left = world.backend.left_processes(10).await.unwrap();
+    assert_eq!(left.len(), 1, "for the next fleet there: {left:?}");
+
+    // A fleet that opens there ends it.
+    let builder =
+        world.builder().host("there").configure(|limits| limits.left_processes = Duration::from_millis(10));
+    let back = start(builder).await;
+    assert_eq!(cli.0.wait().unwrap().signal(), Some(9));
+    assert!(world.backend.left_processes(10).await.unwrap().is_empty());
+    drop(back);
+}
