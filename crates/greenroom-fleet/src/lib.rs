@@ -77,7 +77,7 @@ pub use face::error::{FleetError, PromptError, Refusal};
 pub use face::event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::fleet::{Fleet, FleetBuilder};
 pub use face::limits::{Budget, FleetLimits, Quota};
-pub use face::profile::{ActivatedFor, ActivationContext};
+pub use face::profile::{ActivatedFor, ActivationContext, Placement};
 pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};

@@ -114,11 +114,7 @@ pub(super) async fn starts(times: usize) -> Result<()> {
         let session = known(&fleet).await?;
         for (activation, passivate) in [(FIRST, "passivation"), (AGAIN, "passivation again")] {
             rows.add(activation, warm(&session).await?);
-            let (time, ()) = timed(async {
-                session.passivate().await;
-                Ok(())
-            })
-            .await?;
+            let (time, ()) = timed(async { Ok(session.passivate().await?) }).await?;
             rows.add(passivate, time);
         }
     }

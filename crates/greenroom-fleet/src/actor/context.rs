@@ -16,7 +16,7 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::face::limits::{FleetLimits, Quota};
-use crate::face::profile::Profile;
+use crate::face::profile::{Placement, Profile};
 use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
@@ -49,6 +49,8 @@ pub(crate) struct FleetShared {
     pub(crate) node: NodeId,
     /// The name of the host.
     pub(crate) host: String,
+    /// The hosts on which sessions may run that are created here.
+    pub(crate) placement: Placement,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,

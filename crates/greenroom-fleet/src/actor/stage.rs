@@ -39,6 +39,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
         folders,
         node: NodeId::new(),
         host: "here".into(),
+        placement: Default::default(),
         hub: Default::default(),
         events: broadcast::Sender::new(1024),
         draining: Default::default(),

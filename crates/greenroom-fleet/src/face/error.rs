@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::BackendError;
 use crate::files::FilesError;
-use crate::id::{InvalidName, PromptId};
+use crate::id::{InvalidName, NodeId, PromptId};
 use crate::request;
 
 /// The reason why a fleet could not do what was asked.
@@ -27,6 +27,12 @@ pub enum FleetError {
         what: &'static str,
         /// Its name or id.
         id: String,
+    },
+    /// Another node owns the session, and this node cannot do it there.
+    #[error("the node {node} owns the session: do this there")]
+    Elsewhere {
+        /// The owner.
+        node: NodeId,
     },
     /// The session cannot do it in the state in which it is.
     #[error("{0}")]

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::error::FleetError;
 use super::event::{FleetEvent, FleetEvents};
 use super::limits::{FleetLimits, Quota};
-use super::profile::{ActivationContext, Profile};
+use super::profile::{ActivationContext, Placement, Profile};
 use super::session::FleetSession;
 use super::turn::FleetTurn;
 use crate::actor::context::FleetShared;
@@ -88,6 +88,7 @@ pub struct FleetBuilder {
     profiles: HashMap<String, Profile>,
     folder: Option<PathBuf>,
     host: Option<String>,
+    placement: Placement,
     events: broadcast::Sender<FleetEvent>,
     ended: CancellationToken,
 }
@@ -103,6 +104,7 @@ impl Fleet {
             profiles: HashMap::new(),
             folder: None,
             host: None,
+            placement: Placement::default(),
             events: broadcast::Sender::new(EVENTS),
             ended: CancellationToken::new(),
         }
@@ -241,9 +243,19 @@ impl FleetBuilder {
     }
 
     /// Sets the name of this host, stable over restarts. Default: `local`.
+    ///
+    /// Give each machine its own name if several share a backend: a node ends the processes that lost nodes of its host have left, and
+    /// takes those that it cannot find there for ended.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
+        self
+    }
+
+    /// Sets the hosts on which sessions may run that this fleet creates. Default: [`Placement::Anywhere`].
+    #[must_use]
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
         self
     }
 
@@ -305,6 +317,7 @@ impl FleetBuilder {
             folders: Folders::at(folder),
             node: NodeId::new(),
             host: self.host.unwrap_or_else(|| "local".to_owned()),
+            placement: self.placement,
             hub: Hub::default(),
             events: self.events,
             draining: CancellationToken::new(),

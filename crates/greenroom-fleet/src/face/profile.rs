@@ -18,6 +18,18 @@ pub enum ActivatedFor {
     Warm,
 }
 
+/// The hosts on which a session may run. Its first prompt fixes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Placement {
+    /// Any host: the session needs no files, or all hosts share its folder.
+    #[default]
+    Anywhere,
+    /// The host of the node that has accepted the first prompt, because the files of the session are there. While no node runs on
+    /// that host, its prompts wait.
+    OnHost,
+}
+
 /// The activation for which a profile builds a session.
 #[derive(Clone, Debug)]
 pub struct ActivationContext {

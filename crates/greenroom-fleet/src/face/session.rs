@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::error::{FleetError, PromptError, Refusal};
 use super::event::PassivatedBy;
 use super::fleet::Fleet;
+use super::profile::Placement;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
 use crate::actor::context::{ATTEMPTS, FleetShared, PAUSE, within};
@@ -128,7 +129,7 @@ impl FleetSession {
             profile: self.profile.clone(),
             tenant: self.tenant.clone(),
             conversation: Uuid::new_v4(),
-            host: None,
+            host: (self.shared().placement == Placement::OnHost).then(|| self.shared().host.clone()),
             key: prompt.key.clone(),
             content: PromptContent {
                 prompt: json(&prompt.prompt)?,
@@ -152,7 +153,7 @@ impl FleetSession {
     /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up.
     ///
     /// # Errors
-    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot be started.
+    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot be started; [`FleetError::Elsewhere`].
     pub async fn warm(&self) -> Result<(), FleetError> {
         for _ in 0..ATTEMPTS {
             // `None`: the actor of the name was about to end, and the next one takes the message.
@@ -167,39 +168,57 @@ impl FleetSession {
     /// Interrupts the running turn. `false`: no turn runs. Prompts that wait go on waiting.
     ///
     /// # Errors
-    /// [`FleetError::Session`] if the CLI does not take the interrupt.
+    /// [`FleetError::Session`] if the CLI does not take the interrupt; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn interrupt(&self) -> Result<bool, FleetError> {
-        self.ask(false, |done| NameMessage::Interrupt { prompt: None, done }).await.unwrap_or(Ok(false))
+        self.interrupt_if(None).await
     }
 
     /// Interrupts the turn of a prompt, if it runs. `false`: it does not run.
     ///
     /// # Errors
-    /// [`FleetError::Session`] if the CLI does not take the interrupt.
+    /// As [`interrupt`](Self::interrupt).
     pub async fn interrupt_turn(&self, prompt: PromptId) -> Result<bool, FleetError> {
-        let message = |done| NameMessage::Interrupt { prompt: Some(prompt), done };
-        self.ask(false, message).await.unwrap_or(Ok(false))
+        self.interrupt_if(Some(prompt)).await
+    }
+
+    async fn interrupt_if(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
+        match self.ask(false, |done| NameMessage::Interrupt { prompt, done }).await {
+            Some(Ok(false)) | None => self.check_not_elsewhere().await.map(|()| false),
+            Some(interrupted) => interrupted,
+        }
     }
 
     /// Says something in the running turn: see [`Session::steer`](greenroom::Session::steer). It is not kept like a prompt.
     ///
     /// # Errors
-    /// [`FleetError::State`] if no turn runs; [`FleetError::Session`].
+    /// [`FleetError::State`] if no turn runs; [`FleetError::Session`]; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn steer(&self, message: impl Into<Prompt>) -> Result<(), FleetError> {
         let message = Box::new(message.into());
-        let idle = || Err(FleetError::State("no turn of the session runs: send a prompt".to_owned()));
-        self.ask(false, |done| NameMessage::Steer { message, done }).await.unwrap_or_else(idle)
+        match self.ask(false, |done| NameMessage::Steer { message, done }).await {
+            Some(Err(FleetError::State(_))) | None => {
+                self.check_not_elsewhere().await?;
+                Err(FleetError::State("no turn of the session runs: send a prompt".to_owned()))
+            }
+            Some(steered) => steered,
+        }
     }
 
     /// Puts the session to sleep, after its running turn, and returns when its CLI is gone. A prompt that waits wakes it again.
     /// A session that is asleep stays so.
-    pub async fn passivate(&self) {
-        self.end_session(false).await;
+    ///
+    /// # Errors
+    /// [`FleetError::Elsewhere`]; [`FleetError::Backend`] if the session is not awake here and the backend does not say where.
+    pub async fn passivate(&self) -> Result<(), FleetError> {
+        match self.end_session(false).await {
+            Some(()) => Ok(()),
+            None => self.check_not_elsewhere().await,
+        }
     }
 
-    async fn end_session(&self, at_once: bool) {
+    /// `None`: there was no session here, or its actor has failed.
+    async fn end_session(&self, at_once: bool) -> Option<()> {
         let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, at_once, done: Some(done) };
-        self.ask(false, message).await;
+        self.ask(false, message).await
     }
 
     /// Keeps the session from being activated, and puts it to sleep at once: its running turn is interrupted.
@@ -209,7 +228,7 @@ impl FleetSession {
     /// session that is quarantined already keeps its first reason.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
+    /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn quarantine(&self, why: impl Into<String>) -> Result<(), FleetError> {
         let why = why.into();
         loop {
@@ -227,7 +246,7 @@ impl FleetSession {
                 }
                 Quarantined::Owned(_) => {}
             }
-            self.check_not_elsewhere(&self.record().await?)?;
+            self.check_not_elsewhere().await?;
             tokio::time::sleep(AGAIN).await;
         }
     }
@@ -251,7 +270,7 @@ impl FleetSession {
     ///
     /// # Errors
     /// [`FleetError::Files`] if files cannot be removed: the session stays marked as being deleted, and the fleet tries
-    /// again. [`FleetError::Backend`].
+    /// again. [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn delete(&self) -> Result<(), FleetError> {
         loop {
             self.end_session(true).await;
@@ -261,9 +280,7 @@ impl FleetSession {
                     tokio::time::sleep(AGAIN).await;
                 }
                 deletion::Deleted::Owned(node) => {
-                    return Err(FleetError::State(format!(
-                        "the node {node} owns the session: delete it there"
-                    )));
+                    return Err(FleetError::Elsewhere { node });
                 }
             }
         }
@@ -286,12 +303,14 @@ impl FleetSession {
         self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
     }
 
-    fn check_not_elsewhere(&self, record: &NameRecord) -> Result<(), FleetError> {
-        match record.state {
-            NameState::Owned { node, .. } if node != self.shared().node => {
-                Err(FleetError::State(format!("the node {node} owns the session: do this there")))
+    /// An error if another node owns the session.
+    async fn check_not_elsewhere(&self) -> Result<(), FleetError> {
+        match self.record().await.map(|record| record.state) {
+            Ok(NameState::Owned { node, .. }) if node != self.shared().node => {
+                Err(FleetError::Elsewhere { node })
             }
-            _ => Ok(()),
+            Ok(_) | Err(FleetError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -97,7 +97,7 @@ async fn a_session_that_was_woken_remembers() {
     };
     let (fleet, backend) = stage.open(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "My lamp is green.").await, "Noted.");
-    within("sleep", fleet.session("a").unwrap().passivate()).await;
+    within("sleep", fleet.session("a").unwrap().passivate()).await.unwrap();
     assert_eq!(fleet.snapshot(Query::all()).await.unwrap().live, 0);
     let mut events = fleet.events();
     assert_eq!(asks(&fleet, "a", "Which colour has my lamp?").await, "Noted.");

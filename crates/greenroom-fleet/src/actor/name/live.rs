@@ -1,6 +1,7 @@
 //! A session that is up: its activation, its turns, and the time between them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use greenroom::message::UsageTracker;
 use tokio::sync::Mutex;
@@ -13,8 +14,12 @@ use super::turn::{self, TurnEnd};
 use super::{StepEnd, Watched, watch};
 use crate::actor::admitter::AdmissionMessage;
 use crate::actor::context::{Activation, shown};
+use crate::face::error::FleetError;
 use crate::face::event::{FleetEvent, PassivatedBy};
 use crate::face::profile::ActivatedFor;
+
+/// The time in which a deletion or a quarantine reaches the backend after the session has ended for it.
+const WAY: Duration = Duration::from_millis(200);
 
 impl NameState {
     pub(super) fn activate(&mut self) {
@@ -68,9 +73,11 @@ impl NameState {
             Activated::Elsewhere(node) => {
                 let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
                 self.shared.tell(FleetEvent::Elsewhere { name, tenant, node });
-                format!("the node {node} owns the session")
+                self.tell_warm(&FleetError::Elsewhere { node });
+                String::new()
             }
-            Activated::Gone => "the session is not known any more, or belongs to another host".to_owned(),
+            Activated::OtherHost(host) => format!("the session belongs to the host '{host}'"),
+            Activated::Gone => "the session is not known any more".to_owned(),
         };
         self.not_warm(&why);
         self.next = None;
@@ -83,8 +90,7 @@ impl NameState {
         self.free_slot();
         self.enter(Stage::Settled);
         self.passivate = None;
-        // Dropped: that tells the callers that there is no session.
-        self.passive.clear();
+        self.is_passive();
     }
 
     pub(super) fn up(&mut self, activation: Activation) {
@@ -199,10 +205,12 @@ impl NameState {
         let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
         self.shared.tell(FleetEvent::Passivated { name, tenant });
         self.passivate = None;
-        // Dropped: that tells the callers.
-        self.passive.clear();
+        self.is_passive();
         if let Some(failures) = self.failed.take() {
             return self.back_off(failures);
+        }
+        if std::mem::take(&mut self.makes_way) {
+            return self.make_way();
         }
         if std::mem::take(&mut self.asked) {
             // Asked before the slot is free: the name keeps its place.
@@ -213,5 +221,20 @@ impl NameState {
         }
         self.free_slot();
         self.look();
+    }
+
+    /// Waits a moment before the next activation: a deletion or a quarantine finds the name free.
+    fn make_way(&mut self) {
+        if std::mem::take(&mut self.asked) {
+            self.asking = None;
+            self.tell_admission(AdmissionMessage::Withdraw);
+        }
+        self.free_slot();
+        self.enter(Stage::Backoff);
+        if self.draining || self.fenced {
+            self.enter(Stage::Settled);
+            return self.rest();
+        }
+        self.watch = Some(watch::backoff(&self.myself, self.watches, WAY));
     }
 }

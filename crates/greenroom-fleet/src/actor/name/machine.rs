@@ -68,6 +68,8 @@ pub(crate) struct NameState {
     /// The session is to end when the running step has.
     pub(super) passivate: Option<PassivatedBy>,
     pub(super) passive: Vec<oneshot::Sender<()>>,
+    /// The session is ended for a deletion or a quarantine, which comes before the next activation.
+    pub(super) makes_way: bool,
     /// An interrupt is on its way to the CLI.
     pub(super) interrupting: u32,
     /// The session ends because of a failure, and the next one waits: the failures in a row.
@@ -105,6 +107,7 @@ impl NameState {
             warm: Vec::new(),
             passivate: None,
             passive: Vec::new(),
+            makes_way: false,
             interrupting: 0,
             failed: None,
             errors: 0,
@@ -325,8 +328,7 @@ impl NameState {
         self.free_slot();
         self.enter(Stage::Backoff);
         self.passivate = None;
-        // Dropped: that tells the callers that there is no session.
-        self.passive.clear();
+        self.is_passive();
         if self.draining || self.fenced {
             self.enter(Stage::Settled);
             return self.rest();
@@ -350,16 +352,28 @@ impl NameState {
     pub(super) fn rest(&mut self) {
         if matches!(self.stage, Stage::Settled) && !self.looking {
             self.not_warm("the fleet is draining");
-            // Dropped: that tells the callers.
-            self.passive.clear();
+            self.is_passive();
             self.myself.stop(None);
         }
     }
 
+    /// Tells the callers that there is no session.
+    pub(super) fn is_passive(&mut self) {
+        for done in self.passive.drain(..) {
+            // An error: the caller waits no more.
+            done.send(()).ok();
+        }
+    }
+
     pub(super) fn not_warm(&mut self, why: &str) {
+        self.tell_warm(&FleetError::State(why.to_owned()));
+    }
+
+    /// Tells the callers why the session is not up.
+    pub(super) fn tell_warm(&mut self, why: &FleetError) {
         for warm in self.warm.drain(..) {
             // An error: the caller waits no more.
-            warm.send(Err(FleetError::State(why.to_owned()))).ok();
+            warm.send(Err(why.clone())).ok();
         }
     }
 }

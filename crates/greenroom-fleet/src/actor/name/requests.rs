@@ -30,14 +30,14 @@ impl NameState {
         self.passivate = Some(by);
         if at_once {
             self.cell.kill().cancel();
+            self.makes_way = true;
         }
         match self.stage {
             Stage::Idle => self.decide(),
             Stage::Settled | Stage::Waiting | Stage::Backoff => {
                 // There is no session. Prompts that wait go on waiting, for their turn.
-                self.passivate = None;
-                // Dropped: that tells the callers.
-                self.passive.clear();
+                (self.passivate, self.makes_way) = (None, false);
+                self.is_passive();
             }
             Stage::Activating | Stage::Running { .. } | Stage::Passivating => {}
         }

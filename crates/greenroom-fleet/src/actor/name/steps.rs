@@ -72,7 +72,9 @@ pub(crate) enum Activated {
     Quarantined(String),
     /// Another node owns the name.
     Elsewhere(NodeId),
-    /// The name is not known any more, or belongs to another host.
+    /// The name is bound to another host.
+    OtherHost(String),
+    /// The name is not known any more.
     Gone,
     /// The session was to end at once, before it had started.
     Stopped,
@@ -108,7 +110,8 @@ pub(super) async fn activate(
         Ok(Claimed::Won { record, .. }) => record,
         Ok(Claimed::Elsewhere(node)) => return Activated::Elsewhere(node),
         Ok(Claimed::Quarantined(why)) => return Activated::Quarantined(why),
-        Ok(Claimed::OtherHost(_) | Claimed::Gone) => return Activated::Gone,
+        Ok(Claimed::OtherHost(host)) => return Activated::OtherHost(host),
+        Ok(Claimed::Gone) => return Activated::Gone,
         Ok(Claimed::NodeDown) | Err(NotDone::Fenced) => return Activated::Fenced,
         Err(NotDone::Error(error)) => return Activated::Error(error.to_string()),
     };

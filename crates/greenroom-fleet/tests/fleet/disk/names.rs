@@ -111,7 +111,7 @@ async fn odd_names_have_files_of_their_own_and_a_deletion_removes_exactly_them()
         assert_eq!(asks(&fleet, name, format!("two {n}")).await, format!("re: two {n}"), "{name:?}");
         assert_eq!(clis.prompts_of(name), [format!("one {n}"), format!("two {n}")], "{name:?}");
         assert_eq!(clis.starts_of(name), 2, "{name:?}");
-        within("sleep", named(&fleet, name).passivate()).await;
+        within("sleep", named(&fleet, name).passivate()).await.unwrap();
     }
     let sessions = data.join("fleet.redb.sessions");
     let without_database = || {

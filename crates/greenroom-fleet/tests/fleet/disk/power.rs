@@ -160,7 +160,7 @@ fn first_life() -> Life {
         assert!(fleet.withdraw(withdrawn).await.unwrap());
         life.ends(&fleet, withdrawn).await;
 
-        within("sleep", named(&fleet, "a").passivate()).await;
+        within("sleep", named(&fleet, "a").passivate()).await.unwrap();
         life.runs(&fleet, "a", "four").await;
 
         let b = named(&fleet, "b");

@@ -1,11 +1,13 @@
 //! Several nodes on one backend.
 
+mod elsewhere;
+mod handover;
 mod left;
 mod lost;
 
 use greenroom_fleet::backend::Backend;
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
-use greenroom_fleet::{Fleet, FleetEvent};
+use greenroom_fleet::{Fleet, FleetBuilder, FleetEvent};
 
 use crate::scenes::{Log, World, start, within};
 
@@ -22,8 +24,21 @@ impl Node {
     }
 
     async fn on_host(world: &World, host: &str) -> Self {
-        let backend = FaultedBackend::new(world.backend.clone());
-        let builder = world.on(backend.clone()).host(host).configure(|limits| limits.live = 20);
+        Self::with(world, FaultedBackend::new(world.backend.clone()), |builder| builder.host(host)).await
+    }
+
+    /// A node that hears of no change, so it has to look.
+    async fn deaf(world: &World) -> Self {
+        let backend = FaultedBackend::new(world.backend.clone()).without_changes();
+        Self::with(world, backend, |builder| builder).await
+    }
+
+    async fn with(
+        world: &World,
+        backend: FaultedBackend,
+        change: impl FnOnce(FleetBuilder) -> FleetBuilder,
+    ) -> Self {
+        let builder = change(world.on(backend.clone()).configure(|limits| limits.live = 20));
         let log = Log::new(builder.events());
         Self { fleet: start(builder).await, backend, log }
     }

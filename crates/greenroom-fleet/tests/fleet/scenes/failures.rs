@@ -362,7 +362,7 @@ async fn a_request_to_sleep_is_over_when_the_start_of_its_session_has_failed() {
     within("the claim", backend.wait_for_hanging(1)).await;
     let begun = Instant::now();
     let asleep = async { tokio::join!(a.passivate(), async { backend.release() }) };
-    within("sleep", asleep).await;
+    within("sleep", asleep).await.0.unwrap();
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert_eq!(log.count(|event| failed(event, "a")), 1);
     *switch.lock().unwrap() = false;

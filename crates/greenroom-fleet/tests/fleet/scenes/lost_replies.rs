@@ -15,7 +15,7 @@ async fn runs_although(method: &'static str, fault: Fault) {
     let keyed = |text: &str| FleetPrompt::new(text).key(text);
     // Without a key: only the ids that the fleet makes tell a repeated request.
     assert_eq!(asks(&fleet, "a", "one").await, "re: one");
-    within("sleep", named(&fleet, "a").passivate()).await;
+    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert_eq!(asks(&fleet, "a", keyed("two")).await, "re: two");
     assert!(backend.requests(method) > 2, "{method}: the fault was met");
     assert!(send(&fleet, "a", keyed("two")).await.is_duplicate());

@@ -136,7 +136,7 @@ async fn warm_says_in_words_what_the_backend_refuses() {
     let backend = FaultedBackend::new(world.backend.clone());
     let fleet = start(world.on(backend.clone())).await;
     asks(&fleet, "a", "one").await;
-    within("sleep", named(&fleet, "a").passivate()).await;
+    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
     let refuse = Fault::Refuse(BackendErrorKind::Damaged);
     backend.plan(move |request| if request.method == "name_record" { refuse } else { Fault::Pass });
     let error = within("warm", named(&fleet, "a").warm()).await.unwrap_err();

@@ -163,7 +163,7 @@ async fn admission_may_restart_at_any_moment_while_a_session_falls_asleep() {
             let outcome = soon(&format!("a turn, after {steps} steps"), outcome(turn)).await;
             assert!(outcome.is_completed(), "after {steps} steps: {outcome:?}");
         }
-        within("sleep", asleep).await.unwrap();
+        within("sleep", asleep).await.unwrap().unwrap();
         assert_eq!(world.clis.most_live(), 1);
     }
 }

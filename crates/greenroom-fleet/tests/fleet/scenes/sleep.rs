@@ -41,7 +41,7 @@ async fn a_session_sleeps_by_request_and_wakes_in_its_conversation() {
     let fleet = world.fleet(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "one").await, "re: one");
     let begun = Instant::now();
-    within("sleep", named(&fleet, "a").passivate()).await;
+    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert_eq!(world.clis.live(), 0);
     assert_eq!(asks(&fleet, "a", "two").await, "re: two");
@@ -55,7 +55,7 @@ async fn passivate_waits_for_the_running_turn() {
     let turn = send(&fleet, "a", "wait 30").await;
     world.clis.read(1).await;
     let begun = Instant::now();
-    within("sleep", named(&fleet, "a").passivate()).await;
+    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert!((secs(29)..secs(32)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     assert_eq!(outcome(turn).await.text(), Some("re: wait 30"));
     assert_eq!(world.clis.live(), 0);
@@ -185,10 +185,11 @@ async fn a_prompt_that_arrives_while_its_session_falls_asleep_waits_and_runs() {
     let log = Log::of(&fleet);
     asks(&fleet, "a", "one").await;
     let a = named(&fleet, "a");
-    let ((), two) = tokio::join!(a.passivate(), async {
+    let (asleep, two) = tokio::join!(a.passivate(), async {
         log.wait("the beginning", |event| matches!(event, FleetEvent::Passivating { .. })).await;
         asks(&fleet, "a", "two").await
     });
+    asleep.unwrap();
     assert_eq!(two, "re: two");
     assert_eq!(world.clis.starts_of("a"), 2);
     assert_eq!(world.clis.most_live(), 1);
@@ -201,7 +202,7 @@ async fn warm_starts_a_known_session_and_refuses_an_unknown_one() {
     let unknown = within("warm", named(&fleet, "a").warm()).await.unwrap_err();
     assert_eq!(unknown.to_string(), "the session is not known: send it a prompt first");
     asks(&fleet, "a", "one").await;
-    within("sleep", named(&fleet, "a").passivate()).await;
+    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
     within("warm", named(&fleet, "a").warm()).await.unwrap();
     assert_eq!((world.clis.live(), stage(&fleet, "a").await), (1, "idle"));
     within("warm again", named(&fleet, "a").warm()).await.unwrap();
@@ -216,8 +217,8 @@ async fn warm_waits_while_its_session_falls_asleep() {
     asks(&fleet, "a", "one").await;
     for _ in 0..20 {
         let a = named(&fleet, "a");
-        let ((), warm) = tokio::join!(a.passivate(), a.warm());
-        warm.unwrap();
+        let (asleep, warm) = tokio::join!(a.passivate(), a.warm());
+        asleep.and(warm).unwrap();
     }
     assert_eq!(world.clis.most_live(), 1);
 }
@@ -289,7 +290,8 @@ async fn two_requests_to_sleep_at_once_end_the_session_once() {
     asks(&fleet, "a", "one").await;
     let a = named(&fleet, "a");
     let both = async { tokio::join!(a.passivate(), a.passivate(), async { asks(&fleet, "a", "two").await }) };
-    within("both", both).await;
+    let (first, second, _) = within("both", both).await;
+    first.and(second).unwrap();
     sleep(secs(1)).await;
     assert_eq!((world.clis.starts_of("a"), stage(&fleet, "a").await), (2, "idle"));
 }
@@ -303,7 +305,7 @@ async fn a_request_to_sleep_is_over_at_once_while_its_session_waits_for_a_slot()
     let waits = send(&fleet, "b", "one").await;
     sleep(secs(1)).await;
     let begun = Instant::now();
-    within("sleep", named(&fleet, "b").passivate()).await;
+    within("sleep", named(&fleet, "b").passivate()).await.unwrap();
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert!(outcome(running).await.is_completed());
     assert_eq!(outcome(waits).await.text(), Some("re: one"));
@@ -330,7 +332,7 @@ async fn a_slot_that_is_being_freed_is_not_taken_from_another_session() {
     assert_eq!((stage(&fleet, "a").await, stage(&fleet, "b").await), ("passivating", "idle"));
     backend.release();
     assert_eq!(outcome(waits).await.text(), Some("re: one"));
-    within("sleep", asleep).await.unwrap();
+    within("sleep", asleep).await.unwrap().unwrap();
     assert_eq!((stage(&fleet, "b").await, world.clis.most_live()), ("idle", 2));
 }
 
@@ -341,7 +343,7 @@ async fn a_prompt_that_arrives_while_its_session_is_warmed_runs_and_so_does_the_
     let fleet = start(world.on(backend.clone())).await;
     asks(&fleet, "a", "one").await;
     let a = named(&fleet, "a");
-    within("sleep", a.passivate()).await;
+    within("sleep", a.passivate()).await.unwrap();
     backend.fault_next("claim", Fault::Hang);
     let (warm, two) = tokio::join!(a.warm(), async {
         within("the claim", backend.wait_for_hanging(1)).await;

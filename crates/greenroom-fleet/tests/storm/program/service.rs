@@ -125,7 +125,7 @@ async fn carry_out(fleet: &Fleet, wish: Wish) -> Result<Reply, String> {
             Reply::Done
         }
         Wish::Passivate(name) => {
-            fleet.session(name).map_err(failed)?.passivate().await;
+            fleet.session(name).map_err(failed)?.passivate().await.map_err(failed)?;
             Reply::Done
         }
         Wish::Interrupt(name) => {

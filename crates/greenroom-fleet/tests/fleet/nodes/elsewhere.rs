@@ -1,0 +1,121 @@
+//! Requests to a node that does not own the session.
+
+use greenroom::callback::InquiryAnswer;
+use greenroom_fleet::{FleetError, NameState, Placement, QuestionQuery, TurnItem};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::scenes::{asks, named, outcome, secs, send};
+
+/// Two nodes, the first of which owns the session `a`.
+async fn two(world: &World) -> [Node; 2] {
+    let first = Node::new(world).await;
+    asks(&first.fleet, "a", "one").await;
+    [first, Node::new(world).await]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_read_on_another_node_than_its_owner() {
+    let world = World::new();
+    let [first, second] = two(&world).await;
+    let deaf = Node::deaf(&world).await;
+    let begun = Instant::now();
+    let prompt = send(&second.fleet, "a", "wait 10").await.prompt_id();
+    for (node, late) in [(&first, 0), (&second, 0), (&deaf, 1)] {
+        let mut turn = node.fleet.turn(prompt);
+        let mut texts = Vec::new();
+        while let Some(item) = within("the next message", turn.next()).await {
+            if let TurnItem::Message { message, .. } = item.unwrap() {
+                texts.extend(message.text());
+            }
+        }
+        assert_eq!(texts, ["re: wait 10"]);
+        assert_eq!(within("the outcome", turn.outcome()).await.unwrap().text(), Some("re: wait 10"));
+        let took = begun.elapsed();
+        assert!(took >= secs(10) && took <= secs(10 + late) + secs(1) / 10, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_to_a_session_of_another_node_name_its_owner() {
+    let world = World::new();
+    let [first, second] = two(&world).await;
+    let turn = send(&second.fleet, "a", "hold").await;
+    world.clis.read(2).await;
+    let NameState::Owned { node: owner, .. } = named(&first.fleet, "a").record().await.unwrap().state else {
+        panic!("nobody owns it")
+    };
+    let there = named(&second.fleet, "a");
+    let answers = within("the answers", async {
+        [
+            there.interrupt().await.map(drop),
+            there.interrupt_turn(turn.prompt_id()).await.map(drop),
+            there.steer("faster").await,
+            there.passivate().await,
+            there.warm().await,
+            there.quarantine("no").await,
+            there.delete().await,
+        ]
+    })
+    .await;
+    for (number, answer) in answers.into_iter().enumerate() {
+        let answer = answer.unwrap_err();
+        assert!(matches!(answer, FleetError::Elsewhere { node } if node == owner), "{number}: {answer:?}");
+    }
+    // Nothing was done there.
+    assert!(named(&first.fleet, "a").interrupt().await.unwrap(), "the turn ran still");
+    assert_eq!(outcome(turn).await.word(), "interrupted");
+    named(&first.fleet, "a").passivate().await.unwrap();
+    assert!(!there.interrupt().await.unwrap(), "nobody owns it");
+    there.passivate().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_answered_on_another_node() {
+    for deaf in [false, true] {
+        let world = World::new();
+        let first = if deaf { Node::deaf(&world).await } else { Node::new(&world).await };
+        asks(&first.fleet, "a", "one").await;
+        let second = if deaf { Node::deaf(&world).await } else { Node::new(&world).await };
+        let turn = send(&second.fleet, "a", "ask").await;
+        let question = within("the question", async {
+            loop {
+                let open = second
+                    .fleet
+                    .questions(QuestionQuery::new().name(named(&second.fleet, "a").name().clone()));
+                if let [question] = &*open.await.unwrap() {
+                    return question.id;
+                }
+                sleep(secs(1)).await;
+            }
+        })
+        .await;
+        let answered = Instant::now();
+        second.fleet.answer(question, InquiryAnswer::allow()).await.unwrap();
+        assert_eq!(outcome(turn).await.text(), Some("re: ask allow"));
+        assert!(answered.elapsed() <= secs(if deaf { 7 } else { 1 }), "{:?}", answered.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_bound_to_a_host_runs_on_its_nodes_only() {
+    let world = World::new();
+    let on = async |host: &str| {
+        let change = |builder: FleetBuilder| builder.host(host).placement(Placement::OnHost);
+        Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await
+    };
+    let (here, there) = (on("here").await, on("there").await);
+    assert_eq!(asks(&here.fleet, "a", "one").await, "re: one");
+    assert_eq!(named(&there.fleet, "a").record().await.unwrap().host.as_deref(), Some("here"));
+    // Accepted there, run here.
+    assert_eq!(asks(&there.fleet, "a", "two").await, "re: two");
+    within("the drain", here.fleet.drain(secs(5))).await;
+    let waits = send(&there.fleet, "a", "three").await.prompt_id();
+    sleep(secs(60)).await;
+    assert_eq!(world.clis.prompts_of("a"), ["one", "two"]);
+    let warm = within("warm", named(&there.fleet, "a").warm()).await.unwrap_err();
+    assert_eq!(warm.to_string(), "the session belongs to the host 'here'");
+    let back = on("here").await;
+    assert_eq!(outcome(back.fleet.turn(waits)).await.text(), Some("re: three"));
+    assert_eq!(world.clis.starts_of("a"), 2);
+}
