@@ -1,6 +1,7 @@
 //! The state that all actors and handles of a fleet share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +52,10 @@ pub(crate) struct FleetShared {
     pub(crate) host: String,
     /// The hosts on which sessions may run that are created here.
     pub(crate) placement: Placement,
+    /// The other living nodes, as the keeper has counted them.
+    pub(crate) peers: AtomicU32,
+    /// The names that have an actor here.
+    pub(crate) awake: Mutex<HashSet<Name>>,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,
@@ -125,6 +130,26 @@ impl FleetShared {
     /// True while the node may act for its names.
     pub(crate) fn holds_lease(&self) -> bool {
         !self.lost.is_cancelled() && (Instant::now() < self.fence_at() || self.backend.is_exclusive())
+    }
+
+    /// True if another node may own a name.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.peers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes whether a name has an actor here.
+    pub(crate) fn set_awake(&self, name: &Name, is_awake: bool) {
+        let mut awake = self.awake.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_awake {
+            awake.insert(name.clone())
+        } else {
+            awake.remove(name)
+        };
+    }
+
+    /// True if a name has an actor here.
+    pub(crate) fn is_awake(&self, name: &Name) -> bool {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
     /// True if a process runs on this host. All processes of a backend that only this process can use do, also those that

@@ -40,6 +40,8 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
         node: NodeId::new(),
         host: "here".into(),
         placement: Default::default(),
+        peers: Default::default(),
+        awake: Default::default(),
         hub: Default::default(),
         events: broadcast::Sender::new(1024),
         draining: Default::default(),

@@ -318,6 +318,8 @@ impl FleetBuilder {
             node: NodeId::new(),
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,
+            peers: Default::default(),
+            awake: Default::default(),
             hub: Hub::default(),
             events: self.events,
             draining: CancellationToken::new(),

@@ -183,7 +183,7 @@ impl FleetSession {
 
     async fn interrupt_if(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
         match self.ask(false, |done| NameMessage::Interrupt { prompt, done }).await {
-            Some(Ok(false)) | None => self.check_not_elsewhere().await.map(|()| false),
+            Some(Ok(false)) | None => self.check_peers().await.map(|()| false),
             Some(interrupted) => interrupted,
         }
     }
@@ -196,7 +196,7 @@ impl FleetSession {
         let message = Box::new(message.into());
         match self.ask(false, |done| NameMessage::Steer { message, done }).await {
             Some(Err(FleetError::State(_))) | None => {
-                self.check_not_elsewhere().await?;
+                self.check_peers().await?;
                 Err(FleetError::State("no turn of the session runs: send a prompt".to_owned()))
             }
             Some(steered) => steered,
@@ -211,7 +211,7 @@ impl FleetSession {
     pub async fn passivate(&self) -> Result<(), FleetError> {
         match self.end_session(false).await {
             Some(()) => Ok(()),
-            None => self.check_not_elsewhere().await,
+            None => self.check_peers().await,
         }
     }
 
@@ -301,6 +301,11 @@ impl FleetSession {
     /// [`FleetError::Backend`].
     pub async fn questions(&self) -> Result<Vec<PendingQuestion>, FleetError> {
         self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
+    }
+
+    /// An error if another node owns the session. A node alone does not ask its backend, which may be slow.
+    async fn check_peers(&self) -> Result<(), FleetError> {
+        if self.shared().has_peers() { self.check_not_elsewhere().await } else { Ok(()) }
     }
 
     /// An error if another node owns the session.

@@ -1,6 +1,7 @@
 //! The keeper's duties, on the paused clock.
 
 mod looks;
+mod many;
 mod nodes;
 
 use std::sync::Mutex;

@@ -10,6 +10,7 @@
 //! clock. So a node is dead when both clocks say so.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -64,6 +65,8 @@ impl Watch {
             peers.insert(node.id, Seen { renewals: node.renewals, since, lease });
         }
         self.peers = peers;
+        let peers = u32::try_from(self.peers.len()).unwrap_or(u32::MAX);
+        shared.peers.store(peers, Ordering::Relaxed);
         let silent = self.peers.iter().filter(|(_, seen)| sent.duration_since(seen.since) >= seen.lease);
         silent.map(|(id, seen)| (*id, seen.renewals)).collect()
     }

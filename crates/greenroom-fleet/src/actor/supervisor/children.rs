@@ -118,6 +118,7 @@ impl FleetState {
             next,
         };
         let (actor, _) = Actor::spawn_linked(None, NameActor, arguments, self.myself.get_cell()).await?;
+        self.shared.set_awake(&name, true);
         self.by_actor.insert(actor.get_id(), name.clone());
         self.names.insert(name, NameChild { cell, actor: Some(actor) });
         Ok(())
@@ -174,6 +175,7 @@ impl FleetState {
     /// The actor of a name has ended, and holds nothing.
     pub(super) async fn given_back(&mut self, name: Name) -> Handled {
         let Some(child) = self.names.remove(&name) else { return Ok(()) };
+        self.shared.set_awake(&name, false);
         child.cell.holdings().slot = false;
         self.admission.tell(&name, AdmissionMessage::Gone);
         if child.cell.is_dirty() && self.draining.is_none() {

@@ -1,0 +1,212 @@
+//! Many nodes, a tenth of which are lost at once: keepers over one registry, and loops in place of actors and sessions.
+//!
+//! `GREENROOM_FLEET_NODES` is the number of nodes (default: 20). Each node owns 40 names and runs turns of 20 of them, behind
+//! each of which a prompt waits; for each node there are 210 further names, which are passive.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::id::NodeId;
+use crate::record::NodeState;
+use crate::request::Finish;
+
+/// Names that a node owns, and those of them whose turns run.
+const OWNED: usize = 40;
+const RUNNING: usize = 20;
+/// Names without an owner for each node.
+const PASSIVE: usize = 210;
+const TURN: Duration = Duration::from_secs(2);
+
+/// A node: its keeper, and a loop that claims the names that are woken, and runs a turn of each.
+struct SimulatedNode {
+    shared: Arc<FleetShared>,
+    backend: FaultedBackend,
+    keeper: Keeper,
+    works: Task,
+    owned: Arc<Mutex<HashSet<(Name, Term)>>>,
+}
+
+/// Counts that all nodes share.
+#[derive(Default)]
+struct Tally {
+    won: Mutex<usize>,
+    lost: Mutex<usize>,
+    ended: Mutex<usize>,
+}
+
+impl SimulatedNode {
+    async fn new(memory: &MemoryBackend, supervisor: &ActorRef<()>, tally: &Arc<Tally>) -> Self {
+        let backend = FaultedBackend::new(memory.clone());
+        let shared = joined(backend.clone(), FleetLimits::default()).await;
+        let owned: Arc<Mutex<HashSet<(Name, Term)>>> = Arc::default();
+        let (wake, mut woken) = mpsc::unbounded_channel();
+        let wakes: WakeNames = Arc::new(move |prompts| {
+            // An error: the node was killed.
+            wake.send(prompts).ok();
+        });
+        let owns = owned.clone();
+        let owns: OwnedNames = Arc::new(move || {
+            let owned = owns.lock().unwrap().clone();
+            Box::pin(async move { Some(owned) })
+        });
+        let (runs, holds, counts) = (shared.clone(), owned.clone(), tally.clone());
+        let works = Task::spawn(async move {
+            let mut turns = tokio::task::JoinSet::new();
+            while let Some(prompts) = woken.recv().await {
+                for prompt in prompts {
+                    turns.spawn(turn(runs.clone(), holds.clone(), counts.clone(), prompt));
+                }
+            }
+        });
+        let keeper = Keeper::spawn(shared.clone(), wakes, owns, supervisor.get_cell()).await.unwrap();
+        Self { shared, backend, keeper, works, owned }
+    }
+
+    /// Owns a name, and begins with its prompt if it has one.
+    async fn owns(&self, name: &str, prompt: Option<crate::id::PromptId>) {
+        let name = Name::new(name).unwrap();
+        let owner = claimed(&self.shared, &name).await.unwrap();
+        self.owned.lock().unwrap().insert((name, owner.term));
+        let Some(prompt) = prompt else { return };
+        let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+        assert!(matches!(self.shared.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    }
+
+    /// As `kill -9`.
+    fn kill(self) -> NodeId {
+        self.keeper.actor.kill();
+        drop(self.works);
+        self.shared.node
+    }
+}
+
+async fn claimed(shared: &FleetShared, name: &Name) -> Option<Ownership> {
+    let node = shared.node;
+    let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+    match shared.backend.claim(claim).await.unwrap() {
+        Claimed::Won { record, .. } => Some(Ownership { name: name.clone(), node, term: record.term }),
+        _ => None,
+    }
+}
+
+/// A turn, from the claim to the release.
+async fn turn(
+    shared: Arc<FleetShared>,
+    owned: Arc<Mutex<HashSet<(Name, Term)>>>,
+    tally: Arc<Tally>,
+    prompt: PromptRecord,
+) {
+    let Some(owner) = claimed(&shared, &prompt.name).await else {
+        *tally.lost.lock().unwrap() += 1;
+        return;
+    };
+    *tally.won.lock().unwrap() += 1;
+    let entry = (owner.name.clone(), owner.term);
+    owned.lock().unwrap().insert(entry.clone());
+    let attempt = AttemptId::new();
+    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve: None };
+    if let Some(Begun::Send(_)) = shared.backend.begin(begin).await.unwrap().done() {
+        tokio::time::sleep(TURN).await;
+        let outcome = crate::record::PromptOutcome::Completed { result: serde_json::Value::Null };
+        let finish = Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost: 0 };
+        assert!(shared.backend.finish(finish).await.unwrap().done().is_some());
+        *tally.ended.lock().unwrap() += 1;
+    }
+    owned.lock().unwrap().remove(&entry);
+    assert!(shared.backend.release(owner).await.unwrap().done().is_some());
+}
+
+/// Requests of nodes so far, by kind.
+fn requests(nodes: &[SimulatedNode]) -> BTreeMap<&'static str, u64> {
+    let kinds =
+        ["renew", "nodes", "declare_dead", "recover", "waiting", "claim", "begin", "finish", "release"];
+    let sum = |kind| nodes.iter().map(|node| node.backend.requests(kind)).sum();
+    kinds.into_iter().map(|kind| (kind, sum(kind))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
+    let count: usize = std::env::var("GREENROOM_FLEET_NODES").map_or(20, |count| count.parse().unwrap());
+    let (failed, mut failures) = mpsc::unbounded_channel();
+    let (supervisor, _) = Actor::spawn(None, Watcher(failed), ()).await.unwrap();
+    let (memory, tally) = (MemoryBackend::new(), Arc::<Tally>::default());
+    let real = std::time::Instant::now();
+    let request = |name: &str| {
+        let bounds = crate::request::QueueBounds { name: 100, tenant: u32::MAX, fleet: u32::MAX };
+        crate::request::Accept { bounds, ..accept(name, HOUR) }
+    };
+    let mut nodes = Vec::new();
+    for _ in 0..count {
+        nodes.push(SimulatedNode::new(&memory, &supervisor, &tally).await);
+    }
+    // No keeper looks meanwhile: no time passes and no task runs.
+    let mut waits = Vec::new();
+    for (node, simulated) in nodes.iter().enumerate() {
+        for number in 0..OWNED + PASSIVE {
+            let name = format!("name {node} {number}");
+            let Accepted::New(prompt) = memory.accept(request(&name)).await.unwrap() else {
+                panic!("refused")
+            };
+            if number >= RUNNING {
+                assert_eq!(memory.withdraw(prompt.id).await.unwrap(), crate::request::Withdrawn::Unsent);
+            }
+            if number < OWNED {
+                simulated.owns(&name, (number < RUNNING).then_some(prompt.id)).await;
+            }
+            if number < RUNNING {
+                let Accepted::New(prompt) = memory.accept(request(&name)).await.unwrap() else {
+                    panic!("refused")
+                };
+                waits.push((node, prompt.id));
+            }
+        }
+    }
+    let built = real.elapsed();
+    tokio::time::sleep(SECOND * 7).await;
+    let killed: Vec<_> = nodes.drain(..count / 10).map(SimulatedNode::kill).collect();
+    let (begun, before, real) = (Instant::now(), requests(&nodes), std::time::Instant::now());
+    let lost = killed.len() * OWNED;
+
+    let dead = async || {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let listed = memory.nodes(None, 1024).await.unwrap();
+        listed.into_iter().filter(|node| killed.contains(&node.id)).map(|node| node.state).collect::<Vec<_>>()
+    };
+    while dead().await.contains(&NodeState::Up) {}
+    let declared = begun.elapsed();
+    while !dead().await.is_empty() {}
+    let recovered = begun.elapsed();
+    let mut left: Vec<_> =
+        waits.iter().filter(|(node, _)| *node < killed.len()).map(|(_, prompt)| *prompt).collect();
+    let orphans = left.len();
+    while let Some(prompt) = left.last() {
+        match memory.outcome(*prompt).await.unwrap() {
+            Some(_) => drop(left.pop()),
+            None => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+    let ran = begun.elapsed();
+    let after = requests(&nodes);
+    println!(
+        "{count} nodes, {} names, {} nodes lost with {lost} names",
+        count * (OWNED + PASSIVE),
+        killed.len()
+    );
+    println!("declared dead after {declared:?}, recovered after {recovered:?}, prompts run after {ran:?}");
+    let (won, lost_claims) = (*tally.won.lock().unwrap(), *tally.lost.lock().unwrap());
+    println!("{won} claims won, {lost_claims} lost; built in {built:?}, simulated in {:?}", real.elapsed());
+    for (kind, count) in &after {
+        println!("{kind:>14}: {}", count - before[kind]);
+    }
+    assert!(declared <= LEASE + SECOND, "{declared:?}");
+    println!("{orphans} prompts waited behind a turn that was lost");
+    // The names that are lost, at the rate of all nodes together, and a second for the last turns.
+    let rate = Duration::from_millis(100).mul_f64(lost as f64 / 64.0);
+    assert!(recovered <= declared + rate * 2 + SECOND * 2, "{recovered:?}");
+    assert!(ran <= recovered + TURN + SECOND, "{ran:?}");
+    assert_eq!((won, *tally.ended.lock().unwrap()), (orphans, orphans));
+    assert!(lost_claims <= orphans / 2, "{lost_claims} claims in vain for {orphans} names");
+    assert!(failures.try_recv().is_err(), "a keeper has failed");
+}
+
+const LEASE: Duration = Duration::from_secs(30);
