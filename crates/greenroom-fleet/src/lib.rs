@@ -44,8 +44,8 @@
 //! | end the fleet | [`Fleet::drain`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
 //!
-//! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. One process owns a fleet; several machines on
-//! one database are not there yet.
+//! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. `docs/fleet-nodes.md` is about
+//! several nodes on one backend.
 //!
 //! # Features
 //!
@@ -103,4 +103,6 @@ mod guides {
     struct Readme;
     #[doc = include_str!("../../../docs/fleet.md")]
     struct FleetGuide;
+    #[doc = include_str!("../../../docs/fleet-nodes.md")]
+    struct NodesGuide;
 }

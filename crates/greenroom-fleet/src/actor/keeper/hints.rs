@@ -28,8 +28,10 @@ const NAMES: usize = 256;
 /// The moments for which nodes wait before they look at a name are spread over this time for each node, and at most over `LONGEST`.
 const SPREAD: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
+/// Names whose moments have not come. With more of them the next look is at all that waits.
+const LATER: usize = 4096;
 /// Names are looked at together in this number of groups.
-const GROUPS: u64 = 16;
+const GROUPS: u64 = 4;
 
 /// Duties that were hinted at and have not heard it: a further hint of such a duty is dropped.
 #[derive(Default)]
@@ -87,7 +89,7 @@ struct Later(BTreeSet<(Instant, Name)>);
 impl Later {
     fn add(&mut self, name: Name, context: &KeeperContext, hints: &Hints, keeper: &ActorRef<KeeperMessage>) {
         let wait = wait_for(&name, &context.shared);
-        if !wait.is_zero() && self.0.len() < NAMES {
+        if !wait.is_zero() && self.0.len() < LATER {
             self.0.insert((Instant::now() + wait, name));
             return;
         }

@@ -234,6 +234,8 @@ async fn a_turn_of_a_lost_owner_ends_as_interrupted_or_goes_on_with_its_continua
     let goes_on = send(&fleet, "b", FleetPrompt::new("hold").continue_with("go on", 1)).await.prompt_id();
     let waits = send(&fleet, "b", "next").await.prompt_id();
     world.clis.read(2).await;
+    // The beginnings of both turns are kept.
+    tokio::time::sleep(secs(1)).await;
     let world = world.killed().await;
     world.clis.gone().await;
     let fleet = world.fleet(|_| {}).await;

@@ -1,7 +1,10 @@
 //! Many nodes, a tenth of which are lost at once: keepers over one registry, and loops in place of actors and sessions.
 //!
-//! `GREENROOM_FLEET_NODES` is the number of nodes (default: 20). Each node owns 40 names and runs turns of 20 of them, behind
-//! each of which a prompt waits; for each node there are 210 further names, which are passive.
+//! | variable | default | `.ci/run` |
+//! |---|--:|--:|
+//! | `GREENROOM_FLEET_NODES` | 20 | 100 |
+//! | `GREENROOM_FLEET_NAMES`: names in all, most of them passive | 5,000 | 100,000 |
+//! | `GREENROOM_FLEET_OWNED`: names that each node owns; it runs turns of half of them, behind each of which a prompt waits | 40 | 40 |
 
 use std::collections::BTreeMap;
 
@@ -10,11 +13,6 @@ use crate::id::NodeId;
 use crate::record::NodeState;
 use crate::request::Finish;
 
-/// Names that a node owns, and those of them whose turns run.
-const OWNED: usize = 40;
-const RUNNING: usize = 20;
-/// Names without an owner for each node.
-const PASSIVE: usize = 210;
 const TURN: Duration = Duration::from_secs(2);
 
 /// A node: its keeper, and a loop that claims the names that are woken, and runs a turn of each.
@@ -126,7 +124,12 @@ fn requests(nodes: &[SimulatedNode]) -> BTreeMap<&'static str, u64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
-    let count: usize = std::env::var("GREENROOM_FLEET_NODES").map_or(20, |count| count.parse().unwrap());
+    let set =
+        |variable: &str, default| std::env::var(variable).map_or(default, |value| value.parse().unwrap());
+    let count: usize = set("GREENROOM_FLEET_NODES", 20);
+    let names = set("GREENROOM_FLEET_NAMES", 5_000) / count;
+    let owned = set("GREENROOM_FLEET_OWNED", 40);
+    let running = owned / 2;
     let (failed, mut failures) = mpsc::unbounded_channel();
     let (supervisor, _) = Actor::spawn(None, Watcher(failed), ()).await.unwrap();
     let (memory, tally) = (MemoryBackend::new(), Arc::<Tally>::default());
@@ -142,18 +145,18 @@ async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
     // No keeper looks meanwhile: no time passes and no task runs.
     let mut waits = Vec::new();
     for (node, simulated) in nodes.iter().enumerate() {
-        for number in 0..OWNED + PASSIVE {
+        for number in 0..names {
             let name = format!("name {node} {number}");
             let Accepted::New(prompt) = memory.accept(request(&name)).await.unwrap() else {
                 panic!("refused")
             };
-            if number >= RUNNING {
+            if number >= running {
                 assert_eq!(memory.withdraw(prompt.id).await.unwrap(), crate::request::Withdrawn::Unsent);
             }
-            if number < OWNED {
-                simulated.owns(&name, (number < RUNNING).then_some(prompt.id)).await;
+            if number < owned {
+                simulated.owns(&name, (number < running).then_some(prompt.id)).await;
             }
-            if number < RUNNING {
+            if number < running {
                 let Accepted::New(prompt) = memory.accept(request(&name)).await.unwrap() else {
                     panic!("refused")
                 };
@@ -165,7 +168,7 @@ async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
     tokio::time::sleep(SECOND * 7).await;
     let killed: Vec<_> = nodes.drain(..count / 10).map(SimulatedNode::kill).collect();
     let (begun, before, real) = (Instant::now(), requests(&nodes), std::time::Instant::now());
-    let lost = killed.len() * OWNED;
+    let lost = killed.len() * owned;
 
     let dead = async || {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -187,11 +190,7 @@ async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
     }
     let ran = begun.elapsed();
     let after = requests(&nodes);
-    println!(
-        "{count} nodes, {} names, {} nodes lost with {lost} names",
-        count * (OWNED + PASSIVE),
-        killed.len()
-    );
+    println!("{count} nodes, {} names, {} nodes lost with {lost} names", count * names, killed.len());
     println!("declared dead after {declared:?}, recovered after {recovered:?}, prompts run after {ran:?}");
     let (won, lost_claims) = (*tally.won.lock().unwrap(), *tally.lost.lock().unwrap());
     println!("{won} claims won, {lost_claims} lost; built in {built:?}, simulated in {:?}", real.elapsed());
