@@ -255,11 +255,14 @@ async fn a_cancelled_turn_ends_alone_and_the_next_one_is_answered() {
         let mut next = session.prompt("And now?").await.unwrap();
         in_time("the cancel", turn.cancel()).await;
         let ended = in_time("the turn", turn.outcome()).await.unwrap();
+        // The model answers at once, so the turn may also end before the CLI has read the cancel.
+        let is_fine = ended.text() == Some("Fine.");
         assert!(
-            matches!(
-                &ended,
-                Outcome::NotStarted { .. } | Outcome::Interrupted { by: InterruptedBy::User, .. }
-            ),
+            is_fine
+                || matches!(
+                    &ended,
+                    Outcome::NotStarted { .. } | Outcome::Interrupted { by: InterruptedBy::User, .. }
+                ),
             "{ended:?}"
         );
         let ended = in_time("the turn", next.outcome()).await.unwrap();
