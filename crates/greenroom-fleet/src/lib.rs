@@ -105,4 +105,7 @@ mod guides {
     struct FleetGuide;
     #[doc = include_str!("../../../docs/fleet-nodes.md")]
     struct NodesGuide;
+    #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../../docs/fleet-postgres.md")]
+    struct PostgresGuide;
 }

@@ -4,12 +4,15 @@
 //! |---|---|---|
 //! | [`MemoryBackend`] | tests | until it is dropped |
 //! | [`LocalBackend`] | services on one machine | in one file, durable over a power cut |
+//! | `PostgresBackend` (feature `postgres`) | services on several machines | in a database of PostgreSQL |
 //!
 //! Write a [`Backend`] of your own for another database, and check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
 
 pub(crate) mod local;
 mod memory;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +36,8 @@ use crate::request::{
 
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresBackend, PostgresOptions};
 
 /// The number of changes or transitions that a slow reader of [`Backend::changes`] or [`Backend::transitions`] may be behind.
 const TOLD: usize = 4096;
@@ -146,6 +151,32 @@ macro_rules! backend {
 
                     $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
                         Box::pin(self.$kind(move |step: &mut Step<'_>| step.$method($($arg),*)))
+                    })*
+                }
+            };
+        }
+
+        /// Implements [`Backend`] for a type that can be cloned and has a method of its own for each request. A request runs to its end
+        /// also if its future is dropped.
+        #[cfg(feature = "postgres")]
+        macro_rules! by_methods {
+            ($backend:ty) => {
+                impl Backend for $backend {
+                    fn now(&self) -> Timestamp {
+                        self.server_time()
+                    }
+
+                    fn changes(&self) -> broadcast::Receiver<Change> {
+                        self.channels().changes.subscribe()
+                    }
+
+                    fn transitions(&self) -> broadcast::Receiver<Transition> {
+                        self.channels().transitions.subscribe()
+                    }
+
+                    $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
+                        let backend = self.clone();
+                        Box::pin(self.to_its_end(async move { <$backend>::$method(&backend, $($arg),*).await }))
                     })*
                 }
             };
@@ -285,3 +316,5 @@ pub(crate) use by_passing_on;
 
 by_steps!(MemoryBackend);
 by_steps!(LocalBackend);
+#[cfg(feature = "postgres")]
+by_methods!(PostgresBackend);

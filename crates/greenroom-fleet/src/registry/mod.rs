@@ -16,6 +16,8 @@ mod turns;
 mod txn;
 mod waiting;
 
+#[cfg(feature = "postgres")]
+pub(crate) use txn::checked_json;
 pub(crate) use txn::{Draft, MapTxn, Result, Txn, is_key};
 
 use crate::id::{Name, PromptId, Timestamp};

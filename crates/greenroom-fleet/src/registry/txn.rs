@@ -267,6 +267,15 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
+/// A value as JSON that can be read again.
+pub(crate) fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
+    if depth(&bytes) > MAX_DEPTH {
+        return Err(BackendError::too_deep(MAX_DEPTH));
+    }
+    Ok(bytes)
+}
+
 /// A value as it is read after it was written: a float may differ in its last digit, and an optional null is none. A request
 /// that is repeated compares this with the row.
 pub(crate) fn as_stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T> {
@@ -281,11 +290,7 @@ impl dyn Txn + '_ {
     }
 
     pub(crate) fn write<T: Serialize>(&mut self, key: &Key, value: &T) -> Result<()> {
-        let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
-        if depth(&bytes) > MAX_DEPTH {
-            return Err(BackendError::too_deep(MAX_DEPTH));
-        }
-        self.put(key.bytes(), &bytes)
+        self.put(key.bytes(), &checked_json(value)?)
     }
 
     pub(crate) fn mark(&mut self, key: &Key) -> Result<()> {

@@ -1,0 +1,114 @@
+//! Hints between nodes: changes that one node has made durable are told to the others by NOTIFY.
+//!
+//! ```text
+//!  changes ──► a bounded queue ──► several in one notification, in a statement of its own ──► PostgreSQL ──► listeners of all nodes
+//! ```
+//!
+//! A notification takes a lock over the whole database when it is committed, so it is never part of a request. Hints may be lost:
+//! those that the queue has no room for, and those that are sent while a listener connects again. Every node looks at the
+//! records from time to time.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgListener, PgPool};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::{text, told};
+use crate::request::Change;
+
+/// Changes that wait to be told.
+const WAITING: usize = 4096;
+/// Bytes of a notification. PostgreSQL takes 8,000.
+const BYTES: usize = 7000;
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The tasks that tell hints and hear them. They end with it.
+pub(super) struct Hints {
+    queue: mpsc::Sender<Change>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Hints {
+    pub(super) fn start(pool: PgPool, schema: &str, changes: broadcast::Sender<Change>) -> Self {
+        let channel = format!("greenroom_{schema}");
+        let (queue, waiting) = mpsc::channel(WAITING);
+        let (mut tasks, me) = (JoinSet::new(), Uuid::new_v4());
+        tasks.spawn(tell(pool.clone(), channel.clone(), me, waiting));
+        tasks.spawn(hear(pool, channel, me, changes));
+        Self { queue, tasks: Mutex::new(tasks) }
+    }
+
+    /// Tells the other nodes of changes, as far as there is room.
+    pub(super) fn pass_on(&self, changes: &[Change]) {
+        for change in changes {
+            // Full: a hint is lost. Closed: the backend was closed.
+            self.queue.try_send(change.clone()).ok();
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).abort_all();
+    }
+}
+
+async fn tell(pool: PgPool, channel: String, me: Uuid, mut waiting: mpsc::Receiver<Change>) {
+    while let Some(first) = waiting.recv().await {
+        let (mut items, mut bytes, mut next) = (Vec::new(), 0, Some(first));
+        while let Some(change) = next {
+            let mut item = told::change_json(&change);
+            text::escape_all(&mut item);
+            bytes += item.to_string().len() + 1;
+            items.push(item);
+            // A change has at most some 1.6 KB: a name of 256 bytes, each of them escaped.
+            next = if bytes < BYTES - 2048 { waiting.try_recv().ok() } else { None };
+        }
+        let payload = json!({ "from": me, "changes": items }).to_string();
+        let told = sqlx::query("SELECT pg_notify($1, $2)").bind(&channel).bind(payload).execute(&pool).await;
+        if let Err(error) = told {
+            tracing::debug!(%error, "other nodes could not be told of changes");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn hear(pool: PgPool, channel: String, me: Uuid, changes: broadcast::Sender<Change>) {
+    loop {
+        let error = match PgListener::connect_with(&pool).await {
+            Ok(listener) => listen(listener, &channel, me, &changes).await,
+            Err(error) => error,
+        };
+        tracing::debug!(%error, "changes of other nodes are not heard");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn listen(
+    mut listener: PgListener,
+    channel: &str,
+    me: Uuid,
+    changes: &broadcast::Sender<Change>,
+) -> sqlx::Error {
+    if let Err(error) = listener.listen(channel).await {
+        return error;
+    }
+    loop {
+        let notification = match listener.recv().await {
+            Ok(notification) => notification,
+            Err(error) => return error,
+        };
+        let Ok(mut hint) = serde_json::from_str::<Value>(notification.payload()) else { continue };
+        text::unescape_all(&mut hint);
+        if hint["from"].as_str().is_none_or(|from| from == me.to_string()) {
+            continue;
+        }
+        for change in hint["changes"].as_array().into_iter().flatten().filter_map(told::change) {
+            // An error: nobody listens. A change is a hint.
+            changes.send(change).ok();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A server for the tests: the one at `GREENROOM_POSTGRES`, or one of our own that ends with the tests.
+
+#![allow(clippy::disallowed_methods, reason = "the server is no CLI, and its start may hold up a thread")]
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The address of a server that runs already.
+const ADDRESS: &str = "GREENROOM_POSTGRES";
+/// Set: tests fail if there is no server.
+const REQUIRED: &str = "GREENROOM_REQUIRE_POSTGRES";
+/// The time for a server to start or to end.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The folder with `initdb` and `postgres`, the newest one.
+fn programs() -> Option<PathBuf> {
+    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path().join("bin"))
+        .collect();
+    versions.retain(|bin| bin.join("initdb").exists());
+    versions.sort();
+    versions.pop()
+}
+
+/// `None`: there is no server, which the first test says in one line.
+pub(crate) fn address() -> Option<String> {
+    if let Ok(address) = std::env::var(ADDRESS) {
+        return Some(address);
+    }
+    static SAID: std::sync::Once = std::sync::Once::new();
+    if programs().is_none() {
+        assert!(std::env::var_os(REQUIRED).is_none(), "PostgreSQL is not installed, and {REQUIRED} is set");
+        SAID.call_once(|| {
+            println!("not run: the tests on PostgreSQL; install PostgreSQL, or set {ADDRESS} to the address of a server");
+        });
+        return None;
+    }
+    static SHARED: Mutex<Option<String>> = Mutex::new(None);
+    let mut shared = SHARED.lock().unwrap();
+    if shared.is_none() {
+        // Leaked: the guardian of the server ends it when this process has ended.
+        let server: &'static Server = Box::leak(Box::new(Server::start()));
+        *shared = Some(server.address());
+    }
+    shared.clone()
+}
+
+/// A server of our own, in a temporary folder.
+pub(crate) struct Server {
+    folder: PathBuf,
+    port: u16,
+    process: Mutex<Child>,
+    /// Ends the server and removes its folder when this end of its pipe is closed, however this process ends.
+    _guardian: Child,
+}
+
+impl Server {
+    /// Starts a server, if PostgreSQL is there.
+    pub(crate) fn of_its_own() -> Option<Self> {
+        address()?;
+        programs().map(|_| Self::start())
+    }
+
+    fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("greenroom-postgres-").tempdir().unwrap().keep();
+        give_away(&folder);
+        let done = as_user(&programs().unwrap().join("initdb"))
+            .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
+            .arg(folder.join("data"))
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(done.success(), "initdb has failed");
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Self::run(&folder, port);
+        // `read` returns when the pipe is closed. The server's own file names its process, also after a restart.
+        let script = "read -r end; kill -QUIT \"$(head -n 1 \"$1/data/postmaster.pid\")\" 2>/dev/null; \
+                      while [ -e \"$1/data/postmaster.pid\" ]; do sleep 0.1; done; rm -rf \"$1\"";
+        let guardian = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let server = Self { folder, port, process: Mutex::new(process), _guardian: guardian };
+        server.wait();
+        server
+    }
+
+    fn run(folder: &Path, port: u16) -> Child {
+        as_user(&programs().unwrap().join("postgres"))
+            .arg("-D")
+            .arg(folder.join("data"))
+            .args([
+                "-c",
+                &format!("port={port}"),
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "max_connections=300",
+            ])
+            .args(["-c", &format!("unix_socket_directories={}", folder.display()), "-c", "fsync=on"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap()
+    }
+
+    /// Waits until the server takes connections. A server whose forerunner's processes still run ends at once, and is started again.
+    fn wait(&self) {
+        let begin = Instant::now();
+        let mut process = self.process.lock().unwrap();
+        loop {
+            // The server writes its process and, once it takes connections, `ready` into its file.
+            let file = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
+            if file.lines().next() == Some(&process.id().to_string()) && file.contains("ready") {
+                return;
+            }
+            if process.try_wait().unwrap().is_some() {
+                *process = Self::run(&self.folder, self.port);
+            }
+            assert!(begin.elapsed() < SOON, "the server has not started");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Kills the server, and starts it again. Its other processes end when the first one has.
+    pub(crate) fn kill_and_start(&self) {
+        let mut process = self.process.lock().unwrap();
+        let group = rustix::process::Pid::from_child(&process);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        process.wait().unwrap();
+        *process = Self::run(&self.folder, self.port);
+        drop(process);
+        self.wait();
+    }
+}
+
+/// The server refuses to run for root.
+fn as_user(program: &Path) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
+    command
+}
+
+fn give_away(folder: &Path) {
+    if rustix::process::geteuid().is_root() {
+        let given = Command::new("chown").arg("postgres:postgres").arg(folder).status().unwrap();
+        assert!(given.success(), "there is no user `postgres`");
+    }
+}
