@@ -1,0 +1,66 @@
+//! Fleets on one database: two nodes of one host.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use greenroom::Session;
+use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+use greenroom_fleet::{ActivationContext, Fleet, FleetEvent, FleetPrompt};
+
+use crate::{connect, schema, server};
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, future).await.expect("it did not happen in time")
+}
+
+/// A node whose sessions say who they are.
+async fn node(address: &str, schema: &str, folder: &Path, says: &'static str) -> Fleet {
+    // A CLI plays as long as it is kept.
+    let clis = Mutex::new(Vec::new());
+    let profile = move |_: &ActivationContext| {
+        let cli = ScriptedCli::play(Script::new().otherwise(ModelTurn::new().text(says)));
+        let transport = cli.transport();
+        clis.lock().unwrap().push(cli);
+        Session::builder().transport(transport)
+    };
+    let builder = Fleet::builder()
+        .backend(connect(address, schema).await)
+        .folder(folder)
+        .profile("default", profile)
+        .configure(|limits| limits.live = 4);
+    within(builder.start()).await.unwrap()
+}
+
+async fn answer(fleet: &Fleet, name: &str, text: &str) -> String {
+    let session = fleet.session(name).unwrap();
+    let mut turn = within(session.prompt(FleetPrompt::new(text))).await.unwrap();
+    within(turn.outcome()).await.unwrap().text().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_go_on_at_another_node_when_theirs_is_drained() {
+    let Some(address) = server::address() else { return };
+    let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
+    let first = node(&address, &schema, folder.path(), "first").await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(answer(&first, name, "hello").await, "first");
+    }
+    let second = node(&address, &schema, folder.path(), "second").await;
+    // The owner runs the prompts of its sessions, whoever has accepted them, and the other node reads the outcome.
+    assert_eq!(answer(&second, "a", "who are you?").await, "first");
+
+    let mut events = second.events();
+    within(first.drain(Duration::from_secs(20))).await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(answer(&second, name, "who are you now?").await, "second");
+    }
+    // The node has left, so nobody had to be declared dead.
+    while let Some(Some(event)) = events.next().now_or_never() {
+        assert!(matches!(event, Ok(ref event) if !matches!(event, FleetEvent::NodeLost { .. })), "{event:?}");
+    }
+    within(second.drain(Duration::from_secs(20))).await;
+}
