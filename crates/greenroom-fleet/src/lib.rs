@@ -45,7 +45,8 @@
 //! | keep everything in a file, or in a database of your own | [`backend`] |
 //!
 //! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. `docs/fleet-nodes.md` is about
-//! several nodes on one backend.
+//! several nodes on a backend that processes share; [`LocalBackend`](backend::LocalBackend) and
+//! [`MemoryBackend`](backend::MemoryBackend) serve one process.
 //!
 //! # Features
 //!

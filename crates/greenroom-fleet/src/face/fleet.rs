@@ -236,6 +236,8 @@ impl FleetBuilder {
     }
 
     /// Sets the folder for the files of the sessions. Default: [`Backend::default_folder`].
+    ///
+    /// The transcripts of the sessions are in this folder. Nodes that run each other's sessions need one folder that they share.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -244,8 +246,9 @@ impl FleetBuilder {
 
     /// Sets the name of this host, stable over restarts. Default: `local`.
     ///
-    /// Give each machine its own name if several share a backend: a node ends the processes that lost nodes of its host have left, and
-    /// takes those that it cannot find there for ended.
+    /// Give each machine its own name if several share a backend. In containers give each container its own name, and on one
+    /// machine each user: a node ends the processes that lost nodes of its host have left. It looks for them in `/proc`, and a
+    /// process that it does not find there counts as ended.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());

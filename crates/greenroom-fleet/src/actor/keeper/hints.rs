@@ -1,8 +1,8 @@
 //! Changes that the backend tells, as hints for duties.
 //!
 //! Each node hears of a name that can run, and one of them can claim it. So a node waits a moment before it looks at a name that
-//! has no actor here, each node for another time for each name: the first one claims, and the others find the name owned. The
-//! node that has accepted a prompt hints at it directly, and does not wait.
+//! has no actor here. Names are in `GROUPS` groups, and a node has one waiting time for each group: the node with the shortest
+//! time claims, and the others find the name owned. The node that has accepted a prompt hints at it directly, and does not wait.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -8,7 +8,7 @@
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
 //! | finish deletions | every 5 s; a name whose files cannot be removed after 1 s, 2 s … 60 s | 16 names |
 //! | release strangers | every 5 s | the names that this node owns |
-//! | watch the nodes | every 5 s; each second while there is another node; the end of a lease; the next batch of names of dead nodes | all nodes, 64 names |
+//! | watch the nodes | every 5 s; each second while there is another node; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
 //!
 //! Each duty:
 //!
@@ -22,7 +22,7 @@
 //!
 //! The fence: the lease counts from the moment before its renewal was sent. When four fifths of it have passed without
 //! another renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing
-//! more. On a backend that only this process can use nobody could take the names: there the lease may pass, and only
+//! more. The clock of the fence stands still while the machine is suspended. On a backend that only this process can use nobody could take the names: there the lease may pass, and only
 //! the backend's word fences the node.
 //!
 //! Restart policy: permanent. A keeper that is started again has no memory: it looks at everything once.
