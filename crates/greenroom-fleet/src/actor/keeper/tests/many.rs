@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::task::JoinSet;
+
 use super::*;
 use crate::id::NodeId;
 use crate::record::NodeState;
@@ -21,6 +23,7 @@ struct SimulatedNode {
     backend: FaultedBackend,
     keeper: Keeper,
     works: Task,
+    turns: Arc<Mutex<JoinSet<()>>>,
     owned: Arc<Mutex<HashSet<(Name, Term)>>>,
 }
 
@@ -48,16 +51,18 @@ impl SimulatedNode {
             Box::pin(async move { Some(owned) })
         });
         let (runs, holds, counts) = (shared.clone(), owned.clone(), tally.clone());
+        let turns = Arc::<Mutex<JoinSet<()>>>::default();
+        let spawns = turns.clone();
         let works = Task::spawn(async move {
-            let mut turns = tokio::task::JoinSet::new();
             while let Some(prompts) = woken.recv().await {
                 for prompt in prompts {
+                    let mut turns = spawns.lock().unwrap();
                     turns.spawn(turn(runs.clone(), holds.clone(), counts.clone(), prompt));
                 }
             }
         });
         let keeper = Keeper::spawn(shared.clone(), wakes, owns, supervisor.get_cell()).await.unwrap();
-        Self { shared, backend, keeper, works, owned }
+        Self { shared, backend, keeper, works, turns, owned }
     }
 
     /// Owns a name, and begins with its prompt if it has one.
@@ -74,7 +79,17 @@ impl SimulatedNode {
     fn kill(self) -> NodeId {
         self.keeper.actor.kill();
         drop(self.works);
+        self.turns.lock().unwrap().abort_all();
         self.shared.node
+    }
+
+    /// Returns when the turns have ended; a panic in one of them is a panic here.
+    async fn turns_end(self) {
+        drop((self.keeper, self.works));
+        let mut turns = std::mem::take(&mut *self.turns.lock().unwrap());
+        while let Some(turn) = turns.join_next().await {
+            turn.unwrap();
+        }
     }
 }
 
@@ -175,19 +190,24 @@ async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
         let listed = memory.nodes(None, 1024).await.unwrap();
         listed.into_iter().filter(|node| killed.contains(&node.id)).map(|node| node.state).collect::<Vec<_>>()
     };
-    while dead().await.contains(&NodeState::Up) {}
+    let until_dead = async { while dead().await.contains(&NodeState::Up) {} };
+    timeout(HOUR, until_dead).await.expect("the nodes are not declared dead");
     let declared = begun.elapsed();
-    while !dead().await.is_empty() {}
+    let until_recovered = async { while !dead().await.is_empty() {} };
+    timeout(HOUR, until_recovered).await.expect("the names are not recovered");
     let recovered = begun.elapsed();
     let mut left: Vec<_> =
         waits.iter().filter(|(node, _)| *node < killed.len()).map(|(_, prompt)| *prompt).collect();
     let orphans = left.len();
-    while let Some(prompt) = left.last() {
-        match memory.outcome(*prompt).await.unwrap() {
-            Some(_) => drop(left.pop()),
-            None => tokio::time::sleep(Duration::from_millis(50)).await,
+    let until_run = async {
+        while let Some(prompt) = left.last() {
+            match memory.outcome(*prompt).await.unwrap() {
+                Some(_) => drop(left.pop()),
+                None => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
         }
-    }
+    };
+    timeout(HOUR, until_run).await.expect("the prompts do not run");
     let ran = begun.elapsed();
     let after = requests(&nodes);
     println!("{count} nodes, {} names, {} nodes lost with {lost} names", count * names, killed.len());
@@ -197,7 +217,7 @@ async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
     for (kind, count) in &after {
         println!("{kind:>14}: {}", count - before[kind]);
     }
-    assert!(declared <= LEASE + SECOND, "{declared:?}");
+    assert!(declared >= LEASE - SECOND * 3 && declared <= LEASE + SECOND, "{declared:?}");
     println!("{orphans} prompts waited behind a turn that was lost");
     // The names that are lost, at the rate of all nodes together, and a second for the last turns.
     let rate = Duration::from_millis(100).mul_f64(lost as f64 / 64.0);
@@ -207,6 +227,9 @@ async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
     // Two nodes may have the same moment. With claims at once each node but one claims in vain.
     assert!(lost_claims <= orphans * 2, "{lost_claims} claims in vain for {orphans} names");
     assert!(failures.try_recv().is_err(), "a keeper has failed");
+    for node in nodes {
+        timeout(HOUR, node.turns_end()).await.expect("a turn does not end");
+    }
 }
 
 const LEASE: Duration = Duration::from_secs(30);

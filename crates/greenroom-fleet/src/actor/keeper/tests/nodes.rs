@@ -54,7 +54,8 @@ async fn a_node_that_stops_renewing_is_lost_after_its_lease() {
     let last = Instant::now();
     let lost = stage.lost(peer).await.duration_since(last);
     assert!(lost >= LEASE && lost <= LEASE + SECOND, "{lost:?} after the last renewal");
-    while stage.woken().await != [Name::new("runs").unwrap()] {}
+    let until_woken = async { while stage.woken().await != [Name::new("runs").unwrap()] {} };
+    timeout(HOUR, until_woken).await.expect("the name is not woken");
     assert!(last.elapsed() <= LEASE + SECOND * 2, "{:?} after the last renewal", last.elapsed());
     let outcome = stage.backend.outcome(runs).await.unwrap();
     let by_owner =
@@ -121,16 +122,17 @@ async fn names_of_a_lost_node_are_recovered_in_batches_with_pauses() {
     let lost = stage.lost(peer).await;
     let mut most = 0;
     let mut before = 640;
-    let left = loop {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        let owns = stage.backend.nodes(None, 10).await.unwrap().into_iter().find(|node| node.id == peer);
-        let owns = owns.map_or(0, |node| node.owns);
-        most = most.max(before - owns);
-        before = owns;
-        if owns == 0 {
-            break lost.elapsed();
+    let until_recovered = async {
+        while before > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let nodes = stage.backend.nodes(None, 10).await.unwrap();
+            let owns = nodes.into_iter().find(|node| node.id == peer).map_or(0, |node| node.owns);
+            most = most.max(before - owns);
+            before = owns;
         }
     };
+    timeout(HOUR, until_recovered).await.expect("the names are not recovered");
+    let left = lost.elapsed();
     assert!(most <= 64, "{most} names at once");
     assert!(left >= SECOND * 9 / 10 && left <= SECOND * 12 / 10, "{left:?}");
 }
@@ -155,9 +157,11 @@ async fn nodes_that_recover_names_together_are_no_faster_than_one() {
         let nodes = memory.nodes(None, 10).await.unwrap();
         nodes.into_iter().find(|node| node.id == peer).map(|node| node.state)
     };
-    while state().await == Some(NodeState::Up) {}
+    let until_dead = async { while state().await == Some(NodeState::Up) {} };
+    timeout(HOUR, until_dead).await.expect("the node is not declared dead");
     let lost = Instant::now();
-    while state().await.is_some() {}
+    let until_recovered = async { while state().await.is_some() {} };
+    timeout(HOUR, until_recovered).await.expect("the names are not recovered");
     let took = lost.elapsed();
     assert!(took >= SECOND && took <= SECOND * 4, "{took:?}");
     let shares: Vec<_> = stages.iter().map(|stage| stage.backend.requests("recover")).collect();
