@@ -209,16 +209,19 @@ impl FleetSession {
     /// # Errors
     /// [`FleetError::Elsewhere`]; [`FleetError::Backend`] if the session is not awake here and the backend does not say where.
     pub async fn passivate(&self) -> Result<(), FleetError> {
-        match self.end_session(false).await {
+        let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) };
+        match self.ask(false, message).await {
             Some(()) => Ok(()),
             None => self.check_peers().await,
         }
     }
 
-    /// `None`: there was no session here, or its actor has failed.
-    async fn end_session(&self, at_once: bool) -> Option<()> {
-        let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, at_once, done: Some(done) };
-        self.ask(false, message).await
+    /// Ends the session at once. While the caller holds the guard the session is not activated here, for some seconds at most.
+    async fn make_way(&self) -> oneshot::Sender<()> {
+        let (guard, hold) = oneshot::channel();
+        // `None`: there was no session here, or its actor has failed.
+        let _: Option<()> = self.ask(false, |done| NameMessage::MakeWay { hold, done }).await;
+        guard
     }
 
     /// Keeps the session from being activated, and puts it to sleep at once: its running turn is interrupted.
@@ -236,7 +239,7 @@ impl FleetSession {
             if matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. }) {
                 return Ok(());
             }
-            self.end_session(true).await;
+            let _guard = self.make_way().await;
             let (name, reason) = (self.name.clone(), why.clone());
             let quarantine = |backend| Backend::quarantine(backend, name.clone(), reason.clone());
             match self.shared().ask(quarantine).await? {
@@ -273,7 +276,7 @@ impl FleetSession {
     /// again. [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn delete(&self) -> Result<(), FleetError> {
         loop {
-            self.end_session(true).await;
+            let _guard = self.make_way().await;
             match deletion::delete(self.shared(), &self.name).await? {
                 deletion::Deleted::Done | deletion::Deleted::Unknown => return Ok(()),
                 deletion::Deleted::Owned(node) if node == self.shared().node => {

@@ -1,7 +1,6 @@
 //! A session that is up: its activation, its turns, and the time between them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use greenroom::message::UsageTracker;
 use tokio::sync::Mutex;
@@ -17,9 +16,6 @@ use crate::actor::context::{Activation, shown};
 use crate::face::error::FleetError;
 use crate::face::event::{FleetEvent, PassivatedBy};
 use crate::face::profile::ActivatedFor;
-
-/// The time in which a deletion or a quarantine reaches the backend after the session has ended for it.
-const WAY: Duration = Duration::from_millis(200);
 
 impl NameState {
     pub(super) fn activate(&mut self) {
@@ -209,8 +205,10 @@ impl NameState {
         if let Some(failures) = self.failed.take() {
             return self.back_off(failures);
         }
-        if std::mem::take(&mut self.makes_way) {
-            return self.make_way();
+        if self.is_held() && !self.draining && !self.fenced {
+            self.withdraw();
+            self.free_slot();
+            return self.hold();
         }
         if std::mem::take(&mut self.asked) {
             // Asked before the slot is free: the name keeps its place.
@@ -221,20 +219,5 @@ impl NameState {
         }
         self.free_slot();
         self.look();
-    }
-
-    /// Waits a moment before the next activation: a deletion or a quarantine finds the name free.
-    fn make_way(&mut self) {
-        if std::mem::take(&mut self.asked) {
-            self.asking = None;
-            self.tell_admission(AdmissionMessage::Withdraw);
-        }
-        self.free_slot();
-        self.enter(Stage::Backoff);
-        if self.draining || self.fenced {
-            self.enter(Stage::Settled);
-            return self.rest();
-        }
-        self.watch = Some(watch::backoff(&self.myself, self.watches, WAY));
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum Stage {
     Waiting,
     /// A step claims the name and starts its session.
     Activating,
-    /// An activation has failed. The slot was given back.
+    /// An activation has failed, or a deletion or a quarantine comes first. The slot was given back.
     Backoff,
     /// The session is up, without a turn.
     Idle,
@@ -68,8 +68,8 @@ pub(crate) struct NameState {
     /// The session is to end when the running step has.
     pub(super) passivate: Option<PassivatedBy>,
     pub(super) passive: Vec<oneshot::Sender<()>>,
-    /// The session is ended for a deletion or a quarantine, which comes before the next activation.
-    pub(super) makes_way: bool,
+    /// Deletions and quarantines, which come before the next activation. Each is over when its sender is dropped.
+    pub(super) holds: Vec<oneshot::Receiver<()>>,
     /// An interrupt is on its way to the CLI.
     pub(super) interrupting: u32,
     /// The session ends because of a failure, and the next one waits: the failures in a row.
@@ -107,7 +107,7 @@ impl NameState {
             warm: Vec::new(),
             passivate: None,
             passive: Vec::new(),
-            makes_way: false,
+            holds: Vec::new(),
             interrupting: 0,
             failed: None,
             errors: 0,
@@ -221,15 +221,14 @@ impl NameState {
 
     /// Does what is to be done next, between steps.
     pub(super) fn decide(&mut self) {
+        let held = self.is_held();
         match self.stage {
             Stage::Settled | Stage::Waiting if self.fenced || self.draining || !self.wants() => {
-                if std::mem::take(&mut self.asked) {
-                    self.asking = None;
-                    self.tell_admission(AdmissionMessage::Withdraw);
-                }
+                self.withdraw();
                 self.enter(Stage::Settled);
                 self.rest();
             }
+            Stage::Settled | Stage::Waiting if held => self.hold(),
             Stage::Settled => {
                 self.enter(Stage::Waiting);
                 self.ask();
@@ -245,9 +244,8 @@ impl NameState {
                 self.begin_passivating(by);
             }
             Stage::Idle if self.next.is_some() && self.interrupting == 0 => self.ask(),
-            Stage::Idle if self.next.is_none() && std::mem::take(&mut self.asked) => {
-                self.asking = None;
-                self.tell_admission(AdmissionMessage::Withdraw);
+            Stage::Idle if self.next.is_none() && self.asked => {
+                self.withdraw();
                 // The session may have been idle for long meanwhile.
                 self.watch_idle();
             }
@@ -272,6 +270,14 @@ impl NameState {
         let (name, turn) = (shown(&self.cell.name), self.wants_turn);
         self.asking = Some(tracing::info_span!("admission", name, tenant, turn, live = self.live.is_some()));
         self.tell_admission(AdmissionMessage::Ask { tenant, want, order, actor: self.myself.clone() });
+    }
+
+    /// Takes the request back, if there is one.
+    pub(super) fn withdraw(&mut self) {
+        if std::mem::take(&mut self.asked) {
+            self.asking = None;
+            self.tell_admission(AdmissionMessage::Withdraw);
+        }
     }
 
     pub(super) fn tell_admission(&self, message: AdmissionMessage) {
@@ -354,26 +360,6 @@ impl NameState {
             self.not_warm("the fleet is draining");
             self.is_passive();
             self.myself.stop(None);
-        }
-    }
-
-    /// Tells the callers that there is no session.
-    pub(super) fn is_passive(&mut self) {
-        for done in self.passive.drain(..) {
-            // An error: the caller waits no more.
-            done.send(()).ok();
-        }
-    }
-
-    pub(super) fn not_warm(&mut self, why: &str) {
-        self.tell_warm(&FleetError::State(why.to_owned()));
-    }
-
-    /// Tells the callers why the session is not up.
-    pub(super) fn tell_warm(&mut self, why: &FleetError) {
-        for warm in self.warm.drain(..) {
-            // An error: the caller waits no more.
-            warm.send(Err(why.clone())).ok();
         }
     }
 }

@@ -56,8 +56,11 @@ pub(crate) enum NameMessage {
     Granted(Grant, u64),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
-    /// End the session: after the running turn, or at once.
-    Passivate { by: PassivatedBy, at_once: bool, done: Option<oneshot::Sender<()>> },
+    /// End the session after the running turn.
+    Passivate { by: PassivatedBy, done: Option<oneshot::Sender<()>> },
+    /// End the session at once, for a deletion or a quarantine. Until the sender of `hold` is dropped the name stays without a
+    /// session, for five seconds at most.
+    MakeWay { hold: oneshot::Receiver<()>, done: oneshot::Sender<()> },
     /// Interrupt the running turn, if it is this one. Answers whether it was.
     Interrupt { prompt: Option<PromptId>, done: oneshot::Sender<Result<bool, FleetError>> },
     /// Say something in the running turn.
@@ -106,7 +109,7 @@ pub(crate) enum Watched {
     BackgroundOver,
     /// The session has ended by itself.
     SessionEnded,
-    /// The wait after a failed activation is over.
+    /// The wait after a failed activation, or for a deletion or a quarantine, is over.
     BackoffOver,
 }
 
@@ -161,7 +164,8 @@ impl Actor for NameActor {
             NameMessage::Warm(done) => state.warm(done),
             NameMessage::Granted(grant, generation) => state.granted(grant, generation),
             NameMessage::AskAgain => state.ask_again(),
-            NameMessage::Passivate { by, at_once, done } => state.wish_passive(by, at_once, done),
+            NameMessage::Passivate { by, done } => state.wish_passive(by, done),
+            NameMessage::MakeWay { hold, done } => state.make_way(hold, done),
             NameMessage::Interrupt { prompt, done } => state.interrupt(prompt, done),
             NameMessage::Steer { message, done } => state.steer(*message, done),
             NameMessage::Drain => state.drain(),

@@ -4,7 +4,7 @@ use greenroom::Prompt;
 use tokio::sync::oneshot;
 
 use super::machine::{NameState, Stage};
-use super::{NameReport, StepEnd};
+use super::{NameReport, StepEnd, watch};
 use crate::face::error::FleetError;
 use crate::face::event::PassivatedBy;
 use crate::id::PromptId;
@@ -20,26 +20,61 @@ impl NameState {
         self.look();
     }
 
-    pub(super) fn wish_passive(
-        &mut self,
-        by: PassivatedBy,
-        at_once: bool,
-        done: Option<oneshot::Sender<()>>,
-    ) {
+    /// Ends the session at once. The name is not activated until the sender of `hold` is dropped.
+    pub(super) fn make_way(&mut self, hold: oneshot::Receiver<()>, done: oneshot::Sender<()>) {
+        self.holds.push(hold);
+        self.cell.kill().cancel();
+        self.wish_passive(PassivatedBy::Request, Some(done));
+        if matches!(self.stage, Stage::Settled | Stage::Waiting) {
+            self.decide();
+        }
+    }
+
+    /// True while a deletion or a quarantine comes before the next activation.
+    pub(super) fn is_held(&mut self) -> bool {
+        self.holds.retain_mut(|hold| hold.try_recv() == Err(oneshot::error::TryRecvError::Empty));
+        !self.holds.is_empty()
+    }
+
+    /// Waits without a slot until the deletions and quarantines are over.
+    pub(super) fn hold(&mut self) {
+        self.withdraw();
+        self.enter(Stage::Backoff);
+        let holds = std::mem::take(&mut self.holds);
+        self.watch = Some(watch::holds(&self.myself, self.watches, holds));
+    }
+
+    pub(super) fn wish_passive(&mut self, by: PassivatedBy, done: Option<oneshot::Sender<()>>) {
         self.passive.extend(done);
         self.passivate = Some(by);
-        if at_once {
-            self.cell.kill().cancel();
-            self.makes_way = true;
-        }
         match self.stage {
             Stage::Idle => self.decide(),
             Stage::Settled | Stage::Waiting | Stage::Backoff => {
                 // There is no session. Prompts that wait go on waiting, for their turn.
-                (self.passivate, self.makes_way) = (None, false);
+                self.passivate = None;
                 self.is_passive();
             }
             Stage::Activating | Stage::Running { .. } | Stage::Passivating => {}
+        }
+    }
+
+    /// Tells the callers that there is no session.
+    pub(super) fn is_passive(&mut self) {
+        for done in self.passive.drain(..) {
+            // An error: the caller waits no more.
+            done.send(()).ok();
+        }
+    }
+
+    pub(super) fn not_warm(&mut self, why: &str) {
+        self.tell_warm(&FleetError::State(why.to_owned()));
+    }
+
+    /// Tells the callers why the session is not up.
+    pub(super) fn tell_warm(&mut self, why: &FleetError) {
+        for warm in self.warm.drain(..) {
+            // An error: the caller waits no more.
+            warm.send(Err(why.clone())).ok();
         }
     }
 

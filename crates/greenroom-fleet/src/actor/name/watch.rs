@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use greenroom::Session;
 use ractor::ActorRef;
+use tokio::sync::oneshot;
 
 use super::steps::record_process;
 use super::{NameMessage, Watched};
@@ -15,6 +17,9 @@ use crate::process;
 
 /// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
 const SETTLES: Duration = Duration::from_secs(1);
+
+/// The longest time for which a deletion or a quarantine keeps a name from being activated.
+const HELD: Duration = Duration::from_secs(5);
 
 /// Watches a session between turns: whether the CLI works in the background, how long it was idle, and its end.
 pub(super) fn session(
@@ -77,6 +82,16 @@ pub(super) fn backoff(actor: &ActorRef<NameMessage>, number: u64, wait: Duration
     let actor = actor.clone();
     Task::spawn(async move {
         tokio::time::sleep(wait).await;
+        tell(&actor, Watched::BackoffOver, number);
+    })
+}
+
+/// Tells the actor when the deletions and quarantines for which it waits are over: their senders are dropped.
+pub(super) fn holds(actor: &ActorRef<NameMessage>, number: u64, holds: Vec<oneshot::Receiver<()>>) -> Task {
+    let actor = actor.clone();
+    Task::spawn(async move {
+        // An error: a backend that answers late keeps no prompt waiting any longer.
+        tokio::time::timeout(HELD, join_all(holds)).await.ok();
         tell(&actor, Watched::BackoffOver, number);
     })
 }

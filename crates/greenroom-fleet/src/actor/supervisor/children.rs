@@ -82,7 +82,7 @@ impl FleetState {
             if matches!(message, NameMessage::Wake(_)) && !child.cell.mark() {
                 return Ok(());
             }
-            if let (None, NameMessage::Passivate { at_once: true, .. }) = (&child.actor, &message) {
+            if let (None, NameMessage::MakeWay { .. }) = (&child.actor, &message) {
                 // The actor has failed, and its step goes on.
                 child.cell.kill().cancel();
             }

@@ -107,6 +107,56 @@ async fn a_quarantined_session_sleeps_and_keeps_its_prompts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_prompt_begins_while_a_slow_backend_deletes_or_quarantines() {
+    for method in ["quarantine", "delete"] {
+        let world = World::new();
+        let backend = FaultedBackend::new(world.backend.clone());
+        let fleet = start(world.on(backend.clone())).await;
+        let a = named(&fleet, "a");
+        let runs = send(&fleet, "a", "hold").await;
+        world.clis.read(1).await;
+        let mut waits = Vec::new();
+        for prompt in ["one", "two", "three"] {
+            waits.push(send(&fleet, "a", prompt).await);
+        }
+        backend.fault_next(method, Fault::Delay(secs(3)));
+        let begun = Instant::now();
+        if method == "delete" {
+            within("delete", a.delete()).await.unwrap();
+        } else {
+            within("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
+        }
+        assert!(begun.elapsed() < secs(4), "{method}: {:?}", begun.elapsed());
+        assert_eq!(outcome(runs).await.word(), "interrupted");
+        assert_eq!((world.clis.starts_of("a"), world.clis.prompts_of("a").len()), (1, 1), "{method}");
+        within("unquarantine", a.unquarantine()).await.unwrap();
+        for wait in waits {
+            assert_eq!(outcome(wait).await.is_completed(), method == "quarantine");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_the_backend_does_not_answer_keeps_no_prompt_waiting() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    let runs = send(&fleet, "a", "hold").await;
+    world.clis.read(1).await;
+    let waits = send(&fleet, "a", "one").await;
+    backend.fault_next("delete", Fault::Hang);
+    let a = named(&fleet, "a");
+    let deletion = tokio::spawn(async move { a.delete().await });
+    assert_eq!(outcome(runs).await.word(), "interrupted");
+    let begun = Instant::now();
+    assert_eq!(outcome(waits).await.text(), Some("re: one"));
+    assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
+    backend.release();
+    within("delete", deletion).await.unwrap().unwrap();
+    assert_eq!(world.clis.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_quarantined_session_refuses_new_prompts_and_says_why() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
