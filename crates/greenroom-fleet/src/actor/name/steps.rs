@@ -18,7 +18,7 @@ use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::face::profile::{ActivatedFor, ActivationContext};
-use crate::files::{FilesError, FilesErrorKind};
+use crate::files::{FilesErrorKind, Folders};
 use crate::id::{AttemptId, NodeId, Timestamp};
 use crate::process;
 use crate::record::{NameRecord, PromptRecord};
@@ -180,13 +180,14 @@ async fn end_left_processes(shared: &FleetShared, cell: &NameCell) -> Result<Opt
 }
 
 /// The reason why a session did not start.
-struct NotStarted {
+pub(super) struct NotStarted {
     why: String,
-    by: Cause,
+    pub(super) by: Cause,
 }
 
 /// The cause of a start that has failed.
-enum Cause {
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cause {
     /// The session: the failure counts, and too many quarantine the name.
     Session,
     /// The host: its disk is full or can only be read, or another session on it has the conversation, for some seconds perhaps.
@@ -200,26 +201,17 @@ impl From<String> for NotStarted {
     }
 }
 
-impl From<FilesError> for NotStarted {
-    fn from(error: FilesError) -> Self {
-        let by = match error.kind() {
-            FilesErrorKind::Full
-            | FilesErrorKind::ReadOnly
-            | FilesErrorKind::NotAllowed
-            | FilesErrorKind::InUse => Cause::Host,
-            FilesErrorKind::InTheWay | FilesErrorKind::Link | FilesErrorKind::Other => Cause::Session,
-        };
-        Self { why: error.to_string(), by }
-    }
-}
-
-impl From<FleetError> for NotStarted {
-    fn from(error: FleetError) -> Self {
-        match error {
-            FleetError::Files(error) => error.into(),
-            error => error.to_string().into(),
-        }
-    }
+/// The cause of an error of the files. A folder that may not be written to is the session's own fault if the folder of all
+/// sessions may be: its agent writes there too.
+pub(super) async fn files_failed(folders: &Folders, error: impl Into<FleetError>) -> NotStarted {
+    let error = error.into();
+    let kind = if let FleetError::Files(error) = &error { error.kind() } else { FilesErrorKind::Other };
+    let by = match kind {
+        FilesErrorKind::Full | FilesErrorKind::InUse => Cause::Host,
+        FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed if folders.open().await.is_err() => Cause::Host,
+        _ => Cause::Session,
+    };
+    NotStarted { why: error.to_string(), by }
 }
 
 impl From<greenroom::Error> for NotStarted {
@@ -240,7 +232,10 @@ async fn start(
     let Some(profile) = shared.profiles.get(&record.profile) else {
         return Err(format!("the fleet has no profile '{}': add it to the builder", record.profile).into());
     };
-    let folders = shared.folders.create(record).await?;
+    let folders = match shared.folders.create(record).await {
+        Ok(folders) => folders,
+        Err(error) => return Err(files_failed(&shared.folders, error).await),
+    };
     let cx = ActivationContext {
         name: cell.name.clone(),
         tenant: record.tenant.clone(),
@@ -253,7 +248,10 @@ async fn start(
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
-    let builder = shared.folders.apply(builder, &cx).await?;
+    let builder = match shared.folders.apply(builder, &cx).await {
+        Ok(builder) => builder,
+        Err(error) => return Err(files_failed(&shared.folders, error).await),
+    };
     let mut builder = process::mark(asker::attach(shared, cell, builder), claim);
     let (switch, kill) = (builder.kill_switch(), cell.kill());
     let mut starting = pin!(AssertUnwindSafe(builder.start()).catch_unwind());

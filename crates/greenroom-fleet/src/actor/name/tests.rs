@@ -1,5 +1,7 @@
 //! Tests of a name's actor alone, for moments that no fleet can be stopped at.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::steps::{Cause, files_failed};
 use super::turn::{TurnEnd, run_turn};
 use super::{NameActor, NameArguments, NameMessage};
 use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterArguments, Holder};
@@ -20,6 +23,7 @@ use crate::actor::turn_stage::Played;
 use crate::backend::MemoryBackend;
 use crate::face::event::FleetEvent;
 use crate::face::limits::FleetLimits;
+use crate::files::{FilesError, Folders};
 use crate::id::{AttemptId, Name};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, PromptRecord};
 use crate::request::{Accept, Accepted, Claim, Claimed, Ownership};
@@ -139,4 +143,21 @@ async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
         matches!(outcome, Some(PromptOutcome::Interrupted { by: InterruptedBy::User, .. })),
         "{outcome:?}"
     );
+}
+
+#[tokio::test]
+async fn a_folder_of_one_session_that_is_not_writable_is_the_sessions_fault() {
+    let root = tempfile::tempdir().unwrap();
+    let (works, file) = (root.path().join("data"), root.path().join("file"));
+    std::fs::write(&file, "no folder").unwrap();
+    let cause = async |root: &Path, kind: io::ErrorKind| {
+        let error = FilesError::of("create the folder", &root.join("config"), kind.into());
+        files_failed(&Folders::at(root.to_owned()), error).await.by
+    };
+    for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
+        assert_eq!(cause(&works, kind).await, Cause::Session, "{kind}");
+        assert_eq!(cause(&file, kind).await, Cause::Host, "{kind}: other sessions fail as well");
+    }
+    assert_eq!(cause(&works, io::ErrorKind::StorageFull).await, Cause::Host);
+    assert_eq!(cause(&works, io::ErrorKind::NotADirectory).await, Cause::Session);
 }
