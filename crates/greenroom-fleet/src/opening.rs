@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
-use crate::actor::keeper::hold_lease;
+use crate::actor::keeper::{RECOVER, hold_lease};
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
@@ -160,10 +160,12 @@ async fn ended(shared: &FleetShared, record: &ProcessRecord) -> Result<(), Fleet
 
 async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
     let losses = shared.limits.losses;
+    // The keepers of a shared backend recover the rest at their rate.
+    let (batch, all) = if shared.backend.is_exclusive() { (BATCH, true) } else { (RECOVER, false) };
     loop {
-        let recovered = shared.ask(|backend| backend.recover(BATCH, losses)).await?;
+        let recovered = shared.ask(|backend| backend.recover(batch, losses)).await?;
         shared.tell_transitions();
-        if recovered.len() < BATCH || !shared.backend.is_exclusive() {
+        if recovered.len() < batch || !all {
             return Ok(());
         }
     }

@@ -52,7 +52,13 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
     let removal = shared.folders.removal().await;
     match repeat(shared, || shared.backend.name_record(name.clone())).await.map_err(failed)? {
         Some(record) if matches!(record.state, NameState::Deleting { .. }) => {
-            finish(shared, &record, &removal).await
+            match record.host.as_ref().filter(|host| !shared.backend.is_exclusive() && **host != shared.host)
+            {
+                Some(host) => Err(FleetError::State(format!(
+                    "the session is marked as being deleted; its files are on the host '{host}', and a node there removes them"
+                ))),
+                None => finish(shared, &record, &removal).await,
+            }
         }
         _ => Ok(()),
     }

@@ -53,6 +53,7 @@ use crate::id::{Name, Term};
 use crate::record::PromptRecord;
 
 pub(crate) use lease::hold_lease;
+pub(crate) use watch::RECOVER;
 
 /// Takes prompts that may begin, one for each name, in the order in which their names come. It must not block.
 pub(crate) type WakeNames = Arc<dyn Fn(Vec<PromptRecord>) + Send + Sync>;

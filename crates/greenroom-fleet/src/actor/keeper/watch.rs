@@ -24,7 +24,7 @@ use crate::record::{NodeRecord, NodeState};
 use crate::request::Page;
 
 /// Names that are recovered in one request.
-const RECOVER: usize = 64;
+pub(crate) const RECOVER: usize = 64;
 /// The pause between two such requests of all nodes together.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait for an answer. A read that takes longer counts as an outage.
@@ -93,11 +93,13 @@ impl KeeperContext {
     }
 
     pub(super) async fn watch_nodes(&self) -> Step {
-        if self.shared.draining.is_cancelled() {
+        // A backend that is this process's alone has no other node.
+        if self.shared.draining.is_cancelled() || self.shared.backend.is_exclusive() {
             return Ok(Instant::now() + LOOK);
         }
         let step = self.look_at_nodes().await;
-        if step.is_err() {
+        // A request that is refused says nothing about the other nodes.
+        if step.as_ref().is_err_and(|error| error.kind() == BackendErrorKind::Unavailable) {
             self.watch_again();
         }
         step

@@ -230,7 +230,10 @@ async fn start(
     claim: AttemptId,
 ) -> Result<Session, NotStarted> {
     let Some(profile) = shared.profiles.get(&record.profile) else {
-        return Err(format!("the fleet has no profile '{}': add it to the builder", record.profile).into());
+        let why = format!("the fleet has no profile '{}': add it to the builder", record.profile);
+        // Another node may have the profile, for instance while a new version of a service takes over.
+        let by = if shared.has_peers() { Cause::Host } else { Cause::Session };
+        return Err(NotStarted { why, by });
     };
     let folders = match shared.folders.create(record).await {
         Ok(folders) => folders,

@@ -1,7 +1,7 @@
 //! Requests to a node that does not own the session.
 
 use greenroom::callback::InquiryAnswer;
-use greenroom_fleet::{FleetError, NameState, Placement, QuestionQuery, TurnItem};
+use greenroom_fleet::{ActivationContext, FleetError, NameState, Placement, QuestionQuery, TurnItem};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -118,4 +118,57 @@ async fn a_session_that_is_bound_to_a_host_runs_on_its_nodes_only() {
     let back = on("here").await;
     assert_eq!(outcome(back.fleet.turn(waits)).await.text(), Some("re: three"));
     assert_eq!(world.clis.starts_of("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_of_a_deleted_session_are_removed_on_its_own_host() {
+    let (world, folders) = (World::new(), tempfile::tempdir().unwrap());
+    let on = async |host: &str| {
+        let folder = folders.path().join(host);
+        let change = |builder: FleetBuilder| builder.host(host).folder(folder).placement(Placement::OnHost);
+        Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await
+    };
+    let (here, there) = (on("here").await, on("there").await);
+    asks(&here.fleet, "a", "one").await;
+    named(&here.fleet, "a").passivate().await.unwrap();
+    let files = || std::fs::read_dir(folders.path().join("here")).unwrap().count();
+    assert!(files() > 0);
+    within("the drain", here.fleet.drain(secs(5))).await;
+
+    let deleted = within("the delete", named(&there.fleet, "a").delete()).await.unwrap_err();
+    assert!(deleted.to_string().contains("its files are on the host 'here'"), "{deleted}");
+    sleep(secs(120)).await;
+    let record = named(&there.fleet, "a").record().await.unwrap();
+    assert!(matches!(record.state, NameState::Deleting { .. }), "{record:?}");
+    assert!(files() > 0, "nobody else removes them");
+
+    let _back = on("here").await;
+    assert!(named(&there.fleet, "a").record().await.is_err(), "the opening has finished the deletion");
+    assert_eq!(files(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_the_profile_of_a_session_leaves_it_to_the_others() {
+    let world = World::new();
+    let old = Node::new(&world).await;
+    let older = Node::new(&world).await;
+    // Until each node has seen the others.
+    sleep(secs(10)).await;
+    let clis = world.clis.clone();
+    let change = |builder: FleetBuilder| {
+        let profile = move |cx: &ActivationContext| crate::scenes::session(&clis, cx.name().as_str());
+        builder.profile("new", profile).configure(|limits| limits.live = 1)
+    };
+    let new = Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await;
+    let (busy, waits) = (named(&new.fleet, "a").profile("new"), named(&new.fleet, "b").profile("new"));
+    let hold = within("the accept", busy.prompt("hold")).await.unwrap();
+    world.clis.read(1).await;
+    // The new node has no free slot, so the others try.
+    let turn = within("the accept", waits.prompt("one")).await.unwrap();
+    old.log.wait("a try", |event| matches!(event, FleetEvent::ActivationFailed { .. })).await;
+    sleep(secs(30)).await;
+    assert!(busy.interrupt().await.unwrap());
+    assert_eq!(outcome(hold).await.word(), "interrupted");
+    assert_eq!(outcome(turn).await.text(), Some("re: one"));
+    drop((old, older));
 }
