@@ -21,8 +21,8 @@ use crate::face::profile::{Placement, Profile};
 use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
-use crate::record::{ProcessRecord, TenantRecord};
-use crate::request::{Ownership, Reserve};
+use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
+use crate::request::{Ownership, Page, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -132,9 +132,28 @@ impl FleetShared {
         !self.lost.is_cancelled() && (Instant::now() < self.fence_at() || self.backend.is_exclusive())
     }
 
-    /// True if another node may own a name.
+    /// True if the keeper has seen another node.
     pub(crate) fn has_peers(&self) -> bool {
         self.peers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Finds the living node that owns a name in place of this one.
+    pub(crate) async fn owner_elsewhere(&self, state: &NameState) -> Result<Option<NodeId>, FleetError> {
+        let NameState::Owned { node: owner, .. } = state else { return Ok(None) };
+        if *owner == self.node {
+            return Ok(None);
+        }
+        let mut after = None;
+        loop {
+            let page = self.ask(|backend| backend.nodes(after, Page::MOST)).await?;
+            if let Some(node) = page.iter().find(|node| node.id == *owner) {
+                return Ok(Some(*owner).filter(|_| node.state != NodeState::Dead));
+            }
+            match page.last() {
+                Some(last) => after = Some(last.id),
+                None => return Ok(None),
+            }
+        }
     }
 
     /// Notes whether a name has an actor here.

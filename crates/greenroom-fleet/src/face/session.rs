@@ -211,8 +211,8 @@ impl FleetSession {
     pub async fn passivate(&self) -> Result<(), FleetError> {
         let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) };
         match self.ask(false, message).await {
-            Some(()) => Ok(()),
-            None => self.check_peers().await,
+            Some(true) => Ok(()),
+            Some(false) | None => self.check_peers().await,
         }
     }
 
@@ -220,7 +220,7 @@ impl FleetSession {
     async fn make_way(&self) -> oneshot::Sender<()> {
         let (guard, hold) = oneshot::channel();
         // `None`: there was no session here, or its actor has failed.
-        let _: Option<()> = self.ask(false, |done| NameMessage::MakeWay { hold, done }).await;
+        let _: Option<bool> = self.ask(false, |done| NameMessage::MakeWay { hold, done }).await;
         guard
     }
 
@@ -311,14 +311,16 @@ impl FleetSession {
         if self.shared().has_peers() { self.check_not_elsewhere().await } else { Ok(()) }
     }
 
-    /// An error if another node owns the session.
+    /// An error if another node owns the session, and lives.
     async fn check_not_elsewhere(&self) -> Result<(), FleetError> {
-        match self.record().await.map(|record| record.state) {
-            Ok(NameState::Owned { node, .. }) if node != self.shared().node => {
-                Err(FleetError::Elsewhere { node })
-            }
-            Ok(_) | Err(FleetError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
+        let state = match self.record().await {
+            Ok(record) => record.state,
+            Err(FleetError::NotFound { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match self.shared().owner_elsewhere(&state).await? {
+            Some(node) => Err(FleetError::Elsewhere { node }),
+            None => Ok(()),
         }
     }
 

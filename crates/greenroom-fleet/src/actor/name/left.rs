@@ -9,7 +9,7 @@
 //! | of this host, lost while this fleet runs | the activation that has claimed the name, before it starts its CLI |
 //! | of another host | greenroom's guardian there, when its service ends; this node neither sees nor awaits them |
 //!
-//! The last row is an assumption: a service that is killed or stopped on another host has its CLIs ended by its guardian
+//! The last row is an assumption: a service that is killed on another host has its CLIs ended by its guardian
 //! before its lease is over. A record of another host stays until a fleet opens there again.
 
 use std::time::Duration;

@@ -72,7 +72,7 @@ impl NameState {
                 self.tell_warm(&FleetError::Elsewhere { node });
                 String::new()
             }
-            Activated::OtherHost(host) => format!("the session belongs to the host '{host}'"),
+            Activated::OtherHost(host) => steps::other_host(&host),
             Activated::Gone => "the session is not known any more".to_owned(),
         };
         self.not_warm(&why);
@@ -86,7 +86,7 @@ impl NameState {
         self.free_slot();
         self.enter(Stage::Settled);
         self.passivate = None;
-        self.is_passive();
+        self.is_passive(false);
     }
 
     pub(super) fn up(&mut self, activation: Activation) {
@@ -201,7 +201,7 @@ impl NameState {
         let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
         self.shared.tell(FleetEvent::Passivated { name, tenant });
         self.passivate = None;
-        self.is_passive();
+        self.is_passive(true);
         if let Some(failures) = self.failed.take() {
             return self.back_off(failures);
         }

@@ -67,7 +67,7 @@ pub(crate) struct NameState {
     pub(super) warm: Vec<oneshot::Sender<Result<(), FleetError>>>,
     /// The session is to end when the running step has.
     pub(super) passivate: Option<PassivatedBy>,
-    pub(super) passive: Vec<oneshot::Sender<()>>,
+    pub(super) passive: Vec<oneshot::Sender<bool>>,
     /// Deletions and quarantines, which come before the next activation. Each is over when its sender is dropped.
     pub(super) holds: Vec<oneshot::Receiver<()>>,
     /// An interrupt is on its way to the CLI.
@@ -167,9 +167,14 @@ impl NameState {
             self.again = true;
             return;
         }
-        let (shared, cell) = (self.shared.clone(), self.cell.clone());
+        let (shared, cell, warm) = (self.shared.clone(), self.cell.clone(), !self.warm.is_empty());
         self.step(async move {
-            let looked = steps::look(&shared, &cell).await;
+            let mut looked = steps::look(&shared, &cell).await;
+            if let Ok(Look { record: Some(record), next: None, elsewhere }) = &mut looked
+                && warm
+            {
+                *elsewhere = steps::elsewhere(&shared, record).await;
+            }
             StepEnd::Looked(looked.map(Box::new).map_err(|not_done| not_done.to_string()))
         });
     }
@@ -198,7 +203,7 @@ impl NameState {
         }
         match looked {
             Ok(look) => {
-                let Look { record, next } = *look;
+                let Look { record, next, elsewhere } = *look;
                 let why = match &record {
                     Some(record) => blocked(record),
                     None => Some("the session is not known: send it a prompt first".to_owned()),
@@ -209,6 +214,9 @@ impl NameState {
                 self.next = next.filter(|_| why.is_none());
                 if let Some(why) = why {
                     self.not_warm(&why);
+                }
+                if let Some(why) = elsewhere {
+                    self.tell_warm(&why);
                 }
             }
             Err(why) => {
@@ -334,7 +342,7 @@ impl NameState {
         self.free_slot();
         self.enter(Stage::Backoff);
         self.passivate = None;
-        self.is_passive();
+        self.is_passive(false);
         if self.draining || self.fenced {
             self.enter(Stage::Settled);
             return self.rest();
@@ -358,7 +366,7 @@ impl NameState {
     pub(super) fn rest(&mut self) {
         if matches!(self.stage, Stage::Settled) && !self.looking {
             self.not_warm("the fleet is draining");
-            self.is_passive();
+            self.is_passive(false);
             self.myself.stop(None);
         }
     }

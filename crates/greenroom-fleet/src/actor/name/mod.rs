@@ -56,11 +56,11 @@ pub(crate) enum NameMessage {
     Granted(Grant, u64),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
-    /// End the session after the running turn.
-    Passivate { by: PassivatedBy, done: Option<oneshot::Sender<()>> },
+    /// End the session after the running turn. Answers whether there was one.
+    Passivate { by: PassivatedBy, done: Option<oneshot::Sender<bool>> },
     /// End the session at once, for a deletion or a quarantine. Until the sender of `hold` is dropped the name stays without a
     /// session, for five seconds at most.
-    MakeWay { hold: oneshot::Receiver<()>, done: oneshot::Sender<()> },
+    MakeWay { hold: oneshot::Receiver<()>, done: oneshot::Sender<bool> },
     /// Interrupt the running turn, if it is this one. Answers whether it was.
     Interrupt { prompt: Option<PromptId>, done: oneshot::Sender<Result<bool, FleetError>> },
     /// Say something in the running turn.

@@ -21,7 +21,7 @@ impl NameState {
     }
 
     /// Ends the session at once. The name is not activated until the sender of `hold` is dropped.
-    pub(super) fn make_way(&mut self, hold: oneshot::Receiver<()>, done: oneshot::Sender<()>) {
+    pub(super) fn make_way(&mut self, hold: oneshot::Receiver<()>, done: oneshot::Sender<bool>) {
         self.holds.push(hold);
         self.cell.kill().cancel();
         self.wish_passive(PassivatedBy::Request, Some(done));
@@ -44,7 +44,7 @@ impl NameState {
         self.watch = Some(watch::holds(&self.myself, self.watches, holds));
     }
 
-    pub(super) fn wish_passive(&mut self, by: PassivatedBy, done: Option<oneshot::Sender<()>>) {
+    pub(super) fn wish_passive(&mut self, by: PassivatedBy, done: Option<oneshot::Sender<bool>>) {
         self.passive.extend(done);
         self.passivate = Some(by);
         match self.stage {
@@ -52,17 +52,17 @@ impl NameState {
             Stage::Settled | Stage::Waiting | Stage::Backoff => {
                 // There is no session. Prompts that wait go on waiting, for their turn.
                 self.passivate = None;
-                self.is_passive();
+                self.is_passive(false);
             }
             Stage::Activating | Stage::Running { .. } | Stage::Passivating => {}
         }
     }
 
-    /// Tells the callers that there is no session.
-    pub(super) fn is_passive(&mut self) {
+    /// Tells the callers that there is no session, and whether there was one.
+    pub(super) fn is_passive(&mut self, had_session: bool) {
         for done in self.passive.drain(..) {
             // An error: the caller waits no more.
-            done.send(()).ok();
+            done.send(had_session).ok();
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Look {
     pub(super) record: Option<NameRecord>,
     /// The prompt that may begin now.
     pub(super) next: Option<PromptRecord>,
+    /// The reason why the session cannot be up on this node, if callers wait for that.
+    pub(super) elsewhere: Option<FleetError>,
 }
 
 /// Reads what waits for a name.
@@ -38,7 +40,7 @@ pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, 
     cell.look();
     let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
     let Some(found) = record.as_ref().filter(|record| record.queued > 0) else {
-        return Ok(Look { record, next: None });
+        return Ok(Look { record, next: None, elsewhere: None });
     };
     let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);
     let continues = found.continues;
@@ -50,9 +52,25 @@ pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, 
     };
     let next = first.map(|index| queue.swap_remove(index));
     if next.is_some() && !within_budget(shared, &found.tenant, now).await? {
-        return Ok(Look { record, next: None });
+        return Ok(Look { record, next: None, elsewhere: None });
     }
-    Ok(Look { record, next })
+    Ok(Look { record, next, elsewhere: None })
+}
+
+/// The reason why a name cannot be activated on this node, for callers that want it up. `None` also if the backend does not say.
+pub(super) async fn elsewhere(shared: &FleetShared, record: &NameRecord) -> Option<FleetError> {
+    if shared.backend.is_exclusive() {
+        return None;
+    }
+    if let Some(host) = record.host.as_ref().filter(|host| **host != shared.host) {
+        return Some(FleetError::State(other_host(host)));
+    }
+    let owner = shared.owner_elsewhere(&record.state).await.ok()?;
+    owner.map(|node| FleetError::Elsewhere { node })
+}
+
+pub(super) fn other_host(host: &str) -> String {
+    format!("the session belongs to the host '{host}'")
 }
 
 /// Whether the tenant has money for a turn.

@@ -5,7 +5,7 @@ use greenroom_fleet::{ActivationContext, FleetError, NameState, Placement, Quest
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::scenes::{asks, named, outcome, secs, send};
+use crate::scenes::{asks, named, outcome, secs, send, stage};
 
 /// Two nodes, the first of which owns the session `a`.
 async fn two(world: &World) -> [Node; 2] {
@@ -68,6 +68,67 @@ async fn commands_to_a_session_of_another_node_name_its_owner() {
     named(&first.fleet, "a").passivate().await.unwrap();
     assert!(!there.interrupt().await.unwrap(), "nobody owns it");
     there.passivate().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_name_no_owner_that_is_dead() {
+    let world = World::new();
+    let [first, second] = two(&world).await;
+    sleep(secs(10)).await;
+    second.backend.plan(|request| if request.method == "recover" { Fault::Hang } else { Fault::Pass });
+    first.kill(&world).await;
+    second.log.wait("the end of the lease", |event| matches!(event, FleetEvent::NodeLost { .. })).await;
+    let a = named(&second.fleet, "a");
+    assert!(matches!(a.record().await.unwrap().state, NameState::Owned { .. }), "it is recovered");
+    assert!(!a.interrupt().await.unwrap());
+    a.passivate().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn passivate_names_the_owner_where_the_session_waits_for_a_slot() {
+    let world = World::new();
+    let small = async || {
+        let backend = FaultedBackend::new(world.backend.clone());
+        Node::with(&world, backend, |builder| builder.configure(|limits| limits.live = 1)).await
+    };
+    let first = small().await;
+    let leaves = send(&first.fleet, "c", "hold").await;
+    world.clis.read(1).await;
+    let second = small().await;
+    let stays = send(&second.fleet, "b", "hold").await;
+    world.clis.read(2).await;
+    let waits = send(&second.fleet, "a", "hold").await;
+    sleep(secs(10)).await;
+    // The session waits for a slot on both nodes, and the first one gets one.
+    named(&first.fleet, "c").interrupt().await.unwrap();
+    named(&first.fleet, "c").passivate().await.unwrap();
+    world.clis.read(3).await;
+    assert_eq!(stage(&second.fleet, "a").await, "waiting");
+    assert!(matches!(named(&second.fleet, "a").passivate().await, Err(FleetError::Elsewhere { .. })));
+    assert!(named(&first.fleet, "a").interrupt().await.unwrap());
+    assert!(named(&second.fleet, "b").interrupt().await.unwrap());
+    for turn in [leaves, waits, stays] {
+        assert_eq!(outcome(turn).await.word(), "interrupted");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_names_the_owner_and_waits_for_no_slot() {
+    let world = World::new();
+    let first = Node::new(&world).await;
+    asks(&first.fleet, "a", "one").await;
+    let backend = FaultedBackend::new(world.backend.clone());
+    let second = Node::with(&world, backend, |builder| builder.configure(|limits| limits.live = 1)).await;
+    let runs = send(&second.fleet, "b", "hold").await;
+    asks(&first.fleet, "c", "one").await;
+    let begun = Instant::now();
+    for name in ["a", "c"] {
+        let warm = within("warm", named(&second.fleet, name).warm()).await;
+        assert!(matches!(warm, Err(FleetError::Elsewhere { .. })), "{name}: {warm:?}");
+    }
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
+    assert!(named(&second.fleet, "b").interrupt().await.unwrap());
+    assert_eq!(outcome(runs).await.word(), "interrupted");
 }
 
 #[tokio::test(start_paused = true)]
