@@ -46,7 +46,7 @@ CREATE FUNCTION fleet_queued(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS
     $$ SELECT reply(to_jsonb(GREATEST(queued_of(''), 0))) $$;
 
 -- The prompt, or its continuation if a lost owner had begun with it.
-CREATE FUNCTION to_send(p prompts) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE FUNCTION to_send(p prompts) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
     SELECT reply(done(jsonb_build_object('send', CASE WHEN p.begins <= 1 THEN content ELSE continuation END)))
     FROM contents WHERE prompt = p.id
 $$;
