@@ -52,7 +52,8 @@ impl Watch {
     /// Takes in a look, which was sent at `sent`. Returns the nodes whose counters have stood still for their leases.
     fn look(&mut self, nodes: &[NodeRecord], sent: Instant, shared: &FleetShared) -> Vec<(NodeId, u64)> {
         // Nobody has looked for a while: the machine or the runtime stood still, and perhaps the backend with it.
-        if self.looked.is_some_and(|looked| sent.duration_since(looked) > LOOK * 2) {
+        let pause = (LOOK * 2).min(shared.limits.lease / 3).max(SECOND * 2);
+        if self.looked.is_some_and(|looked| sent.duration_since(looked) > pause) {
             self.peers.clear();
         }
         let heard = Instant::now();
@@ -97,18 +98,14 @@ impl KeeperContext {
         if self.shared.draining.is_cancelled() || self.shared.backend.is_exclusive() {
             return Ok(Instant::now() + LOOK);
         }
-        let step = self.look_at_nodes().await;
-        // A request that is refused says nothing about the other nodes.
-        if step.as_ref().is_err_and(|error| error.kind() == BackendErrorKind::Unavailable) {
-            self.watch_again();
-        }
-        step
+        self.look_at_nodes().await
     }
 
     async fn look_at_nodes(&self) -> Step {
         let shared = &self.shared;
         let sent = Instant::now();
-        let mut nodes = within(self.nodes()).await?;
+        // The other requests of a look may fail for a reason of their own, such as one record that cannot be read.
+        let mut nodes = within(self.nodes()).await.inspect_err(|_| self.watch_again())?;
         let silent = locked(&self.watch).look(&nodes, sent, shared);
         for (id, renewals) in silent {
             if within(shared.backend.declare_dead(id, renewals)).await? {

@@ -1,6 +1,7 @@
 //! Nodes that die, and nodes that live.
 
 use super::*;
+use crate::error::BackendErrorKind;
 use crate::id::NodeId;
 use crate::record::{InterruptedBy, NodeState, PromptOutcome};
 use crate::request::{Join, Renewed};
@@ -95,6 +96,25 @@ async fn after_an_outage_a_node_waits_a_whole_lease_before_another_is_lost() {
         let lost = stage.lost(peer).await.duration_since(over);
         assert!(lost >= LEASE - SECOND && lost <= LEASE + SECOND * 3, "{method}, {fault:?}: {lost:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recovery_that_is_refused_keeps_no_other_node_alive() {
+    let mut stage = Stage::new().await;
+    let (first, second) = (stage.peer().await, stage.peer().await);
+    stage.runs(first, "runs").await;
+    stage.backend.plan(|request| match request.method {
+        "recover" => Fault::Refuse(BackendErrorKind::Damaged),
+        _ => Fault::Pass,
+    });
+    let _keeper = stage.keeper().await;
+    for _ in 0..5 {
+        tokio::time::sleep(SECOND * 10).await;
+        stage.renew(second).await;
+    }
+    let last = Instant::now();
+    let lost = stage.lost(second).await.duration_since(last);
+    assert!(lost <= LEASE + SECOND * 3, "{lost:?} after the last renewal");
 }
 
 #[tokio::test(start_paused = true)]
