@@ -152,6 +152,7 @@ pub use tool::define::def::ToolDef;
 pub use tool::define::handler::{IntoToolResult, Json, NoArgs};
 pub use tool::run::context::ToolContext;
 pub use tool::server::ToolServer;
+pub use transport::process::guardian;
 pub use wire::message;
 pub use wire::message::definition::Message;
 

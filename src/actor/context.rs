@@ -27,6 +27,7 @@ use crate::Options;
 use crate::control::CallbackHandlers;
 use crate::control::permission::Understands;
 use crate::error::{Error, ErrorKind};
+use crate::guardian::Watchdog;
 use crate::identity::{Identity, SessionData};
 use crate::lock::lock;
 use crate::options::Limits;
@@ -46,6 +47,7 @@ pub(crate) struct SessionSpec {
     pub(crate) handlers: CallbackHandlers,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) stderr: Option<StderrSink>,
+    pub(crate) watchdog: Option<Watchdog>,
     /// Copies transcripts to the session's store, if there is one.
     pub(crate) mirror: Option<Arc<Mirror>>,
     /// Moved into the identity at the start.

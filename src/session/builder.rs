@@ -19,6 +19,7 @@ use crate::control::{
     CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest,
     Hook, IntoReply, PermissionDecision, PermissionRequest, erase,
 };
+use crate::guardian::Watchdog;
 use crate::identity::SessionData;
 use crate::options::{
     AgentDefinition, Effort, ExternalServer, OutputFormat, Plugin, Sandbox, Skills, SystemPrompt, Thinking,
@@ -61,6 +62,7 @@ pub struct SessionBuilder {
     pub(super) handlers: CallbackHandlers,
     pub(super) transport: Option<Arc<dyn Transport>>,
     pub(super) stderr: Option<StderrSink>,
+    pub(super) watchdog: Option<Watchdog>,
     pub(super) store: Option<Arc<dyn SessionStore>>,
     pub(super) data: SessionData,
     /// Opened by a subscription before the start.

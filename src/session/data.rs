@@ -1,6 +1,7 @@
-//! Give a session data of the application.
+//! Give a session what the application shares with it: data, and a watchdog.
 
 use super::builder::SessionBuilder;
+use crate::guardian::Watchdog;
 
 impl SessionBuilder {
     /// Gives the session a value of the application, such as its user or its tenant, so that definitions of tools and
@@ -27,6 +28,16 @@ impl SessionBuilder {
     /// ```
     pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.data.insert(value);
+        self
+    }
+
+    /// Ends the session's CLI when the deadline of a watchdog passes. Until the deadline is extended, no CLI starts. Without the
+    /// call there is no deadline.
+    ///
+    /// Only [`ChildProcess`](crate::transport::ChildProcess) knows watchdogs. A transport of your own finds it in
+    /// [`Launch::watchdog`](crate::transport::Launch::watchdog).
+    pub fn watchdog(mut self, watchdog: &Watchdog) -> Self {
+        self.watchdog = Some(watchdog.clone());
         self
     }
 }

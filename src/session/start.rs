@@ -183,6 +183,7 @@ impl SessionBuilder {
             handlers: self.handlers,
             transport,
             stderr: self.stderr,
+            watchdog: self.watchdog,
             mirror,
             data: self.data,
         };

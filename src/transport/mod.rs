@@ -15,7 +15,7 @@ pub(crate) mod keeping;
 mod locate;
 mod memory;
 pub(crate) mod private;
-mod process;
+pub(crate) mod process;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,6 +33,7 @@ pub(crate) use argv::fields::{fields, has_private};
 pub(crate) use argv::{Channel, LaunchSpec, Resume, continues, launch_for, opens};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 pub use process::ChildProcess;
+use process::guardian::Watchdog;
 pub use process::identity::ProcessIdentity;
 
 use crate::error::Result;
@@ -122,6 +123,8 @@ pub struct Launch {
     pub containment: Containment,
     /// Time for the CLI to exit after the host has ended.
     pub exit_after_host: Duration,
+    /// Bounds the life of the CLI by a deadline.
+    pub watchdog: Option<Watchdog>,
     /// Receives each line of the CLI's stderr.
     pub stderr: StderrSink,
     /// The longest stderr line that is kept whole, in bytes; the rest of a longer line is dropped.
@@ -145,6 +148,7 @@ impl Launch {
             cwd: None,
             containment: Containment::default(),
             exit_after_host: Duration::ZERO,
+            watchdog: None,
             stderr: StderrSink::new(|_| {}),
             stderr_line_bytes: 1024,
         }

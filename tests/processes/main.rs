@@ -24,5 +24,6 @@ mod model;
 mod orphans;
 mod private_files;
 mod sessions;
+mod watchdog;
 
 greenroom::fake_cli!();

@@ -15,19 +15,20 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::host::{Host, test_alone};
+use greenroom::guardian::{self, BootTime, Watchdog};
 use greenroom::options::{Containment, EnvPolicy};
 use greenroom::transport::{ContainedBy, ProcessIdentity};
 use greenroom::{NoArgs, Session, ToolContext, ToolServer};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Far more than a start takes.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Time that the CLIs have to end by themselves after their host has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Limit for all processes to be gone: far more than [`GRACE`] and the search for processes take.
-const BOUND: Duration = Duration::from_secs(20);
+pub(super) const BOUND: Duration = Duration::from_secs(20);
 
 // ---- the host ----------------------------------------------------------------------------------------------------
 
@@ -42,6 +43,16 @@ const THEN: &str = "GREENROOM_TEST_THEN";
 
 /// Set for a host that is to do without control groups.
 const BY_MARK: &str = "GREENROOM_TEST_BY_MARK";
+
+/// Set for a host whose guardian is a program and not a shell.
+const BY_PROGRAM: &str = "GREENROOM_TEST_BY_PROGRAM";
+
+/// Set for a host whose first session has a watchdog: its deadline in milliseconds, which is extended in steps of a quarter. Else
+/// no session has a watchdog.
+pub(super) const WATCHDOG: &str = "GREENROOM_TEST_WATCHDOG";
+
+/// Line of the host for each time that the deadline was extended.
+pub(super) const EXTENDED: &str = "the deadline is extended";
 
 /// Beginning of the host's line about how a session is contained, with its process.
 const CONTAINED: &str = "contained by ";
@@ -58,6 +69,13 @@ fn host() {
 }
 
 async fn host_of(pipes: impl Iterator<Item = &str>) {
+    if std::env::var_os(BY_PROGRAM).is_some() {
+        guardian::use_program(env!("CARGO_BIN_EXE_greenroom-fake-cli"));
+    }
+    let mut watchdog = match std::env::var(WATCHDOG) {
+        Ok(millis) => Some(extended(Duration::from_millis(millis.parse().unwrap())).await),
+        Err(_) => None,
+    };
     let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let mut running = Vec::new();
     for pipe in pipes {
@@ -66,7 +84,11 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
             begin.send(()).unwrap();
             async move { cx.cancelled().await }
         };
-        let session = Session::builder()
+        let mut builder = Session::builder();
+        if let Some(watchdog) = watchdog.take() {
+            builder = builder.watchdog(&watchdog);
+        }
+        let session = builder
             .cli_path(env!("CARGO_BIN_EXE_greenroom-fake-cli"))
             .mcp_server(ToolServer::new("bench", "1.0.0").tool("hang", "Wait for ever", hang))
             .env(
@@ -99,12 +121,30 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
     std::future::pending().await
 }
 
+/// A watchdog whose deadline is always ahead by `time`, while the host runs.
+async fn extended(time: Duration) -> Watchdog {
+    let watchdog = Watchdog::new().unwrap();
+    watchdog.extend(BootTime::now() + time).await.unwrap();
+    let extending = watchdog.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(time / 4);
+        loop {
+            ticks.tick().await;
+            extending.extend(BootTime::now() + time).await.unwrap();
+            println!("{EXTENDED}");
+        }
+    });
+    watchdog
+}
+
 // ---- the tests ---------------------------------------------------------------------------------------------------
 
 /// A host with sessions, in a process group of its own as if a shell had started it.
-struct HostOfSessions {
-    process: Host,
-    sessions: Vec<Receiver<Held>>,
+pub(super) struct HostOfSessions {
+    pub(super) process: Host,
+    pub(super) sessions: Vec<Receiver<Held>>,
+    /// Lines of the host after [`READY`].
+    pub(super) lines: Receiver<String>,
     contained: Vec<String>,
     processes: Vec<ProcessIdentity>,
     _pipes: tempfile::TempDir,
@@ -116,10 +156,16 @@ enum By {
     /// By the best that goes on this machine.
     Default,
     Mark,
+    /// By the best that goes, and guarded by a program.
+    Program,
 }
 
+/// The ways to contain a host's sessions.
+const ALL: &[By] =
+    if cfg!(target_os = "linux") { &[By::Default, By::Mark, By::Program] } else { &[By::Default, By::Mark] };
+
 #[derive(Debug, PartialEq)]
-enum Held {
+pub(super) enum Held {
     Opened,
     Closed,
 }
@@ -131,6 +177,25 @@ impl HostOfSessions {
     }
 
     fn contained(by: By, sessions: usize, then: &str) -> Self {
+        let by = match by {
+            By::Default => None,
+            By::Mark => Some((BY_MARK, "1")),
+            By::Program => Some((BY_PROGRAM, "1")),
+        };
+        Self::of(sessions, then, by)
+    }
+
+    /// A host with two sessions, the first of which has a watchdog.
+    pub(super) fn watched(deadline: Duration) -> Self {
+        let millis = deadline.as_millis().to_string();
+        Self::of(2, "stay", [(BY_PROGRAM, "1"), (WATCHDOG, millis.as_str())])
+    }
+
+    fn of<'a>(
+        sessions: usize,
+        then: &str,
+        variables: impl IntoIterator<Item = (&'static str, &'a str)>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let pipes: Vec<_> = (0..sessions).map(|nth| folder.path().join(nth.to_string())).collect();
         assert!(Command::new("mkfifo").args(&pipes).status().unwrap().success());
@@ -138,7 +203,7 @@ impl HostOfSessions {
             test_alone("orphans::host")
                 .env(PIPES, std::env::join_paths(&pipes).unwrap())
                 .env(THEN, then)
-                .envs((by == By::Mark).then_some((BY_MARK, "1")))
+                .envs(variables)
                 .stdout(Stdio::piped())
                 .process_group(0),
         );
@@ -157,15 +222,19 @@ impl HostOfSessions {
             told
         };
         let sessions = pipes.into_iter().map(watch).collect();
-        let mut host =
-            Self { process, sessions, contained: Vec::new(), processes: Vec::new(), _pipes: folder };
         let (tell, ready) = channel();
+        let (tell_line, later) = channel();
         std::thread::spawn(move || {
+            let mut lines = lines.map_while(Result::ok);
             // The first line that the host writes may stand behind what the test harness has written.
-            let lines = lines.map_while(Result::ok).take_while(|line| !line.contains(READY));
-            let contained = lines.filter_map(|line| Some(line.split_once(CONTAINED)?.1.to_owned()));
-            tell.send(contained.collect::<Vec<_>>())
+            let before = lines.by_ref().take_while(|line| !line.contains(READY));
+            let contained = before.filter_map(|line| Some(line.split_once(CONTAINED)?.1.to_owned()));
+            tell.send(contained.collect::<Vec<_>>()).ok();
+            // An error: the test has ended.
+            lines.try_for_each(|line| tell_line.send(line).map_err(drop)).ok();
         });
+        let (contained, processes) = (Vec::new(), Vec::new());
+        let mut host = Self { process, sessions, lines: later, contained, processes, _pipes: folder };
         for line in ready.recv_timeout(LIMIT).unwrap() {
             let (by, process) = line.split_once(' ').unwrap();
             host.contained.push(by.to_owned());
@@ -184,7 +253,7 @@ impl HostOfSessions {
     }
 
     /// Expects that it ends, and that nothing is left of its CLIs and of what they have started.
-    fn leaves_nothing(mut self) {
+    pub(super) fn leaves_nothing(mut self) {
         self.process.0.wait().unwrap();
         for session in &self.sessions {
             assert_eq!(session.recv_timeout(BOUND), Ok(Held::Closed), "a process is left");
@@ -194,7 +263,7 @@ impl HostOfSessions {
 
 #[test]
 fn a_host_that_is_killed_leaves_nothing_of_any_session() {
-    for by in [By::Default, By::Mark] {
+    for &by in ALL {
         let mut host = HostOfSessions::contained(by, 3, "stay");
         for session in &host.sessions {
             assert!(session.try_recv().is_err(), "the processes are gone too early");
@@ -206,7 +275,7 @@ fn a_host_that_is_killed_leaves_nothing_of_any_session() {
 
 #[tokio::test]
 async fn a_later_host_waits_until_the_processes_of_a_killed_one_are_gone() {
-    for by in [By::Default, By::Mark] {
+    for &by in ALL {
         let mut host = HostOfSessions::contained(by, 2, "stay");
         assert!(host.processes.iter().all(ProcessIdentity::is_alive));
         host.process.0.kill().unwrap();
@@ -227,7 +296,7 @@ fn a_host_that_is_killed_with_its_whole_group_leaves_nothing() {
 #[test]
 fn what_a_terminal_sends_to_all_leaves_nothing() {
     for signal in [Signal::INT, Signal::HUP, Signal::TERM] {
-        for by in [By::Default, By::Mark] {
+        for &by in ALL {
             let host = HostOfSessions::contained(by, 1, "stay");
             host.signal_group(signal);
             host.leaves_nothing();
@@ -257,29 +326,37 @@ fn a_session_has_a_control_group_where_one_can_be_made_and_else_a_mark() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_guardian_that_is_killed_is_replaced_at_once() {
-    let mut host = HostOfSessions::start(1, "stay");
-    for _ in 0..2 {
-        let killed = until("a guardian", || guardian_of(&host));
-        rustix::process::kill_process(killed, Signal::KILL).unwrap();
-        until("another guardian", || guardian_of(&host).filter(|guardian| *guardian != killed));
+    for &by in ALL {
+        let mut host = HostOfSessions::contained(by, 1, "stay");
+        for _ in 0..2 {
+            replace_guardian(&host);
+        }
+        host.process.0.kill().unwrap();
+        host.leaves_nothing();
     }
-    host.process.0.kill().unwrap();
-    host.leaves_nothing();
+}
+
+/// Kills the guardian, and waits for the next one.
+#[cfg(target_os = "linux")]
+pub(super) fn replace_guardian(host: &HostOfSessions) {
+    let killed = until("a guardian", || guardian_of(host));
+    rustix::process::kill_process(killed, Signal::KILL).unwrap();
+    until("another guardian", || guardian_of(host).filter(|guardian| *guardian != killed));
 }
 
 /// The process that guards the host.
 #[cfg(target_os = "linux")]
-fn guardian_of(host: &HostOfSessions) -> Option<Pid> {
+pub(super) fn guardian_of(host: &HostOfSessions) -> Option<Pid> {
     let guards = |pid: &Pid| {
         std::fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_pid()))
-            .is_ok_and(|line| line.contains("\0greenroom-guardian\0"))
+            .is_ok_and(|line| line.contains("greenroom-guardian\0"))
     };
     host.process.children().into_iter().find(guards)
 }
 
 /// Polls `look` until it finds something.
 #[cfg(target_os = "linux")]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = std::time::Instant::now() + LIMIT;
     loop {
         if let Some(found) = look() {

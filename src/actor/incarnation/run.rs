@@ -186,7 +186,8 @@ impl IncarnationTask {
         });
         let roster = shared.roster();
         let spec = initialize::launch_spec(&shared.spec, &roster, *channels, *epoch, resume.clone(), sink);
-        let launch = launch_for(options, &spec)?;
+        let mut launch = launch_for(options, &spec)?;
+        launch.watchdog.clone_from(&shared.spec.watchdog);
         let flags = flags(&launch.args).join(" ");
         let connection = private::open(&*shared.spec.transport, launch, channels.private).await?;
         let (outbound, receiver) = Outbound::new(*epoch, &options.limits);

@@ -67,6 +67,7 @@ pub(crate) fn launch_for(options: &Options, spec: &LaunchSpec) -> Result<Launch>
         cwd: options.cwd.clone(),
         containment: options.containment,
         exit_after_host: options.timeouts.exit_after_host,
+        watchdog: None,
         stderr: spec.stderr.clone(),
         stderr_line_bytes: options.limits.stderr_line_bytes,
     })

@@ -17,7 +17,7 @@
 mod contain;
 mod exits;
 mod group;
-mod guardian;
+pub mod guardian;
 pub(crate) mod identity;
 mod start;
 mod stderr;
@@ -67,8 +67,8 @@ compile_error!("greenroom starts the CLI in a Unix process group: Windows is not
 ///
 /// # The guardian
 ///
-/// The guardian is one small process for each host, whatever the number of sessions: a `/bin/sh` with a short script,
-/// started before the first CLI, in a process group of its own. It sleeps until the host has ended, waits for the CLIs
+/// The guardian is one small process for each host, whatever the number of sessions: the host's own program if
+/// [`guardian::init`](crate::guardian::init) was called, else a `/bin/sh` with a short script. It is started before the first CLI, in a process group of its own. It sleeps until the host has ended, waits for the CLIs
 /// to exit, kills what is left, removes the host's control groups, and exits. A guardian that is killed is replaced at
 /// once. Without `/bin/sh` a warning is logged once, and the system sends SIGKILL instead of SIGTERM to the CLI.
 ///

@@ -73,6 +73,8 @@ use std::time::Duration;
 use behaviour::{Behaviour, Count};
 
 fn main() -> ExitCode {
+    // For the tests of guardians: their hosts are tests, and have no `main` of their own.
+    greenroom::guardian::init();
     let behaviour = match Behaviour::from_env() {
         Ok(behaviour) => behaviour,
         Err(error) => {

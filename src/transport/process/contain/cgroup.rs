@@ -59,6 +59,31 @@ pub(crate) fn remove_stale(own: &Path) {
     }
 }
 
+/// The name of an incarnation's group. It begins with the number of the session's watchdog, if there is one.
+pub(crate) fn leaf_name(watchdog: Option<u64>, incarnation: &str) -> String {
+    match watchdog {
+        Some(watchdog) => format!("cli-w{watchdog}-{incarnation}"),
+        None => format!("cli-{incarnation}"),
+    }
+}
+
+/// Kills all processes in the groups of a host whose name begins with `prefix`.
+#[cfg(target_os = "linux")]
+pub(crate) fn kill_below(base: &Path, prefix: &str) {
+    let named = |folder: &PathBuf| {
+        folder.file_name().is_some_and(|name| name.to_str().is_some_and(|name| name.starts_with(prefix)))
+    };
+    for folder in folders_in(base).into_iter().filter(named) {
+        // An error: the group is gone.
+        kill_all(&folder).ok();
+    }
+}
+
+/// Kills all processes in a group and in the groups below it, in one step that no fork can slip through.
+pub(crate) fn kill_all(folder: &Path) -> io::Result<()> {
+    fs::write(folder.join("cgroup.kill"), "1")
+}
+
 /// The control group of one incarnation. Dropping it removes the group if it is empty.
 #[derive(Debug)]
 pub(crate) struct Leaf {
@@ -114,7 +139,7 @@ impl Leaf {
 
     /// Kills all processes of the group in one step that no fork can slip through.
     pub(crate) fn kill(&self) -> io::Result<()> {
-        fs::write(self.folder.join("cgroup.kill"), "1")
+        kill_all(&self.folder)
     }
 
     /// Removes the empty group. Succeeds if it is removed already.
@@ -139,7 +164,8 @@ fn processes(folder: &Path) -> Vec<Pid> {
     own.chain(folders_in(folder).iter().flat_map(|below| processes(below))).collect()
 }
 
-fn remove(folder: &Path) -> io::Result<()> {
+/// Removes a group and those below it. Fails while a process is in one of them.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     for below in folders_in(folder) {
         remove(&below)?;
     }

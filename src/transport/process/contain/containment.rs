@@ -103,11 +103,11 @@ impl Descendants {
 }
 
 impl Contained {
-    /// Makes the mark and the control group for an incarnation.
+    /// Makes the mark and the control group for an incarnation of a session that may have a watchdog.
     ///
     /// # Errors
     /// [`ErrorKind::Spawn`] if `choice` names one way and this machine does not offer it.
-    pub(crate) fn prepare(choice: Containment) -> Result<Self> {
+    pub(crate) fn prepare(choice: Containment, watchdog: Option<u64>) -> Result<Self> {
         if choice == Containment::Group {
             return Ok(Self::default());
         }
@@ -122,7 +122,7 @@ impl Contained {
         let leaf = match choice {
             Containment::Auto | Containment::Cgroup => {
                 let base = host.base.as_deref().ok_or_else(|| io::ErrorKind::Unsupported.into());
-                base.and_then(|base| Leaf::make(base, &format!("cli-{incarnation}")))
+                base.and_then(|base| Leaf::make(base, &cgroup::leaf_name(watchdog, &incarnation)))
             }
             Containment::Mark | Containment::Group => Err(io::ErrorKind::Unsupported.into()),
         };
@@ -132,7 +132,9 @@ impl Contained {
             }
             tracing::debug!(%error, "no control group for the CLI: what it starts is found by a mark");
         }
-        Ok(Self { mark: Some(format!("{}.{incarnation}", host.mark)), leaf: leaf.ok(), choice, by: None })
+        let watchdog = watchdog.map(mark::of_watchdog).unwrap_or_default();
+        let mark = Some(format!("{}.{watchdog}{incarnation}", host.mark));
+        Ok(Self { mark, leaf: leaf.ok(), choice, by: None })
     }
 
     /// Has the child of `command` start with the mark and in the control group.

@@ -23,6 +23,11 @@ pub(crate) fn value(mark: &str) -> String {
     }
 }
 
+/// The beginning of marks of a watchdog's sessions, after the mark of the host.
+pub(crate) fn of_watchdog(watchdog: u64) -> String {
+    format!("w{watchdog}.")
+}
+
 /// Whether this system has `/proc/*/environ`.
 pub(crate) fn can_be_found() -> bool {
     File::open("/proc/self/environ").is_ok()

@@ -1,301 +1,58 @@
-//! The guardian: one small process that outlives the host and ends what the host leaves behind.
+//! The guardian: a process that ends what a host leaves behind, and watchdogs, which end sessions at a deadline.
 //!
-//! When the host ends, the system sends SIGTERM to its CLIs, where it knows a parent-death signal, and a CLI that gets
-//! SIGTERM ends its commands itself. But a CLI may hang, and its commands may survive it. So a host starts a guardian
-//! before its first CLI:
+//! Call [`init`] first in `main`, and the guardian is your program, started once more. Without the call it is a shell, which ends
+//! CLIs when the host has ended, but knows no deadlines.
 //!
-//! ```text
-//! host ──pipe: "+ID/MS" when a group starts, "-ID/MS" before its leader is reaped──► guardian
-//!   └─ ends, so the pipe ends ──► waits until each remaining group is empty, for at most MS ──► SIGKILL to the group
-//!                              ──► SIGKILL to all in the host's control groups, and to all marked processes ──► exit
-//! ```
-//!
-//! - Only the host holds the writing end (close-on-exec), so the pipe ends when the host ends, also by a normal exit. A fork
-//!   of the host that executes nothing holds the pipe too; then it ends with the last such fork.
-//! - Lines are read in order and before the end of the pipe, so a group whose `-` was written is never killed. A group that
-//!   was not taken off has members, or a leader that the host could have reaped only a moment ago, so its id is not reused.
-//!   From then on the guardian looks at the groups every 100 ms and forgets the empty ones.
-//! - Control groups and marks contain the host's name (`contain/containment.rs`), so the guardian needs no line for each.
-//! - It has a process group of its own and ignores the signals that a terminal or a supervisor sends to all. It has no
-//!   session of its own: a stopped guardian is continued by the system when its group is orphaned, which is when the host
-//!   ends.
-//! - It is a shell, because a library has no program of its own to start: `/bin/sh` with `guardian.sh`, which needs only
-//!   builtins and works better with `sleep`, `grep` and `rmdir`. Without a shell the host runs without a guardian.
-//! - The host never waits for it: a line is written only if the pipe has room. If the pipe is full, the guardian is replaced
-//!   by one that is told all groups at its start; one that has ended is replaced when its end is noticed (`exits.rs`).
+//! [`ChildProcess`](crate::transport::ChildProcess) says what the guardian does when the host ends. A [`Watchdog`] ends the CLIs
+//! of its sessions while the host exists as well.
 
+mod acknowledgements;
+mod boot_time;
+mod host;
+#[cfg(target_os = "linux")]
+mod program;
+mod running;
+mod watchdog;
+
+use std::path::PathBuf;
+
+pub use self::boot_time::BootTime;
 #[cfg(test)]
-pub(super) mod tests;
+pub(super) use self::host::tests;
+pub(super) use self::host::{forget, ready, watch};
+pub use self::watchdog::Watchdog;
 
-use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-use rustix::process::Pid;
-
-use super::contain::containment::{self, Host};
-use super::exits::{self, WatchedChild};
-
-const SHELL: &str = "/bin/sh";
-
-const SCRIPT: &str = include_str!("guardian.sh");
-
-/// `PATH` for `sleep`, `grep` and `rmdir`: only folders that no other user can write to.
-const PATH: &str = "/usr/bin:/bin:/run/current-system/sw/bin";
-
-/// After this many guardians in a row that ended within a second, no other is started until the next CLI starts.
-const SHORT_LIVED: u32 = 5;
-
-/// `$0` of the shell.
-const NAME: &str = "greenroom-guardian";
-
-/// Whether the system sends the CLI a signal when the host ends (`start/spawn.rs`).
-const SYSTEM_ASKS: bool = cfg!(any(target_os = "linux", target_os = "android", target_os = "freebsd"));
-
-/// A month in milliseconds, which every shell can count to.
-const LONGEST: u64 = 30 * 24 * 60 * 60 * 1000;
-
-/// The guardian of this process, not of each session: a thousand sessions should not cost a thousand shells.
-static GUARDIAN: Mutex<Guardian> = Mutex::new(Guardian::new(SHELL));
-
-/// Starts the guardian if none runs. Returns whether one runs now.
-pub(super) fn ready() -> bool {
-    update(|guardian| {
-        let warning = guardian.ready();
-        (guardian.running.is_some(), warning)
-    })
-}
-
-/// Tells the guardian of a group that has just started, which may live for `grace` after the host has ended.
-pub(super) fn watch(group: Pid, grace: Duration) {
-    update(|guardian| ((), guardian.watch(group, grace)));
-}
-
-/// Takes a group off, just before its leader is reaped and the id can be reused.
-pub(super) fn forget(group: Pid) {
-    update(|guardian| (guardian.forget(group), None));
-}
-
-/// A guardian has ended: starts another, unless that has happened already.
-fn ended() {
-    update(|guardian| ((), guardian.ended()));
-}
-
-/// Changes the guardian of this process. After the lock is released, has the end of a new one watched and logs the
-/// warning: a subscriber may take its time.
-fn update<T>(change: impl FnOnce(&mut Guardian) -> (T, Option<Warning>)) -> T {
-    let mut guardian = lock();
-    let (result, warning) = change(&mut guardian);
-    let started = guardian.unwatched.take();
-    drop(guardian);
-    if let Some(exit) = started
-        && let Err(error) = exits::watch(&exit)
+/// Lets this program be the guardian of its CLIs. Call it first in `main`.
+///
+/// The guardian is a process that outlives the host and ends what the host leaves behind; see
+/// [`ChildProcess`](crate::transport::ChildProcess). If this process was started as the guardian, `init` runs the guardian and
+/// ends the process. Otherwise it returns at once, and the first CLI's guardian is this program, started once more, in
+/// place of a shell. That is what a [`Watchdog`] needs.
+///
+/// Nothing should happen before the call: no thread, no runtime, no output, no parsing of arguments.
+///
+/// ```no_run
+/// // The first line of `main`:
+/// greenroom::guardian::init();
+/// ```
+///
+/// On other systems than Linux it does nothing, and the guardian is a shell.
+pub fn init() {
+    #[cfg(target_os = "linux")]
     {
-        tracing::debug!(%error, "the end of the guardian will be noticed at the next start of a CLI");
-    }
-    match warning {
-        None => {}
-        Some(Warning::Replaced(error)) => tracing::warn!(%error, "lost the guardian, and started another"),
-        Some(Warning::Missing(error)) => tracing::warn!(
-            %error,
-            "no guardian: should this process be killed, what its CLIs have started may stay"
-        ),
-    }
-    result
-}
-
-fn lock() -> MutexGuard<'static, Guardian> {
-    GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[derive(Debug)]
-enum Warning {
-    /// There is no guardian. Reported once.
-    Missing(io::Error),
-    /// The guardian had ended or did not read, and was replaced.
-    Replaced(io::Error),
-}
-
-/// The host's side of the guardian. Dropping it ends the pipe, which the guardian takes for the end of the host.
-#[derive(Debug)]
-struct Guardian {
-    shell: &'static str,
-    path: &'static str,
-    /// The host whose marks and control groups the guardian ends: this process, or the host that a test plays.
-    name: Option<Arc<Host>>,
-    /// Process id of the owner. A fork of the host inherits this memory, but not the children.
-    host: u32,
-    running: Option<GuardianProcess>,
-    /// A guardian that was started and whose end nobody watches yet.
-    unwatched: Option<Arc<GuardianExit>>,
-    /// The groups, each with its grace time in milliseconds.
-    groups: BTreeMap<i32, u64>,
-    /// [`Warning::Missing`] was returned.
-    warned: bool,
-    /// Guardians in a row that ended within a second.
-    short_lived: u32,
-}
-
-#[derive(Debug)]
-struct GuardianProcess {
-    child: Child,
-    lines: ChildStdin,
-    since: Instant,
-}
-
-/// The end of one guardian.
-#[derive(Debug)]
-struct GuardianExit {
-    id: Pid,
-    pidfd: Option<OwnedFd>,
-}
-
-impl WatchedChild for GuardianExit {
-    fn pidfd(&self) -> Option<&OwnedFd> {
-        self.pidfd.as_ref()
-    }
-
-    fn poll_exit(&self) -> bool {
-        ended();
-        true
-    }
-
-    fn wait_exit(&self) {
-        // An error means that someone else has reaped it: it has ended, too.
-        exits::wait_without_reaping(self.id).ok();
-        ended();
-    }
-
-    fn thread_name(&self) -> &'static str {
-        "greenroom-guard"
+        program::run_if_asked();
+        // The program of this process, also after its file was replaced.
+        host::set_program("/proc/self/exe".into());
     }
 }
 
-impl Guardian {
-    const fn new(shell: &'static str) -> Self {
-        Self {
-            shell,
-            path: PATH,
-            name: None,
-            host: 0,
-            running: None,
-            unwatched: None,
-            groups: BTreeMap::new(),
-            warned: false,
-            short_lived: 0,
-        }
-    }
-
-    fn ready(&mut self) -> Option<Warning> {
-        self.notice_a_fork();
-        let error = if self.running.is_none() { self.start().err()? } else { return None };
-        let first = !std::mem::replace(&mut self.warned, true);
-        first.then_some(Warning::Missing(error))
-    }
-
-    fn watch(&mut self, group: Pid, grace: Duration) -> Option<Warning> {
-        self.notice_a_fork();
-        let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX).min(LONGEST);
-        self.groups.insert(group.as_raw_pid(), grace);
-        let lost = self.tell('+', group, grace).err();
-        self.ready().or(lost.map(Warning::Replaced))
-    }
-
-    fn forget(&mut self, group: Pid) {
-        self.notice_a_fork();
-        let Some(grace) = self.groups.remove(&group.as_raw_pid()) else { return };
-        if self.tell('-', group, grace).is_err() && !self.groups.is_empty() {
-            // If this fails, the next `watch` tries again and warns.
-            self.start().ok();
-        }
-    }
-
-    fn ended(&mut self) -> Option<Warning> {
-        self.notice_a_fork();
-        let running = self.running.as_mut()?;
-        let how = match running.child.try_wait() {
-            Ok(None) => return None,
-            Ok(Some(status)) => status.to_string(),
-            // Someone else in this process has reaped the guardian.
-            Err(error) => error.to_string(),
-        };
-        // A guardian that cannot run on this machine must not be restarted without end.
-        self.short_lived = if running.since.elapsed().as_secs() == 0 { self.short_lived + 1 } else { 0 };
-        self.running = None;
-        if self.short_lived >= SHORT_LIVED {
-            return Some(Warning::Missing(io::Error::other(format!("it ends at once ({how})"))));
-        }
-        let lost = io::Error::other(format!("it has ended ({how})"));
-        self.ready().or(Some(Warning::Replaced(lost)))
-    }
-
-    /// In a fork of the host: forgets the guardian and the groups, which are the parent's.
-    fn notice_a_fork(&mut self) {
-        let host = std::process::id();
-        if self.host != host {
-            *self = Self { host, path: self.path, name: self.name.take(), ..Self::new(self.shell) };
-        }
-    }
-
-    fn start(&mut self) -> io::Result<()> {
-        #[expect(clippy::disallowed_methods, reason = "the guardian is no CLI, and nothing waits for it")]
-        let mut command = Command::new(self.shell);
-        let host = self.name.clone().unwrap_or_else(containment::host);
-        command.args(["-c", SCRIPT, NAME, &host.mark]);
-        command.arg(host.base.as_deref().unwrap_or("".as_ref()));
-        command.arg(if SYSTEM_ASKS { "" } else { "ask" });
-        command.args(self.groups.iter().map(|(id, grace)| format!("{id}/{grace}")));
-        command.env_clear().env("PATH", self.path).current_dir("/").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let Some(lines) = child.stdin.take() else {
-            return Err(io::Error::other("it was started without a pipe"));
-        };
-        rustix::io::ioctl_fionbio(&lines, true)?;
-        let id = Pid::from_child(&child);
-        self.unwatched = Some(Arc::new(GuardianExit { id, pidfd: exits::pidfd(id) }));
-        self.running = Some(GuardianProcess { child, lines, since: Instant::now() });
-        Ok(())
-    }
-
-    /// Writes a line if a guardian runs. If that fails, kills the guardian.
-    fn tell(&mut self, sign: char, group: Pid, grace: u64) -> io::Result<()> {
-        let Some(running) = &mut self.running else { return Ok(()) };
-        let told = running.tell(sign, group, grace);
-        if told.is_err()
-            && let Some(running) = self.running.take()
-        {
-            running.kill();
-        }
-        told
-    }
-}
-
-impl GuardianProcess {
-    fn tell(&mut self, sign: char, group: Pid, grace: u64) -> io::Result<()> {
-        // A write may succeed after the guardian has ended: a process that another thread is starting holds the reading
-        // end.
-        if let Some(status) = self.child.try_wait()? {
-            return Err(io::Error::other(format!("it has ended ({status})")));
-        }
-        // Shorter than `PIPE_BUF`, so the line is written whole or not at all.
-        let line = format!("{sign}{}/{grace}\n", group.as_raw_pid());
-        rustix::io::retry_on_intr(|| rustix::io::write(&self.lines, line.as_bytes()))?;
-        Ok(())
-    }
-
-    fn kill(self) {
-        let Self { mut child, lines, .. } = self;
-        // Only while the process id surely is the guardian's: someone else in this process may have reaped it.
-        if matches!(child.try_wait(), Ok(None)) {
-            child.kill().ok();
-            child.wait().ok();
-        }
-        // Last: a guardian that still runs takes the end of the pipe for the end of the host.
-        drop(lines);
+/// Names another program as the guardian: one that calls [`init`] of this version of greenroom first in its `main`. For hosts whose
+/// `main` is not their own, such as tests and extensions of other languages.
+///
+/// If the program cannot be started, a warning is logged, and a [`Watchdog`] refuses to be extended. On other systems than Linux
+/// it does nothing.
+pub fn use_program(path: impl Into<PathBuf>) {
+    if cfg!(target_os = "linux") {
+        host::set_program(path.into());
     }
 }

@@ -22,7 +22,7 @@ use crate::transport::locate::{Located, ThisMachine, locate};
 use crate::transport::process::contain::containment::Contained;
 use crate::transport::process::exits::{self, WatchedChild};
 use crate::transport::process::group::{Group, GroupGuard};
-use crate::transport::process::guardian;
+use crate::transport::process::guardian::{self, Watchdog};
 
 /// The spawner of the whole process: a thousand sessions should not cost a thousand threads.
 static SPAWNER: Spawner = Spawner::new();
@@ -46,15 +46,16 @@ pub(crate) async fn start(launch: Launch) -> Result<Started> {
 pub(crate) async fn start_on(spawner: &'static Spawner, launch: Launch) -> Result<Started> {
     let look = move || -> Result<_> {
         let located = look_for(&launch)?;
-        let mut contained = Contained::prepare(launch.containment)?;
+        let watchdog = launch.watchdog.as_ref().map(Watchdog::number);
+        let mut contained = Contained::prepare(launch.containment, watchdog)?;
         let mut command = command(&launch, &located);
         contained.apply(&mut command);
         Ok((command, contained, launch, located))
     };
     let (command, contained, launch, located) = aside(look).await??;
-    let grace = launch.exit_after_host;
+    let guarded = Guarded { grace: launch.exit_after_host, watchdog: launch.watchdog.clone() };
     let program = located.script.as_ref().unwrap_or(&located.program).clone();
-    match spawner.run(move || fork(command, program, contained, grace)).await? {
+    match spawner.run(move || fork(command, program, contained, guarded)).await? {
         Ok(started) => Ok(started),
         Err(error) => Err(aside(move || explain(error, &launch, &located)).await?),
     }
@@ -75,13 +76,27 @@ fn look_for(launch: &Launch) -> Result<Located> {
     Ok(located)
 }
 
+/// The bounds that the guardian sets to a child.
+struct Guarded {
+    /// The time for which it may outlive the host.
+    grace: Duration,
+    watchdog: Option<Watchdog>,
+}
+
+/// The reason why a session with a watchdog does not start.
+const PASSED: &str = "the deadline of its watchdog has passed, or was never set";
+
 /// Blocks until the child executes its program. The calling thread must outlive the child.
 fn fork(
     mut command: Command,
     program: PathBuf,
     mut contained: Contained,
-    grace: Duration,
+    guarded: Guarded,
 ) -> io::Result<Started> {
+    let Guarded { grace, watchdog } = guarded;
+    if watchdog.as_ref().is_some_and(|watchdog| !watchdog.holds()) {
+        return Err(io::Error::other(PASSED));
+    }
     die_with_parent(&mut command, guardian::ready());
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
@@ -89,7 +104,7 @@ fn fork(
     let group = GroupGuard::new(Group::new(pid, contained));
     // Before `exits::watch`: noticing the end makes the guardian forget the group, and a group that is added after that
     // would stay for ever.
-    guardian::watch(pid, grace);
+    guardian::watch(pid, grace, watchdog.as_ref().map(Watchdog::number));
     if let Err(error) = exits::watch::<Group>(&group) {
         // Nobody else would reap the child.
         group.kill();
@@ -175,6 +190,12 @@ fn explain(error: io::Error, launch: &Launch, located: &Located) -> Error {
     }
     let program = located.program.display();
     let error_text = error.to_string();
+    if error_text == PASSED {
+        return spawn(
+            format!("'{program}' was not started: {PASSED}"),
+            "extend the deadline of the watchdog",
+        );
+    }
     let explained = match error.kind() {
         io::ErrorKind::NotFound if !located.program.exists() => {
             Error::new(ErrorKind::CliNotFound, format!("'{program}' was removed while the CLI was starting"))

@@ -12,7 +12,7 @@ fn contained(containment: Containment, script: &str) -> Launch {
 
 /// The containments that this machine supports. The error without control groups must name them.
 fn ways() -> Vec<Containment> {
-    match containment::Contained::prepare(Containment::Cgroup) {
+    match containment::Contained::prepare(Containment::Cgroup, None) {
         Ok(_) => vec![Containment::Auto, Containment::Cgroup, Containment::Mark],
         Err(error) => {
             assert!(error.to_string().contains("control group") && error.help().is_some(), "{error}");
@@ -97,7 +97,9 @@ async fn descendants_of_other_clis_are_not_killed() {
 
 #[tokio::test]
 async fn a_control_group_finds_processes_without_a_mark_and_is_removed() {
-    let Ok(probe) = containment::Contained::prepare(Containment::Cgroup) else { return say_no_cgroups() };
+    let Ok(probe) = containment::Contained::prepare(Containment::Cgroup, None) else {
+        return say_no_cgroups();
+    };
     drop(probe);
     let base = containment::host().base.clone().unwrap();
     // A grandchild without the environment, whose parent has ended.
@@ -157,7 +159,7 @@ fn a_mark_that_the_host_may_not_read_does_not_count() {
             | CapabilitySet::DAC_OVERRIDE
             | CapabilitySet::DAC_READ_SEARCH;
         set_capabilities(None, own).unwrap();
-        let mut contained = containment::Contained::prepare(Containment::Mark).unwrap();
+        let mut contained = containment::Contained::prepare(Containment::Mark, None).unwrap();
         let mut command = Command::new(cat);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         contained.apply(&mut command);
@@ -175,7 +177,9 @@ fn a_mark_that_the_host_may_not_read_does_not_count() {
 
 #[tokio::test]
 async fn a_start_that_fails_leaves_no_control_group() {
-    let Ok(probe) = containment::Contained::prepare(Containment::Cgroup) else { return say_no_cgroups() };
+    let Ok(probe) = containment::Contained::prepare(Containment::Cgroup, None) else {
+        return say_no_cgroups();
+    };
     let folder = probe.leaf.as_ref().unwrap().folder().to_owned();
     assert!(folder.is_dir());
     drop(probe);

@@ -67,7 +67,7 @@ pub(super) fn say_no_cgroups() {
     let test = thread.name().unwrap_or_default();
     writeln!(stderr, "{test}: no control group can be made on this machine; the mark is used instead")
         .unwrap();
-    let contained = containment::Contained::prepare(Containment::Auto).unwrap();
+    let contained = containment::Contained::prepare(Containment::Auto, None).unwrap();
     assert!(contained.leaf.is_none() && contained.mark.is_some());
 }
 

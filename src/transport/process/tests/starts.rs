@@ -57,6 +57,14 @@ fn assert_refused(error: &Error, kind: ErrorKind, words: &str) {
 }
 
 #[tokio::test]
+async fn a_session_without_an_acknowledged_deadline_starts_no_cli() {
+    let watchdog = Some(crate::guardian::Watchdog::without_deadline());
+    let launch = Launch { watchdog, ..program("/bin/sh", ["-c", "exit 0"]) };
+    let error = ChildProcess::new().open(launch).await.err().unwrap();
+    assert_refused(&error, ErrorKind::Spawn, "the deadline of its watchdog has passed, or was never set");
+}
+
+#[tokio::test]
 async fn a_program_that_the_system_cannot_run_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("claude");

@@ -4,7 +4,7 @@
 
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::process::{ChildStdout, ExitStatus};
+use std::process::{Child, ChildStdout, Command, ExitStatus};
 
 use rustix::process::{
     Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, test_kill_process, waitid,
@@ -12,8 +12,8 @@ use rustix::process::{
 
 use uuid::Uuid;
 
-use super::super::tests::{blocking, in_time};
 use super::*;
+use crate::transport::process::tests::{blocking, in_time};
 
 /// A group of two processes; one of them ignores SIGTERM.
 struct Members {
@@ -72,7 +72,7 @@ fn guardian() -> Guardian {
 }
 
 fn watch(guardian: &mut Guardian, members: &Members) {
-    if let Some(warning) = guardian.watch(members.group(), Duration::ZERO) {
+    if let Some(warning) = guardian.watch(members.group(), Duration::ZERO, None) {
         panic!("{warning:?}");
     }
 }
@@ -97,7 +97,7 @@ fn kill(guardian: &Guardian) -> Pid {
 }
 
 /// Kills the guardian of this process for good, to test the host without one.
-pub(in super::super) fn lose() {
+pub(crate) fn lose() {
     let mut guardian = lock();
     guardian.short_lived = SHORT_LIVED;
     guardian.running.as_mut().expect("there is one").since = Instant::now();
@@ -130,9 +130,9 @@ async fn when_the_host_ends_exactly_its_remaining_groups_are_killed() {
 async fn each_group_has_its_grace_time_and_empty_groups_are_not_awaited() {
     let mut guardian = guardian();
     let (mut patient, mut hasty, mut brief) = (Members::start(), Members::start(), Members::start());
-    guardian.watch(patient.group(), Duration::from_secs(60 * 60));
-    guardian.watch(hasty.group(), Duration::ZERO);
-    guardian.watch(brief.group(), Duration::from_millis(200));
+    guardian.watch(patient.group(), Duration::from_secs(60 * 60), None);
+    guardian.watch(hasty.group(), Duration::ZERO, None);
+    guardian.watch(brief.group(), Duration::from_millis(200), None);
     let end = tokio::spawn(end_of_host(guardian));
     hasty.gone().await;
     brief.gone().await;
@@ -190,7 +190,7 @@ async fn the_control_groups_of_the_host_are_killed_and_removed() {
         .map(|own| own.join(format!("greenroom-{mark}")));
     let made = base.clone().map(|base| Leaf::make(&base, "cli-1"));
     let Some((base, leaf)) = base.zip(made.and_then(Result::ok)) else {
-        return super::super::tests::say_no_cgroups();
+        return crate::transport::process::tests::say_no_cgroups();
     };
     let name = Arc::new(Host { process: 0, mark, base: Some(base.clone()) });
     let mut guardian = Guardian { name: Some(name), ..guardian() };
@@ -227,7 +227,7 @@ async fn a_killed_guardian_is_reaped_and_replaced_by_one_that_knows_all_groups()
     assert!(test_kill_process(killed).is_err(), "reaped");
 
     let killed = kill(&guardian);
-    assert!(matches!(guardian.watch(fourth.group(), Duration::ZERO), Some(Warning::Replaced(_))));
+    assert!(matches!(guardian.watch(fourth.group(), Duration::ZERO, None), Some(Warning::Replaced(_))));
     assert!(test_kill_process(killed).is_err(), "reaped");
 
     end_of_host(guardian).await;
@@ -259,7 +259,7 @@ async fn a_stopped_guardian_blocks_nothing_and_is_replaced() {
     let group = second.group();
     let fill = move || {
         while pid(&guardian) == stopped {
-            guardian.watch(group, Duration::ZERO);
+            guardian.watch(group, Duration::ZERO, None);
             guardian.forget(group);
         }
         guardian
@@ -302,12 +302,12 @@ async fn signals_of_a_terminal_do_not_end_the_guardian() {
 async fn a_host_without_a_shell_is_warned_once_and_works() {
     let mut guardian = Guardian::new("/no/such/shell");
     let members = Members::start();
-    match guardian.watch(members.group(), Duration::ZERO) {
+    match guardian.watch(members.group(), Duration::ZERO, None) {
         Some(Warning::Missing(error)) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
         other => panic!("{other:?}"),
     }
     guardian.forget(members.group());
-    assert!(guardian.watch(members.group(), Duration::ZERO).is_none());
+    assert!(guardian.watch(members.group(), Duration::ZERO, None).is_none());
     assert!(guardian.running.is_none());
 }
 

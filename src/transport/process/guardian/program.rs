@@ -1,0 +1,318 @@
+//! The guardian as a program: the executable of the host, or another one, started once more.
+//!
+//! ```text
+//! host ──pipe: "+ID/MS/W" and "-ID/…" for groups, "!W/NS/SEQ" for a deadline, "~W" for a watchdog that is gone──► guardian
+//!   ▲                                                                                                                │
+//!   └───────────────────────────────── pipe: "SEQ" when a deadline is known ─────────────────────────────────────────┘
+//! ```
+//!
+//! | event | the guardian |
+//! |---|---|
+//! | the pipe ends: the host has ended | waits for the groups, kills what is left, exits: as the script does (`host.rs`) |
+//! | a watchdog's deadline passes on the boot clock | kills all processes of this watchdog's sessions, and looks again each second until the deadline is extended |
+//!
+//! So the sessions of a host that is stopped end at the deadline as well. A session of watchdog `W` is found by its group, and
+//! by the beginning of its mark and of its control group's name, which hold `W`; a session that the host could not tell of
+//! any more is found too.
+//!
+//! It has one thread, and blocks only in `poll`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
+};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use super::boot_time::BootTime;
+use crate::transport::process::contain::{cgroup, mark};
+
+/// Set for a program that is to be the guardian: the version of the host's library.
+pub(super) const VARIABLE: &str = "GREENROOM_GUARDIAN";
+
+/// Exit statuses of a program that cannot be the guardian.
+pub(super) const OTHER_VERSION: i32 = 3;
+pub(super) const NO_GUARDIAN: i32 = 4;
+
+/// Pause between two looks for processes that should end.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Time after which the sessions of a watchdog whose deadline has passed are looked for again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Most rounds of a search for marked processes.
+const ROUNDS: u32 = 50;
+
+/// Runs the guardian if this process was started as one, and ends the process then.
+pub(super) fn run_if_asked() {
+    let Some(version) = std::env::var_os(VARIABLE) else { return };
+    let status = if version != env!("CARGO_PKG_VERSION") {
+        OTHER_VERSION
+    } else {
+        ignore_signals();
+        close_inherited();
+        match Program::of_arguments(std::env::args_os().skip(1)) {
+            Some(program) => program.run().map_or(NO_GUARDIAN, |()| 0),
+            None => NO_GUARDIAN,
+        }
+    };
+    std::process::exit(status);
+}
+
+/// Ignores the signals that a terminal or a supervisor sends to all processes.
+fn ignore_signals() {
+    use libc::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
+
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU] {
+        // SAFETY: `SIG_IGN` runs no code of this process. No safe interface in the dependencies sets it.
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+}
+
+/// Closes the descriptors that the host has left open for every program that it starts: somebody may wait for their end.
+fn close_inherited() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<RawFd> =
+        open.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).collect();
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
+        // SAFETY: the program has opened nothing yet, so nothing in this process owns the descriptor. The descriptor of the
+        // folder that was read is closed already, and closing it again fails.
+        unsafe {
+            libc::close(descriptor);
+        }
+    }
+}
+
+/// A process group that the host has told of.
+#[derive(Debug)]
+struct Member {
+    grace: Duration,
+    /// `0`: the group has no watchdog.
+    watchdog: u64,
+    /// The leader, while it is not reaped.
+    leader: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Program {
+    /// The beginning of all marks of the host.
+    mark: String,
+    /// The folder of its control groups.
+    base: Option<PathBuf>,
+    /// The system does not ask the CLIs to end.
+    asks: bool,
+    groups: BTreeMap<i32, Member>,
+    deadlines: BTreeMap<u64, BootTime>,
+    acknowledge: u64,
+}
+
+impl Program {
+    fn of_arguments(mut arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mark = arguments.next()?.into_string().ok().filter(|mark| !mark.is_empty())?;
+        let base = Some(PathBuf::from(arguments.next()?)).filter(|base| !base.as_os_str().is_empty());
+        let asks = !arguments.next()?.is_empty();
+        let (groups, deadlines) = (BTreeMap::new(), BTreeMap::new());
+        let mut program = Self { mark, base, asks, groups, deadlines, acknowledge: 0 };
+        for word in arguments {
+            program.line(word.to_str()?);
+        }
+        Some(program)
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let (input, output) = (io::stdin(), io::stdout());
+        rustix::io::ioctl_fionbio(&input, true)?;
+        rustix::io::ioctl_fionbio(&output, true)?;
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let mut text = Vec::new();
+        let mut acknowledged = 0;
+        loop {
+            let ended = self.read(&input, &mut text)?;
+            if self.acknowledge > acknowledged {
+                acknowledged = self.acknowledge;
+                // Fails if the host reads nothing or has ended: it takes the missing word for a guardian that is gone.
+                rustix::io::write(&output, format!("{acknowledged}\n").as_bytes()).ok();
+            }
+            if ended {
+                self.end_of_host();
+                return Ok(());
+            }
+            let next = self.pass_deadlines();
+            set(&timer, next)?;
+            let mut events = [PollFd::new(&input, PollFlags::IN), PollFd::new(&timer, PollFlags::IN)];
+            match poll(&mut events, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads all lines that the host has written. `true`: the host has ended.
+    fn read(&mut self, input: impl AsFd, text: &mut Vec<u8>) -> io::Result<bool> {
+        let mut part = [0; 4096];
+        loop {
+            match rustix::io::read(&input, &mut part) {
+                Ok(0) => return Ok(true),
+                Ok(read) => text.extend_from_slice(&part[..read]),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+            while let Some(end) = memchr::memchr(b'\n', text) {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                if let Ok(line) = std::str::from_utf8(&line[..end]) {
+                    self.line(line);
+                }
+            }
+        }
+    }
+
+    /// A line, or a word of the arguments. Only the host writes lines, so none is wrong.
+    fn line(&mut self, line: &str) {
+        let mut numbers = line.get(1..).unwrap_or_default().split('/').map(str::parse::<u64>);
+        let mut number = || numbers.next().and_then(Result::ok);
+        match line.as_bytes().first() {
+            Some(b'+') => {
+                let Some((id, grace, watchdog)) = group(number(), number(), number()) else { return };
+                let leader = pidfd_open(id, PidfdFlags::empty()).ok();
+                let grace = Duration::from_millis(grace);
+                self.groups.insert(id.as_raw_pid(), Member { grace, watchdog, leader });
+            }
+            Some(b'-') => {
+                if let Some((id, ..)) = group(number(), Some(0), Some(0)) {
+                    self.groups.remove(&id.as_raw_pid());
+                }
+            }
+            Some(b'!') => {
+                let (Some(watchdog), Some(until), Some(seq)) = (number(), number(), number()) else { return };
+                let deadline = self.deadlines.entry(watchdog).or_default();
+                *deadline = BootTime::from_nanos(until).max(*deadline);
+                self.acknowledge = self.acknowledge.max(seq);
+            }
+            Some(b'~') => {
+                if let Some(watchdog) = number() {
+                    self.deadlines.remove(&watchdog);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Kills the sessions of watchdogs whose deadline has passed. Returns the next moment to look.
+    fn pass_deadlines(&self) -> Option<BootTime> {
+        let now = BootTime::now();
+        let passed: Vec<u64> =
+            self.deadlines.iter().filter(|(_, at)| **at <= now).map(|(watchdog, _)| *watchdog).collect();
+        for watchdog in &passed {
+            self.kill(*watchdog);
+        }
+        let coming = self.deadlines.values().filter(|at| **at > now).min().copied();
+        let again = (!passed.is_empty()).then(|| BootTime::now() + AGAIN);
+        coming.into_iter().chain(again).min()
+    }
+
+    /// Kills the processes of a watchdog's sessions.
+    fn kill(&self, watchdog: u64) {
+        for (id, member) in self.groups.iter().filter(|(_, member)| member.watchdog == watchdog) {
+            // A leader that cannot get a signal is reaped, and the number of its group may be another's.
+            let there =
+                member.leader.as_ref().is_none_or(|leader| pidfd_send_signal(leader, Signal::KILL).is_ok());
+            if there && let Some(id) = Pid::from_raw(*id) {
+                kill_process_group(id, Signal::KILL).ok();
+            }
+        }
+        let prefix = mark::of_watchdog(watchdog);
+        if let Some(base) = &self.base {
+            cgroup::kill_below(base, &cgroup::leaf_name(Some(watchdog), ""));
+        }
+        kill_marked(&format!("{}.{prefix}", self.mark), || true);
+    }
+
+    /// Ends what the host has left.
+    fn end_of_host(mut self) {
+        if self.asks {
+            self.signal_groups(Signal::TERM);
+        }
+        let begin = Instant::now();
+        loop {
+            let waited = begin.elapsed();
+            self.groups.retain(|id, member| {
+                let Some(id) = Pid::from_raw(*id) else { return false };
+                if waited >= member.grace {
+                    kill_process_group(id, Signal::KILL).ok();
+                    return false;
+                }
+                test_kill_process_group(id).is_ok()
+            });
+            if self.groups.is_empty() {
+                break;
+            }
+            std::thread::park_timeout(PAUSE);
+        }
+        if let Some(base) = &self.base {
+            // An error: the host has no control groups.
+            cgroup::kill_all(base).ok();
+        }
+        kill_marked(&self.mark, || {
+            self.base.as_ref().is_none_or(|base| cgroup::remove(base).is_ok() || !base.exists())
+        });
+    }
+
+    fn signal_groups(&self, signal: Signal) {
+        for id in self.groups.keys().filter_map(|id| Pid::from_raw(*id)) {
+            // An error: the group is empty.
+            kill_process_group(id, signal).ok();
+        }
+    }
+}
+
+fn group(id: Option<u64>, grace: Option<u64>, watchdog: Option<u64>) -> Option<(Pid, u64, u64)> {
+    Some((Pid::from_raw(i32::try_from(id?).ok()?)?, grace?, watchdog?))
+}
+
+/// Kills all processes whose mark begins with `mark`, until two searches in a row find none and `done` is true: a process
+/// between two programs shows no environment for a moment.
+fn kill_marked(mark: &str, done: impl Fn() -> bool) {
+    let mut clean = 0;
+    for _ in 0..ROUNDS {
+        let mut found = false;
+        mark::scan(&[mark], |_, pid| {
+            found = true;
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
+            // Once more: it may have ended during the search, and its number may be another's.
+            if mark::has(mark, pid) {
+                match pidfd {
+                    Some(pidfd) => pidfd_send_signal(pidfd, Signal::KILL).ok(),
+                    None => rustix::process::kill_process(pid, Signal::KILL).ok(),
+                };
+            }
+        });
+        clean = if !done() || found { 0 } else { clean + 1 };
+        if clean == 2 {
+            return;
+        }
+        if clean == 0 {
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+}
+
+/// Sets the timer to a moment, or switches it off.
+fn set(timer: &OwnedFd, at: Option<BootTime>) -> io::Result<()> {
+    let off = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A timer at zero is off; the boot clock is past it.
+    let it_value = at.map_or(off, BootTime::timespec);
+    let timed = Itimerspec { it_interval: off, it_value };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &timed)?;
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Watchdogs: sessions end at a deadline, also while their host is stopped. The host is that of `orphans.rs`.
+
+#![cfg(target_os = "linux")]
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::orphans::{BOUND, EXTENDED, Held, HostOfSessions, LIMIT, guardian_of, replace_guardian, until};
+
+/// Long enough for a busy machine to extend it in time.
+const DEADLINE: Duration = Duration::from_secs(6);
+
+/// Waits until the host has extended the deadline `times` more times.
+fn extends(host: &HostOfSessions, times: usize) {
+    while host.lines.try_recv().is_ok() {}
+    for _ in 0..times {
+        assert!(host.lines.recv_timeout(LIMIT).unwrap().contains(EXTENDED));
+    }
+}
+
+fn signal(host: &HostOfSessions, signal: Signal) {
+    kill_process(host.process.pid(), signal).unwrap();
+}
+
+/// Stops the host, and expects that the session with the watchdog ends, and the other session goes on.
+fn the_watched_session_ends(mut host: HostOfSessions) {
+    assert!(
+        host.sessions.iter().all(|session| session.try_recv().is_err()),
+        "the processes are gone too early"
+    );
+    signal(&host, Signal::STOP);
+    assert_eq!(host.sessions[0].recv_timeout(BOUND), Ok(Held::Closed), "a process is left");
+    assert!(host.sessions[1].try_recv().is_err(), "a session without a watchdog has ended");
+    host.process.0.kill().unwrap();
+    host.sessions.remove(0);
+    host.leaves_nothing();
+}
+
+#[test]
+fn a_stopped_host_loses_its_watched_sessions_at_the_deadline() {
+    let host = HostOfSessions::watched(DEADLINE);
+    // Longer than the deadline.
+    extends(&host, 6);
+    the_watched_session_ends(host);
+}
+
+#[test]
+fn a_new_guardian_knows_the_deadlines_of_a_killed_one() {
+    let host = HostOfSessions::watched(DEADLINE);
+    replace_guardian(&host);
+    extends(&host, 1);
+    the_watched_session_ends(host);
+}
+
+#[test]
+fn a_guardian_that_acknowledges_nothing_is_replaced() {
+    let host = HostOfSessions::watched(DEADLINE);
+    let stopped = until("a guardian", || guardian_of(&host));
+    kill_process(stopped, Signal::STOP).unwrap();
+    extends(&host, 2);
+    assert!(guardian_of(&host).is_some_and(|guardian: Pid| guardian != stopped));
+    the_watched_session_ends(host);
+}
