@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
-use crate::actor::keeper::{RECOVER, hold_lease};
+use crate::actor::keeper::RECOVER;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
@@ -58,11 +58,10 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
         let _: Quarantined = shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await?;
     }
     finish_deletions(shared).await?;
-    let sent = Instant::now();
+    let sent = shared.fence.now();
     let (node, host, lease) = (shared.node, shared.host.clone(), shared.limits.lease);
     shared.ask(|backend| backend.join(Join { node, host: host.clone(), lease })).await?;
-    hold_lease(shared, sent);
-    Ok(())
+    shared.fence.hold(sent).await.map_err(FleetError::Session)
 }
 
 /// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time.

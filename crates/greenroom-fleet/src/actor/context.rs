@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use greenroom::Session;
 use tokio::sync::broadcast;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +17,7 @@ use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::face::limits::{FleetLimits, Quota};
 use crate::face::profile::{Placement, Profile};
+use crate::fence::Fence;
 use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
@@ -70,7 +70,7 @@ pub(crate) struct FleetShared {
     /// Tasks that give back what failed actors held.
     pub(crate) tasks: TaskTracker,
     /// The moment at which the node gives its lease up unless the lease is renewed before.
-    pub(crate) fence_at: Mutex<Instant>,
+    pub(crate) fence: Fence,
 }
 
 impl FleetShared {
@@ -129,7 +129,7 @@ impl FleetShared {
 
     /// True while the node may act for its names.
     pub(crate) fn holds_lease(&self) -> bool {
-        !self.lost.is_cancelled() && (Instant::now() < self.fence_at() || self.backend.is_exclusive())
+        !self.lost.is_cancelled() && (self.fence.is_ahead() || self.backend.is_exclusive())
     }
 
     /// True if the keeper has seen another node.
@@ -175,12 +175,6 @@ impl FleetShared {
     /// were written down before the host got another name.
     pub(crate) fn runs_here(&self, process: &ProcessRecord) -> bool {
         self.backend.is_exclusive() || process.host == self.host
-    }
-
-    /// The moment at which the node gives its lease up, unless the lease is renewed before or the backend is this
-    /// process's alone.
-    pub(crate) fn fence_at(&self) -> Instant {
-        *self.fence_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

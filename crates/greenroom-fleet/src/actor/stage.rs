@@ -1,17 +1,17 @@
 //! A stage for unit tests of actors: what a fleet's actors share, over a backend of the test.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::context::FleetShared;
 use super::transitions::Transitions;
 use crate::backend::Backend;
 use crate::face::limits::FleetLimits;
+use crate::fence::Fence;
 use crate::files::Folders;
 use crate::id::{Name, NodeId, PromptId};
 use crate::record::PromptContent;
@@ -31,7 +31,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
     FleetShared {
         transitions: Transitions::of(&*backend),
         backend,
-        fence_at: Mutex::new(Instant::now() + limits.lease * 4 / 5),
+        fence: Fence::new(limits.lease, None),
         limits,
         quotas: HashMap::new(),
         default_quota: Default::default(),

@@ -122,6 +122,12 @@ macro_rules! backend {
                 false
             }
 
+            /// True if other processes can use what the backend keeps. A fleet then has a watchdog, which ends its CLIs when its lease is
+            /// over, also while its process is stopped. Default: the opposite of [`is_exclusive`](Self::is_exclusive).
+            fn is_shared(&self) -> bool {
+                !self.is_exclusive()
+            }
+
             $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
         }
 
@@ -147,6 +153,10 @@ macro_rules! backend {
 
                     fn is_exclusive(&self) -> bool {
                         self.exclusive()
+                    }
+
+                    fn is_shared(&self) -> bool {
+                        false
                     }
 
                     $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {

@@ -1,5 +1,6 @@
 //! The face of a fleet: its builder, its handles, and what they report.
 
+pub(crate) mod builder;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod fleet;

@@ -274,6 +274,10 @@ impl Backend for FaultedBackend {
         self.backend.is_exclusive()
     }
 
+    fn is_shared(&self) -> bool {
+        self.backend.is_shared()
+    }
+
     by_passing_on!();
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
-use greenroom_fleet::{ActivationContext, Fleet, FleetEvent, FleetPrompt};
+use greenroom_fleet::{ActivationContext, Fleet, FleetError, FleetEvent, FleetPrompt};
 
 use crate::{connect, schema, server};
 
@@ -27,7 +27,9 @@ async fn node(address: &str, schema: &str, folder: &Path, says: &'static str) ->
         clis.lock().unwrap().push(cli);
         Session::builder().transport(transport)
     };
+    // Its CLIs are scripted ones in this process.
     let builder = Fleet::builder()
+        .without_watchdog()
         .backend(connect(address, schema).await)
         .folder(folder)
         .profile("default", profile)
@@ -63,4 +65,15 @@ async fn sessions_go_on_at_another_node_when_theirs_is_drained() {
         assert!(matches!(event, Ok(ref event) if !matches!(event, FleetEvent::NodeLost { .. })), "{event:?}");
     }
     within(second.drain(Duration::from_secs(20))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_without_a_guardian_program_is_refused() {
+    let Some(address) = server::address() else { return };
+    let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
+    let builder = Fleet::builder().backend(connect(&address, &schema).await).folder(folder.path());
+    match within(builder.start()).await.err() {
+        Some(FleetError::Invalid(why)) => assert!(why.contains("guardian::init()"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 }

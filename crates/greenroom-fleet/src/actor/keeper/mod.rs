@@ -22,7 +22,7 @@
 //!
 //! The fence: the lease counts from the moment before its renewal was sent. When four fifths of it have passed without
 //! another renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing
-//! more. The clock of the fence stands still while the machine is suspended. On a backend that only this process can use nobody could take the names: there the lease may pass, and only
+//! more. `fence.rs` has its clocks. On a backend that only this process can use nobody could take the names: there the lease may pass, and only
 //! the backend's word fences the node.
 //!
 //! Restart policy: permanent. A keeper that is started again has no memory: it looks at everything once.
@@ -52,7 +52,6 @@ use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
 use crate::record::PromptRecord;
 
-pub(crate) use lease::hold_lease;
 pub(crate) use watch::RECOVER;
 
 /// Takes prompts that may begin, one for each name, in the order in which their names come. It must not block.
@@ -181,14 +180,14 @@ impl Actor for KeeperActor {
         message: KeeperMessage,
         state: &mut KeeperState,
     ) -> Result<(), ActorProcessingErr> {
-        if state.context.shared.lost.is_cancelled() {
-            state.duties = Duty::ALL.map(|_| Progress::Over);
+        // Also before the timer of the fence: it comes late after a suspend.
+        if state.check_fence() {
             return Ok(());
         }
         match message {
             KeeperMessage::Due(duty) => state.due(duty),
             KeeperMessage::Ended(duty, end) => state.ended(duty, end),
-            KeeperMessage::Fence => state.fence(),
+            KeeperMessage::Fence => state._fence = fence(&state.context, &state.myself),
             #[cfg(any(test, feature = "testkit"))]
             KeeperMessage::Panic => panic!("a fault was injected into the keeper"),
         }
@@ -238,22 +237,25 @@ impl KeeperState {
         }
     }
 
-    fn fence(&mut self) {
+    /// Fences the node if its lease has passed. `true`: it has.
+    fn check_fence(&mut self) -> bool {
         let shared = &self.context.shared;
-        if !shared.holds_lease() {
+        if shared.holds_lease() {
+            return false;
+        }
+        if !shared.lost.is_cancelled() {
             tracing::error!(node = %shared.node, "the lease of this node could not be renewed in time");
             shared.lost.cancel();
-            self.duties = Duty::ALL.map(|_| Progress::Over);
-        } else {
-            self._fence = fence(&self.context, &self.myself);
         }
+        self.duties = Duty::ALL.map(|_| Progress::Over);
+        true
     }
 }
 
 /// Looks at the fence when its moment has come. A renewal moves the moment and leaves the timer as it is. A moment that
 /// has passed, because nobody else can use the backend, is looked at again each second: the backend may be closed.
 fn fence(context: &KeeperContext, myself: &ActorRef<KeeperMessage>) -> Task {
-    let at = context.shared.fence_at();
+    let at = context.shared.fence.at();
     let now = Instant::now();
     later(if at <= now { now + Duration::from_secs(1) } else { at }, KeeperMessage::Fence, myself)
 }

@@ -274,6 +274,9 @@ async fn start(
         Err(error) => return Err(files_failed(&shared.folders, error).await),
     };
     let mut builder = process::mark(asker::attach(shared, cell, builder), claim);
+    if let Some(watchdog) = shared.fence.watchdog() {
+        builder = builder.watchdog(watchdog);
+    }
     let (switch, kill) = (builder.kill_switch(), cell.kill());
     let mut starting = pin!(AssertUnwindSafe(builder.start()).catch_unwind());
     let killing = async {

@@ -1,0 +1,269 @@
+//! The builder of a fleet.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom::SessionBuilder;
+use ractor::{Actor, ActorCell};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::FleetError;
+use super::event::{FleetEvent, FleetEvents};
+use super::fleet::{Fleet, Handle, LONGEST};
+use super::limits::{FleetLimits, Quota};
+use super::profile::{ActivationContext, Placement, Profile};
+use crate::actor::context::FleetShared;
+use crate::actor::supervisor::FleetSupervisor;
+use crate::actor::transitions::Transitions;
+use crate::backend::{Backend, MemoryBackend};
+use crate::fence::{self, Fence};
+use crate::files::Folders;
+use crate::hub::Hub;
+use crate::id::NodeId;
+use crate::opening;
+
+/// The number of events that a slow reader may be behind.
+const EVENTS: usize = 1024;
+
+/// Defines a fleet. See [`Fleet::builder`].
+pub struct FleetBuilder {
+    backend: Option<Arc<dyn Backend>>,
+    limits: FleetLimits,
+    quotas: HashMap<String, Quota>,
+    default_quota: Quota,
+    profiles: HashMap<String, Profile>,
+    folder: Option<PathBuf>,
+    host: Option<String>,
+    placement: Placement,
+    watchdog: bool,
+    events: broadcast::Sender<FleetEvent>,
+    ended: CancellationToken,
+}
+
+impl Fleet {
+    /// Begins to define a fleet.
+    pub fn builder() -> FleetBuilder {
+        FleetBuilder {
+            backend: None,
+            limits: FleetLimits::default(),
+            quotas: HashMap::new(),
+            default_quota: Quota::default(),
+            profiles: HashMap::new(),
+            folder: None,
+            host: None,
+            placement: Placement::default(),
+            watchdog: true,
+            events: broadcast::Sender::new(EVENTS),
+            ended: CancellationToken::new(),
+        }
+    }
+}
+
+impl FleetBuilder {
+    /// Sets the backend. Default: a new [`MemoryBackend`], which forgets everything with the process.
+    #[must_use]
+    pub fn backend(mut self, backend: impl Backend) -> Self {
+        self.backend = Some(Arc::new(backend));
+        self
+    }
+
+    /// Adds a profile: how the sessions that name it are built. The function is called anew at each activation, and must not block.
+    /// The fleet sets the conversation, and a working directory and a configuration folder unless the profile does.
+    ///
+    /// Its handlers decide about permissions, questions of the model, elicitations and dialogs. What they leave open, such as a
+    /// permission without a handler or [`PermissionDecision::undecided`](greenroom::PermissionDecision::undecided), becomes a
+    /// [question](Fleet::questions). For that the fleet sets [`on_inquiry`](SessionBuilder::on_inquiry), in place of the profile's
+    /// own one, unless [`FleetLimits::question`] is zero. For dialogs, name their kinds with
+    /// [`inquiry_dialogs`](SessionBuilder::inquiry_dialogs).
+    ///
+    /// A panic in it is a failed activation.
+    #[must_use]
+    pub fn profile(
+        mut self,
+        name: impl Into<String>,
+        build: impl Fn(&ActivationContext) -> SessionBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.profiles.insert(name.into(), Arc::new(build));
+        self
+    }
+
+    /// Sets the bounds of the fleet.
+    #[must_use]
+    pub fn limits(mut self, limits: FleetLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Changes the bounds of the fleet.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut FleetLimits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    /// Sets the quota of a tenant.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>, quota: Quota) -> Self {
+        self.quotas.insert(tenant.into(), quota);
+        self
+    }
+
+    /// Sets the quota of tenants that have none of their own.
+    #[must_use]
+    pub fn default_quota(mut self, quota: Quota) -> Self {
+        self.default_quota = quota;
+        self
+    }
+
+    /// Sets the folder for the files of the sessions. Default: [`Backend::default_folder`].
+    ///
+    /// The transcripts of the sessions are in this folder. Nodes that run each other's sessions need one folder that they share.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Sets the name of this host, stable over restarts. Default: `local`.
+    ///
+    /// Give each machine its own name if several share a backend. In containers give each container its own name, and on one
+    /// machine each user: a node ends the processes that lost nodes of its host have left. It looks for them in `/proc`, and a
+    /// process that it does not find there counts as ended.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    /// Sets the hosts on which sessions may run that this fleet creates. Default: [`Placement::Anywhere`].
+    #[must_use]
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Does without a watchdog on a backend that other services [share](Backend::is_shared). Without this call the fleet has a
+    /// [`Watchdog`](greenroom::guardian::Watchdog) there, and needs [`greenroom::guardian::init`] first in `main`.
+    ///
+    /// Without a watchdog, the CLIs of a service that is stopped (by SIGSTOP, or by a debugger) act on while another node takes over
+    /// their sessions. Two CLIs may then write to one conversation. Use it where no session has a process, as in tests on scripted
+    /// CLIs.
+    #[must_use]
+    pub fn without_watchdog(mut self) -> Self {
+        self.watchdog = false;
+        self
+    }
+
+    /// Subscribes to the events of the fleet from its opening on: processes of an earlier start that are ended, sessions that are
+    /// quarantined for them, and prompts that begin before [`start`](FleetBuilder::start) returns. The events end with the fleet, and
+    /// without one if the builder is dropped or the opening fails.
+    ///
+    /// ```
+    /// use greenroom_fleet::{Fleet, FleetEvent};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Fleet::builder();
+    /// let mut events = builder.events();
+    /// let fleet = builder.start().await?;
+    /// assert!(matches!(events.next().await, Some(Ok(FleetEvent::Joined { .. }))));
+    /// # fleet.drain(std::time::Duration::from_secs(5)).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self) -> FleetEvents {
+        FleetEvents::new(self.events.subscribe(), self.ended.clone())
+    }
+
+    /// Opens the fleet. Returns when CLIs that an earlier process has left are gone, and what that process had begun has its
+    /// outcome; prompts that wait begin then.
+    ///
+    /// # Errors
+    /// [`FleetError::Invalid`] for limits that cannot work, and without a guardian program on a shared backend;
+    /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
+    /// [`FleetError::Backend`].
+    pub async fn start(self) -> Result<Fleet, FleetError> {
+        self.open(None).await
+    }
+
+    /// [`start`](FleetBuilder::start) as a child of your actor.
+    ///
+    /// # Errors
+    /// Those of [`start`](FleetBuilder::start).
+    pub async fn spawn_linked(self, supervisor: ActorCell) -> Result<Fleet, FleetError> {
+        self.open(Some(supervisor)).await
+    }
+
+    async fn open(self, parent: Option<ActorCell>) -> Result<Fleet, FleetError> {
+        self.check()?;
+        let backend = self.backend.unwrap_or_else(|| Arc::new(MemoryBackend::new()));
+        let folder = self.folder.or_else(|| backend.default_folder()).ok_or_else(|| {
+            FleetError::Invalid(
+                "the backend names no folder for files: call `FleetBuilder::folder`".to_owned(),
+            )
+        })?;
+        let watchdog = if self.watchdog && backend.is_shared() { Some(fence::watchdog()?) } else { None };
+        let fence = Fence::new(self.limits.lease, watchdog);
+        let shared = Arc::new(FleetShared {
+            transitions: Transitions::of(&*backend),
+            backend,
+            limits: self.limits,
+            quotas: self.quotas,
+            default_quota: self.default_quota,
+            profiles: self.profiles,
+            folders: Folders::at(folder),
+            node: NodeId::new(),
+            host: self.host.unwrap_or_else(|| "local".to_owned()),
+            placement: self.placement,
+            peers: Default::default(),
+            awake: Default::default(),
+            hub: Hub::default(),
+            events: self.events,
+            draining: CancellationToken::new(),
+            lost: CancellationToken::new(),
+            ended: self.ended,
+            tasks: TaskTracker::new(),
+            fence,
+        });
+        opening::open(&shared).await?;
+        let spawned = match parent {
+            Some(parent) => Actor::spawn_linked(None, FleetSupervisor, shared.clone(), parent).await,
+            None => Actor::spawn(None, FleetSupervisor, shared.clone()).await,
+        };
+        let (supervisor, _) = spawned.map_err(|error| FleetError::State(error.to_string()))?;
+        Ok(Fleet { handle: Arc::new(Handle { shared, supervisor }) })
+    }
+
+    fn check(&self) -> Result<(), FleetError> {
+        let limits = &self.limits;
+        let wrong = |what: &str| Err(FleetError::Invalid(what.to_owned()));
+        if limits.live == 0 || limits.activations_at_once == 0 {
+            return wrong("`live` and `activations_at_once` are at least 1, or no session could start");
+        }
+        if limits.durations().into_iter().any(|limit| limit > LONGEST) {
+            return wrong("a limit is at most ten years");
+        }
+        if limits.lease < Duration::from_secs(1) {
+            return wrong("`lease` is at least 1 s, or the node would lose its lease to a slow write");
+        }
+        let quotas = self.quotas.values().chain([&self.default_quota]);
+        for quota in quotas {
+            if quota.weight == 0 || quota.live == 0 {
+                return wrong(
+                    "the `weight` and `live` of a quota are at least 1, or its tenant would never get a turn",
+                );
+            }
+            if quota.budget.is_some_and(|budget| budget.reserve > budget.amount) {
+                return wrong("the `reserve` of a budget is at most its `amount`, or no turn could begin");
+            }
+            if quota.budget.is_some_and(|budget| budget.period.is_zero()) {
+                return wrong("the `period` of a budget is longer than nothing");
+            }
+        }
+        Ok(())
+    }
+}
