@@ -132,6 +132,11 @@ impl Server {
         }
     }
 
+    #[allow(dead_code, reason = "tests with proxies use it")]
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) fn address(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }

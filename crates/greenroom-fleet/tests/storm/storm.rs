@@ -356,7 +356,7 @@ impl Storm {
 
     fn take(&mut self, line: Line) {
         let (id, reply) = match line {
-            Line::Ready => return,
+            Line::Ready | Line::Joined(_) | Line::Lost(_) => return,
             Line::Event(kind) => return *self.counts.events.entry(kind).or_default() += 1,
             Line::Reply { id, reply } => (id, reply),
         };

@@ -20,7 +20,7 @@ use greenroom_fleet::Name;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::protocol::{Dice, Entry, LIFE, LINGER, LIVE, NAME, SEED, note, started};
+use crate::protocol::{Dice, Entry, LIFE, LINGER, LIVE, NAME, SEED, SLOTS, note, started};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -118,8 +118,9 @@ pub(crate) fn run(scratch: &Path) -> Result<()> {
 /// slot ahead: it goes past a slot only while another CLI holds it, and a CLI that starts later begins at the first
 /// slot.
 fn slot(scratch: &Path) -> io::Result<Option<(usize, File)>> {
+    let folder = scratch.join(std::env::var(SLOTS).as_deref().unwrap_or("slots"));
     for slot in 0..LIVE {
-        if let Some(place) = locked(&scratch.join("slots").join(slot.to_string()))? {
+        if let Some(place) = locked(&folder.join(slot.to_string()))? {
             return Ok(Some((slot, place)));
         }
     }

@@ -12,6 +12,7 @@ mod service;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
+    greenroom::guardian::init();
     let scratch = std::env::var_os(protocol::SCRATCH).map(std::path::PathBuf::from).unwrap_or_default();
     let mut arguments = std::env::args().skip(1);
     let ended = match arguments.next().as_deref() {

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use greenroom_fleet::{Name, PromptId, PromptOutcome};
+use greenroom_fleet::{Name, NodeId, PromptId, PromptOutcome};
 use serde::{Deserialize, Serialize};
 
 /// The variable that names the scratch folder for the service and its CLIs. Every process of the storm has it, so that
@@ -20,6 +20,21 @@ pub(crate) const SEED: &str = "GREENROOM_STORM_SEED";
 pub(crate) const LINGER: &str = "GREENROOM_STORM_LINGER";
 /// A [`RealCli`] as JSON: the service starts it instead of this program.
 pub(crate) const REAL: &str = "GREENROOM_STORM_REAL";
+
+/// A [`NodeOf`] as JSON: the service is one of several nodes, and not alone on a file.
+pub(crate) const NODE: &str = "GREENROOM_STORM_NODE";
+/// The folder with the slots of the service's CLIs, below the scratch folder.
+pub(crate) const SLOTS: &str = "GREENROOM_STORM_SLOTS";
+
+/// A node of a fleet on PostgreSQL.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NodeOf {
+    pub(crate) database: String,
+    pub(crate) schema: String,
+    /// The node's host. Each node has one of its own, though all share this machine.
+    pub(crate) host: String,
+    pub(crate) lease: std::time::Duration,
+}
 
 /// The real CLI, and everything that it sees of its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,6 +82,10 @@ pub(crate) enum Line {
     Ready,
     /// The kind of an event of the fleet.
     Event(String),
+    /// The node has joined.
+    Joined(NodeId),
+    /// The node has declared another one dead.
+    Lost(NodeId),
     Reply {
         id: u64,
         reply: Reply,

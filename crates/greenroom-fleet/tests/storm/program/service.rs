@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use greenroom::Session;
 use greenroom::options::EnvPolicy;
-use greenroom_fleet::backend::LocalBackend;
+use greenroom_fleet::backend::{LocalBackend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::{
     ActivationContext, Fleet, FleetError, FleetEvent, FleetEvents, FleetPrompt, NameState, PromptError,
     Query, Quota,
@@ -16,7 +16,9 @@ use greenroom_fleet::{
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::protocol::{LIFE, LINGER, LIVE, Line, NAME, REAL, RealCli, Reply, Request, SEED, Seen, Wish};
+use crate::protocol::{
+    LIFE, LINGER, LIVE, Line, NAME, NODE, NodeOf, REAL, RealCli, Reply, Request, SEED, Seen, Wish,
+};
 
 /// The time for which a prompt waits: longer than any storm.
 const WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -45,8 +47,14 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
     let real: Option<RealCli> =
         std::env::var(REAL).ok().map(|real| serde_json::from_str(&real)).transpose()?;
     let is_slow = real.is_some() || std::env::var_os(LINGER).is_some();
-    let locks = scratch.join("locks");
-    let backend = LocalBackend::open(scratch.join("fleet.redb")).await?;
+    let node: Option<NodeOf> =
+        std::env::var(NODE).ok().map(|node| serde_json::from_str(&node)).transpose()?;
+    // A host of its own would have locks of its own.
+    let locks = scratch.join(node.as_ref().map_or("locks".to_owned(), |node| format!("locks-{}", node.host)));
+    let local = match &node {
+        Some(_) => None,
+        None => Some(LocalBackend::open(scratch.join("fleet.redb")).await?),
+    };
     let profile = move |cx: &ActivationContext| {
         let builder = match &real {
             Some(RealCli { program, env }) => {
@@ -67,17 +75,28 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
             }
         })
     };
-    let mut builder =
-        Fleet::builder().backend(backend.clone()).profile("default", profile).configure(|limits| {
-            limits.live = LIVE;
-            limits.activations_at_once = 4;
-            limits.idle_after = Duration::from_millis(if is_slow { 600_000 } else { 500 });
-            limits.idle_before_eviction = Duration::ZERO;
-            limits.wait = WAIT;
-            limits.backoff = Duration::from_millis(50);
-            limits.backoff_max = Duration::from_millis(400);
-            limits.left_processes = Duration::from_secs(if is_slow { 60 } else { 3 });
-        });
+    let mut builder = match (&local, &node) {
+        (Some(local), _) => Fleet::builder().backend(local.clone()),
+        (None, Some(node)) => {
+            let mut options = PostgresOptions::new(&node.database);
+            options.schema.clone_from(&node.schema);
+            options.connections = 6;
+            let backend = PostgresBackend::connect(options).await?;
+            let builder = Fleet::builder().backend(backend).host(&node.host).folder(scratch.join("sessions"));
+            builder.configure(|limits| limits.lease = node.lease)
+        }
+        (None, None) => return Err("there is no backend".into()),
+    };
+    builder = builder.profile("default", profile).configure(|limits| {
+        limits.live = LIVE;
+        limits.activations_at_once = 4;
+        limits.idle_after = Duration::from_millis(if is_slow { 600_000 } else { 500 });
+        limits.idle_before_eviction = Duration::ZERO;
+        limits.wait = WAIT;
+        limits.backoff = Duration::from_millis(50);
+        limits.backoff_max = Duration::from_millis(400);
+        limits.left_processes = Duration::from_secs(if is_slow { 60 } else { 3 });
+    });
     for tenant in 0..5 {
         let quota = Quota::default().weight(1 + tenant);
         builder = builder.tenant(format!("tenant-{tenant}"), if tenant == 0 { quota.live(2) } else { quota });
@@ -89,11 +108,18 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
     lift_all(&fleet).await?;
     say(&Line::Ready)?;
     let mut requests = JoinSet::new();
-    while let Some(line) = wishes.recv().await {
+    loop {
+        let line = tokio::select! {
+            line = wishes.recv() => line,
+            () = fleet.wait() => return Err("the fleet has ended".into()),
+        };
+        let Some(line) = line else { return Ok(()) };
         let Request { id, wish } = serde_json::from_str(&line)?;
         if let Wish::Drain = wish {
             fleet.drain(Duration::from_secs(20)).await;
-            backend.close().await;
+            if let Some(local) = local {
+                local.close().await;
+            }
             return say(&Line::Reply { id, reply: Reply::Done });
         }
         let fleet = fleet.clone();
@@ -103,7 +129,6 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
         });
         while requests.try_join_next().is_some() {}
     }
-    Ok(())
 }
 
 async fn carry_out(fleet: &Fleet, wish: Wish) -> Result<Reply, String> {
@@ -160,6 +185,11 @@ async fn watch(fleet: Fleet, mut events: FleetEvents) {
             serde_json::to_value(&event).ok().and_then(|event| Some(event["event"].as_str()?.to_owned()));
         // An error: the driver is gone, and the end of the input ends this process.
         say(&Line::Event(kind.unwrap_or_default())).ok();
+        match event {
+            FleetEvent::Joined { node } => say(&Line::Joined(node)).ok(),
+            FleetEvent::NodeLost { node } => say(&Line::Lost(node)).ok(),
+            _ => None,
+        };
         if let FleetEvent::Quarantined { name, .. } = event
             && let Ok(session) = fleet.session(name)
         {
