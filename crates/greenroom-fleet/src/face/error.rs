@@ -83,7 +83,7 @@ pub enum Refusal {
     /// The fleet has no profile of this name.
     #[error("the fleet has no profile '{0}': add it to the builder")]
     UnknownProfile(String),
-    /// The fleet is draining, or has ended.
+    /// The fleet has ended, or is draining and knows no other node that can run the session.
     #[error("the fleet is draining, or has ended: send the prompt to the fleet that takes over")]
     Draining,
     /// The text is no name of a session.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::error::{FleetError, PromptError, Refusal};
 use super::event::PassivatedBy;
 use super::fleet::Fleet;
+use super::handover;
 use super::profile::Placement;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
@@ -72,6 +73,8 @@ impl FleetSession {
     /// Accepts a prompt: when this returns, the prompt is kept, and ends with exactly one outcome. Its turn begins when it is
     /// the prompt's turn; the session is woken for it.
     ///
+    /// A fleet that drains accepts a prompt if another node can run the session, and refuses it otherwise.
+    ///
     /// A prompt with a [key](FleetPrompt::key) that was used before with the same content is found and not sent again:
     /// [`FleetTurn::is_duplicate`].
     ///
@@ -84,7 +87,7 @@ impl FleetSession {
         let prompt = prompt.into();
         let shared = self.shared();
         let refused = |why, retry_after| Err(PromptError::Refused { why, retry_after });
-        if shared.draining.is_cancelled() {
+        if !handover::takes_prompt(shared, &self.name).await {
             return refused(Refusal::Draining, Some(RETRY_AFTER));
         }
         if !shared.profiles.contains_key(&self.profile) {

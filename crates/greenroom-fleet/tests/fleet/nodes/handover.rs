@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use greenroom_fleet::{FleetPrompt, Placement, Refusal};
+
 use super::*;
-use crate::scenes::{asks, outcome, secs, send};
+use crate::scenes::{asks, named, outcome, refused, secs, send};
 
 const HANDOVER: Duration = Duration::from_millis(1500);
 
@@ -58,5 +60,60 @@ async fn prompts_that_wait_for_a_slot_of_a_draining_node_run_elsewhere() {
     }
     assert!(opened.elapsed() < secs(6), "{:?}", opened.elapsed());
     assert_eq!(outcome(second.fleet.turn(runs.prompt_id())).await.text(), Some("re: wait 6"));
+    within("the drain", draining).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_node_accepts_prompts_that_another_node_runs() {
+    let world = World::new();
+    let first = Node::new(&world).await;
+    let runs = send(&first.fleet, "runs", "wait 20").await;
+    world.clis.read(1).await;
+    let fleet = first.fleet.clone();
+    let draining = tokio::spawn(async move { fleet.drain(secs(60)).await });
+    first.log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
+    assert_eq!(refused(&named(&first.fleet, "a"), "one").await.0, Refusal::Draining, "it is alone");
+
+    let second = Node::new(&world).await;
+    assert_eq!(asks(&first.fleet, "a", "one").await, "re: one");
+    let repeated = FleetPrompt::new("two").key("k");
+    assert_eq!(asks(&first.fleet, "a", repeated.clone()).await, "re: two");
+    assert!(send(&first.fleet, "a", repeated).await.is_duplicate());
+
+    let fleet = second.fleet.clone();
+    let holds = send(&second.fleet, "holds", "wait 5").await;
+    world.clis.read(4).await;
+    let other = tokio::spawn(async move { fleet.drain(secs(60)).await });
+    second.log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
+    sleep(secs(6)).await;
+    assert_eq!(
+        refused(&named(&first.fleet, "b"), "one").await.0,
+        Refusal::Draining,
+        "the other one drains too"
+    );
+    assert!(outcome(holds).await.is_completed());
+    assert!(outcome(runs).await.is_completed());
+    within("the drain", other).await.unwrap();
+    within("the drain", draining).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_node_refuses_prompts_for_which_its_host_has_no_other_node() {
+    let world = World::new();
+    let on_host = |host| move |builder: FleetBuilder| builder.host(host).placement(Placement::OnHost);
+    let node = |host| Node::with(&world, FaultedBackend::new(world.backend.clone()), on_host(host));
+    let first = node("here").await;
+    let there = node("there").await;
+    assert_eq!(asks(&there.fleet, "theirs", "one").await, "re: one");
+    let runs = send(&first.fleet, "runs", "wait 20").await;
+    world.clis.read(2).await;
+    let fleet = first.fleet.clone();
+    let draining = tokio::spawn(async move { fleet.drain(secs(60)).await });
+    first.log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
+    for name in ["new", "runs"] {
+        assert_eq!(refused(&named(&first.fleet, name), "one").await.0, Refusal::Draining, "{name}");
+    }
+    assert_eq!(asks(&first.fleet, "theirs", "two").await, "re: two");
+    assert!(outcome(runs).await.is_completed());
     within("the drain", draining).await.unwrap();
 }
