@@ -259,7 +259,7 @@ pub enum InterruptedBy {
 }
 
 /// The reason why a prompt was never sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Unsent {
@@ -269,6 +269,11 @@ pub enum Unsent {
     Withdrawn,
     /// The session was deleted.
     Deleted,
+    /// An operator has dropped the prompt.
+    Dropped {
+        /// The operator's reason.
+        why: String,
+    },
 }
 
 /// A question that a session asks a person: a permission, a choice, an elicitation or a dialog.
@@ -337,6 +342,9 @@ pub struct NodeRecord {
     /// Names that the node owns.
     #[serde(default)]
     pub owns: u32,
+    /// An operator has asked the node to drain.
+    #[serde(default)]
+    pub asked_to_drain: bool,
 }
 
 /// A process group that runs the session of a name, kept for the case that its owner is lost.

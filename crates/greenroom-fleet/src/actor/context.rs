@@ -63,6 +63,8 @@ pub(crate) struct FleetShared {
     pub(crate) transitions: Transitions,
     /// Cancelled when the fleet takes no more prompts.
     pub(crate) draining: CancellationToken,
+    /// Cancelled when an operator has asked the node to drain.
+    pub(crate) asked_to_drain: CancellationToken,
     /// Cancelled when the node has lost its lease: nothing may be written to a CLI or to the backend any more.
     pub(crate) lost: CancellationToken,
     /// Cancelled when the fleet has ended.

@@ -45,6 +45,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
         hub: Default::default(),
         events: broadcast::Sender::new(1024),
         draining: Default::default(),
+        asked_to_drain: Default::default(),
         lost: Default::default(),
         ended: Default::default(),
         tasks: Default::default(),

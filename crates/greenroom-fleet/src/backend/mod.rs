@@ -215,6 +215,9 @@ backend! {
     write fn join(join: Join) -> NodeRecord;
     /// Renews the lease of a node. `draining`: the node takes no further names.
     write fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
+    /// Asks a node to drain. The mark is in the node's record, and the node finds it with its next renewal. `false`: the node is dead
+    /// or not known.
+    write fn ask_to_drain(node: NodeId) -> bool;
     /// Ends a node that has ended all its sessions. Names that it still owns can be claimed.
     write fn leave(node: NodeId) -> ();
     /// Says that a node is dead, because its counter stood still at `renewals` for a whole lease. `false`: the node has
@@ -232,6 +235,9 @@ backend! {
     /// Takes back a prompt that waits. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn), or
     /// [`Interrupted`](PromptOutcome::Interrupted) if a lost owner had begun with it.
     write fn withdraw(prompt: PromptId) -> Withdrawn;
+    /// [`withdraw`](Backend::withdraw) for an operator: a prompt that no CLI has begun with ends as
+    /// [`Unsent::Dropped`](crate::Unsent::Dropped) with the reason.
+    write fn drop_prompt(prompt: PromptId, why: String) -> Withdrawn;
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
     write fn claim(claim: Claim) -> Claimed;
     /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
@@ -253,7 +259,11 @@ backend! {
     /// Processes that lost owners have left behind. A fleet that starts waits until they have ended before it claims a name,
     /// because two CLIs would act on one conversation otherwise, and tells the backend by `process_ended`.
     read fn left_processes(limit: usize) -> Vec<ProcessRecord>;
-    /// Removes the identity of a process that has ended. `false`: its owner is alive and no lost one, and nothing is removed.
+    /// Processes that lost owners of a name have left behind, in the order of their terms. A record that cannot be read fails the
+    /// request as [`Damaged`](crate::BackendErrorKind::Damaged): its process may run.
+    read fn left_processes_of(name: Name) -> Vec<ProcessRecord>;
+    /// Removes the identity of a process that has ended, also one that cannot be read. `false`: its owner is alive and no lost
+    /// one, and nothing is removed.
     write fn process_ended(name: Name, term: Term) -> bool;
     /// Takes up to `limit` names from dead nodes. A turn that runs there goes on with its continuation, or ends as interrupted.
     /// The name is free then, or quarantined if it has lost `losses` owners in a row. Answers with the names: fewer than

@@ -224,6 +224,7 @@ impl FleetBuilder {
             hub: Hub::default(),
             events: self.events,
             draining: CancellationToken::new(),
+            asked_to_drain: CancellationToken::new(),
             lost: CancellationToken::new(),
             ended: self.ended,
             tasks: TaskTracker::new(),

@@ -4,7 +4,6 @@ pub(crate) mod builder;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod fleet;
-mod handover;
 pub(crate) mod limits;
 pub(crate) mod profile;
 pub(crate) mod prompt;

@@ -1,5 +1,7 @@
 //! A named session of a fleet.
 
+mod handover;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use greenroom::Prompt;
@@ -9,7 +11,6 @@ use uuid::Uuid;
 use super::error::{FleetError, PromptError, Refusal};
 use super::event::PassivatedBy;
 use super::fleet::Fleet;
-use super::handover;
 use super::profile::Placement;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::txn::{Key, Table, readable, text};
+use super::txn::{Key, Table, number, readable, text};
 use super::{Result, Step};
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Term};
 use crate::record::{
     InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptOutcome, PromptState,
@@ -125,7 +126,7 @@ impl Step<'_> {
             let Some((key, _)) = rows.last() else { break };
             last = Some(Key::of(Table::Processes).followed_by(key));
             for (_, row) in rows {
-                let record = serde_json::from_slice(&row).map_err(crate::error::BackendError::damaged);
+                let record = serde_json::from_slice(&row).map_err(BackendError::damaged);
                 let Some(record) = readable::<ProcessRecord>(record).transpose()? else { continue };
                 if left.len() < limit && !self.is_owner(&record)? {
                     left.push(record);
@@ -135,12 +136,22 @@ impl Step<'_> {
         Ok(left)
     }
 
+    /// Processes that lost owners of a name have left. A row that cannot be read is an error.
+    pub(crate) fn left_processes_of(&self, name: Name) -> Result<Vec<ProcessRecord>> {
+        let mut left = Vec::new();
+        for (term, row) in self.txn.under(&Key::of(Table::Processes).name(&name), usize::MAX)? {
+            let term = Term(number(&term)?);
+            if self.owns(&name, term)? {
+                continue;
+            }
+            left.push(serde_json::from_slice(&row).map_err(|error| unreadable(&name, term, error))?);
+        }
+        Ok(left)
+    }
+
     /// Removes the record of a process that has ended. `false`: its owner is alive, and keeps it.
     pub(crate) fn process_ended(&mut self, name: Name, term: Term) -> Result<bool> {
-        let record = self.txn.read::<ProcessRecord>(&process_key(&name, term))?;
-        if let Some(record) = record
-            && self.is_owner(&record)?
-        {
+        if self.owns(&name, term)? {
             return Ok(false);
         }
         self.remove_process(&name, term)?;
@@ -149,6 +160,15 @@ impl Step<'_> {
 
     pub(super) fn remove_process(&mut self, name: &Name, term: Term) -> Result<()> {
         self.txn.remove(&process_key(name, term))
+    }
+
+    /// True if a living node owns the name with this term.
+    fn owns(&self, name: &Name, term: Term) -> Result<bool> {
+        let Some(record) = self.name(name)?.filter(|record| record.term == term) else { return Ok(false) };
+        match record.state {
+            NameState::Owned { node, .. } => self.is_alive(node),
+            _ => Ok(false),
+        }
     }
 
     fn is_owner(&self, process: &ProcessRecord) -> Result<bool> {
@@ -161,6 +181,20 @@ impl Step<'_> {
 pub(super) fn too_many_losses(record: &NameRecord, losses: u32) -> Option<String> {
     (record.losses >= losses.max(1))
         .then(|| format!("{} owners in a row were lost while a turn of this session ran", record.losses))
+}
+
+/// The error for the record of a process that cannot be read.
+pub(crate) fn unreadable(
+    name: &Name,
+    term: Term,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> BackendError {
+    let name = name.as_str().escape_debug();
+    let message = format!(
+        "the record of a process of the session '{name}' with the term {term} cannot be read ({error}): end that CLI if it \
+         runs, then remove the record with `Admin::remove_process`"
+    );
+    BackendError::new(BackendErrorKind::Damaged, message).caused_by(error)
 }
 
 fn process_key(name: &Name, term: Term) -> Key {

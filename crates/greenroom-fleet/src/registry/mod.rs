@@ -16,6 +16,7 @@ mod turns;
 mod txn;
 mod waiting;
 
+pub(crate) use lost::unreadable;
 #[cfg(feature = "postgres")]
 pub(crate) use txn::checked_json;
 pub(crate) use txn::{Draft, MapTxn, Result, Txn, is_key};

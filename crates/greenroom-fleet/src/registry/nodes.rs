@@ -28,6 +28,7 @@ impl Step<'_> {
             renewed_at: self.now,
             lease_until: self.now.after(join.lease),
             owns: 0,
+            asked_to_drain: false,
         };
         self.put_node(&node)?;
         Ok(node)
@@ -51,6 +52,16 @@ impl Step<'_> {
         }
         self.put_node(&node)?;
         Ok(Renewed::Kept(node))
+    }
+
+    /// Marks a living node, which drains when it finds the mark with its next renewal.
+    pub(crate) fn ask_to_drain(&mut self, id: NodeId) -> Result<bool> {
+        let Some(mut node) = self.node(id)?.filter(|node| node.state != NodeState::Dead) else {
+            return Ok(false);
+        };
+        node.asked_to_drain = true;
+        self.put_node(&node)?;
+        Ok(true)
     }
 
     /// Says that a node has ended. What it owns can be claimed.
@@ -112,7 +123,7 @@ impl Step<'_> {
         let owns = u32::try_from(owns).unwrap_or(u32::MAX);
         let (renewed_at, lease_until) = (self.now, self.now);
         let (host, state) = (String::new(), NodeState::Dead);
-        Ok(NodeRecord { id, host, state, renewals: 0, renewed_at, lease_until, owns })
+        Ok(NodeRecord { id, host, state, renewals: 0, renewed_at, lease_until, owns, asked_to_drain: false })
     }
 
     /// A page of nodes that can be read, and are alive or own names still, in the order of their ids.

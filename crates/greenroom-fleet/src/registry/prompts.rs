@@ -88,18 +88,28 @@ impl Step<'_> {
 
     /// Takes back a prompt that waits.
     pub(crate) fn withdraw(&mut self, id: PromptId) -> Result<Withdrawn> {
+        self.take_back(id, &WITHDRAWN)
+    }
+
+    /// Takes back a prompt for an operator.
+    pub(crate) fn drop_prompt(&mut self, id: PromptId, why: String) -> Result<Withdrawn> {
+        self.take_back(id, &PromptOutcome::Unsent { why: Unsent::Dropped { why } })
+    }
+
+    /// Ends a prompt that waits: with `unsent`, or as interrupted if a lost owner had begun with it.
+    fn take_back(&mut self, id: PromptId, unsent: &PromptOutcome) -> Result<Withdrawn> {
         let Some(prompt) = self.prompt(id)? else { return Ok(Withdrawn::Gone) };
         if prompt.state == PromptState::Queued {
             let (outcome, answer) = match prompt.begins {
-                0 => (WITHDRAWN, Withdrawn::Unsent),
-                _ => (BY_USER, Withdrawn::Interrupted),
+                0 => (unsent, Withdrawn::Unsent),
+                _ => (&BY_USER, Withdrawn::Interrupted),
             };
-            self.end_waiting(prompt, &outcome)?;
+            self.end_waiting(prompt, outcome)?;
             return Ok(answer);
         }
         let by_request = matches!(prompt.state, PromptState::Ended { attempt: None, .. });
         Ok(match self.outcome(id)? {
-            Some(WITHDRAWN) => Withdrawn::Unsent,
+            Some(outcome) if outcome == *unsent => Withdrawn::Unsent,
             Some(BY_USER) if by_request => Withdrawn::Interrupted,
             _ => Withdrawn::TooLate(prompt),
         })

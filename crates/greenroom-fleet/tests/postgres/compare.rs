@@ -175,7 +175,12 @@ impl Pair {
             }
             5 => {
                 let Some(prompt) = self.random.of(&self.prompts) else { return };
-                both!(self, withdraw(prompt));
+                if self.random.one_in(3) {
+                    let why = format!("why\0{}", self.random.below(2));
+                    both!(self, drop_prompt(prompt, why));
+                } else {
+                    both!(self, withdraw(prompt));
+                }
             }
             6..=9 => {
                 let (name, node) = (self.name(), self.random.of(&self.nodes).unwrap());
@@ -251,11 +256,17 @@ impl Pair {
                 let process = (!self.random.one_in(3)).then(|| json!({ "pid": 1 }));
                 both!(self, record_process(owner, process));
                 both!(self, left_processes(100));
+                both!(self, left_processes_of(owner.name));
                 both!(self, process_ended(owner.name, owner.term));
             }
             27 if self.random.one_in(3) => {
+                let node = self.random.of(&self.nodes).unwrap();
+                both!(self, ask_to_drain(node));
+                both!(self, nodes(None::<NodeId>, 100));
                 let node = self.nodes.remove(0);
+
                 both!(self, leave(node));
+                both!(self, ask_to_drain(node));
                 self.join().await;
             }
             27 => {

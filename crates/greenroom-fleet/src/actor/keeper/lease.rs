@@ -28,11 +28,15 @@ impl KeeperContext {
             self.watch_again();
         }
         match renewed? {
-            Renewed::Kept(_) => {
+            Renewed::Kept(node) => {
                 if let Err(error) = shared.fence.hold(sent).await {
                     // The guardian ends the sessions at the fence before, and so does this node, unless the next try succeeds.
                     tracing::error!(%error, "the lease was renewed, but counts only with a guardian that knows it");
                     return Ok(Instant::now() + Duty::Renew.pause_after_failure());
+                }
+                if node.asked_to_drain && !shared.asked_to_drain.is_cancelled() {
+                    tracing::info!(node = %shared.node, "an operator has asked this node to drain");
+                    shared.asked_to_drain.cancel();
                 }
             }
             Renewed::Dead => {

@@ -11,6 +11,8 @@
 //!
 //! The last row is an assumption: a service that is killed on another host has its CLIs ended by its guardian
 //! before its lease is over. A record of another host stays until a fleet opens there again.
+//!
+//! A record that cannot be read may be of a process that runs. No CLI of its name starts until an operator has removed it.
 
 use std::time::Duration;
 
@@ -19,48 +21,29 @@ use crate::actor::retry::{NotDone, repeat};
 use crate::face::event::FleetEvent;
 use crate::id::Name;
 use crate::process::LeftProcess;
-use crate::record::ProcessRecord;
-
-/// Records in the first request for them. Those of hosts that are gone may be many.
-const RECORDS: usize = 1000;
+use crate::registry::unreadable;
 
 /// The time in which a process that was killed ends.
 const KILLED: Duration = Duration::from_secs(2);
 
 /// Kills the processes that lost owners of a name have left on this host, and waits for their ends. Returns the reason why
-/// one goes on, if one does.
+/// one goes on, or may go on, if one does.
 pub(crate) async fn end_processes(shared: &FleetShared, name: &Name) -> Result<Option<String>, NotDone> {
-    for record in left_by_owners_of(shared, name).await? {
+    let left = repeat(shared, || shared.backend.left_processes_of(name.clone())).await?;
+    for record in left.into_iter().filter(|left| shared.runs_here(left)) {
         match LeftProcess::of(&record.process) {
-            Ok(process) => {
-                if !ended(shared, name, &process).await {
-                    return Ok(Some(format!(
-                        "{process} of the session still runs and could not be killed: end it"
-                    )));
-                }
+            Ok(process) if !ended(shared, name, &process).await => {
+                return Ok(Some(format!(
+                    "{process} of the session still runs and could not be killed: end it"
+                )));
             }
-            // Nobody knows the process, so there is nothing to wait for.
-            Err(error) => {
-                tracing::warn!(name = shown(name), %error, "the record of a process cannot be read")
-            }
+            Ok(_) => {}
+            // Its process may run.
+            Err(error) => return Ok(Some(unreadable(name, record.term, error).to_string())),
         }
         repeat(shared, || shared.backend.process_ended(name.clone(), record.term)).await?;
     }
     Ok(None)
-}
-
-async fn left_by_owners_of(shared: &FleetShared, name: &Name) -> Result<Vec<ProcessRecord>, NotDone> {
-    let mut limit = RECORDS;
-    loop {
-        let left = repeat(shared, || shared.backend.left_processes(limit)).await?;
-        if left.len() < limit {
-            return Ok(left
-                .into_iter()
-                .filter(|left| left.name == *name && shared.runs_here(left))
-                .collect());
-        }
-        limit *= 2;
-    }
 }
 
 /// Kills a process if it runs. `false`: it runs still.

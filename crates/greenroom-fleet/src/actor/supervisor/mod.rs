@@ -51,7 +51,7 @@ pub(crate) enum FleetMessage {
     Owned(oneshot::Sender<HashSet<(Name, Term)>>),
     /// Take no more prompts, end all sessions by the deadline, and leave.
     Drain { deadline: Instant, done: oneshot::Sender<()> },
-    /// The last handle was dropped.
+    /// The last handle was dropped, or an operator has asked the node to drain.
     Abandoned,
     /// The node has lost its lease.
     LeaseLost,
@@ -95,7 +95,7 @@ pub(crate) struct FleetState {
     /// Moments of the latest restarts of admission and keeper.
     restarts: Vec<Instant>,
     draining: Option<drain::Draining>,
-    /// Tells when the lease is lost.
+    /// Tells when the lease is lost, and when an operator asks the node to drain.
     _lease: Task,
     /// The end was told.
     over: bool,
@@ -172,9 +172,16 @@ impl Actor for FleetSupervisor {
         myself: ActorRef<FleetMessage>,
         shared: Arc<FleetShared>,
     ) -> Result<FleetState, ActorProcessingErr> {
-        let (lost, actor) = (shared.lost.clone(), myself.clone());
+        let (lost, asked, actor) = (shared.lost.clone(), shared.asked_to_drain.clone(), myself.clone());
         let lease = Task::spawn(async move {
-            lost.cancelled().await;
+            tokio::select! {
+                () = lost.cancelled() => {}
+                () = asked.cancelled() => {
+                    // An error: the fleet has ended.
+                    actor.cast(FleetMessage::Abandoned).ok();
+                    lost.cancelled().await;
+                }
+            }
             // An error: the fleet has ended.
             actor.cast(FleetMessage::LeaseLost).ok();
         });

@@ -17,6 +17,7 @@ mod answers;
 mod error;
 mod hints;
 mod migrate;
+mod operations;
 mod options;
 mod requests;
 mod text;

@@ -19,7 +19,7 @@ use crate::registry::Result;
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Claim,
     Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, Renewed, StoredMessage,
-    WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    WaitingCursor, WaitingNames, WaitingPage,
 };
 
 impl PostgresBackend {
@@ -89,17 +89,6 @@ impl PostgresBackend {
             "refused" => Ok(Accepted::Refused(refused(value, bounds)?)),
             _ => unknown(value),
         }
-    }
-
-    pub(in crate::backend) async fn withdraw(&self, prompt: PromptId) -> Result<Withdrawn> {
-        let (word, value) = variant(self.call("withdraw", json!({ "prompt": prompt })).await?)?;
-        Ok(match word.as_str() {
-            "unsent" => Withdrawn::Unsent,
-            "interrupted" => Withdrawn::Interrupted,
-            "too_late" => Withdrawn::TooLate(record(value)?),
-            "gone" => Withdrawn::Gone,
-            _ => return unknown(value),
-        })
     }
 
     pub(in crate::backend) async fn claim(&self, claim: Claim) -> Result<Claimed> {

@@ -20,6 +20,7 @@ promises! {
     "a lost owner is fenced after its name was recovered" => fenced,
     "a process is recorded by its owner and removed with the release" => recorded,
     "the process of a lost owner stays recorded until it has ended" => left,
+    "the left processes of one name are listed by its name" => left_of,
     "the process of a living owner is no left one" => living,
     "each transition is told once, with its name and its tenant" => transitions,
 }
@@ -149,6 +150,28 @@ async fn left(stage: Stage) -> Checked {
         }
     }
     same("left processes at the end", stage.backend.left_processes(10).await?, Vec::new())
+}
+
+async fn left_of(stage: Stage) -> Checked {
+    let mut expected = Vec::new();
+    for (process, to) in [(7, "a"), (8, "a"), (9, "a\0"), (10, "b")] {
+        let node = stage.short_lived_node().await?;
+        stage.prompt(to, "hello").await?;
+        let owner = stage.own_by(node, to).await?;
+        record(&stage, &owner, process).await?;
+        stage.kill(node).await?;
+        expected.push((owner.term, node, json!({ "pid": process })));
+    }
+    stage.backend.recover(10, 3).await?;
+    let owner = stage.own("a").await?;
+    record(&stage, &owner, 11).await?;
+    for (to, expected) in [("a", &expected[..2]), ("a\0", &expected[2..3]), ("c", &[])] {
+        let left = stage.backend.left_processes_of(name(to)).await?;
+        let left: Vec<_> = left.into_iter().map(|left| (left.term, left.node, left.process)).collect();
+        same(to, left, expected.to_vec())?;
+    }
+    same("the end", stage.backend.process_ended(name("a"), expected[0].0).await?, true)?;
+    same("what is left", stage.backend.left_processes_of(name("a")).await?.len(), 1)
 }
 
 async fn living(stage: Stage) -> Checked {

@@ -22,6 +22,7 @@ promises! {
     "the id of a dead node, or of a node of another host, does not join" => dead_join,
     "a node that dies tells of its names whose prompts wait or run" => freed,
     "a draining node keeps its names and claims no others" => draining,
+    "a node that is asked to drain finds the mark with its next renewal" => asked_to_drain,
     "a name that is bound to a host is claimed by nodes of the host" => bound_to_host,
     "an unknown name is not claimed" => unknown,
     "nodes and the names of a node are listed in pages" => pages,
@@ -176,6 +177,26 @@ async fn draining(stage: Stage) -> Checked {
     let prompt = stage.backend.queue(name("a"), 1).await?[0].id;
     let (attempt, _) = stage.begin(&owner, prompt).await?;
     stage.complete(&owner, prompt, attempt).await
+}
+
+async fn asked_to_drain(stage: Stage) -> Checked {
+    let other = NodeId::new();
+    stage.join(other, LEASE).await?;
+    for what in ["the answer", "the repeated answer"] {
+        same(what, stage.backend.ask_to_drain(stage.node).await?, true)?;
+    }
+    for (node, asked) in [(stage.node, true), (other, false)] {
+        match stage.backend.renew(node, LEASE, false).await? {
+            Renewed::Kept(record) => same("the mark", record.asked_to_drain, asked)?,
+            Renewed::Dead => return unexpected("a living node", node),
+        }
+    }
+    stage.backend.leave(other).await?;
+    for (what, node) in [("the answer for a dead node", other), ("for an unknown one", NodeId::new())] {
+        same(what, stage.backend.ask_to_drain(node).await?, false)?;
+    }
+    let nodes = stage.backend.nodes(None, 10).await?;
+    same("nodes", nodes.iter().map(|node| (node.id, node.asked_to_drain)).collect(), vec![(stage.node, true)])
 }
 
 async fn bound_to_host(stage: Stage) -> Checked {

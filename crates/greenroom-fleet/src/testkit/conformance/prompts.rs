@@ -23,6 +23,7 @@ promises! {
     "another profile or tenant for a known name is refused" => mismatches,
     "queues are bounded for the name, the tenant and the fleet" => bounds,
     "a prompt that no CLI has begun with is withdrawn once" => withdrawn,
+    "a prompt that an operator drops ends with the reason" => dropped,
     "a prompt that waited too long ends as expired" => expired,
     "a reminder is due at its moment and not before" => reminder,
     "names that can run are listed in pages, by the order in which their prompts were accepted" => waiting,
@@ -128,6 +129,21 @@ async fn bounds(stage: Stage) -> Checked {
     same("the answer at the bound of the fleet", by_fleet, full("in the fleet"))?;
     same("the record of a name whose prompt was refused", stage.backend.name_record(name("c")).await?, None)?;
     stage.accepted(bounded("d", "other", one(|bounds| &mut bounds.tenant))).await.map(drop)
+}
+
+async fn dropped(stage: Stage) -> Checked {
+    let prompt = stage.prompt("a", "hello").await?;
+    for what in ["the answer", "the repeated answer"] {
+        let answer = stage.backend.drop_prompt(prompt, "a \"loop\"\0".to_owned()).await?;
+        same(what, answer, Withdrawn::Unsent)?;
+    }
+    let why = Unsent::Dropped { why: "a \"loop\"\0".to_owned() };
+    same("the outcome", stage.outcome(prompt).await?, Some(PromptOutcome::Unsent { why }))?;
+    let (_, running, _) = stage.running(stage.node, "a").await?;
+    match stage.backend.drop_prompt(running, String::new()).await? {
+        Withdrawn::TooLate(prompt) => same("the prompt", prompt.id, running),
+        other => unexpected("a prompt that runs was dropped", other),
+    }
 }
 
 async fn withdrawn(stage: Stage) -> Checked {

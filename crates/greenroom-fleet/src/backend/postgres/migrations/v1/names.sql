@@ -210,6 +210,11 @@ CREATE FUNCTION fleet_left_processes(r jsonb) RETURNS jsonb LANGUAGE sql VOLATIL
     ) AS p), '[]'))
 $$;
 
+CREATE FUNCTION fleet_left_processes_of(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
+    SELECT reply(COALESCE((SELECT jsonb_agg(to_jsonb(p) ORDER BY p.term) FROM processes p
+        WHERE p.name = r->>'name' AND NOT is_owner(p)), '[]'))
+$$;
+
 CREATE FUNCTION fleet_process_ended(r jsonb) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     p processes;

@@ -19,7 +19,8 @@ BEGIN
     END IF;
     IF n.renewed_at = 0 THEN
         UPDATE nodes SET
-            state = 'up', renewals = 0, renewed_at = moment, lease_until = later(moment, (r->>'lease')::numeric)
+            state = 'up', renewals = 0, renewed_at = moment, lease_until = later(moment, (r->>'lease')::numeric),
+            asked_to_drain = false
         WHERE id = n.id RETURNING * INTO n;
         -- Ids of processes that ended long ago.
         DELETE FROM nodes d WHERE d.state = 'dead' AND d.renewed_at < moment - 86400000
@@ -43,6 +44,13 @@ BEGIN
         state = CASE WHEN (r->>'draining')::boolean THEN 'draining' ELSE state END
     WHERE id = n.id RETURNING * INTO n;
     RETURN reply(jsonb_build_object('kept', node_json(n)));
+END $$;
+
+-- An operator's request, of one row. The node finds the mark with its next renewal.
+CREATE FUNCTION fleet_ask_to_drain(r jsonb) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE nodes SET asked_to_drain = true WHERE id = (r->>'node')::uuid AND state <> 'dead';
+    RETURN reply(to_jsonb(FOUND));
 END $$;
 
 -- Tells of names of a node that dies now, if their prompts wait or run. A hint: there may be more names.

@@ -146,31 +146,41 @@ BEGIN
     RETURN reply(jsonb_build_object('new', prompt_json(p)));
 END $$;
 
-CREATE FUNCTION fleet_withdraw(r jsonb) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
+-- Ends a prompt that waits: with the outcome `unsent`, or as interrupted if a lost owner had begun with it.
+CREATE FUNCTION take_back(wanted uuid, unsent text) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     n names;
     p prompts;
     outcome_now text;
 BEGIN
     -- The name is locked before the prompt is read: a prompt that was read before may have begun since.
-    n := lock_name((SELECT name FROM prompts WHERE id = (r->>'prompt')::uuid));
-    p := locked_prompt((r->>'prompt')::uuid);
+    n := lock_name((SELECT name FROM prompts WHERE id = wanted));
+    p := locked_prompt(wanted);
     IF p.id IS NULL THEN
-        RETURN reply('"gone"');
+        RETURN '"gone"'::jsonb;
     END IF;
     IF p.state = 'queued' THEN
         IF p.begins = 0 THEN
-            PERFORM end_waiting(n, p, 'unsent', outcome_unsent('withdrawn'));
-            RETURN reply('"unsent"');
+            PERFORM end_waiting(n, p, 'unsent', unsent);
+            RETURN '"unsent"'::jsonb;
         END IF;
         PERFORM end_waiting(n, p, 'interrupted', outcome_by_user());
-        RETURN reply('"interrupted"');
+        RETURN '"interrupted"'::jsonb;
     END IF;
     SELECT o.outcome INTO outcome_now FROM outcomes o WHERE o.prompt = p.id;
-    IF outcome_now = outcome_unsent('withdrawn') THEN
-        RETURN reply('"unsent"');
+    IF outcome_now = unsent THEN
+        RETURN '"unsent"'::jsonb;
     ELSIF outcome_now = outcome_by_user() AND p.state = 'ended' AND p.attempt IS NULL THEN
-        RETURN reply('"interrupted"');
+        RETURN '"interrupted"'::jsonb;
     END IF;
-    RETURN reply(jsonb_build_object('too_late', prompt_json(p)));
+    RETURN jsonb_build_object('too_late', prompt_json(p));
 END $$;
+
+CREATE FUNCTION fleet_withdraw(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
+    SELECT reply(take_back((r->>'prompt')::uuid, outcome_unsent('withdrawn')))
+$$;
+
+-- The client writes the outcome, with the operator's reason.
+CREATE FUNCTION fleet_drop_prompt(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
+    SELECT reply(take_back((r->>'prompt')::uuid, r->>'outcome'))
+$$;

@@ -10,7 +10,8 @@ CREATE TABLE nodes (
     state text NOT NULL CHECK (state IN ('up', 'draining', 'dead')),
     renewals bigint NOT NULL,
     renewed_at bigint NOT NULL,
-    lease_until bigint NOT NULL
+    lease_until bigint NOT NULL,
+    asked_to_drain boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500);
 
 -- waiting_order: the order of the first prompt that may begin, while the name can run.
