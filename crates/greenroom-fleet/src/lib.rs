@@ -42,6 +42,7 @@
 //! | let people decide | [`Fleet::questions`], [`Fleet::answer`] |
 //! | watch the fleet | [`Fleet::events`], [`Fleet::snapshot`] |
 //! | end the fleet | [`Fleet::drain`] |
+//! | look after a fleet from another program | [`admin`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
 //!
 //! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. `docs/fleet-nodes.md` is about
@@ -54,6 +55,7 @@
 //! - `cluster`, `async-trait`: to be enabled when any crate of the program enables `ractor`'s feature of that name.
 
 mod actor;
+pub mod admin;
 mod admission;
 pub mod backend;
 mod clock;

@@ -125,8 +125,8 @@ async fn split(
             Ok(_) => ended(shared, &record).await?,
             Err(error) => {
                 let why = format!(
-                    "the record of an earlier process cannot be read ({error}): end that CLI if it runs, then call \
-                     `unquarantine`"
+                    "the record of an earlier process cannot be read ({error}): end that CLI if it runs, remove the record \
+                     with `Admin::remove_process`, then call `unquarantine`"
                 );
                 stuck.insert((record.name, record.term), why);
             }

@@ -139,6 +139,12 @@ impl FleetShared {
         self.peers.load(Ordering::Relaxed) > 0
     }
 
+    /// True if the fleet has no such profile and another node may have it, for instance while a new version of a service takes
+    /// over. A node that is alone tries, so that the missing profile is told as a failure.
+    pub(crate) fn leaves_to_others(&self, profile: &str) -> bool {
+        self.has_peers() && !self.profiles.contains_key(profile)
+    }
+
     /// Finds the living node that owns a name in place of this one.
     pub(crate) async fn owner_elsewhere(&self, state: &NameState) -> Result<Option<NodeId>, FleetError> {
         let NameState::Owned { node: owner, .. } = state else { return Ok(None) };

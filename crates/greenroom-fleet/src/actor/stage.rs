@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use greenroom::Session;
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
@@ -11,6 +12,7 @@ use super::context::FleetShared;
 use super::transitions::Transitions;
 use crate::backend::Backend;
 use crate::face::limits::FleetLimits;
+use crate::face::profile::Profile;
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::id::{Name, NodeId, PromptId};
@@ -28,6 +30,7 @@ pub(crate) async fn joined(backend: impl Backend, limits: FleetLimits) -> Arc<Fl
 /// A fleet on a backend, whose node has not joined.
 pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetShared {
     let folders = Folders::at(backend.default_folder().unwrap());
+    let profile: Profile = Arc::new(|_| Session::builder());
     FleetShared {
         transitions: Transitions::of(&*backend),
         backend,
@@ -35,7 +38,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
         limits,
         quotas: HashMap::new(),
         default_quota: Default::default(),
-        profiles: HashMap::new(),
+        profiles: HashMap::from([("support".to_owned(), profile)]),
         folders,
         node: NodeId::new(),
         host: "here".into(),

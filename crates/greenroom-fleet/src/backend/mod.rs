@@ -320,8 +320,9 @@ backend! {
     /// A page of names that a node can run now: for each name the prompt with which it goes on, or the first one that may begin.
     ///
     /// A prompt may begin unless it is a reminder whose moment has not come, or has waited for too long. Names are passed over
-    /// that are quarantined, are being deleted, run a turn, are owned by another living node, or are bound to another host. The
-    /// work of a page does not grow with names that are passive, quarantined or of tenants that the page leaves out.
+    /// that are quarantined, are being deleted, run a turn, are owned by another living node, are bound to another host, or have
+    /// a profile that the page leaves out. The work of a page does not grow with names that are passive, quarantined or of tenants
+    /// that the page leaves out.
     write fn waiting(page: WaitingPage) -> WaitingNames;
     /// The earliest moment after `after` for which a reminder waits.
     read fn next_due(after: Timestamp) -> Option<Timestamp>;

@@ -10,8 +10,9 @@ use super::error::FleetError;
 use super::fleet::Fleet;
 use crate::actor::name::NameReport;
 use crate::actor::supervisor::FleetMessage;
+use crate::admin::is_stuck;
 use crate::id::{Name, NodeId, PromptId};
-use crate::record::{NameRecord, NameState};
+use crate::record::NameRecord;
 use crate::request::Page;
 
 /// Names that are read from the backend at a time.
@@ -85,10 +86,7 @@ impl Query {
     }
 
     fn takes(&self, record: &NameRecord) -> bool {
-        let stuck = matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. })
-            || !record.failures.is_empty()
-            || record.losses > 0;
-        (self.which != Which::Stuck || stuck)
+        (self.which != Which::Stuck || is_stuck(record))
             && self.tenant.as_ref().is_none_or(|tenant| *tenant == record.tenant)
     }
 }

@@ -151,7 +151,8 @@ impl Step<'_> {
 
     /// Removes the record of a process that has ended. `false`: its owner is alive, and keeps it.
     pub(crate) fn process_ended(&mut self, name: Name, term: Term) -> Result<bool> {
-        if self.owns(&name, term)? {
+        let recorded = self.txn.get(process_key(&name, term).bytes())?.is_some();
+        if recorded && self.owns(&name, term)? {
             return Ok(false);
         }
         self.remove_process(&name, term)?;

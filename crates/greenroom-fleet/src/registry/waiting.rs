@@ -34,14 +34,15 @@ impl Step<'_> {
             Some(names) => Some(self.places_of(names, page.after.as_ref())?),
             None => None,
         };
-        let (mut left, mut prompts, mut after) = (page.limit.min(Page::MOST), Vec::new(), page.after.clone());
+        let (mut left, mut after) = (page.limit.min(Page::MOST), page.after.clone());
+        let (mut prompts, mut other_profile) = (Vec::new(), None);
         while left > 0 {
             let rows = match &mut listed {
                 Some(listed) => listed.drain(..listed.len().min(left)).collect(),
                 None => self.places_after(after.as_ref(), left.min(ROWS))?,
             };
             if rows.is_empty() {
-                return Ok(WaitingNames { prompts, next: None });
+                return Ok(WaitingNames { prompts, other_profile, next: None });
             }
             for (mut place, name) in rows {
                 left -= 1;
@@ -56,12 +57,17 @@ impl Step<'_> {
                 }
                 after = Some(place);
                 let Some(record) = readable(self.name(&name)).transpose()?.flatten() else { continue };
-                if self.can_run_on(&record, &page, host.as_deref())? {
-                    prompts.extend(self.first_ready(&record)?);
+                if !self.can_run_on(&record, &page, host.as_deref())? {
+                    continue;
                 }
+                if page.profiles.as_ref().is_some_and(|profiles| !profiles.contains(&record.profile)) {
+                    other_profile.get_or_insert(record.profile);
+                    continue;
+                }
+                prompts.extend(self.first_ready(&record)?);
             }
         }
-        Ok(WaitingNames { prompts, next: after })
+        Ok(WaitingNames { prompts, other_profile, next: after })
     }
 
     /// The first `limit` names in the list after a place, with their places.

@@ -12,6 +12,8 @@ pub struct WaitingPage {
     pub of: Option<Vec<Name>>,
     /// Tenants to leave out.
     pub without: Vec<String>,
+    /// Profiles of the names. Names of other profiles are passed over. `None`: any profile.
+    pub profiles: Option<Vec<String>>,
     /// Names after this place. `None`: from the beginning.
     pub after: Option<WaitingCursor>,
     /// The length of the page: no more names are looked at, and never more than [`Page::MOST`](super::Page::MOST). A page may be
@@ -25,6 +27,8 @@ pub struct WaitingNames {
     /// A prompt for each name: by tenants, in the order of their bytes, then in the order in which the names' first prompts that
     /// wait were accepted.
     pub prompts: Vec<PromptRecord>,
+    /// A profile that the page leaves out, and of which a name could run otherwise.
+    pub other_profile: Option<String>,
     /// The place at which the next page begins. `None`: this is the last page.
     pub next: Option<WaitingCursor>,
 }

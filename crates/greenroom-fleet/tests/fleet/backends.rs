@@ -80,7 +80,8 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
     let node = NodeId::new();
     let waiting = async |now| {
         clock.store(now, Ordering::SeqCst);
-        let page = WaitingPage { node, of: None, without: Vec::new(), after: None, limit: 10 };
+        let page =
+            WaitingPage { node, of: None, without: Vec::new(), profiles: None, after: None, limit: 10 };
         let names = backend.waiting(page).await.unwrap();
         names.prompts.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>()
     };

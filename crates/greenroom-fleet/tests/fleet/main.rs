@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 #![allow(clippy::disallowed_methods, reason = "the runtime of a test ends with its tasks")]
 
+mod admin;
 mod backends;
 mod clis;
 mod disk;

@@ -306,9 +306,13 @@ impl Pair {
         both!(self, deleting(100));
         for node in self.nodes.clone() {
             both!(self, owned_names(node, Page { after: None, limit: 100 }));
-            let page = WaitingPage { node, of: None, without: Vec::new(), after: None, limit: 100 };
+            let page =
+                WaitingPage { node, of: None, without: Vec::new(), profiles: None, after: None, limit: 100 };
             both!(self, waiting(page));
             let page = WaitingPage { without: vec!["tenant of b".into()], limit: 2, ..page };
+            both!(self, waiting(page));
+            let profiles = [vec![], vec!["other".to_owned()], vec!["support".to_owned()]];
+            let page = WaitingPage { profiles: self.random.of(&profiles), limit: 100, ..page };
             both!(self, waiting(page));
         }
         for prompt in self.prompts.clone() {

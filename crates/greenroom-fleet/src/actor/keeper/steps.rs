@@ -25,6 +25,8 @@ const EXPIRE: usize = 256;
 const EXPIRE_ROUNDS: usize = 8;
 /// Names that a look asks for in one request.
 const LOOK_AT: usize = 256;
+/// Profiles of other nodes that are logged.
+const OTHER_PROFILES: usize = 64;
 /// Outcomes that are forgotten in one request.
 const FORGET: usize = 500;
 /// Deletions of one step.
@@ -43,6 +45,8 @@ pub(crate) struct KeeperContext {
     looks: Mutex<Looks>,
     stuck: Mutex<HashMap<Name, Stuck>>,
     strangers: Mutex<HashSet<(Name, Term)>>,
+    /// Profiles of other nodes that were logged.
+    other_profiles: Mutex<HashSet<String>>,
     pub(super) watch: Mutex<Watch>,
 }
 
@@ -71,8 +75,8 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl KeeperContext {
     pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, owned: OwnedNames) -> Self {
         let (hinted, looks, stuck) = (HintedNames::default(), Mutex::default(), Mutex::default());
-        let (strangers, watch) = (Mutex::default(), Mutex::default());
-        Self { shared, wake, owned, hinted, looks, stuck, strangers, watch }
+        let (strangers, other_profiles, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { shared, wake, owned, hinted, looks, stuck, strangers, other_profiles, watch }
     }
 
     pub(super) async fn step(&self, duty: Duty) -> Step {
@@ -160,9 +164,11 @@ impl KeeperContext {
     ) -> Result<Vec<String>, BackendError> {
         let (backend, node) = (&self.shared.backend, self.shared.node);
         let mut known: HashSet<String> = poor.iter().cloned().collect();
-        let mut page = WaitingPage { node, of, without: poor.clone(), after: None, limit: LOOK_AT };
+        let profiles = self.shared.has_peers().then(|| self.shared.profiles.keys().cloned().collect());
+        let mut page = WaitingPage { node, of, without: poor.clone(), profiles, after: None, limit: LOOK_AT };
         loop {
             let waiting = backend.waiting(page.clone()).await?;
+            self.note_other_profile(waiting.other_profile);
             for prompt in &waiting.prompts {
                 if known.insert(prompt.tenant.clone()) && !self.can_pay(&prompt.tenant, now).await? {
                     poor.push(prompt.tenant.clone());
@@ -172,6 +178,18 @@ impl KeeperContext {
             self.wake(waiting.prompts.into_iter().filter(|prompt| !poor.contains(&prompt.tenant)).collect());
             let Some(next) = waiting.next else { return Ok(poor) };
             page.after = Some(next);
+        }
+    }
+
+    /// Logs once that names of a profile are left to the other nodes.
+    fn note_other_profile(&self, profile: Option<String>) {
+        let Some(profile) = profile else { return };
+        let mut others = locked(&self.other_profiles);
+        if others.len() < OTHER_PROFILES && others.insert(profile.clone()) {
+            tracing::warn!(
+                profile,
+                "prompts wait for sessions of a profile that this node does not have: other nodes run them, if one has it"
+            );
         }
     }
 

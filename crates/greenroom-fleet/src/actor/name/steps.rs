@@ -42,6 +42,9 @@ pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, 
     let Some(found) = record.as_ref().filter(|record| record.queued > 0) else {
         return Ok(Look { record, next: None, elsewhere: None });
     };
+    if shared.leaves_to_others(&found.profile) {
+        return Ok(Look { record, next: None, elsewhere: None });
+    }
     let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);
     let continues = found.continues;
     let mut queue = repeat(shared, || shared.backend.queue(cell.name.clone(), bound)).await?;
@@ -65,8 +68,15 @@ pub(super) async fn elsewhere(shared: &FleetShared, record: &NameRecord) -> Opti
     if let Some(host) = record.host.as_ref().filter(|host| **host != shared.host) {
         return Some(FleetError::State(other_host(host)));
     }
+    if shared.leaves_to_others(&record.profile) {
+        return Some(FleetError::State(no_profile(&record.profile)));
+    }
     let owner = shared.owner_elsewhere(&record.state).await.ok()?;
     owner.map(|node| FleetError::Elsewhere { node })
+}
+
+fn no_profile(profile: &str) -> String {
+    format!("the fleet has no profile '{profile}': add it to the builder")
 }
 
 pub(super) fn other_host(host: &str) -> String {
@@ -150,7 +160,8 @@ pub(super) async fn activate(
         Err(NotDone::Fenced) => return Activated::Fenced,
         Err(NotDone::Error(error)) => return failed(shared, cell, owner, error.to_string()).await,
     }
-    match end_left_processes(shared, cell).await {
+    // Also where there is no other node: the opening leaves processes that it could not end, and records that it could not read.
+    match left::end_processes(shared, &cell.name).await {
         Ok(None) => {}
         Ok(Some(why)) => return failed(shared, cell, owner, why).await,
         Err(NotDone::Fenced) => return Activated::Fenced,
@@ -189,12 +200,6 @@ pub(super) async fn record_process(
     record: serde_json::Value,
 ) -> Result<(), NotDone> {
     repeat_owned(shared, || shared.backend.record_process(owner.clone(), Some(record.clone()))).await
-}
-
-/// Ends processes of earlier owners of the name on this host: another node of the host may have been lost since this fleet
-/// opened. Where there is no other node the opening has ended them all. Returns the reason why one goes on.
-async fn end_left_processes(shared: &FleetShared, cell: &NameCell) -> Result<Option<String>, NotDone> {
-    if shared.backend.is_exclusive() { Ok(None) } else { left::end_processes(shared, &cell.name).await }
 }
 
 /// The reason why a session did not start.
@@ -248,7 +253,7 @@ async fn start(
     claim: AttemptId,
 ) -> Result<Session, NotStarted> {
     let Some(profile) = shared.profiles.get(&record.profile) else {
-        let why = format!("the fleet has no profile '{}': add it to the builder", record.profile);
+        let why = no_profile(&record.profile);
         // Another node may have the profile, for instance while a new version of a service takes over.
         let by = if shared.has_peers() { Cause::Host } else { Cause::Session };
         return Err(NotStarted { why, by });

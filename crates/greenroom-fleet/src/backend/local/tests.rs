@@ -192,6 +192,26 @@ async fn a_row_that_cannot_be_read_harms_its_own_requests_alone() {
 }
 
 #[tokio::test]
+async fn a_record_of_a_process_that_cannot_be_read_is_told_and_can_be_removed() {
+    let disk = SimulatedDisk::new();
+    on(&disk).await.close().await;
+    let database = database(&disk);
+    let term = 7_u64.to_be_bytes();
+    let key: Vec<u8> = [&[19][..], b"a\0\0", &term].concat();
+    let write = database.begin_write().unwrap();
+    write.open_table(writer::ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let backend = on(&disk).await;
+    let name = Name::new("a").unwrap();
+    let error = backend.left_processes_of(name.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Damaged);
+    assert!(error.to_string().contains("the session 'a' with the term 7"), "{error}");
+    assert!(backend.process_ended(name.clone(), crate::id::Term(7)).await.unwrap());
+    assert_eq!(backend.left_processes_of(name).await.unwrap(), Vec::new());
+}
+
+#[tokio::test]
 async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its_group() {
     let disk = SimulatedDisk::new();
     let backend = on(&disk).await;

@@ -319,8 +319,8 @@ impl PostgresBackend {
     pub(in crate::backend) async fn waiting(&self, page: WaitingPage) -> Result<WaitingNames> {
         let after = page.after.map(|after| json!({ "tenant": after.tenant, "order": number(after.order) }));
         let request = json!({
-            "node": page.node, "of": page.of, "without": page.without, "after": after,
-            "limit": number(page.limit as u64),
+            "node": page.node, "of": page.of, "without": page.without, "profiles": page.profiles,
+            "after": after, "limit": number(page.limit as u64),
         });
         let mut answer = self.call("waiting", request).await?;
         let next = optional(answer["next"].take(), |mut next| {
@@ -329,7 +329,8 @@ impl PostgresBackend {
             let order = if order == number(u64::MAX) { u64::MAX } else { order };
             Ok(WaitingCursor { tenant: record(next["tenant"].take())?, order })
         })?;
-        Ok(WaitingNames { prompts: record(answer["prompts"].take())?, next })
+        let other_profile = record(answer["other_profile"].take())?;
+        Ok(WaitingNames { prompts: record(answer["prompts"].take())?, other_profile, next })
     }
 
     pub(in crate::backend) async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {

@@ -96,7 +96,14 @@ fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
     };
     let (spoilt, fine) = (accepted("a", Duration::ZERO), accepted("b", Duration::from_millis(1)));
     world.map.put(Key::of(Table::Prompts).prompt(spoilt).bytes(), b"spoilt").unwrap();
-    let page = WaitingPage { node: NodeId::new(), of: None, without: Vec::new(), after: None, limit: 10 };
+    let page = WaitingPage {
+        node: NodeId::new(),
+        of: None,
+        without: Vec::new(),
+        profiles: None,
+        after: None,
+        limit: 10,
+    };
     let waiting = world.step(|step| step.waiting(page.clone()));
     assert_eq!(waiting.prompts.into_iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [fine]);
     world.now = world.now.after(WAIT);

@@ -8,8 +8,15 @@ impl World {
     pub(super) fn check_waiting(&mut self, node: NodeId, without: &str, limit: usize) {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = WaitingPage { node, of: None, without: vec![without.to_owned()], after, limit };
-            let WaitingNames { prompts, next } = self.step(|step| step.waiting(page.clone()));
+            let page = WaitingPage {
+                node,
+                of: None,
+                without: vec![without.to_owned()],
+                profiles: None,
+                after,
+                limit,
+            };
+            let WaitingNames { prompts, next, .. } = self.step(|step| step.waiting(page.clone()));
             assert!(prompts.len() <= limit);
             seen.extend(prompts.into_iter().map(|prompt| prompt.id));
             let Some(next) = next else { break };
@@ -95,7 +102,14 @@ fn a_look_reads_no_rows_of_names_that_cannot_run() {
         let _: Quarantined = world.step(|step| step.quarantine(quarantined, "why".to_owned()));
     }
     assert!(matches!(world.step(|step| step.accept(accept("runs", 1, WAIT))), Accepted::New(_)));
-    let page = WaitingPage { node, of: None, without: vec!["poor".to_owned()], after: None, limit: 256 };
+    let page = WaitingPage {
+        node,
+        of: None,
+        without: vec!["poor".to_owned()],
+        profiles: None,
+        after: None,
+        limit: 256,
+    };
     let mut rows = Counting(&world.map, std::cell::Cell::new(0));
     let names = Step::new(&mut rows, world.now, &mut Told::default()).waiting(page).unwrap();
     assert_eq!(names.prompts.iter().map(|prompt| prompt.name.as_str()).collect::<Vec<_>>(), ["runs"]);
@@ -117,7 +131,7 @@ fn a_reminder_that_is_due_is_told_whatever_names_a_page_has() {
     }
     world.now = Timestamp(world.now.0 + 1);
     let of = Some(vec![Name::new("other").unwrap()]);
-    let page = WaitingPage { node, of, without: Vec::new(), after: None, limit: 1 };
+    let page = WaitingPage { node, of, without: Vec::new(), profiles: None, after: None, limit: 1 };
     let mut told = Told::default();
     let names = Step::new(&mut world.map, world.now, &mut told).waiting(page).unwrap();
     assert_eq!(names.prompts.len(), 1);

@@ -316,12 +316,18 @@ async fn waiting(stage: Stage) -> Checked {
     let moved = vec![second, last, queue[0].id];
     same("the names after a withdrawal", listed(&stage, only_b).await?, moved)?;
     stage.backend.unquarantine(name("quarantined")).await?;
+    for (profiles, names, other) in [(vec![], 0, true), (vec!["support".to_owned()], 6, false)] {
+        let of_profiles = WaitingPage { profiles: Some(profiles), ..page(&stage) };
+        let waiting = stage.backend.waiting(of_profiles).await?;
+        same("names of the profiles", waiting.prompts.len(), names)?;
+        same("the profile that is left out", waiting.other_profile, other.then(|| "support".to_owned()))?;
+    }
     let only_a = WaitingPage { without: vec!["b".into(), "".into(), "c".into()], ..page(&stage) };
     same("the names after the lift", listed(&stage, only_a).await?.len(), 2)
 }
 
 fn page(stage: &Stage) -> WaitingPage {
-    WaitingPage { node: stage.node, of: None, without: Vec::new(), after: None, limit: 100 }
+    WaitingPage { node: stage.node, of: None, without: Vec::new(), profiles: None, after: None, limit: 100 }
 }
 
 /// The first prompts of the names of all pages.

@@ -224,10 +224,15 @@ async fn a_node_without_the_profile_of_a_session_leaves_it_to_the_others() {
     let (busy, waits) = (named(&new.fleet, "a").profile("new"), named(&new.fleet, "b").profile("new"));
     let hold = within("the accept", busy.prompt("hold")).await.unwrap();
     world.clis.read(1).await;
-    // The new node has no free slot, so the others try.
+    // The new node has no free slot, and the others have not the profile.
     let turn = within("the accept", waits.prompt("one")).await.unwrap();
-    old.log.wait("a try", |event| matches!(event, FleetEvent::ActivationFailed { .. })).await;
     sleep(secs(30)).await;
+    for node in [&old, &older] {
+        let claims = node.log.count(|event| matches!(event, FleetEvent::Activating { .. }));
+        assert_eq!(claims, 0, "it has claimed a name that it cannot run");
+    }
+    let refused = named(&old.fleet, "b").profile("new").warm().await.unwrap_err().to_string();
+    assert!(refused.contains("no profile 'new'"), "{refused}");
     assert!(busy.interrupt().await.unwrap());
     assert_eq!(outcome(hold).await.word(), "interrupted");
     assert_eq!(outcome(turn).await.text(), Some("re: one"));

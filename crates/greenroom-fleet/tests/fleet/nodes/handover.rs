@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use greenroom_fleet::admin::Admin;
 use greenroom_fleet::{FleetPrompt, Placement, Refusal};
 
 use super::*;
@@ -116,4 +117,25 @@ async fn a_draining_node_refuses_prompts_for_which_its_host_has_no_other_node() 
     assert_eq!(asks(&first.fleet, "theirs", "two").await, "re: two");
     assert!(outcome(runs).await.is_completed());
     within("the drain", draining).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_an_operator_asks_to_drain_hands_its_names_over() {
+    let world = World::new();
+    let first = Node::new(&world).await;
+    assert_eq!(asks(&first.fleet, "a", "one").await, "re: one");
+    let second = Node::new(&world).await;
+    let admin = Admin::new(world.backend.clone());
+    let owns = admin.nodes().await.unwrap().into_iter().find(|node| node.record.owns == 1).unwrap();
+    assert!(owns.holds_lease && owns.lease_age <= secs(5), "{owns:?}");
+    let asked = Instant::now();
+    assert!(admin.drain(owns.record.id).await.unwrap());
+    within("the end of the node", first.fleet.wait()).await;
+    assert!(asked.elapsed() <= secs(6), "{:?}", asked.elapsed());
+    assert_eq!(first.log.count(|event| matches!(event, FleetEvent::Left { .. })), 1);
+    assert_eq!(asks(&second.fleet, "a", "two").await, "re: two");
+    assert!(!admin.drain(owns.record.id).await.unwrap(), "it has left");
+    let left = admin.nodes().await.unwrap();
+    assert_eq!(left.len(), 1);
+    assert!(!left[0].record.asked_to_drain);
 }

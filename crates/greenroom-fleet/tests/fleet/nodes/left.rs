@@ -5,10 +5,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use greenroom_fleet::admin::Admin;
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Claim, Claimed, Join, Name, NodeId, Ownership, PromptContent, PromptId,
+    Accept, Accepted, AttemptId, Claim, Claimed, Join, Name, NameState, NodeId, Ownership, PromptContent,
+    PromptId,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::backends::accept;
@@ -24,9 +26,13 @@ impl Drop for LeftCli {
     }
 }
 
-/// A node of a host owns the name `a`, for which a prompt waits, and runs its CLI. It never renews its lease, which is long enough for
-/// another node to open meanwhile.
-async fn earlier_node(backend: &impl Backend, host: &str) -> (LeftCli, PromptId) {
+/// A node of a host owns the name `a`, for which a prompt waits, and runs a process. It never renews its lease, which is long enough for
+/// another node to open meanwhile. `process`: the record of the process, for the claim.
+async fn earlier_owner(
+    backend: &impl Backend,
+    host: &str,
+    process: impl Fn(AttemptId) -> Value,
+) -> (AttemptId, Ownership, PromptId) {
     let (node, attempt) = (NodeId::new(), AttemptId::new());
     backend.join(Join { node, host: host.into(), lease: Duration::from_secs(3) }).await.unwrap();
     let prompt = serde_json::to_value(greenroom::Prompt::from("hello")).unwrap();
@@ -37,8 +43,13 @@ async fn earlier_node(backend: &impl Backend, host: &str) -> (LeftCli, PromptId)
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
     let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
-    let process = Some(json!({ "claim": attempt }));
-    assert!(backend.record_process(owner, process).await.unwrap().done().is_some());
+    assert!(backend.record_process(owner.clone(), Some(process(attempt))).await.unwrap().done().is_some());
+    (attempt, owner, prompt.id)
+}
+
+/// [`earlier_owner`] with its CLI.
+async fn earlier_node(backend: &impl Backend, host: &str) -> (LeftCli, PromptId) {
+    let (attempt, _, prompt) = earlier_owner(backend, host, |attempt| json!({ "claim": attempt })).await;
     let cli = Command::new("cat")
         .env("GREENROOM_FLEET_ACTIVATION", attempt.to_string())
         .process_group(0)
@@ -46,7 +57,7 @@ async fn earlier_node(backend: &impl Backend, host: &str) -> (LeftCli, PromptId)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    (LeftCli(cli), prompt.id)
+    (LeftCli(cli), prompt)
 }
 
 #[tokio::test]
@@ -86,4 +97,23 @@ async fn a_cli_of_a_lost_node_of_another_host_is_left_alone() {
     assert_eq!(cli.0.wait().unwrap().signal(), Some(9));
     assert!(world.backend.left_processes(10).await.unwrap().is_empty());
     drop(back);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_cli_starts_while_the_record_of_an_earlier_one_cannot_be_read() {
+    let world = World::new();
+    let (_, owner, prompt) = earlier_owner(&world.backend, "local", |_| json!("no identity")).await;
+    let node = Node::new(&world).await;
+    node.log.wait("the quarantine", |event| matches!(event, FleetEvent::Quarantined { .. })).await;
+    assert_eq!(world.clis.starts_of("a"), 0, "a second CLI may run beside the first one");
+    let admin = Admin::new(world.backend.clone());
+    let stuck = admin.stuck(None, 10).await.unwrap();
+    let NameState::Quarantined { why, .. } = &stuck.names[0].state else { panic!("{stuck:?}") };
+    assert!(why.contains(&format!("with the term {} cannot be read", owner.term)), "{why}");
+    assert!(why.contains("remove_process"), "{why}");
+
+    assert_eq!(admin.left_processes(owner.name.clone()).await.unwrap().len(), 1);
+    assert!(admin.remove_process(owner.name.clone(), owner.term).await.unwrap());
+    assert!(admin.unquarantine(owner.name).await.unwrap());
+    assert!(outcome(node.fleet.turn(prompt)).await.is_completed());
 }

@@ -51,6 +51,8 @@ DECLARE
     at_order bigint := (r->'after'->>'order')::bigint;
     at_key text COLLATE "C";
     listed text[] := CASE WHEN r->'of' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(r->'of') LIMIT 1024) END;
+    profiles text[] := CASE WHEN r->'profiles' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(r->'profiles')) END;
+    other_profile text;
     without text[] := ARRAY(SELECT jsonb_array_elements_text(r->'without'));
     found jsonb := '[]';
     n names;
@@ -79,15 +81,19 @@ BEGIN
                 EXIT;
             END IF;
             CONTINUE WHEN NOT can_run_on(n, node_id, node_host);
+            IF NOT COALESCE(n.profile = ANY (profiles), true) THEN
+                other_profile := COALESCE(other_profile, n.profile);
+                CONTINUE;
+            END IF;
             p := first_ready(n, moment);
             IF p.id IS NOT NULL THEN
                 found := found || jsonb_build_array(prompt_json(p));
             END IF;
         END LOOP;
         IF NOT seen THEN
-            RETURN reply(jsonb_build_object('prompts', found, 'next', NULL));
+            RETURN reply(jsonb_build_object('prompts', found, 'other_profile', other_profile, 'next', NULL));
         END IF;
     END LOOP;
-    RETURN reply(jsonb_build_object('prompts', found,
+    RETURN reply(jsonb_build_object('prompts', found, 'other_profile', other_profile,
         'next', jsonb_build_object('tenant', at_tenant, 'order', at_order)));
 END $$;

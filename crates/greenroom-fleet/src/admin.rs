@@ -1,0 +1,203 @@
+//! Operations on a fleet from outside, over its backend.
+//!
+//! [`Admin`] starts no fleet and joins as no node. It works from a program of its own, such as a command for operators, on a backend
+//! that several processes share. A `LocalBackend` serves one process, so use an `Admin` in that process, with a clone of the
+//! backend.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use greenroom_fleet::admin::Admin;
+//! use greenroom_fleet::backend::MemoryBackend;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), greenroom_fleet::BackendError> {
+//! # let backend = MemoryBackend::new();
+//! let admin = Admin::new(backend);
+//! for node in admin.nodes().await? {
+//!     println!("{} on {}: {:?}, {} names", node.record.id, node.record.host, node.record.state, node.record.owns);
+//! }
+//! for name in admin.stuck(None, 50).await?.names {
+//!     println!("{}: {:?}", name.name, name.state);
+//! }
+//! let removed = admin.vacuum(Duration::from_secs(3600), 100_000).await?;
+//! println!("{removed} prompts forgotten");
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::backend::Backend;
+use crate::error::BackendError;
+use crate::id::{Name, NodeId, PromptId, Term, Timestamp};
+use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord};
+use crate::request::{Page, Withdrawn};
+
+/// Prompts that are forgotten in one request.
+const FORGET: usize = 500;
+
+/// Operations on a fleet from outside. See the [module](self).
+#[derive(Clone)]
+pub struct Admin {
+    backend: Arc<dyn Backend>,
+}
+
+/// A node, as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The node's record: its host, its state, the names that it owns, and whether it was asked to drain.
+    pub record: NodeRecord,
+    /// The time since the node joined or last renewed its lease, on the backend's clock.
+    pub lease_age: Duration,
+    /// False if the lease is over on the backend's clock. Other nodes declare such a node dead soon.
+    pub holds_lease: bool,
+}
+
+/// A page of names that somebody has to look at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct StuckNames {
+    /// The names, in the order of their bytes.
+    pub names: Vec<NameRecord>,
+    /// The name after which the next page begins. `None`: this is the last page.
+    pub next: Option<Name>,
+}
+
+impl Admin {
+    /// Operations over a backend.
+    pub fn new(backend: impl Backend) -> Self {
+        Self { backend: Arc::new(backend) }
+    }
+
+    /// Lists the nodes that are alive, and dead ones that still own names, in the order of their ids.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn nodes(&self) -> Result<Vec<NodeReport>, BackendError> {
+        let mut nodes: Vec<NodeReport> = Vec::new();
+        loop {
+            let after = nodes.last().map(|node| node.record.id);
+            let page = self.backend.nodes(after, Page::MOST).await?;
+            if page.is_empty() {
+                return Ok(nodes);
+            }
+            let now = self.backend.now();
+            nodes.extend(page.into_iter().map(|record| NodeReport {
+                lease_age: now.since(record.renewed_at),
+                holds_lease: now < record.lease_until,
+                record,
+            }));
+        }
+    }
+
+    /// Asks a node to drain. The node begins when it renews its lease, which takes a sixth of `FleetLimits::lease` at most, and has
+    /// `FleetLimits::drain` for it, as when its last handle is dropped. `Fleet::wait` returns in its process when the node has
+    /// left. `false`: the node is dead or not known.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn drain(&self, node: NodeId) -> Result<bool, BackendError> {
+        self.backend.ask_to_drain(node).await
+    }
+
+    /// Takes a prompt out of its queue. The prompt ends as [`Unsent::Dropped`](crate::Unsent::Dropped) with the reason, or as
+    /// interrupted if a lost owner had begun with it. A prompt that runs goes on: interrupt it on its node.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn drop_prompt(
+        &self,
+        prompt: PromptId,
+        why: impl Into<String>,
+    ) -> Result<Withdrawn, BackendError> {
+        self.backend.drop_prompt(prompt, why.into()).await
+    }
+
+    /// Lets a quarantined session be activated again. `false`: the session is not quarantined.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn unquarantine(&self, name: Name) -> Result<bool, BackendError> {
+        self.backend.unquarantine(name).await
+    }
+
+    /// Lists names that somebody has to look at: quarantined, being deleted, or with failed activations or lost owners since the
+    /// last turn that completed. Begins after the name `after`. Reads the records of all names up to the last one of the page.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn stuck(&self, after: Option<Name>, limit: usize) -> Result<StuckNames, BackendError> {
+        let (mut names, mut next) = (Vec::new(), after);
+        while names.len() < limit {
+            let page = Page { after: next.take(), limit: Page::MOST };
+            let records = self.backend.names(page).await?;
+            let Some(last) = records.last() else { return Ok(StuckNames { names, next: None }) };
+            next = Some(last.name.clone());
+            let left = limit - names.len();
+            names.extend(records.into_iter().filter(is_stuck).take(left));
+        }
+        // A full page may have left names of the last read behind.
+        let next = names.last().map(|record| record.name.clone());
+        Ok(StuckNames { names, next })
+    }
+
+    /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns
+    /// their number; fewer than `most` means that none is left.
+    ///
+    /// Each node does so by itself for prompts older than `FleetLimits::retention`. A fleet that has ended, or a shorter time, needs
+    /// this. A key that is forgotten is no duplicate any more when it is sent again.
+    ///
+    /// # Errors
+    /// The backend's. What was removed before stays removed.
+    pub async fn vacuum(&self, age: Duration, most: usize) -> Result<usize, BackendError> {
+        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let before = Timestamp(self.backend.now().0.saturating_sub(age));
+        let mut removed = 0;
+        while removed < most {
+            match self.backend.forget(before, FORGET.min(most - removed)).await? {
+                0 => break,
+                forgotten => removed += forgotten,
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Lists processes that lost owners of a session have left, in the order of their terms.
+    ///
+    /// # Errors
+    /// The backend's. A record that cannot be read fails the request, and the error names its term.
+    pub async fn left_processes(&self, name: Name) -> Result<Vec<ProcessRecord>, BackendError> {
+        self.backend.left_processes_of(name).await
+    }
+
+    /// Removes the record of a process that a lost owner of a session has left. `false`: the owner is alive, and its record
+    /// stays.
+    ///
+    /// A session whose activations fail because such a record cannot be read needs this, and then
+    /// [`unquarantine`](Self::unquarantine). **End the process first**: with the record gone, the next activation starts a second
+    /// CLI on the conversation if the first one still runs.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn remove_process(&self, name: Name, term: Term) -> Result<bool, BackendError> {
+        self.backend.process_ended(name, term).await
+    }
+}
+
+/// True if somebody has to look at a name.
+pub(crate) fn is_stuck(record: &NameRecord) -> bool {
+    matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. })
+        || !record.failures.is_empty()
+        || record.losses > 0
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").finish_non_exhaustive()
+    }
+}
