@@ -180,7 +180,7 @@ impl Driver {
             host: format!("host-{number}"),
             lease: LEASE,
         };
-        let node = Node::start(&self.scratch, number, self.seed, &of, proxy, self.heard.clone());
+        let node = Node::start(&self.scratch, number, self.seed, &of, proxy, self.heard.clone(), &[]);
         self.note(format!("node {number} starts"));
         self.nodes.push(node);
     }

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "the counts, and where the files of a failed storm are")]
 #![cfg(target_os = "linux")]
 
+mod deploy;
 mod disturb;
 mod driver;
 mod end;
@@ -19,8 +20,10 @@ mod prompts;
 #[allow(dead_code, reason = "the program uses the rest")]
 mod protocol;
 mod proxy;
+mod scene;
 #[path = "../postgres/server.rs"]
 mod server;
+mod stopped;
 
 use std::time::{Duration, SystemTime};
 

@@ -54,6 +54,7 @@ impl Node {
         of: &NodeOf,
         proxy: Proxy,
         heard: mpsc::Sender<Heard>,
+        variables: &[(&str, &str)],
     ) -> Self {
         let slots = format!("slots-{number}");
         std::fs::create_dir(scratch.join(&slots)).unwrap();
@@ -65,6 +66,7 @@ impl Node {
             .env(protocol::SEED, seed.to_string())
             .env(protocol::NODE, serde_json::to_string(of).unwrap())
             .env(protocol::SLOTS, slots)
+            .envs(variables.iter().copied())
             .env("TMPDIR", scratch.join("tmp"))
             .current_dir(scratch)
             .stdin(Stdio::piped())

@@ -20,7 +20,7 @@ use greenroom_fleet::Name;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::protocol::{Dice, Entry, LIFE, LINGER, LIVE, NAME, SEED, SLOTS, note, started};
+use crate::protocol::{Dice, Entry, LIFE, LINGER, LIVE, NAME, PACE, SEED, SLOTS, note, started};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -262,7 +262,11 @@ impl Cli<'_> {
         // prompt again, once, to the next CLI if a CLI died without a sign.
         let (uuid, text) = (prompt.to_string(), text.to_owned());
         note(self.scratch, &Entry::Prompted { pid: process::id(), uuid, text: text.clone() })?;
-        let pace = if self.dice.percent(80) { self.dice.below(60) } else { self.dice.below(1500) };
+        let pace = match std::env::var(PACE).ok().and_then(|pace| pace.parse().ok()) {
+            Some(pace) => pace,
+            None if self.dice.percent(80) => self.dice.below(60),
+            None => self.dice.below(1500),
+        };
         let mut interrupted = false;
         // An error: the time has passed, or the input has ended.
         if let Ok(line) = input.recv_timeout(Duration::from_millis(pace)) {

@@ -18,6 +18,8 @@ pub(crate) const SEED: &str = "GREENROOM_STORM_SEED";
 /// The time for which each CLI goes on after SIGTERM, in milliseconds, out of reach of its guardian. Not set: CLIs
 /// differ.
 pub(crate) const LINGER: &str = "GREENROOM_STORM_LINGER";
+/// The time that each CLI takes for a turn, in milliseconds. Not set: CLIs differ.
+pub(crate) const PACE: &str = "GREENROOM_STORM_PACE";
 /// A [`RealCli`] as JSON: the service starts it instead of this program.
 pub(crate) const REAL: &str = "GREENROOM_STORM_REAL";
 
