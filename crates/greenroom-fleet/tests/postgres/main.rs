@@ -5,6 +5,7 @@
 
 mod compare;
 mod fleet;
+mod load;
 mod nodes;
 mod server;
 

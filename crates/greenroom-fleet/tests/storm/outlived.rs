@@ -46,6 +46,7 @@ async fn opened(life: &mut Life) {
     loop {
         match tokio::time::timeout(LIMIT, life.next()).await.expect("the fleet opens") {
             Some(Line::Ready) => return,
+            Some(Line::Joined(_)) => {}
             Some(Line::Event(kind)) => assert_ne!(kind, "activating", "a name is claimed"),
             other => panic!("{other:?}"),
         }

@@ -1,0 +1,76 @@
+//! A node that begins as many turns as it can.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use greenroom::Session;
+use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+use greenroom_fleet::backend::Backend;
+use greenroom_fleet::{ActivationContext, Fleet, FleetPrompt, Page};
+use tokio::task::JoinSet;
+
+use crate::{connect, schema, server};
+
+/// The length of the load.
+const LENGTH: Duration = Duration::from_secs(10);
+
+const LEASE: Duration = Duration::from_secs(6);
+
+const NAMES: usize = 32;
+
+/// A lock that turns take on the row of the node would delay its renewals: they would come late, or the node would fence itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_under_load_renews_its_lease_in_time() {
+    let Some(address) = server::address() else { return };
+    let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
+    let clis = Mutex::new(Vec::new());
+    let profile = move |_: &ActivationContext| {
+        let cli = ScriptedCli::play(Script::new().otherwise(ModelTurn::new().text("done")));
+        let transport = cli.transport();
+        clis.lock().unwrap().push(cli);
+        Session::builder().transport(transport)
+    };
+    let builder = Fleet::builder()
+        .without_watchdog()
+        .backend(connect(&address, &schema).await)
+        .folder(folder.path())
+        .profile("default", profile)
+        .configure(|limits| (limits.live, limits.lease) = (NAMES, LEASE));
+    let fleet = builder.start().await.unwrap();
+    let (ended, begin) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    let mut load = JoinSet::new();
+    for name in 0..NAMES {
+        let (session, ended) = (fleet.session(format!("customer-{name}")).unwrap(), ended.clone());
+        load.spawn(async move {
+            while begin.elapsed() < LENGTH {
+                let mut turn = session.prompt(FleetPrompt::new("go")).await.unwrap();
+                turn.outcome().await.unwrap();
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    // The longest time between two renewals, as another node sees them.
+    let watching = connect(&address, &schema).await;
+    let (mut known, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
+    while begin.elapsed() < LENGTH {
+        let nodes = watching.nodes(None, Page::MOST).await.unwrap();
+        assert_eq!(nodes.len(), 1, "the node lives");
+        if nodes[0].renewals != known {
+            longest = longest.max(since.elapsed());
+            (known, since) = (nodes[0].renewals, Instant::now());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    load.join_all().await;
+    let turns = ended.load(Ordering::Relaxed);
+    println!(
+        "{turns} turns in {LENGTH:?}, {} a second; renewed after {longest:.2?} at the latest, and {:?} is the rule",
+        turns / LENGTH.as_secs(),
+        LEASE / 6
+    );
+    assert!(longest < LEASE / 2, "a renewal came {longest:?} after the one before");
+    assert!(known >= 6, "{known} renewals");
+    fleet.drain(Duration::from_secs(20)).await;
+}
