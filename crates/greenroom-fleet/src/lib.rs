@@ -110,6 +110,8 @@ mod guides {
     struct FleetGuide;
     #[doc = include_str!("../../../docs/fleet-nodes.md")]
     struct NodesGuide;
+    #[doc = include_str!("../../../docs/fleet-sharding.md")]
+    struct ShardingGuide;
     #[cfg(feature = "postgres")]
     #[doc = include_str!("../../../docs/fleet-postgres.md")]
     struct PostgresGuide;

@@ -6,6 +6,7 @@
 mod compare;
 mod fleet;
 mod load;
+mod moving;
 mod nodes;
 mod server;
 

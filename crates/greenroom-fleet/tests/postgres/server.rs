@@ -27,6 +27,11 @@ fn programs() -> Option<PathBuf> {
     versions.pop()
 }
 
+/// A program of PostgreSQL.
+pub(crate) fn program(name: &str) -> PathBuf {
+    programs().map_or_else(|| name.into(), |folder| folder.join(name))
+}
+
 /// `None`: there is no server, which the first test says in one line.
 pub(crate) fn address() -> Option<String> {
     if let Ok(address) = std::env::var(ADDRESS) {
