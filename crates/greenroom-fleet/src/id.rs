@@ -102,7 +102,9 @@ ids! {
     QuestionId;
     /// The id of a node: a process that runs sessions of the fleet. Each start of a process has a new id.
     NodeId;
-    /// The id of an attempt to claim a name, to begin a prompt, or to answer a question. A repeated request with the same id finds the first one.
+    /// The id of a command to the owner of a session.
+    CommandId;
+    /// The id of an attempt to claim a name, to begin a prompt, to answer a question, or to take a command. A repeated request with the same id finds the first one.
     AttemptId;
 }
 

@@ -88,17 +88,18 @@ pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};
 pub use face::turn::{FleetTurn, TurnItem};
 pub use files::{FilesError, FilesErrorKind};
-pub use id::{AttemptId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use people::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
 pub use record::{
-    Decision, InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptContent,
-    PromptOutcome, PromptRecord, PromptState, QuestionRecord, TenantRecord, Unsent,
+    CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
+    NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
+    QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
-    Claim, Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, QueueBounds,
-    Refused, Renewed, Reserve, StoredMessage, Transition, WaitingCursor, WaitingNames, WaitingPage,
-    Withdrawn,
+    Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page, PutCommand,
+    Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredMessage, TakeCommand, Transition,
+    WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 
 /// The programs of the README and of the guide are doc tests.

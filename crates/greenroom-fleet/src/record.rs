@@ -23,11 +23,15 @@
 //!  └────────────┘ with a continuation, which is sent in place of the prompt
 //! ```
 
+mod command;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+
+pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
 
 /// A named session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,16 +22,16 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::error::BackendError;
-use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 use crate::record::{
-    NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, QuestionRecord,
-    TenantRecord,
+    CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
+    PromptRecord, QuestionRecord, TenantRecord,
 };
 use crate::registry::{Step, Told};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
-    Claim, Claimed, Deletion, Finish, Finished, Join, Owned, Ownership, Page, Quarantined, Renewed,
-    StoredMessage, Transition, WaitingNames, WaitingPage, Withdrawn,
+    Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page, PutCommand,
+    Quarantined, Renewed, StoredMessage, TakeCommand, Transition, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -79,7 +79,7 @@ macro_rules! backend {
         ///
         /// - **Atomic**: a request happens as a whole or not at all, and requests happen one after another.
         /// - **Durable**: a change is kept over a power cut before its answer is given.
-        /// - **Repeatable**: a request with an id that the caller made (a prompt, an attempt, a question to ask, a term) changes
+        /// - **Repeatable**: a request with an id that the caller made (a prompt, an attempt, a question to ask, a command, a term) changes
         ///   nothing more when it is repeated, and gives the same answer. The id of another prompt or question, or of a node with
         ///   another host or a dead one, is refused as [`Invalid`](crate::BackendErrorKind::Invalid). So after
         ///   [`Unavailable`](crate::BackendErrorKind::Unavailable) the caller repeats the request as it was.
@@ -294,6 +294,23 @@ backend! {
     read fn open_questions(limit: usize) -> Vec<QuestionRecord>;
     /// Decides open questions whose deadline has passed.
     write fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
+
+    /// Keeps a command for the owner of a name. The owner takes it before its deadline, or nobody does.
+    write fn put_command(put: PutCommand) -> CommandPut;
+    /// Up to `limit` commands that wait for a node, at most [`PutCommand::NODE`]. An owner takes each of them, or withdraws it.
+    read fn commands(node: NodeId, limit: usize) -> Vec<CommandRecord>;
+    /// Takes a command: its owner is about to carry it out. `Done(false)`: somebody else has taken it, it has ended, or its deadline
+    /// has passed, so it is not carried out.
+    write fn take_command(take: TakeCommand) -> Owned<bool>;
+    /// Gives a command its result. `attempt`: the one that has taken it; its owner may have given the name back since.
+    /// `false`: the attempt has not taken it, or the command has another result.
+    write fn finish_command(command: CommandId, attempt: AttemptId, result: CommandResult) -> bool;
+    /// Ends a command that nobody has taken, as [`Withdrawn`](CommandResult::Withdrawn). Answers with the command as it is then.
+    write fn withdraw_command(command: CommandId) -> Option<CommandRecord>;
+    /// A command, until it is forgotten.
+    read fn command(command: CommandId) -> Option<CommandRecord>;
+    /// Removes up to `limit` commands whose deadline was before `before`. Answers with their number.
+    write fn forget_commands(before: Timestamp, limit: usize) -> usize;
 
     /// Ends prompts that have waited for too long. Answers with their number.
     write fn expire_prompts(limit: usize) -> usize;

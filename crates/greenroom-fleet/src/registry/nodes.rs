@@ -1,5 +1,7 @@
 //! Nodes and their leases.
 
+mod commands;
+
 use super::txn::{Key, Table, last_id, readable, text};
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::{Name, NodeId, PromptId, QuestionId, Timestamp};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Timestamp};
 
 pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 
@@ -163,11 +163,17 @@ pub(crate) enum Table {
     Waiting = 22,
     /// name → order, by which it stands in `Waiting`
     WaitingPlace = 23,
+    /// command → `CommandRecord`
+    Commands = 24,
+    /// node, name, command → nothing, until the command has ended
+    CommandsOfNode = 25,
+    /// deadline, command → nothing
+    CommandDeadlines = 26,
 }
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::WaitingPlace as u8;
+    let tables = Table::Meta as u8..=Table::CommandDeadlines as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 
@@ -215,6 +221,10 @@ impl Key {
     }
 
     pub(crate) fn question(self, id: QuestionId) -> Self {
+        self.id(id.0)
+    }
+
+    pub(crate) fn command(self, id: CommandId) -> Self {
         self.id(id.0)
     }
 

@@ -5,6 +5,7 @@
 
 #![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
 
+mod commands;
 mod names;
 mod nodes;
 mod prompts;
@@ -12,8 +13,9 @@ mod questions;
 mod turns;
 mod waiting;
 
-use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Term};
 
+pub use commands::{CommandPut, PutCommand, TakeCommand};
 pub use names::{ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Quarantined};
 pub use nodes::{Join, Renewed};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
@@ -68,6 +70,10 @@ pub enum Change {
     Asked(QuestionId),
     /// A question was decided, or ended with its turn.
     Decided(QuestionId),
+    /// A command waits for a node.
+    Commanded(NodeId),
+    /// A command has its result.
+    CommandEnded(CommandId),
 }
 
 /// A transition that a request to a backend has made.

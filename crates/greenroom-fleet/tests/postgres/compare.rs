@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
-    Accept, ActivationFailed, Append, Ask, AttemptId, Begin, Change, Claim, Claimed, Finish, Join, Name,
-    NodeId, Ownership, Page, PromptContent, PromptId, PromptOutcome, QuestionId, QueueBounds, Reserve,
-    Timestamp, Transition, WaitingPage,
+    Accept, ActivationFailed, Append, Ask, AttemptId, Begin, Change, Claim, Claimed, CommandId, CommandKind,
+    CommandResult, Finish, Join, Name, NodeId, Ownership, Page, PromptContent, PromptId, PromptOutcome,
+    PutCommand, QuestionId, QueueBounds, Reserve, TakeCommand, Timestamp, Transition, WaitingPage,
 };
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -48,6 +48,7 @@ struct Pair {
     begun: Vec<(Ownership, PromptId, AttemptId)>,
     questions: Vec<QuestionId>,
     attempts: Vec<AttemptId>,
+    puts: Vec<PutCommand>,
     log: Vec<String>,
 }
 
@@ -109,6 +110,7 @@ impl Pair {
             begun: Vec::new(),
             questions: Vec::new(),
             attempts: Vec::new(),
+            puts: Vec::new(),
             log: vec![format!("seed {seed}")],
         };
         pair.join().await;
@@ -164,7 +166,7 @@ impl Pair {
     }
 
     async fn step(&mut self) {
-        match self.random.below(30) {
+        match self.random.below(34) {
             0..=4 => {
                 let accept = self.accept();
                 self.prompts.push(accept.prompt);
@@ -279,8 +281,47 @@ impl Pair {
                 self.log.push("recover".to_owned());
                 self.check(a, b);
             }
+            28..=31 => self.command().await,
             _ => self.look().await,
         }
+    }
+
+    async fn command(&mut self) {
+        let Some(owner) = self.owners.last().cloned() else { return };
+        if self.random.one_in(3) {
+            let Ownership { name, node, term } = owner.clone();
+            let deadline = if self.random.one_in(5) { Timestamp(1) } else { Timestamp::now().after(HOUR) };
+            let kind = match (self.random.below(3), self.begun.last()) {
+                (0, Some((_, prompt, _))) => CommandKind::Interrupt { prompt: *prompt },
+                (1, _) => CommandKind::MakeWay,
+                _ => CommandKind::Passivate,
+            };
+            let put = PutCommand { command: CommandId::new(), name, node, term, kind, deadline };
+            both!(self, put_command(put));
+            self.puts.push(put);
+        }
+        let Some(put) = self.random.of(&self.puts) else { return };
+        let (command, attempt) = (put.command, AttemptId::new());
+        let of_put = Ownership { name: put.name.clone(), node: put.node, term: put.term };
+        match self.random.below(6) {
+            0 => drop(both!(self, put_command(put))),
+            1 | 2 => {
+                let owner = if self.random.one_in(4) { owner } else { of_put };
+                let take = TakeCommand { command, owner, attempt };
+                both!(self, take_command(take));
+                both!(self, take_command(take));
+                if self.random.one_in(2) {
+                    let result = CommandResult::Failed { why: "it broke\0".into() };
+                    both!(self, finish_command(command, attempt, result));
+                    both!(self, finish_command(command, attempt, CommandResult::Done));
+                }
+            }
+            3 => drop(both!(self, withdraw_command(command))),
+            4 => drop(both!(self, finish_command(command, attempt, CommandResult::Done))),
+            _ if self.random.one_in(4) => drop(both!(self, forget_commands(Timestamp(u64::MAX), 3))),
+            _ => drop(both!(self, commands(put.node, 10))),
+        }
+        both!(self, command(command));
     }
 
     async fn set_aside(&mut self) {

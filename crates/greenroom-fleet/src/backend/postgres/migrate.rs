@@ -15,7 +15,7 @@ use crate::registry::Result;
 const VERSION: i32 = 1;
 
 /// The statements that make version 1, in their order.
-const V1: [&str; 11] = [
+const V1: [&str; 12] = [
     include_str!("migrations/v1/tables.sql"),
     include_str!("migrations/v1/shared.sql"),
     include_str!("migrations/v1/nodes.sql"),
@@ -27,6 +27,7 @@ const V1: [&str; 11] = [
     include_str!("migrations/v1/deletion.sql"),
     include_str!("migrations/v1/reads.sql"),
     include_str!("migrations/v1/waiting.sql"),
+    include_str!("migrations/v1/commands.sql"),
 ];
 
 /// Attempts to make the schema while other nodes make it, and the pause between them.

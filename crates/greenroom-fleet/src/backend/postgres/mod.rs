@@ -14,6 +14,7 @@
 //! renewing its lease.
 
 mod answers;
+mod commands;
 mod error;
 mod hints;
 mod migrate;

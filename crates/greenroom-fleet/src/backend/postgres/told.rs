@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::error::BackendError;
-use crate::id::{Name, PromptId, QuestionId};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 use crate::registry::{Result, Told};
 use crate::request::{Change, Transition};
 
@@ -17,6 +17,8 @@ pub(super) fn change_json(change: &Change) -> Value {
         Change::Ended(prompt) => json!(["ended", prompt]),
         Change::Asked(question) => json!(["asked", question]),
         Change::Decided(question) => json!(["decided", question]),
+        Change::Commanded(node) => json!(["commanded", node]),
+        Change::CommandEnded(command) => json!(["command_ended", command]),
     }
 }
 
@@ -31,6 +33,8 @@ pub(super) fn change(value: &Value) -> Option<Change> {
         "ended" => id().map(|id| Change::Ended(PromptId(id))),
         "asked" => id().map(|id| Change::Asked(QuestionId(id))),
         "decided" => id().map(|id| Change::Decided(QuestionId(id))),
+        "commanded" => id().map(|id| Change::Commanded(NodeId(id))),
+        "command_ended" => id().map(|id| Change::CommandEnded(CommandId(id))),
         _ => None,
     }
 }

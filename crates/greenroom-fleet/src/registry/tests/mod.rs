@@ -1,6 +1,7 @@
 //! Random requests: after each one the indexes and the counters agree with the records, a request that is repeated changes
 //! nothing, a refused one has written nothing, and no prompt is sent or ended twice.
 
+mod commands;
 mod waiting;
 mod world;
 

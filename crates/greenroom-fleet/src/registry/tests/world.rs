@@ -1,5 +1,7 @@
 //! A fleet in a map, with requests by chance and checks of its records.
 
+mod commands;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::txn::{Draft, Key, Table};
 use super::super::*;
-use crate::id::{AttemptId, NodeId, QuestionId, Term};
+use crate::id::{AttemptId, CommandId, NodeId, QuestionId, Term};
 use crate::record::{ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord, TenantRecord};
 use crate::request::*;
 
@@ -28,6 +30,8 @@ pub(super) struct World {
     owners: Vec<Ownership>,
     /// Begins that were answered with `Send`.
     begun: Vec<(Ownership, PromptId, AttemptId)>,
+    commands: Vec<CommandId>,
+    taken: BTreeSet<CommandId>,
     pub(super) sent: BTreeMap<(PromptId, String), AttemptId>,
     pub(super) outcomes: BTreeMap<PromptId, PromptOutcome>,
 }
@@ -43,6 +47,8 @@ impl World {
             questions: vec![QuestionId::new()],
             owners: Vec::new(),
             begun: Vec::new(),
+            commands: Vec::new(),
+            taken: BTreeSet::new(),
             sent: BTreeMap::new(),
             outcomes: BTreeMap::new(),
         }
@@ -87,7 +93,7 @@ impl World {
     pub(super) fn random_request(&mut self) {
         let name = Name::new(NAMES[self.below(NAMES.len())]).unwrap();
         let attempt = AttemptId::new();
-        match self.below(19) {
+        match self.below(21) {
             0 => {
                 let node = NodeId::new();
                 let join = Join { node, host: "here".to_owned(), lease: Duration::ZERO };
@@ -194,6 +200,7 @@ impl World {
                 2 => drop(self.twice(|step| step.delete(name.clone()))),
                 _ => assert!(self.twice(|step| step.deleted(name.clone()))),
             },
+            18..=19 => self.random_command(),
             _ => {
                 // The clock goes back at times.
                 let (forth, back) = (self.below(30) as u64, if self.below(5) == 0 { 20 } else { 0 });
@@ -329,6 +336,7 @@ impl World {
                 |prompt: &&PromptRecord| prompt.tenant == tenant && prompt.period == account.period;
             assert!(account.reserved >= prompts.iter().filter(reserved).map(|prompt| prompt.reserved).sum());
         }
+        self.check_commands();
         assert_eq!(self.step(|step| step.queued()), waiting(&|_| true));
         for table in [
             Table::Queue,

@@ -1,5 +1,6 @@
 //! Checks that a backend keeps its promises.
 
+mod commands;
 mod fences;
 mod lost;
 mod money;
@@ -74,6 +75,7 @@ pub async fn backend_conformance(
         fences::PROMISES,
         lost::PROMISES,
         people::PROMISES,
+        commands::PROMISES,
         terms::PROMISES,
         repeats::PROMISES,
         money::PROMISES,

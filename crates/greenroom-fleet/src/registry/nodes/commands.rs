@@ -1,0 +1,154 @@
+//! Commands to the owner of a name: each is taken once at most, and only by the owner for which it was put.
+
+use crate::error::BackendError;
+use crate::id::{AttemptId, CommandId, NodeId, Timestamp};
+use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
+use crate::registry::txn::{Key, Table, last_id, readable};
+use crate::registry::{Result, Step};
+use crate::request::{Change, CommandPut, Owned, Ownership, PutCommand, TakeCommand};
+
+impl Step<'_> {
+    /// Keeps a command, if the node owns the name under the term and the bounds leave room.
+    pub(crate) fn put_command(&mut self, put: PutCommand) -> Result<CommandPut> {
+        if let Some(known) = self.command(put.command)? {
+            if known.name != put.name
+                || known.node != put.node
+                || known.term != put.term
+                || known.kind != put.kind
+            {
+                return Err(BackendError::id_reused("command", known.id));
+            }
+            return Ok(CommandPut::Put(known));
+        }
+        let owner = Ownership { name: put.name, node: put.node, term: put.term };
+        let Some(name) = self.owned(&owner)? else { return Ok(CommandPut::Gone) };
+        let runs = match put.kind {
+            CommandKind::Interrupt { prompt } => name.running == Some(prompt),
+            CommandKind::Passivate | CommandKind::MakeWay => true,
+        };
+        if !runs || put.deadline <= self.now {
+            return Ok(CommandPut::Gone);
+        }
+        let of_node = Key::of(Table::CommandsOfNode).node(owner.node);
+        let of_name = of_node.clone().name(&owner.name);
+        if self.txn.under(&of_node, PutCommand::NODE)?.len() == PutCommand::NODE
+            || self.txn.under(&of_name, PutCommand::NAME)?.len() == PutCommand::NAME
+        {
+            return Ok(CommandPut::Full);
+        }
+        let Ownership { name, node, term } = owner;
+        let (kind, deadline, state) = (put.kind, put.deadline, CommandState::Waiting);
+        let command = CommandRecord { id: put.command, name, node, term, kind, deadline, state };
+        self.write_command(&command)?;
+        self.txn.mark(&of_name.command(command.id))?;
+        self.txn.mark(&Key::of(Table::CommandDeadlines).time(command.deadline).command(command.id))?;
+        self.told.changes.push(Change::Commanded(node));
+        Ok(CommandPut::Put(command))
+    }
+
+    /// Commands that wait for a node, by names.
+    pub(crate) fn commands(&self, node: NodeId, limit: usize) -> Result<Vec<CommandRecord>> {
+        let mut waiting = Vec::new();
+        for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), PutCommand::NODE)? {
+            let command = readable(self.command(CommandId(last_id(&key)?))).transpose()?.flatten();
+            waiting.extend(command.filter(|command| command.state == CommandState::Waiting));
+        }
+        waiting.truncate(limit);
+        Ok(waiting)
+    }
+
+    /// Marks a command as taken, if it waits for this owner and its deadline has not passed.
+    pub(crate) fn take_command(&mut self, take: TakeCommand) -> Result<Owned<bool>> {
+        if self.owned(&take.owner)?.is_none() {
+            return Ok(Owned::Fenced);
+        }
+        let Some(mut command) = self.command(take.command)? else { return Ok(Owned::Done(false)) };
+        let owner = &take.owner;
+        if command.name != owner.name || command.node != owner.node || command.term != owner.term {
+            return Ok(Owned::Done(false));
+        }
+        match command.state {
+            CommandState::Taken { attempt, .. } => Ok(Owned::Done(attempt == take.attempt)),
+            CommandState::Waiting if command.deadline > self.now => {
+                command.state = CommandState::Taken { attempt: take.attempt, at: self.now };
+                self.write_command(&command)?;
+                Ok(Owned::Done(true))
+            }
+            CommandState::Waiting => {
+                self.end_command(command, None, CommandResult::Withdrawn)?;
+                Ok(Owned::Done(false))
+            }
+            CommandState::Ended { .. } => Ok(Owned::Done(false)),
+        }
+    }
+
+    /// Gives a command its result.
+    pub(crate) fn finish_command(
+        &mut self,
+        id: CommandId,
+        attempt: AttemptId,
+        result: CommandResult,
+    ) -> Result<bool> {
+        let Some(command) = self.command(id)? else { return Ok(false) };
+        match &command.state {
+            CommandState::Taken { attempt: taken, .. } if *taken == attempt => {
+                self.end_command(command, Some(attempt), result)?;
+                Ok(true)
+            }
+            CommandState::Ended { attempt: ended, result: known, .. } => {
+                Ok(*ended == Some(attempt) && *known == result)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Ends a command that nobody has taken.
+    pub(crate) fn withdraw_command(&mut self, id: CommandId) -> Result<Option<CommandRecord>> {
+        let Some(command) = self.command(id)? else { return Ok(None) };
+        match command.state {
+            CommandState::Waiting => self.end_command(command, None, CommandResult::Withdrawn).map(Some),
+            _ => Ok(Some(command)),
+        }
+    }
+
+    pub(crate) fn command(&self, id: CommandId) -> Result<Option<CommandRecord>> {
+        self.txn.read(&Key::of(Table::Commands).command(id))
+    }
+
+    /// Removes commands whose deadline was before `before`. Answers with their number.
+    pub(crate) fn forget_commands(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
+        let Some(last) = before.0.checked_sub(1).map(Timestamp) else { return Ok(0) };
+        let deadlines = Key::of(Table::CommandDeadlines);
+        let over = self.txn.up_to(&deadlines, &deadlines.clone().time(last), limit)?;
+        for (key, _) in &over {
+            let id = CommandId(last_id(key)?);
+            if let Some(command) = readable(self.command(id)).transpose()?.flatten() {
+                self.txn.remove(&of_node(&command))?;
+            }
+            self.txn.remove(&Key::of(Table::Commands).command(id))?;
+            self.txn.delete(&[deadlines.bytes(), key].concat())?;
+        }
+        Ok(over.len())
+    }
+
+    fn end_command(
+        &mut self,
+        mut command: CommandRecord,
+        attempt: Option<AttemptId>,
+        result: CommandResult,
+    ) -> Result<CommandRecord> {
+        command.state = CommandState::Ended { result, attempt, at: self.now };
+        self.write_command(&command)?;
+        self.txn.remove(&of_node(&command))?;
+        self.told.changes.push(Change::CommandEnded(command.id));
+        Ok(command)
+    }
+
+    fn write_command(&mut self, command: &CommandRecord) -> Result<()> {
+        self.txn.write(&Key::of(Table::Commands).command(command.id), command)
+    }
+}
+
+fn of_node(command: &CommandRecord) -> Key {
+    Key::of(Table::CommandsOfNode).node(command.node).name(&command.name).command(command.id)
+}

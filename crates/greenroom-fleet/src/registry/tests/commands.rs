@@ -1,0 +1,60 @@
+//! Bounds of commands to the owner of a name.
+
+use super::*;
+use crate::id::CommandId;
+use crate::record::{CommandKind, CommandResult};
+
+fn put(owner: &Ownership, now: Timestamp) -> PutCommand {
+    let Ownership { name, node, term } = owner.clone();
+    let deadline = now.after(WAIT);
+    PutCommand { command: CommandId::new(), name, node, term, kind: CommandKind::Passivate, deadline }
+}
+
+#[test]
+fn commands_that_have_not_ended_are_bounded_for_each_name() {
+    let mut world = World::new(1);
+    let (owner, _) = running(&mut world);
+    let now = world.now;
+    let first = put(&owner, now);
+    assert!(matches!(world.step(|step| step.put_command(first.clone())), CommandPut::Put(_)));
+    for _ in 1..PutCommand::NAME {
+        assert!(matches!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Put(_)));
+    }
+    assert_eq!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Full);
+    // A command that is carried out takes a place until it has ended.
+    let attempt = AttemptId::new();
+    let take = TakeCommand { command: first.command, owner: owner.clone(), attempt };
+    assert_eq!(world.step(|step| step.take_command(take.clone())), Owned::Done(true));
+    assert_eq!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Full);
+    assert!(world.step(|step| step.finish_command(first.command, attempt, CommandResult::Done)));
+    assert!(matches!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Put(_)));
+}
+
+#[test]
+fn commands_that_have_not_ended_are_bounded_for_each_node() {
+    let mut world = World::new(1);
+    let (first, _) = running(&mut world);
+    let now = world.now;
+    let mut owners = vec![first.clone()];
+    while owners.len() * PutCommand::NAME <= PutCommand::NODE {
+        let accept = accept(&owners.len().to_string(), 1, WAIT);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+        let name = accept.name.clone();
+        let claim = Claim { name: name.clone(), node: first.node, attempt: AttemptId::new(), losses: 3 };
+        let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else {
+            panic!("not won")
+        };
+        owners.push(Ownership { name, node: first.node, term: record.term });
+    }
+    let last = owners.pop().unwrap();
+    for owner in owners {
+        for _ in 0..PutCommand::NAME {
+            assert!(matches!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Put(_)));
+        }
+    }
+    assert_eq!(world.step(|step| step.put_command(put(&last, now))), CommandPut::Full);
+    assert_eq!(world.step(|step| step.commands(first.node, usize::MAX)).len(), PutCommand::NODE);
+    assert_eq!(world.step(|step| step.commands(first.node, 3)).len(), 3);
+    assert_eq!(world.step(|step| step.forget_commands(Timestamp(u64::MAX), 1000)), PutCommand::NODE);
+    assert!(matches!(world.step(|step| step.put_command(put(&last, now))), CommandPut::Put(_)));
+}
