@@ -147,19 +147,25 @@ impl FleetShared {
 
     /// Finds the living node that owns a name in place of this one.
     pub(crate) async fn owner_elsewhere(&self, state: &NameState) -> Result<Option<NodeId>, FleetError> {
-        let NameState::Owned { node: owner, .. } = state else { return Ok(None) };
-        if *owner == self.node {
-            return Ok(None);
+        match state {
+            NameState::Owned { node, .. } if *node != self.node => {
+                Ok(self.is_alive(*node).await?.then_some(*node))
+            }
+            _ => Ok(None),
         }
+    }
+
+    /// True if the backend does not count a node as dead.
+    pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, FleetError> {
         let mut after = None;
         loop {
             let page = self.ask(|backend| backend.nodes(after, Page::MOST)).await?;
-            if let Some(node) = page.iter().find(|node| node.id == *owner) {
-                return Ok(Some(*owner).filter(|_| node.state != NodeState::Dead));
+            if let Some(found) = page.iter().find(|found| found.id == node) {
+                return Ok(found.state != NodeState::Dead);
             }
             match page.last() {
                 Some(last) => after = Some(last.id),
-                None => return Ok(None),
+                None => return Ok(false),
             }
         }
     }
@@ -177,6 +183,11 @@ impl FleetShared {
     /// True if a name has an actor here.
     pub(crate) fn is_awake(&self, name: &Name) -> bool {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    /// True if some name has an actor here.
+    pub(crate) fn owns_some(&self) -> bool {
+        !self.awake.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// True if a process runs on this host. All processes of a backend that only this process can use do, also those that

@@ -34,6 +34,31 @@ pub enum FleetError {
         /// The owner.
         node: NodeId,
     },
+    /// The node that owns the session has not taken the command in time: nothing was done. The node may be busy or lost.
+    #[error(
+        "the node {node} owns the session and has not taken the command in time, so nothing was done: try again"
+    )]
+    OwnerSilent {
+        /// The owner.
+        node: NodeId,
+    },
+    /// The node that owns the session could not do it.
+    #[error("the node {node} owns the session and could not do it: {why}")]
+    OwnerFailed {
+        /// The owner.
+        node: NodeId,
+        /// The cause, in words.
+        why: String,
+    },
+    /// The node that owns the session was lost after it had taken the command, or does not answer: the command may have been
+    /// carried out. No other node carries it out.
+    #[error(
+        "the node {node} has taken the command and was lost, or does not answer: it may have carried the command out"
+    )]
+    OutcomeUnknown {
+        /// The node.
+        node: NodeId,
+    },
     /// The session cannot do it in the state in which it is.
     #[error("{0}")]
     State(String),

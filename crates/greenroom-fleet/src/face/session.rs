@@ -1,5 +1,6 @@
 //! A named session of a fleet.
 
+mod command;
 mod handover;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,6 +9,7 @@ use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use self::command::{Commanded, Wanted, command, make_way_at};
 use super::error::{FleetError, PromptError, Refusal};
 use super::event::PassivatedBy;
 use super::fleet::Fleet;
@@ -169,10 +171,14 @@ impl FleetSession {
         Err(ended_meanwhile())
     }
 
-    /// Interrupts the running turn. `false`: no turn runs. Prompts that wait go on waiting.
+    /// Interrupts the running turn, on any node. `false`: no turn runs. Prompts that wait go on waiting.
+    ///
+    /// If another node owns the session, the first look at the session's record decides which turn is meant: a later turn is not
+    /// interrupted. The owner has ten seconds to take the interrupt.
     ///
     /// # Errors
-    /// [`FleetError::Session`] if the CLI does not take the interrupt; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
+    /// [`FleetError::Session`] or [`FleetError::OwnerFailed`] if the CLI does not take the interrupt; [`FleetError::OwnerSilent`] and
+    /// [`FleetError::OutcomeUnknown`] if another node owns the session and does not answer; [`FleetError::Backend`].
     pub async fn interrupt(&self) -> Result<bool, FleetError> {
         self.interrupt_if(None).await
     }
@@ -186,10 +192,19 @@ impl FleetSession {
     }
 
     async fn interrupt_if(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
-        match self.ask(false, |done| NameMessage::Interrupt { prompt, done }).await {
-            Some(Ok(false)) | None => self.check_peers().await.map(|()| false),
-            Some(interrupted) => interrupted,
+        match self.interrupt_here(prompt).await {
+            Ok(false) => {}
+            interrupted => return interrupted,
         }
+        match command(self.shared(), &self.name, Wanted::Interrupt(prompt)).await? {
+            Commanded::Done => Ok(true),
+            Commanded::Nothing => Ok(false),
+            Commanded::Here(prompt) => self.interrupt_here(prompt).await,
+        }
+    }
+
+    async fn interrupt_here(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
+        self.ask(false, |done| NameMessage::Interrupt { prompt, done }).await.unwrap_or(Ok(false))
     }
 
     /// Says something in the running turn: see [`Session::steer`](greenroom::Session::steer). It is not kept like a prompt.
@@ -200,7 +215,7 @@ impl FleetSession {
         let message = Box::new(message.into());
         match self.ask(false, |done| NameMessage::Steer { message, done }).await {
             Some(Err(FleetError::State(_))) | None => {
-                self.check_peers().await?;
+                self.check_not_elsewhere().await?;
                 Err(FleetError::State("no turn of the session runs: send a prompt".to_owned()))
             }
             Some(steered) => steered,
@@ -208,16 +223,25 @@ impl FleetSession {
     }
 
     /// Puts the session to sleep, after its running turn, and returns when its CLI is gone. A prompt that waits wakes it again.
-    /// A session that is asleep stays so.
+    /// A session that is asleep stays so. Another node may own the session.
     ///
     /// # Errors
-    /// [`FleetError::Elsewhere`]; [`FleetError::Backend`] if the session is not awake here and the backend does not say where.
+    /// [`FleetError::OwnerSilent`] if another node owns the session and does not take the command within ten seconds;
+    /// [`FleetError::Backend`] if the session is not awake here and the backend does not say where.
     pub async fn passivate(&self) -> Result<(), FleetError> {
-        let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) };
-        match self.ask(false, message).await {
-            Some(true) => Ok(()),
-            Some(false) | None => self.check_peers().await,
+        if self.passivate_here().await {
+            return Ok(());
         }
+        if let Commanded::Here(_) = command(self.shared(), &self.name, Wanted::Passivate).await? {
+            self.passivate_here().await;
+        }
+        Ok(())
+    }
+
+    /// True if there was a session here.
+    async fn passivate_here(&self) -> bool {
+        let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) };
+        self.ask(false, message).await.unwrap_or(false)
     }
 
     /// Ends the session at once. While the caller holds the guard the session is not activated here, for some seconds at most.
@@ -235,9 +259,10 @@ impl FleetSession {
     /// session that is quarantined already keeps its first reason.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
+    /// [`FleetError::NotFound`] if the session is not known; [`FleetError::OwnerSilent`] if another node owns the session and does not
+    /// end it; [`FleetError::Elsewhere`] if other nodes claim the session again and again; [`FleetError::Backend`].
     pub async fn quarantine(&self, why: impl Into<String>) -> Result<(), FleetError> {
-        let why = why.into();
+        let (why, mut asked) = (why.into(), 0);
         loop {
             let record = self.record().await?;
             if matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. }) {
@@ -251,10 +276,8 @@ impl FleetSession {
                     self.shared().tell_transitions();
                     return Ok(());
                 }
-                Quarantined::Owned(_) => {}
+                Quarantined::Owned(node) => make_way_at(self.shared(), &self.name, node, &mut asked).await?,
             }
-            self.check_not_elsewhere().await?;
-            tokio::time::sleep(AGAIN).await;
         }
     }
 
@@ -277,17 +300,16 @@ impl FleetSession {
     ///
     /// # Errors
     /// [`FleetError::Files`] if files cannot be removed: the session stays marked as being deleted, and the fleet tries
-    /// again. [`FleetError::Elsewhere`]; [`FleetError::Backend`].
+    /// again. [`FleetError::OwnerSilent`] if another node owns the session and does not end it; [`FleetError::Elsewhere`] if other
+    /// nodes claim the session again and again; [`FleetError::Backend`].
     pub async fn delete(&self) -> Result<(), FleetError> {
+        let mut asked = 0;
         loop {
             let _guard = self.make_way().await;
             match deletion::delete(self.shared(), &self.name).await? {
                 deletion::Deleted::Done | deletion::Deleted::Unknown => return Ok(()),
-                deletion::Deleted::Owned(node) if node == self.shared().node => {
-                    tokio::time::sleep(AGAIN).await;
-                }
                 deletion::Deleted::Owned(node) => {
-                    return Err(FleetError::Elsewhere { node });
+                    make_way_at(self.shared(), &self.name, node, &mut asked).await?
                 }
             }
         }
@@ -310,13 +332,11 @@ impl FleetSession {
         self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
     }
 
-    /// An error if another node owns the session. A node alone does not ask its backend, which may be slow.
-    async fn check_peers(&self) -> Result<(), FleetError> {
-        if self.shared().has_peers() { self.check_not_elsewhere().await } else { Ok(()) }
-    }
-
     /// An error if another node owns the session, and lives.
     async fn check_not_elsewhere(&self) -> Result<(), FleetError> {
+        if self.shared().backend.is_exclusive() {
+            return Ok(());
+        }
         let state = match self.record().await {
             Ok(record) => record.state,
             Err(FleetError::NotFound { .. }) => return Ok(()),

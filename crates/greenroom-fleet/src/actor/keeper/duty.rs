@@ -19,17 +19,27 @@ pub(crate) enum Duty {
     Delete,
     Release,
     Watch,
+    Command,
 }
 
 impl Duty {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Duty; 7] =
-        [Duty::Renew, Duty::Expire, Duty::Wake, Duty::Forget, Duty::Delete, Duty::Release, Duty::Watch];
+    pub(crate) const ALL: [Duty; 8] = [
+        Duty::Renew,
+        Duty::Expire,
+        Duty::Wake,
+        Duty::Forget,
+        Duty::Delete,
+        Duty::Release,
+        Duty::Watch,
+        Duty::Command,
+    ];
 
     /// The shortest time from the beginning of a step to that of the next one.
     pub(super) fn pause_between_steps(self) -> Duration {
         match self {
             Duty::Wake => Duration::from_millis(1),
+            Duty::Command => Duration::from_millis(10),
             // A prompt that was accepted just now expires much later.
             Duty::Expire => Duration::from_millis(100),
             Duty::Renew | Duty::Forget | Duty::Delete | Duty::Release | Duty::Watch => Duration::ZERO,
@@ -55,6 +65,7 @@ impl fmt::Display for Duty {
             Duty::Delete => "finish deletions",
             Duty::Release => "release strangers",
             Duty::Watch => "watch the nodes",
+            Duty::Command => "carry out commands of other nodes",
         })
     }
 }

@@ -157,10 +157,15 @@ pub(super) async fn listen(
                 &[]
             }
             Ok(Change::Asked(_)) => &[Duty::Expire],
+            Ok(Change::Commanded(node)) if node == context.shared.node => {
+                context.commands.hint();
+                &[Duty::Command]
+            }
             Ok(_) => &[],
             Err(RecvError::Lagged(_)) => {
                 context.hinted.lost();
-                &[Duty::Wake, Duty::Expire]
+                context.commands.hint();
+                &[Duty::Wake, Duty::Expire, Duty::Command]
             }
             Err(RecvError::Closed) => return,
         };

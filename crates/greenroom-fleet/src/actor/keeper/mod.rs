@@ -8,6 +8,7 @@
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
 //! | finish deletions | every 5 s; a name whose files cannot be removed after 1 s, 2 s … 60 s | 16 names |
 //! | release strangers | every 5 s | the names that this node owns |
+//! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
 //! | watch the nodes | every 5 s; each second while there is another node; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
 //!
 //! Each duty:
@@ -27,6 +28,7 @@
 //!
 //! Restart policy: permanent. A keeper that is started again has no memory: it looks at everything once.
 
+mod commands;
 mod duty;
 mod hints;
 mod lease;
@@ -47,6 +49,7 @@ use self::duty::{Duty, StepEnd};
 use self::hints::Hints;
 use self::steps::KeeperContext;
 use super::context::FleetShared;
+use super::name::NameMessage;
 use super::task::Task;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
@@ -59,6 +62,9 @@ pub(crate) type WakeNames = Arc<dyn Fn(Vec<PromptRecord>) + Send + Sync>;
 
 /// Asks for the names that the actors of this node own. `None`: nobody knows at the moment.
 pub(crate) type OwnedNames = Arc<dyn Fn() -> BoxFuture<'static, Option<HashSet<(Name, Term)>>> + Send + Sync>;
+
+/// Sends a message to the actor of a name, if it has one. It must not block.
+pub(crate) type SendToName = Arc<dyn Fn(Name, NameMessage) + Send + Sync>;
 
 /// A running keeper.
 #[derive(Clone)]
@@ -74,9 +80,10 @@ impl Keeper {
         shared: Arc<FleetShared>,
         wake: WakeNames,
         owned: OwnedNames,
+        send: SendToName,
         supervisor: ActorCell,
     ) -> Result<Self, SpawnErr> {
-        let context = Arc::new(KeeperContext::new(shared, wake, owned));
+        let context = Arc::new(KeeperContext::new(shared, wake, owned, send));
         let hints = Arc::new(Hints::default());
         let arguments = (context.clone(), hints.clone());
         let (actor, _) = Actor::spawn_linked(None, KeeperActor, arguments, supervisor).await?;

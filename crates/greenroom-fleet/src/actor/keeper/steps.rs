@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::commands::Commands;
 use super::duty::Duty;
 use super::hints::HintedNames;
 use super::watch::Watch;
-use super::{OwnedNames, WakeNames};
+use super::{OwnedNames, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::deletion;
 use crate::error::BackendError;
@@ -29,6 +30,8 @@ const LOOK_AT: usize = 256;
 const OTHER_PROFILES: usize = 64;
 /// Outcomes that are forgotten in one request.
 const FORGET: usize = 500;
+/// The time for which commands are kept after their deadline, if the outcomes are kept for so long.
+const COMMANDS: Duration = Duration::from_secs(3600);
 /// Deletions of one step.
 const DELETE: usize = 16;
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -41,6 +44,8 @@ pub(crate) struct KeeperContext {
     pub(super) shared: Arc<FleetShared>,
     wake: WakeNames,
     owned: OwnedNames,
+    pub(super) send: SendToName,
+    pub(super) commands: Commands,
     pub(super) hinted: HintedNames,
     looks: Mutex<Looks>,
     stuck: Mutex<HashMap<Name, Stuck>>,
@@ -73,10 +78,16 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl KeeperContext {
-    pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, owned: OwnedNames) -> Self {
+    pub(super) fn new(
+        shared: Arc<FleetShared>,
+        wake: WakeNames,
+        owned: OwnedNames,
+        send: SendToName,
+    ) -> Self {
+        let commands = Commands::default();
         let (hinted, looks, stuck) = (HintedNames::default(), Mutex::default(), Mutex::default());
         let (strangers, other_profiles, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { shared, wake, owned, hinted, looks, stuck, strangers, other_profiles, watch }
+        Self { shared, wake, owned, send, commands, hinted, looks, stuck, strangers, other_profiles, watch }
     }
 
     pub(super) async fn step(&self, duty: Duty) -> Step {
@@ -88,6 +99,7 @@ impl KeeperContext {
             Duty::Delete => self.delete().await,
             Duty::Release => self.release().await,
             Duty::Watch => self.watch_nodes().await,
+            Duty::Command => self.commands().await,
         }
     }
 
@@ -232,9 +244,15 @@ impl KeeperContext {
 
     async fn forget(&self) -> Step {
         let (backend, retention) = (&self.shared.backend, self.shared.limits.retention);
-        let millis = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
-        let before = Timestamp(backend.now().0.saturating_sub(millis));
-        let forgotten = backend.forget(before, FORGET).await?;
+        let before = |time: Duration| {
+            let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            Timestamp(backend.now().0.saturating_sub(millis))
+        };
+        let mut forgotten = backend.forget(before(retention), FORGET).await?;
+        if !backend.is_exclusive() {
+            forgotten =
+                forgotten.max(backend.forget_commands(before(retention.min(COMMANDS)), FORGET).await?);
+        }
         let pause = if forgotten < FORGET { (retention / 10).clamp(SECOND, MINUTE) } else { SECOND };
         Ok(Instant::now() + pause)
     }

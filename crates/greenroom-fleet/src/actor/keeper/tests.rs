@@ -91,7 +91,9 @@ impl Stage {
             let owned = owned.lock().unwrap().clone();
             Box::pin(async move { Some(owned) })
         });
-        Keeper::spawn(self.shared.clone(), wake, owned, self.supervisor.get_cell()).await.unwrap()
+        Keeper::spawn(self.shared.clone(), wake, owned, Arc::new(|_, _| {}), self.supervisor.get_cell())
+            .await
+            .unwrap()
     }
 
     /// Lets the keeper look at everything once.

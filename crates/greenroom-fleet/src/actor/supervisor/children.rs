@@ -49,10 +49,14 @@ impl FleetState {
     }
 
     pub(super) async fn start_keeper(&mut self) -> Handled {
-        let (wake, myself) = (self.myself.clone(), self.myself.clone());
+        let (wake, send, myself) = (self.myself.clone(), self.myself.clone(), self.myself.clone());
         let wake = move |prompts: Vec<PromptRecord>| {
             // An error: the fleet has ended.
             wake.cast(FleetMessage::Wake(prompts)).ok();
+        };
+        let send = move |name, message| {
+            // An error: the fleet has ended.
+            send.cast(FleetMessage::To { name, message: Box::new(message), start: false }).ok();
         };
         let owned = move || {
             let (reply, names) = oneshot::channel();
@@ -61,7 +65,7 @@ impl FleetState {
             async move { names.await.ok() }.boxed()
         };
         let (shared, myself) = (self.shared.clone(), self.myself.get_cell());
-        let keeper = Keeper::spawn(shared, Arc::new(wake), Arc::new(owned), myself).await?;
+        let keeper = Keeper::spawn(shared, Arc::new(wake), Arc::new(owned), Arc::new(send), myself).await?;
         self.keeper = Some(keeper);
         Ok(())
     }

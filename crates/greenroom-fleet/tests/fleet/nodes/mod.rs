@@ -1,5 +1,6 @@
 //! Several nodes on one backend.
 
+mod commands;
 mod elsewhere;
 mod handover;
 mod left;

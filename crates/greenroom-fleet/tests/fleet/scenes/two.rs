@@ -51,9 +51,7 @@ async fn the_answer_of_another_fleets_session_is_read_here() {
     let second = world.fleet(|_| {}).await;
     assert_eq!(asks(&second, "a", "two").await, "re: two");
     assert_eq!(world.clis.starts_of("a"), 1, "its owner ran it");
-    let error = within("delete", named(&second, "a").delete()).await.unwrap_err();
-    assert!(error.to_string().contains("owns the session"), "{error}");
-    let error = within("quarantine", named(&second, "a").quarantine("no")).await.unwrap_err();
+    let error = within("steering", named(&second, "a").steer("no")).await.unwrap_err();
     assert!(error.to_string().contains("owns the session"), "{error}");
 }
 

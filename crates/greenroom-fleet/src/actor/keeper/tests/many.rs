@@ -61,7 +61,9 @@ impl SimulatedNode {
                 }
             }
         });
-        let keeper = Keeper::spawn(shared.clone(), wakes, owns, supervisor.get_cell()).await.unwrap();
+        let keeper = Keeper::spawn(shared.clone(), wakes, owns, Arc::new(|_, _| {}), supervisor.get_cell())
+            .await
+            .unwrap();
         Self { shared, backend, keeper, works, turns, owned }
     }
 
