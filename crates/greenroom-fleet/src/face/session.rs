@@ -174,7 +174,7 @@ impl FleetSession {
     /// Interrupts the running turn, on any node. `false`: no turn runs. Prompts that wait go on waiting.
     ///
     /// If another node owns the session, the first look at the session's record decides which turn is meant: a later turn is not
-    /// interrupted. The owner has ten seconds to take the interrupt.
+    /// interrupted. The owner has ten seconds to take the interrupt, also if this future is dropped meanwhile.
     ///
     /// # Errors
     /// [`FleetError::Session`] or [`FleetError::OwnerFailed`] if the CLI does not take the interrupt; [`FleetError::OwnerSilent`] and

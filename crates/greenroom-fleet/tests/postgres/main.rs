@@ -3,6 +3,7 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
+mod commands;
 mod compare;
 mod fleet;
 mod load;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::server::{self, Server};
 use crate::{connect, schema};
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(60);
 
 fn accept(to: &str) -> Accept {
@@ -39,20 +39,20 @@ fn accept(to: &str) -> Accept {
     }
 }
 
-async fn accepted(backend: &PostgresBackend, to: &str) -> PromptId {
+pub(crate) async fn accepted(backend: &PostgresBackend, to: &str) -> PromptId {
     match backend.accept(accept(to)).await.unwrap() {
         Accepted::New(prompt) => prompt.id,
         other => panic!("{other:?}"),
     }
 }
 
-async fn joined(backend: &PostgresBackend) -> NodeId {
+pub(crate) async fn joined(backend: &PostgresBackend) -> NodeId {
     let node = NodeId::new();
     backend.join(Join { node, host: "here".into(), lease: HOUR }).await.unwrap();
     node
 }
 
-async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -> Ownership {
+pub(crate) async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -> Ownership {
     let name = Name::new(name).unwrap();
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     match backend.claim(claim).await.unwrap() {

@@ -1,5 +1,6 @@
 //! The keeper's duties, on the paused clock.
 
+mod commands;
 mod looks;
 mod many;
 mod nodes;

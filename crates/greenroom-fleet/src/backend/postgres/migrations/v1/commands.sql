@@ -1,6 +1,7 @@
 -- Commands to the owner of a name: each is taken once at most, and only by the owner for which it was put.
 --
--- Locks: the row of the name, then the row of the command.
+-- Locks: the row of the name, then the row of the command. So the bound for a name is exact; puts for several names of a node at
+-- once may exceed the node's bound by their number.
 
 CREATE TABLE commands (
     id uuid PRIMARY KEY,
@@ -74,6 +75,7 @@ END $$;
 
 CREATE FUNCTION fleet_commands(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
     SELECT reply(COALESCE((SELECT jsonb_agg(command_json(c) ORDER BY c.name, c.id) FROM (
+        -- The first condition on the state is that of the index.
         SELECT * FROM commands WHERE node = (r->>'node')::uuid AND state <> 'ended' AND state = 'waiting'
         ORDER BY name, id LIMIT LEAST((r->>'limit')::bigint, (r->>'most_of_node')::bigint)
     ) AS c), '[]'))

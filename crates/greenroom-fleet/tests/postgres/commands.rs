@@ -1,0 +1,162 @@
+//! Commands between fleets on one database.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use greenroom::Session;
+use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+use greenroom_fleet::backend::Backend;
+use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
+use greenroom_fleet::{
+    ActivationContext, AttemptId, CommandId, CommandKind, CommandPut, CommandResult, CommandState, Fleet,
+    FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, PutCommand, Query, TakeCommand,
+};
+use tokio::task::JoinSet;
+
+use crate::nodes::{HOUR, accepted, joined, owner};
+use crate::{connect, schema, server};
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, future).await.expect("it did not happen in time")
+}
+
+/// A node whose turns take an hour.
+struct Node {
+    fleet: Fleet,
+    backend: FaultedBackend,
+}
+
+impl Node {
+    async fn new(address: &str, schema: &str, folder: &Path, deaf: bool) -> Self {
+        // A CLI plays as long as it is kept.
+        let clis = Mutex::new(Vec::new());
+        let profile = move |_: &ActivationContext| {
+            let turn = ModelTurn::new().text("done").pause_before(HOUR);
+            let cli = ScriptedCli::play(Script::new().otherwise(turn));
+            let transport = cli.transport();
+            clis.lock().unwrap().push(cli);
+            Session::builder().transport(transport)
+        };
+        let backend = FaultedBackend::new(connect(address, schema).await);
+        let backend = if deaf { backend.without_changes() } else { backend };
+        let builder = Fleet::builder()
+            .backend(backend.clone())
+            .folder(folder)
+            .profile("default", profile)
+            .configure(|limits| (limits.live, limits.lease) = (4, Duration::from_secs(4)));
+        Self { fleet: within(builder.start()).await.unwrap(), backend }
+    }
+
+    /// Waits until the session runs a turn.
+    async fn runs(&self, name: &str) {
+        let session = self.fleet.session(name).unwrap();
+        within(async {
+            while !matches!(session.record().await, Ok(record) if record.running.is_some()) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupt_and_passivate_reach_the_owner_through_postgres() {
+    let Some(address) = server::address() else { return };
+    for deaf in [false, true] {
+        let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
+        let first = Node::new(&address, &schema, folder.path(), deaf).await;
+        let second = Node::new(&address, &schema, folder.path(), deaf).await;
+        let here = first.fleet.session("a\0b").unwrap();
+        let mut turn = within(here.prompt(FleetPrompt::new("hello"))).await.unwrap();
+        let names = [&first, &second];
+        first.runs("a\0b").await;
+        // Either node may have claimed the session.
+        let snapshot = within(first.fleet.snapshot(Query::all())).await.unwrap();
+        let owner = usize::from(snapshot.names[0].stage != "running");
+        let (owner, other) = (names[owner], names[1 - owner]);
+        let there = other.fleet.session("a\0b").unwrap();
+        assert!(within(there.interrupt()).await.unwrap());
+        let outcome = within(turn.outcome()).await.unwrap();
+        assert!(matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }), "{outcome:?}");
+        assert!(!within(there.interrupt_turn(turn.prompt_id())).await.unwrap(), "the turn has ended");
+        within(there.passivate()).await.unwrap();
+        let record = here.record().await.unwrap();
+        assert!(matches!(record.state, NameState::Free), "{record:?}");
+        assert_eq!(owner.backend.requests("take_command"), 2);
+        for node in names {
+            within(node.fleet.drain(Duration::from_secs(20))).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_killed_with_a_command_is_told_to_the_caller_on_postgres() {
+    let Some(address) = server::address() else { return };
+    let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
+    let first = Node::new(&address, &schema, folder.path(), false).await;
+    let here = first.fleet.session("a").unwrap();
+    let turn = within(here.prompt(FleetPrompt::new("hello"))).await.unwrap().prompt_id();
+    first.runs("a").await;
+    let second = Node::new(&address, &schema, folder.path(), false).await;
+    first.backend.fault_next("take_command", Fault::HangReply);
+    let there = second.fleet.session("a").unwrap();
+    let mut interrupting = JoinSet::new();
+    interrupting.spawn(async move { there.interrupt().await });
+    within(first.backend.wait_for_hanging(1)).await;
+    first.backend.plan(|_| Fault::Hang);
+    first.fleet.inject(FleetFault::Supervisor);
+    let answer = within(interrupting.join_next()).await.unwrap().unwrap();
+    assert!(matches!(answer, Err(FleetError::OutcomeUnknown { .. })), "{answer:?}");
+    let outcome = within(second.fleet.turn(turn).outcome()).await.unwrap();
+    let by_loss = matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. });
+    assert!(by_loss, "{outcome:?}");
+    assert_eq!(second.backend.requests("take_command"), 0, "nobody carries it out again");
+    within(second.fleet.drain(Duration::from_secs(20))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_is_taken_or_withdrawn_and_never_both() {
+    let Some(address) = server::address() else { return };
+    let backend = connect(&address, &schema()).await;
+    let node = joined(&backend).await;
+    accepted(&backend, "a").await;
+    let mut taken = 0;
+    for round in 0..100 {
+        let owner = owner(&backend, node, "a").await;
+        let (command, attempt, term) = (CommandId::new(), AttemptId::new(), owner.term);
+        let (name, deadline, kind) = (owner.name.clone(), backend.now().after(HOUR), CommandKind::Passivate);
+        let put = PutCommand { command, name, node, term, kind, deadline };
+        assert!(matches!(backend.put_command(put).await.unwrap(), CommandPut::Put(_)));
+        let (other, mut racing) = (backend.clone(), JoinSet::new());
+        let releases = (round % 2 == 0).then(|| owner.clone());
+        racing.spawn(async move {
+            match releases {
+                Some(owner) => drop(other.release(owner).await.unwrap()),
+                None => drop(other.withdraw_command(command).await.unwrap()),
+            }
+        });
+        let take = TakeCommand { command, owner: owner.clone(), attempt };
+        let answer = backend.take_command(take.clone()).await.unwrap();
+        within(racing.join_all()).await;
+        let state = backend.command(command).await.unwrap().unwrap().state;
+        match (&answer, &state) {
+            (Owned::Done(true), CommandState::Taken { .. }) => {
+                taken += 1;
+                assert!(backend.finish_command(command, attempt, CommandResult::Done).await.unwrap());
+            }
+            (Owned::Done(false), CommandState::Ended { result: CommandResult::Withdrawn, .. }) => {}
+            (Owned::Fenced, CommandState::Waiting) => drop(backend.withdraw_command(command).await.unwrap()),
+            other => panic!("{other:?}"),
+        }
+        if round % 2 == 0 {
+            // The owner has gone, whoever was first.
+            assert_eq!(backend.take_command(take).await.unwrap(), Owned::Fenced);
+        } else {
+            assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(_)));
+        }
+    }
+    println!("{taken} of 100 commands were taken");
+}
