@@ -22,6 +22,7 @@ mod protocol;
 mod proxy;
 mod scene;
 #[path = "../postgres/server.rs"]
+#[allow(dead_code, reason = "the tests of the backend use the rest")]
 mod server;
 mod stopped;
 
