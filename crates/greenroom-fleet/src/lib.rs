@@ -72,6 +72,7 @@ mod process;
 mod record;
 mod registry;
 mod request;
+mod transcripts;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
@@ -101,6 +102,7 @@ pub use request::{
     Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredMessage, TakeCommand, Transition,
     WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
+pub use transcripts::{TranscriptReply, TranscriptStore};
 
 /// The programs of the README and of the guide are doc tests.
 #[cfg(all(doctest, feature = "testkit"))]

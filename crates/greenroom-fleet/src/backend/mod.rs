@@ -13,6 +13,7 @@ pub(crate) mod local;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+mod transcripts;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,7 +38,8 @@ use crate::request::{
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresBackend, PostgresOptions};
+pub use postgres::{PostgresBackend, PostgresOptions, PostgresStore};
+pub use transcripts::MemoryTranscripts;
 
 /// The number of changes or transitions that a slow reader of [`Backend::changes`] or [`Backend::transitions`] may be behind.
 const TOLD: usize = 4096;

@@ -89,6 +89,11 @@ impl<'a> Step<'a> {
         Ok((owns && alive && record.term == owner.term).then_some(record))
     }
 
+    /// The conversation of a name, if this owner is its owner still.
+    pub(crate) fn conversation_of(&self, owner: &Ownership) -> Result<Option<uuid::Uuid>> {
+        Ok(self.owned(owner)?.map(|record| record.conversation))
+    }
+
     fn node(&self, id: crate::id::NodeId) -> Result<Option<NodeRecord>> {
         self.txn.read(&Key::of(Table::Nodes).node(id))
     }

@@ -10,6 +10,7 @@ mod load;
 mod moving;
 mod nodes;
 mod server;
+mod transcripts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

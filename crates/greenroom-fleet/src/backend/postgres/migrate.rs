@@ -28,6 +28,7 @@ const V1: [&str; 12] = [
     include_str!("migrations/v1/reads.sql"),
     include_str!("migrations/v1/waiting.sql"),
     include_str!("migrations/v1/commands.sql"),
+    include_str!("migrations/v1/transcripts.sql"),
 ];
 
 /// Attempts to make the schema while other nodes make it, and the pause between them.

@@ -23,6 +23,7 @@ mod options;
 mod requests;
 mod text;
 mod told;
+mod transcripts;
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,6 +42,10 @@ use crate::id::Timestamp;
 use crate::registry::Result;
 use hints::Hints;
 pub use options::PostgresOptions;
+pub use transcripts::PostgresStore;
+
+/// Connections for transcripts, so that a flood of entries does not keep a prompt waiting.
+const TRANSCRIPTS: u32 = 4;
 
 /// The time in which a request about nodes is answered.
 const CONTROL: Duration = Duration::from_secs(2);
@@ -66,6 +71,7 @@ pub struct PostgresBackend(Arc<Inner>);
 struct Inner {
     requests: PgPool,
     control: PgPool,
+    transcripts: PgPool,
     statement_timeout: Duration,
     channels: Channels,
     hints: Hints,
@@ -126,6 +132,7 @@ impl PostgresBackend {
         };
         let requests = pool(connections, statement_timeout);
         let control = pool(2, CONTROL);
+        let transcripts = pool(TRANSCRIPTS, statement_timeout);
         let mut connection = patiently(&control, connect_timeout).await?;
         refuse_pooler(&mut connection, &control).await?;
         migrate::migrate(&mut connection, &schema).await?;
@@ -133,7 +140,7 @@ impl PostgresBackend {
         let channels = Channels::new();
         let hints = Hints::start(pool(2, CONTROL), &schema, channels.changes.clone());
         let (ahead, tasks) = (AtomicI64::new(0), TaskTracker::new());
-        let inner = Inner { requests, control, statement_timeout, channels, hints, ahead, tasks };
+        let inner = Inner { requests, control, transcripts, statement_timeout, channels, hints, ahead, tasks };
         let backend = Self(Arc::new(inner));
         // Learns the server's clock.
         backend.control("queued", Value::Object(serde_json::Map::new())).await?;
@@ -147,6 +154,7 @@ impl PostgresBackend {
         self.0.hints.end();
         self.0.requests.close().await;
         self.0.control.close().await;
+        self.0.transcripts.close().await;
     }
 
     /// The moment now on the server's clock, as far as the last answer tells.
@@ -166,6 +174,11 @@ impl PostgresBackend {
     /// A request about nodes.
     async fn control(&self, method: &'static str, request: Value) -> Result<Value> {
         self.request(&self.0.control, CONTROL, method, request).await
+    }
+
+    /// A request about transcripts.
+    async fn transcripts(&self, method: &'static str, request: Value) -> Result<Value> {
+        self.request(&self.0.transcripts, self.0.statement_timeout * 2, method, request).await
     }
 
     async fn request(
