@@ -72,9 +72,9 @@ mod process;
 mod record;
 mod registry;
 mod request;
-mod transcripts;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod transcripts;
 
 pub use clock::Clock;
 pub use error::{BackendError, BackendErrorKind};

@@ -30,6 +30,7 @@ impl PromptOutcome {
     ///
     /// let outcome = PromptOutcome::Completed {
     ///     result: serde_json::json!({ "type": "result", "subtype": "success", "result": "Hello.", "num_turns": 1 }),
+    ///     transcript_lost: false,
     /// };
     /// assert_eq!(outcome.text(), Some("Hello."));
     /// assert_eq!(outcome.result().unwrap().num_turns, 1);
@@ -44,14 +45,14 @@ impl PromptOutcome {
     /// The model's answer, if the turn was completed.
     pub fn text(&self) -> Option<&str> {
         match self {
-            PromptOutcome::Completed { result } => result.get("result")?.as_str(),
+            PromptOutcome::Completed { result, .. } => result.get("result")?.as_str(),
             _ => None,
         }
     }
 
     fn json(&self) -> Option<&Value> {
         match self {
-            PromptOutcome::Completed { result } => Some(result),
+            PromptOutcome::Completed { result, .. } => Some(result),
             PromptOutcome::Interrupted { result, .. } | PromptOutcome::Failed { result, .. } => {
                 result.as_ref()
             }
@@ -64,9 +65,11 @@ impl PromptOutcome {
 pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
     let session = |cause: String| InterruptedBy::Session { cause };
     match ended {
-        Ok(Outcome::Completed { result }) => PromptOutcome::Completed { result: kept(result) },
+        Ok(Outcome::Completed { result }) => {
+            PromptOutcome::Completed { result: kept(result), transcript_lost: false }
+        }
         // The prompt was appended without asking the model, so there is no result.
-        Ok(Outcome::Appended) => PromptOutcome::Completed { result: Value::Null },
+        Ok(Outcome::Appended) => PromptOutcome::Completed { result: Value::Null, transcript_lost: false },
         Ok(Outcome::Interrupted { by, result }) => PromptOutcome::Interrupted {
             by: match by {
                 SessionInterruptedBy::User => InterruptedBy::User,

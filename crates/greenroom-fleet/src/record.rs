@@ -205,6 +205,10 @@ pub enum PromptOutcome {
     Completed {
         /// The CLI's `result` message; `null` if the prompt was appended to the conversation without asking the model.
         result: Value,
+        /// The store of transcripts did not get all entries of the turn, so the conversation may not remember it. The name is
+        /// quarantined.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        transcript_lost: bool,
     },
     /// The turn began and was ended early.
     Interrupted {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::context::RunningTurn;
+use super::name::losses::Losses;
 use crate::id::Name;
 use crate::request::Ownership;
 
@@ -30,6 +31,10 @@ pub(crate) struct Holdings {
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
     pub(crate) running: RunningTurn,
+    /// The losses of the session's transcript, if the fleet keeps it in a store.
+    pub(crate) losses: Option<Arc<Losses>>,
+    /// Cancelled when the store has refused an entry, because another owner has the name.
+    fenced: CancellationToken,
     /// Cancelled when the session is to end at once.
     kill: CancellationToken,
     /// Cancelled when the running turn is to be cut off, because the fleet has no more time.
@@ -66,7 +71,30 @@ impl NameCell {
 
     /// A new activation begins.
     pub(crate) fn renew_kill(&self) {
-        self.holdings().kill = CancellationToken::new();
+        let mut holdings = self.holdings();
+        (holdings.kill, holdings.fenced) = (CancellationToken::new(), CancellationToken::new());
+        holdings.losses = None;
+    }
+
+    /// Cancelled when another owner has the name.
+    pub(crate) fn fenced(&self) -> CancellationToken {
+        self.holdings().fenced.clone()
+    }
+
+    /// Another owner has the name: the session is to end at once, and nothing more is written.
+    pub(crate) fn fence(&self) {
+        let (fenced, kill) = (self.fenced(), self.kill());
+        fenced.cancel();
+        kill.cancel();
+    }
+
+    /// The first loss of the session's transcript, in words.
+    pub(crate) async fn lost(&self) -> Option<String> {
+        let losses = self.holdings().losses.clone();
+        match losses {
+            Some(losses) => losses.so_far().await,
+            None => None,
+        }
     }
 
     /// Notes that there may be something to do. `false`: that was noted before, and the actor has not looked since.

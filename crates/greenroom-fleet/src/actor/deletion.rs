@@ -1,7 +1,7 @@
 //! Deletes names, with their files.
 //!
 //! ```text
-//!  backend: delete ──► marked ──► its old processes are gone ──► the files are removed ──► backend: deleted ──► (gone)
+//!  backend: delete ──► marked ──► its old processes are gone ──► files and transcripts are removed ──► backend: deleted ──► (gone)
 //!                        │ ▲
 //!                        ▼ │ a process does not end, files cannot be removed, or the service ends
 //!                      stays marked: the next opening and the keeper try again
@@ -75,6 +75,9 @@ async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) ->
         let (name, tenant, why) = (name.clone(), record.tenant.clone(), error.to_string());
         shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
         return Err(error);
+    }
+    if let Some(store) = &shared.transcripts {
+        repeat(shared, || store.forget(record.conversation)).await.map_err(failed)?;
     }
     while !repeat(shared, || shared.backend.deleted(name.clone())).await.map_err(failed)? {}
     shared.tell_transitions();

@@ -213,7 +213,10 @@ pub(crate) fn part(text: &str) -> Value {
 
 /// An outcome that tells nothing.
 pub(crate) fn completed() -> PromptOutcome {
-    PromptOutcome::Completed { result: json!({ "type": "result", "subtype": "success", "result": "done" }) }
+    PromptOutcome::Completed {
+        result: json!({ "type": "result", "subtype": "success", "result": "done" }),
+        transcript_lost: false,
+    }
 }
 
 /// A result of the CLI with these fields.

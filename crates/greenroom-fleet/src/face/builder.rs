@@ -25,6 +25,7 @@ use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::NodeId;
 use crate::opening;
+use crate::transcripts::TranscriptStore;
 
 /// The number of events that a slow reader may be behind.
 const EVENTS: usize = 1024;
@@ -39,6 +40,7 @@ pub struct FleetBuilder {
     folder: Option<PathBuf>,
     host: Option<String>,
     placement: Placement,
+    transcripts: Option<Arc<dyn TranscriptStore>>,
     watchdog: bool,
     events: broadcast::Sender<FleetEvent>,
     ended: CancellationToken,
@@ -56,6 +58,7 @@ impl Fleet {
             folder: None,
             host: None,
             placement: Placement::default(),
+            transcripts: None,
             watchdog: true,
             events: broadcast::Sender::new(EVENTS),
             ended: CancellationToken::new(),
@@ -146,6 +149,18 @@ impl FleetBuilder {
         self
     }
 
+    /// Keeps the transcripts of all sessions in a store that all nodes share, so that a session's memory moves with the session to
+    /// any host. Default: each transcript is a file in the [folder](FleetBuilder::folder) of the fleet.
+    ///
+    /// An activation gets a configuration folder of its own, with the conversation from the store, so a profile must not set
+    /// `CLAUDE_CONFIG_DIR`. Working directories do not move. Give all nodes of the fleet the same store. Conversations that began
+    /// without one begin anew.
+    #[must_use]
+    pub fn transcripts(mut self, store: impl TranscriptStore) -> Self {
+        self.transcripts = Some(Arc::new(store));
+        self
+    }
+
     /// Does without a watchdog on a backend that other services [share](Backend::is_shared). Without this call the fleet has a
     /// [`Watchdog`](greenroom::guardian::Watchdog) there, and needs [`greenroom::guardian::init`] first in `main`.
     ///
@@ -219,6 +234,7 @@ impl FleetBuilder {
             node: NodeId::new(),
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,
+            transcripts: self.transcripts,
             peers: Default::default(),
             awake: Default::default(),
             hub: Hub::default(),

@@ -9,6 +9,7 @@
 //! | `<conversation>/` | 0700 | the first activation of the name | the deletion of the name |
 //! | `<conversation>/name.json` | 0600 | an activation, if its content changes | the deletion, after all other files |
 //! | `<conversation>/work` | 0700 | an activation, if it is missing; the CLI and its tools write here | the deletion |
+//! | `<conversation>/config-<term>` | 0700 | in place of `config`, an activation whose transcript is in a store | the next activation of the name on this host, or the deletion |
 //! | `<conversation>/config` | 0700 | an activation, if it is missing; the CLI writes its transcripts here | the deletion |
 //!
 //! | elsewhere | created by | removed by |
@@ -26,6 +27,7 @@ mod apply;
 mod error;
 mod label;
 mod remove;
+mod term;
 #[cfg(test)]
 mod tests;
 
@@ -91,10 +93,13 @@ impl Folders {
 
     /// Creates the folders of a name, for this user alone.
     pub(crate) async fn create(&self, name: &NameRecord) -> Result<NameFolders> {
+        self.create_as(name, self.of(name.conversation)).await
+    }
+
+    async fn create_as(&self, name: &NameRecord, own: NameFolders) -> Result<NameFolders> {
         let (folders, name) = (self.clone(), name.clone());
         blocking(move || {
             let folder = folders.folder(name.conversation);
-            let own = folders.of(name.conversation);
             for path in [&folders.root, &folder, &own.work, &own.config] {
                 // The root may be a link, which the operator has made.
                 own_folder(path, *path == folders.root)?;

@@ -83,7 +83,7 @@ fn remove_folder(folder: &Path) -> Result<()> {
 }
 
 /// Removes a file, a link or a folder with everything in it. Links are not followed.
-fn remove_tree(path: &Path) -> io::Result<()> {
+pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     let is_dir = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?.is_dir(),

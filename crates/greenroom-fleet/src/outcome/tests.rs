@@ -12,7 +12,7 @@ use crate::actor::turn_stage::{Played, result};
 fn an_outcome_becomes_a_record_and_is_read_back() {
     let answer = result(json!({ "subtype": "success", "result": "42", "num_turns": 3, "of_next_year": [1] }));
     let completed = outcome_of(&Ok(Outcome::Completed { result: answer.clone() }));
-    let PromptOutcome::Completed { result: json } = &completed else { panic!("{completed:?}") };
+    let PromptOutcome::Completed { result: json, .. } = &completed else { panic!("{completed:?}") };
     assert_eq!(json["of_next_year"], json!([1]));
     assert_eq!((completed.text(), completed.is_completed()), (Some("42"), true));
     assert_eq!(completed.result().unwrap().num_turns, 3);
@@ -29,7 +29,7 @@ fn an_outcome_becomes_a_record_and_is_read_back() {
     let by_user = outcome_of(&Ok(Outcome::Interrupted { by: SessionInterruptedBy::User, result: None }));
     assert_eq!(by_user, PromptOutcome::Interrupted { by: InterruptedBy::User, result: None });
     let appended = outcome_of(&Ok(Outcome::Appended));
-    assert_eq!(appended, PromptOutcome::Completed { result: Value::Null });
+    assert_eq!(appended, PromptOutcome::Completed { result: Value::Null, transcript_lost: false });
     assert!(appended.result().is_none() && appended.text().is_none());
     let not_started = outcome_of(&Ok(Outcome::NotStarted { prompt: Prompt::text("hello") }));
     assert!(matches!(not_started, PromptOutcome::Interrupted { by: InterruptedBy::Session { .. }, .. }));
@@ -66,7 +66,7 @@ fn a_result_that_no_backend_can_keep_loses_only_the_fields_at_fault() {
         );
         let Message::Result(result) = Message::parse(&line).unwrap() else { panic!("{line}") };
         let outcome = outcome_of(&Ok(Outcome::Completed { result }));
-        let PromptOutcome::Completed { result } = &outcome else { panic!("{outcome:?}") };
+        let PromptOutcome::Completed { result, .. } = &outcome else { panic!("{outcome:?}") };
         assert_eq!(
             *result,
             json!({ "type": "result", "subtype": "success", "result": "cut: \u{fffd}" }),

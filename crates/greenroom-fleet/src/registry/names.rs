@@ -75,10 +75,13 @@ impl Step<'_> {
         record.failures.push(self.now);
         let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
         if count >= failed.intensity.max(1) {
-            let why = format!(
-                "{count} activations failed within {:?}; the last one: {}",
-                failed.period, failed.why
-            );
+            let why = match failed.intensity {
+                0 | 1 => failed.why,
+                _ => format!(
+                    "{count} activations failed within {:?}; the last one: {}",
+                    failed.period, failed.why
+                ),
+            };
             self.quarantine_now(&mut record, why)?;
             return Ok(Owned::Done(AfterFailure::Quarantined));
         }

@@ -222,7 +222,8 @@ impl Pair {
             }
             17..=19 => {
                 let Some((owner, prompt, attempt)) = self.begun.last().cloned() else { return };
-                let outcome = PromptOutcome::Completed { result: json!({ "text": "\0done" }) };
+                let outcome =
+                    PromptOutcome::Completed { result: json!({ "text": "\0done" }), transcript_lost: false };
                 let finish = Finish { owner, prompt, attempt, outcome, cost: self.random.below(40) };
                 both!(self, finish(finish));
                 both!(self, finish(finish));

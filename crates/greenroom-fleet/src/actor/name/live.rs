@@ -90,7 +90,8 @@ impl NameState {
     }
 
     pub(super) fn up(&mut self, activation: Activation) {
-        self.processes = Some(watch::processes(&self.shared, &activation));
+        let fence = watch::fence(&self.myself, self.cell.fenced());
+        self.processes = Some((watch::processes(&self.shared, &activation), fence));
         self.live = Some((activation, Arc::new(Mutex::new(UsageTracker::new()))));
         for warm in self.warm.drain(..) {
             // An error: the caller waits no more.
@@ -133,6 +134,7 @@ impl NameState {
                 }
                 self.begin_passivating(PassivatedBy::Failure);
             }
+            TurnEnd::TranscriptLost => self.begin_passivating(PassivatedBy::Failure),
             TurnEnd::Cut => self.begin_passivating(PassivatedBy::Drain),
             TurnEnd::Fenced => {
                 self.fenced = true;

@@ -79,8 +79,8 @@ pub(crate) struct NameState {
     pub(super) fenced: bool,
     pub(super) draining: bool,
     pub(super) watch: Option<Task>,
-    /// Keeps the identity of the session's process.
-    pub(super) processes: Option<Task>,
+    /// Keeps the identity of the session's process, and waits for a fence.
+    pub(super) processes: Option<(Task, Task)>,
     pub(super) watches: u64,
 }
 

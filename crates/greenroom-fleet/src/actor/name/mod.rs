@@ -21,7 +21,9 @@
 
 pub(crate) mod left;
 mod live;
+pub(crate) mod losses;
 mod machine;
+mod memory;
 mod requests;
 pub(crate) mod steps;
 #[cfg(test)]

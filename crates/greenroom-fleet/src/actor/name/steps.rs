@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use greenroom::{ErrorKind, Session};
 
-use super::left;
+use super::{left, memory};
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared, has_room};
@@ -167,7 +167,7 @@ pub(super) async fn activate(
         Err(NotDone::Fenced) => return Activated::Fenced,
         Err(NotDone::Error(error)) => return failed(shared, cell, owner, error.to_string()).await,
     }
-    let why = match start(shared, cell, &record, activated_for, claim).await {
+    let why = match start(shared, cell, &record, activated_for, claim, &owner).await {
         Ok(session) => {
             let process = process::record(claim, session.process().as_ref());
             match record_process(shared, &owner, process).await {
@@ -181,7 +181,7 @@ pub(super) async fn activate(
                 Err(NotDone::Error(error)) => error.to_string(),
             }
         }
-        Err(_) if shared.lost.is_cancelled() => return Activated::Fenced,
+        Err(_) if shared.lost.is_cancelled() || cell.fenced().is_cancelled() => return Activated::Fenced,
         Err(_) if cell.kill().is_cancelled() => return Activated::Stopped,
         Err(NotStarted { why, by: Cause::Host }) => {
             tell_failed(shared, cell, &why);
@@ -239,7 +239,9 @@ pub(super) async fn files_failed(folders: &Folders, error: impl Into<FleetError>
 
 impl From<greenroom::Error> for NotStarted {
     fn from(error: greenroom::Error) -> Self {
-        let by = if error.kind() == ErrorKind::SessionInUse { Cause::Host } else { Cause::Session };
+        // A store of transcripts that cannot be read is no fault of the session either.
+        let is_host = matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store);
+        let by = if is_host { Cause::Host } else { Cause::Session };
         Self { why: error.to_string(), by }
     }
 }
@@ -251,6 +253,7 @@ async fn start(
     record: &NameRecord,
     activated_for: ActivatedFor,
     claim: AttemptId,
+    owner: &Ownership,
 ) -> Result<Session, NotStarted> {
     let Some(profile) = shared.profiles.get(&record.profile) else {
         let why = no_profile(&record.profile);
@@ -258,7 +261,11 @@ async fn start(
         let by = if shared.has_peers() { Cause::Host } else { Cause::Session };
         return Err(NotStarted { why, by });
     };
-    let folders = match shared.folders.create(record).await {
+    let created = match &shared.transcripts {
+        Some(_) => shared.folders.create_for_term(record).await,
+        None => shared.folders.create(record).await,
+    };
+    let folders = match created {
         Ok(folders) => folders,
         Err(error) => return Err(files_failed(&shared.folders, error).await),
     };
@@ -274,6 +281,7 @@ async fn start(
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
+    let builder = memory::attach(shared, cell, builder, &cx, owner).map_err(|error| error.to_string())?;
     let builder = match shared.folders.apply(builder, &cx).await {
         Ok(builder) => builder,
         Err(error) => return Err(files_failed(&shared.folders, error).await),
@@ -329,16 +337,27 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
 /// Gives back what a name holds, but its slot: ends the session, then releases the name. `fenced`: nothing is written.
 pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: bool) {
     end_session(cell).await;
+    let lost = cell.lost().await;
     let Some(owner) = cell.holdings().owner.take() else { return };
-    if fenced {
+    if fenced || cell.fenced().is_cancelled() {
         let tenant = cell.holdings().tenant.clone();
         shared.tell(FleetEvent::Fenced { name: owner.name, tenant, term: owner.term });
         return;
     }
-    if let Err(not_done) = repeat_owned(shared, || shared.backend.release(owner.clone())).await {
+    let given_back = match lost {
+        Some(why) => quarantine(shared, owner, why).await,
+        None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
+    };
+    if let Err(not_done) = given_back {
         // Somebody else owns the name, or the keeper releases it when the backend answers again.
         tracing::warn!(?not_done, "a name could not be released");
     }
+}
+
+/// Gives a name back whose transcript has a gap: no owner goes on with it before a person has looked.
+async fn quarantine(shared: &FleetShared, owner: Ownership, why: String) -> Result<(), NotDone> {
+    let request = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity: 1 };
+    repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await.map(drop)
 }
 
 /// Ends the session, and returns when its process group is gone.

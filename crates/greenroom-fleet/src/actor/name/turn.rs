@@ -26,6 +26,8 @@ pub(crate) enum TurnEnd {
     NoSession,
     /// The owner was fenced: the session is to be killed, and nothing is written.
     Fenced,
+    /// The prompt has its outcome, and the store did not get all entries of the transcript.
+    TranscriptLost,
     /// The turn was cut off, and goes on with its continuation when the name is given back.
     Cut,
     /// The backend refuses.
@@ -62,7 +64,7 @@ pub(super) async fn run_turn(
     if !shared.holds_lease() {
         return TurnEnd::Fenced;
     }
-    let kill = cell.kill();
+    let (kill, fenced) = (cell.kill(), cell.fenced());
     activation.running.set(Some(prompt.id));
     let (name, tenant) = (cell.name.clone(), activation.tenant.clone());
     shared.tell(FleetEvent::Begun { name, tenant, prompt: prompt.id });
@@ -72,6 +74,7 @@ pub(super) async fn run_turn(
     let ending = tokio::select! {
         biased;
         () = shared.lost.cancelled() => Err(NotDone::Fenced),
+        () = fenced.cancelled() => Err(NotDone::Fenced),
         // Before a kill: a drain cuts the turn off and then kills the session.
         () = cut.cancelled() => {
             // The session has no time for another turn, nor for the rest of this one.
@@ -92,7 +95,16 @@ pub(super) async fn run_turn(
         ending = run(shared, activation, meter, prompt, content, interrupt) => ending,
     };
     let end = match ending {
-        Ok((outcome, cost)) => finish(shared, activation, prompt.id, attempt, outcome, cost).await,
+        Ok((mut outcome, cost)) => {
+            let is_lost = cell.lost().await.is_some();
+            if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
+                *transcript_lost = is_lost;
+            }
+            match finish(shared, activation, prompt.id, attempt, outcome, cost).await {
+                TurnEnd::Ended if is_lost => TurnEnd::TranscriptLost,
+                end => end,
+            }
+        }
         Err(not_done) => not_done.into(),
     };
     activation.running.set(None);

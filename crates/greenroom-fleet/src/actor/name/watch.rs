@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use greenroom::Session;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::steps::record_process;
 use super::{NameMessage, Watched};
@@ -74,6 +75,16 @@ pub(super) fn processes(shared: &Arc<FleetShared>, activation: &Activation) -> T
                 return;
             }
         }
+    })
+}
+
+/// Tells the actor when the store of transcripts has refused an entry, because another owner has the name.
+pub(super) fn fence(actor: &ActorRef<NameMessage>, fenced: CancellationToken) -> Task {
+    let actor = actor.clone();
+    Task::spawn(async move {
+        fenced.cancelled().await;
+        // An error: the actor has ended, and its supervisor ends the session.
+        actor.cast(NameMessage::Fence).ok();
     })
 }
 

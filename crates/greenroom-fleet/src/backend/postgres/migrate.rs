@@ -15,7 +15,7 @@ use crate::registry::Result;
 const VERSION: i32 = 1;
 
 /// The statements that make version 1, in their order.
-const V1: [&str; 12] = [
+const V1: [&str; 13] = [
     include_str!("migrations/v1/tables.sql"),
     include_str!("migrations/v1/shared.sql"),
     include_str!("migrations/v1/nodes.sql"),

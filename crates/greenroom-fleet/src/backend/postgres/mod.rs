@@ -140,7 +140,8 @@ impl PostgresBackend {
         let channels = Channels::new();
         let hints = Hints::start(pool(2, CONTROL), &schema, channels.changes.clone());
         let (ahead, tasks) = (AtomicI64::new(0), TaskTracker::new());
-        let inner = Inner { requests, control, transcripts, statement_timeout, channels, hints, ahead, tasks };
+        let inner =
+            Inner { requests, control, transcripts, statement_timeout, channels, hints, ahead, tasks };
         let backend = Self(Arc::new(inner));
         // Learns the server's clock.
         backend.control("queued", Value::Object(serde_json::Map::new())).await?;

@@ -107,10 +107,14 @@ impl PostgresStore {
 
     async fn sessions(&self, project: &str) -> Result<Vec<StoredSession>> {
         let mut sessions = Vec::new();
-        self.pages("stored_sessions", json!({ "project": project }), |(_, id, modified): &(u64, String, u64)| {
-            sessions.push(StoredSession::new(id, UNIX_EPOCH + Duration::from_millis(*modified)));
-            Ok(())
-        })
+        self.pages(
+            "stored_sessions",
+            json!({ "project": project }),
+            |(_, id, modified): &(u64, String, u64)| {
+                sessions.push(StoredSession::new(id, UNIX_EPOCH + Duration::from_millis(*modified)));
+                Ok(())
+            },
+        )
         .await?;
         Ok(sessions)
     }
@@ -235,7 +239,8 @@ mod tests {
 
     #[test]
     fn appends_are_split_by_entries_and_by_bytes() {
-        let entry = |bytes: usize| TranscriptEntry::parse(&json!({ "t": "x".repeat(bytes) }).to_string()).unwrap();
+        let entry =
+            |bytes: usize| TranscriptEntry::parse(&json!({ "t": "x".repeat(bytes) }).to_string()).unwrap();
         let sizes = |entries: &[TranscriptEntry]| chunks(entries).map(<[_]>::len).collect::<Vec<_>>();
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&vec![entry(1); 1200]), [500, 500, 200]);

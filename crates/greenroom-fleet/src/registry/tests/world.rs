@@ -164,8 +164,10 @@ impl World {
             }
             13 => {
                 let Some((owner, prompt, attempt)) = self.one(|world| &world.begun) else { return };
-                let outcome =
-                    PromptOutcome::Completed { result: json!({ "cost": 0.1 + self.below(9) as f64 }) };
+                let outcome = PromptOutcome::Completed {
+                    result: json!({ "cost": 0.1 + self.below(9) as f64 }),
+                    transcript_lost: false,
+                };
                 let finish = Finish { owner, prompt, attempt, outcome, cost: 3 };
                 let _: Owned<Finished> = self.twice(|step| step.finish(finish.clone()));
             }

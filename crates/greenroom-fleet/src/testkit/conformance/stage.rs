@@ -191,7 +191,7 @@ pub(super) fn finish(
 }
 
 pub(super) fn completed() -> PromptOutcome {
-    PromptOutcome::Completed { result: json!({ "result": "done" }) }
+    PromptOutcome::Completed { result: json!({ "result": "done" }), transcript_lost: false }
 }
 
 /// Boxes the checks of a file with their promises.

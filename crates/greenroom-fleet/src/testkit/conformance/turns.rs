@@ -134,7 +134,7 @@ async fn numbers(stage: Stage) -> Checked {
     }
     let owner = stage.own("a").await?;
     let (attempt, _) = stage.begin(&owner, prompt).await?;
-    let outcome = PromptOutcome::Completed { result: json!(numbers) };
+    let outcome = PromptOutcome::Completed { result: json!(numbers), transcript_lost: false };
     for what in ["the finish", "the repeated finish"] {
         let answer = stage.backend.finish(finish(&owner, prompt, attempt, outcome.clone())).await?;
         same(what, answer, Owned::Done(Finished::Ended))?;

@@ -151,7 +151,7 @@ fn of_prompt(
         ensure(withdrawn || *outcome == by_user, "a withdrawn prompt has another outcome")?;
     }
     match outcome {
-        PromptOutcome::Completed { result } => {
+        PromptOutcome::Completed { result, .. } => {
             let text = result["result"].as_str().unwrap_or_default();
             let own = text == content.prompt.id
                 || content.continuation.as_ref().is_some_and(|continuation| text == continuation.id);

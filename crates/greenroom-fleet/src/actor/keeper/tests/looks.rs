@@ -56,7 +56,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
         reserve: stage.shared.reserve("poor", backend.now()),
     };
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
-    let outcome = crate::record::PromptOutcome::Completed { result: ().into() };
+    let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
     let finish = Finish { owner: owner.clone(), prompt: spent, attempt, outcome, cost: 10 };
     let _: crate::request::Finished = backend.finish(finish).await.unwrap().done().unwrap();
     stage.shared.backend.release(owner).await.unwrap().done().unwrap();

@@ -122,7 +122,10 @@ async fn turn(
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve: None };
     if let Some(Begun::Send(_)) = shared.backend.begin(begin).await.unwrap().done() {
         tokio::time::sleep(TURN).await;
-        let outcome = crate::record::PromptOutcome::Completed { result: serde_json::Value::Null };
+        let outcome = crate::record::PromptOutcome::Completed {
+            result: serde_json::Value::Null,
+            transcript_lost: false,
+        };
         let finish = Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost: 0 };
         assert!(shared.backend.finish(finish).await.unwrap().done().is_some());
         *tally.ended.lock().unwrap() += 1;

@@ -121,8 +121,8 @@ BEGIN
     n.failures := ARRAY(SELECT f FROM unnest(n.failures) AS f WHERE moment - f < (r->>'period')::numeric) || moment;
     failed := cardinality(n.failures);
     IF failed >= GREATEST((r->>'intensity')::bigint, 1) THEN
-        PERFORM set_quarantined(n, format('%s activations failed within %s; the last one: %s',
-            failed, r->>'period_in_words', r->>'why'));
+        PERFORM set_quarantined(n, CASE WHEN (r->>'intensity')::bigint <= 1 THEN r->>'why' ELSE
+            format('%s activations failed within %s; the last one: %s', failed, r->>'period_in_words', r->>'why') END);
         RETURN reply(done('"quarantined"'));
     END IF;
     PERFORM set_free(n);
