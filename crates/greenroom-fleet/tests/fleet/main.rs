@@ -12,4 +12,7 @@ mod guide;
 mod local;
 mod nodes;
 mod people;
+#[path = "../support/memory.rs"]
+mod remembering;
 mod scenes;
+mod transcripts;

@@ -1,0 +1,211 @@
+//! Transcripts in a store: sessions move between hosts with their memory.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use greenroom::sessions::TranscriptEntry;
+use greenroom::store::SessionKey;
+use greenroom_fleet::backend::{Backend, MemoryBackend, MemoryTranscripts};
+use greenroom_fleet::{
+    AttemptId, BackendError, BackendErrorKind, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState, Owned,
+    Ownership, PromptOutcome, TranscriptReply, TranscriptStore,
+};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::remembering::{Remembering, line, transcript};
+use crate::scenes::{Log, asks, drain, named, outcome, secs, send, start, within};
+
+/// A backend with transcripts, for fleets with folders of their own.
+struct Stage {
+    backend: MemoryBackend,
+    transcripts: MemoryTranscripts,
+    clis: Remembering,
+    folder: TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let backend = MemoryBackend::new();
+        let transcripts = MemoryTranscripts::over(&backend);
+        Self { backend, transcripts, clis: Remembering::default(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A fleet on a host with a disk of its own.
+    fn host(&self, host: &str) -> FleetBuilder {
+        let clis = self.clis.clone();
+        Fleet::builder()
+            .backend(self.backend.clone())
+            .transcripts(self.transcripts.clone())
+            .host(host)
+            .folder(self.folder.path().join(host))
+            .profile("default", move |_| clis.session())
+    }
+
+    fn broken(&self, answers: bool) -> (Broken, Arc<Notify>) {
+        let asked = Arc::new(Notify::new());
+        (Broken { kept: self.transcripts.clone(), answers, asked: asked.clone() }, asked)
+    }
+
+    async fn record(&self, name: &str) -> Option<NameRecord> {
+        self.backend.name_record(greenroom_fleet::Name::new(name).unwrap()).await.unwrap()
+    }
+
+    /// The prompts that the store has of a name.
+    async fn stored(&self, name: &str) -> Vec<String> {
+        let conversation = self.record(name).await.unwrap().conversation.to_string();
+        let entries = self.transcripts.entries(&SessionKey::new(conversation.clone(), conversation));
+        entries.iter().map(|entry| entry.value()["message"]["content"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_goes_on_with_its_memory_on_another_host() {
+    let stage = Stage::new();
+    let first = start(stage.host("one")).await;
+    assert_eq!(asks(&first, "a", "green").await, "green");
+    drain(&first, secs(20)).await;
+    let second = start(stage.host("two")).await;
+    assert_eq!(asks(&second, "a", "which?").await, "green, which?");
+    // And back: the folder that the first owner has left on this host is not read.
+    drain(&second, secs(20)).await;
+    let third = start(stage.host("one")).await;
+    assert_eq!(asks(&third, "a", "again?").await, "green, which?, again?");
+    assert_eq!(stage.stored("a").await, ["green", "which?", "again?"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_of_an_earlier_owner_writes_nothing_and_fences_it() {
+    let stage = Stage::new();
+    let first = start(stage.host("one")).await;
+    let log = Log::of(&first);
+    asks(&first, "a", "late").await;
+    // Another node has declared this one dead, and it does not know yet.
+    stage.backend.reopen().await.unwrap();
+    let since = Instant::now();
+    let fenced =
+        |event: &FleetEvent| matches!(event, FleetEvent::Fenced { name, .. } if name.as_str() == "a");
+    let at = log.wait("the fence", fenced).await;
+    assert!(
+        at.duration_since(since) < secs(3),
+        "before the node hears of it: {:?}",
+        at.duration_since(since)
+    );
+    assert_eq!(stage.stored("a").await, ["late"]);
+    let second = start(stage.host("two")).await;
+    assert_eq!(asks(&second, "a", "next").await, "late, next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_of_an_earlier_term_is_not_read_and_is_removed() {
+    let stage = Stage::new();
+    let fleet = start(stage.host("one")).await;
+    asks(&fleet, "a", "kept").await;
+    let (earlier, record) = (stage.clis.folders().remove(0), stage.record("a").await.unwrap());
+    assert!(earlier.ends_with(format!("config-{}", record.term.0)), "{}", earlier.display());
+    let file = transcript(&earlier, &record.conversation.to_string());
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, format!("{}\n", line("refused"))).unwrap();
+    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    assert_eq!(asks(&fleet, "a", "next").await, "kept, next");
+    assert!(!earlier.exists());
+}
+
+/// A store that gets nothing: it refuses every entry, or does not answer.
+struct Broken {
+    kept: MemoryTranscripts,
+    answers: bool,
+    asked: Arc<Notify>,
+}
+
+impl TranscriptStore for Broken {
+    fn append<'a>(
+        &'a self,
+        _: &'a Ownership,
+        _: AttemptId,
+        _: &'a SessionKey,
+        _: &'a [TranscriptEntry],
+    ) -> TranscriptReply<'a, Owned<()>> {
+        self.asked.notify_one();
+        if !self.answers {
+            return Box::pin(pending());
+        }
+        Box::pin(async { Err(BackendError::new(BackendErrorKind::Invalid, "no room")) })
+    }
+
+    fn load<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Option<Vec<TranscriptEntry>>> {
+        self.kept.load(key)
+    }
+
+    fn subpaths<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Vec<String>> {
+        self.kept.subpaths(key)
+    }
+
+    fn forget(&self, conversation: Uuid) -> TranscriptReply<'_, ()> {
+        self.kept.forget(conversation)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
+    let stage = Stage::new();
+    let fleet = start(stage.host("one").transcripts(stage.broken(true).0)).await;
+    let log = Log::of(&fleet);
+    let ended = outcome(send(&fleet, "a", "hello").await).await;
+    assert!(matches!(ended, PromptOutcome::Completed { transcript_lost: true, .. }), "{ended:?}");
+    log.wait("the quarantine", |event| matches!(event, FleetEvent::Quarantined { .. })).await;
+    let state = stage.record("a").await.unwrap().state;
+    let NameState::Quarantined { why, .. } = state else { panic!("{state:?}") };
+    assert!(
+        why.starts_with("the store of transcripts did not get 1 entries") && why.contains("no room"),
+        "{why}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_cuts_a_session_off_quarantines_nobody() {
+    let stage = Stage::new();
+    let fleet = start(stage.host("one")).await;
+    asks(&fleet, "a", "kept").await;
+    drain(&fleet, secs(20)).await;
+    let (broken, asked) = stage.broken(false);
+    let fleet = start(stage.host("one").transcripts(broken)).await;
+    let cut = send(&fleet, "a", "cut off").await;
+    within("the append", asked.notified()).await;
+    drain(&fleet, secs(1)).await;
+    let second = start(stage.host("two")).await;
+    let ended = outcome(second.turn(cut.prompt_id())).await;
+    assert!(matches!(ended, PromptOutcome::Interrupted { .. }), "{ended:?}");
+    assert_eq!(asks(&second, "a", "next").await, "kept, next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_removes_the_transcripts_and_may_be_repeated() {
+    let stage = Stage::new();
+    let fleet = start(stage.host("one")).await;
+    asks(&fleet, "a", "hello").await;
+    asks(&fleet, "b", "hello").await;
+    assert_eq!(stage.transcripts.keys().len(), 2);
+    let conversation = stage.record("a").await.unwrap().conversation;
+    within("the deletion", named(&fleet, "a").delete()).await.unwrap();
+    assert_eq!(stage.transcripts.keys().len(), 1);
+    // Twice: there is nothing to remove any more.
+    stage.transcripts.forget(conversation).await.unwrap();
+    assert_eq!(stage.stored("b").await, ["hello"]);
+    assert_eq!(asks(&fleet, "a", "anew").await, "anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_chooses_the_configuration_folder_is_refused() {
+    let stage = Stage::new();
+    let clis = stage.clis.clone();
+    let profile = move |_: &_| clis.session().env("CLAUDE_CONFIG_DIR", "/srv/claude");
+    let fleet = start(stage.host("one").profile("default", profile)).await;
+    let log = Log::of(&fleet);
+    let _waits = send(&fleet, "a", "hello").await;
+    let refused = |event: &FleetEvent| matches!(event, FleetEvent::ActivationFailed { why, .. } if why.contains("leave it out"));
+    log.wait("the refusal", refused).await;
+    assert_eq!(stage.clis.folders(), [""; 0].map(std::path::PathBuf::from));
+}
