@@ -9,6 +9,13 @@ mod fleet;
 mod load;
 mod moving;
 mod nodes;
+#[path = "../support/memory.rs"]
+#[allow(
+    dead_code,
+    clippy::disallowed_methods,
+    reason = "other tests use the rest; the runtime of a test ends with its tasks"
+)]
+mod remembering;
 mod server;
 mod transcripts;
 

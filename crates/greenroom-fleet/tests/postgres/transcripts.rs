@@ -1,12 +1,19 @@
 //! Transcripts in PostgreSQL.
 
+use std::time::Duration;
+
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::SessionKey;
 use greenroom::testkit::store_conformance;
-use greenroom_fleet::backend::PostgresStore;
+use greenroom_fleet::backend::{Backend, PostgresStore};
+use greenroom_fleet::{AttemptId, BackendErrorKind, Deletion, Fleet, Owned, Ownership, TranscriptStore};
 use serde_json::json;
 
+use crate::nodes::{accepted, joined, owner};
+use crate::remembering::Remembering;
 use crate::{connect, schema, server};
+
+const SOON: Duration = Duration::from_secs(60);
 
 fn entry(uuid: &str) -> TranscriptEntry {
     json!({ "type": "user", "uuid": uuid }).try_into().unwrap()
@@ -31,4 +38,69 @@ async fn a_transcript_of_many_pages_comes_back_whole_and_is_deleted() {
     assert_eq!(SessionStore::load(&store, &key).await.unwrap().unwrap(), entries);
     store.delete(&key).await.unwrap();
     assert_eq!(SessionStore::load(&store, &key).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_of_an_owner_of_an_earlier_term_writes_nothing() {
+    let Some(address) = server::address() else { return };
+    let backend = connect(&address, &schema()).await;
+    let store = PostgresStore::of(&backend);
+    accepted(&backend, "a").await;
+    let (first, second) = (joined(&backend).await, joined(&backend).await);
+    let earlier = owner(&backend, first, "a").await;
+    let conversation = backend.name_record(earlier.name.clone()).await.unwrap().unwrap().conversation;
+    let key = SessionKey::new(conversation.to_string(), conversation.to_string());
+    let append = async |owner: &Ownership, attempt: AttemptId, uuid: &str| {
+        let entries = [entry(uuid), json!({ "type": "tag" }).try_into().unwrap()];
+        TranscriptStore::append(&store, owner, attempt, &key, &entries).await
+    };
+    let attempt = AttemptId::new();
+    assert_eq!(append(&earlier, attempt, "one").await.unwrap(), Owned::Done(()));
+    // The reply was lost: the entry without a uuid is not written twice.
+    assert_eq!(append(&earlier, attempt, "one").await.unwrap(), Owned::Done(()));
+    assert_eq!(TranscriptStore::load(&store, &key).await.unwrap().unwrap().len(), 2);
+
+    backend.leave(first).await.unwrap();
+    let later = owner(&backend, second, "a").await;
+    assert_eq!(append(&earlier, AttemptId::new(), "two").await.unwrap(), Owned::Fenced);
+    assert_eq!(append(&later, AttemptId::new(), "three").await.unwrap(), Owned::Done(()));
+    let other = SessionKey::new("another conversation", "s");
+    let error = TranscriptStore::append(&store, &later, attempt, &other, &[entry("x")]).await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Invalid, "{error}");
+
+    backend.release(later.clone()).await.unwrap().done().unwrap();
+    assert!(matches!(backend.delete(later.name.clone()).await.unwrap(), Deletion::Marked(_)));
+    store.forget(conversation).await.unwrap();
+    store.forget(conversation).await.unwrap();
+    assert_eq!(append(&later, AttemptId::new(), "four").await.unwrap(), Owned::Fenced);
+    assert_eq!(TranscriptStore::load(&store, &key).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_moves_between_hosts_after_a_drain() {
+    let Some(address) = server::address() else { return };
+    let (schema, clis) = (schema(), Remembering::default());
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let node = async |host: usize| {
+        let (backend, clis) = (connect(&address, &schema).await, clis.clone());
+        let fleet = Fleet::builder()
+            .transcripts(PostgresStore::of(&backend))
+            .backend(backend)
+            .host(format!("host-{host}"))
+            .folder(folders[host].path())
+            .profile("default", move |_| clis.session());
+        fleet.start().await.unwrap()
+    };
+    let asks = async |fleet: &Fleet, text: &str| {
+        let mut turn = fleet.session("a").unwrap().prompt(text).await.unwrap();
+        let outcome = tokio::time::timeout(SOON, turn.outcome()).await.unwrap().unwrap();
+        outcome.text().unwrap_or_else(|| panic!("{outcome:?}")).to_owned()
+    };
+    let (first, second) = (node(0).await, node(1).await);
+    assert_eq!(asks(&first, "green").await, "green");
+    first.drain(Duration::from_secs(20)).await;
+    assert_eq!(asks(&second, "which?").await, "green, which?");
+    second.session("a").unwrap().delete().await.unwrap();
+    assert_eq!(asks(&second, "anew").await, "anew");
+    second.drain(Duration::from_secs(20)).await;
 }

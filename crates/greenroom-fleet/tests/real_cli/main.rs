@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
+mod hosts;
 #[path = "../storm/life.rs"]
 #[allow(dead_code, reason = "the driver of the storm uses the rest")]
 mod life;
@@ -12,6 +13,9 @@ mod life;
 mod protocol;
 #[path = "../../../../tests/support/real_cli.rs"]
 mod real;
+#[path = "../postgres/server.rs"]
+#[allow(dead_code, reason = "the tests on PostgreSQL use the rest")]
+mod server;
 
 use std::path::PathBuf;
 use std::sync::Arc;

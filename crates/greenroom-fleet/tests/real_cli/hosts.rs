@@ -1,0 +1,110 @@
+//! Two hosts on one database of PostgreSQL: a conversation goes on with its memory after its host was killed.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use greenroom::Session;
+use greenroom::options::EnvPolicy;
+use greenroom::testkit::{ModelTurn, Script};
+use greenroom_fleet::Fleet;
+use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, PostgresStore};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::{Stage, asks, real, server, within};
+
+/// Set in the process of a host that is killed: its [`Host`] as JSON.
+const HOST: &str = "GREENROOM_TEST_HOST";
+const NOTED: &str = "the host has answered";
+
+/// A host of a fleet, with a disk of its own.
+#[derive(Serialize, Deserialize)]
+struct Host {
+    name: String,
+    folder: PathBuf,
+    cli: PathBuf,
+    env: BTreeMap<String, String>,
+    address: String,
+    schema: String,
+}
+
+impl Host {
+    fn new(stage: &Stage, name: &str, address: &str, schema: &str) -> Self {
+        let folder = stage.folder.path().join(name);
+        let home = folder.join("home");
+        std::fs::create_dir_all(&home).unwrap();
+        Self {
+            name: name.to_owned(),
+            cli: stage.cli.clone(),
+            env: real::env(&stage.model, &home),
+            folder,
+            address: address.to_owned(),
+            schema: schema.to_owned(),
+        }
+    }
+
+    async fn fleet(&self) -> Fleet {
+        let mut options = PostgresOptions::new(&self.address);
+        options.schema.clone_from(&self.schema);
+        let backend = PostgresBackend::connect(options).await.unwrap();
+        let (cli, env) = (self.cli.clone(), self.env.clone());
+        let builder = Fleet::builder()
+            .transcripts(PostgresStore::of(&backend))
+            .backend(backend)
+            .host(&self.name)
+            .folder(self.folder.join("sessions"))
+            .configure(|limits| limits.lease = Duration::from_secs(3))
+            .profile("default", move |_| {
+                let builder = Session::builder().cli_path(&cli).envs(env.clone());
+                // The same on all hosts, as a service would deploy it.
+                builder.cwd(Path::new("/")).configure(|options| options.env_policy = EnvPolicy::Clean)
+            });
+        within("the opening", builder.start()).await.unwrap()
+    }
+}
+
+/// The process of the host that is killed. Without its variable there is nothing to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_killed_by_another_test() {
+    let Ok(host) = std::env::var(HOST) else { return };
+    let host: Host = serde_json::from_str(&host).unwrap();
+    let fleet = host.fleet().await;
+    asks(&fleet, "a", "My lamp is green.").await;
+    // Not with `println!`, which is not shown for a test that has not ended.
+    writeln!(std::io::stdout(), "{NOTED}").unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_goes_on_with_its_memory_after_its_host_was_killed() {
+    let script = Script::new().otherwise(ModelTurn::new().text("Noted."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let Some(address) = server::address() else { return };
+    let schema = format!("real_{}", std::process::id());
+    let first = Host::new(&stage, "one", &address, &schema);
+    let mut process = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", "hosts::a_host_that_is_killed_by_another_test"])
+        .env(HOST, serde_json::to_string(&first).unwrap())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    within("the first answer", async {
+        while !lines.next_line().await.unwrap().expect("the host has ended").contains(NOTED) {}
+    })
+    .await;
+    within("the kill", process.kill()).await.unwrap();
+
+    let second = Host::new(&stage, "two", &address, &schema).fleet().await;
+    assert_eq!(asks(&second, "a", "Which colour has my lamp?").await, "Noted.");
+    let asked = stage.requests_with("Which colour has my lamp?");
+    assert!(
+        asked.last().unwrap().contains("My lamp is green."),
+        "the model is told what host one was told: {asked:?}"
+    );
+    within("the drain", second.drain(Duration::from_secs(20))).await;
+}
