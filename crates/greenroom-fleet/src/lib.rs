@@ -44,6 +44,7 @@
 //! | end the fleet | [`Fleet::drain`] |
 //! | look after a fleet from another program | [`admin`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
+//! | let sessions move between hosts with their memory | [`FleetBuilder::transcripts`], [`TranscriptStore`] |
 //!
 //! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. `docs/fleet-nodes.md` is about
 //! several nodes on a backend that processes share; [`LocalBackend`](backend::LocalBackend) and

@@ -22,7 +22,8 @@ pub enum ActivatedFor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Any host: the session needs no files, or all hosts share its folder.
+    /// Any host. With [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts) the session takes its memory along, and its
+    /// working directory stays behind. Without, the session needs no files, or all hosts share its folder.
     #[default]
     Anywhere,
     /// The host of the node that has accepted the first prompt, because the files of the session are there. While no node runs on
@@ -74,7 +75,8 @@ impl ActivationContext {
     }
 
     /// The CLI's configuration folder (`CLAUDE_CONFIG_DIR`), with the transcripts, unless the profile sets another one. It
-    /// exists.
+    /// exists. With [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts) it is the folder of this activation alone, and the
+    /// session copies it to a temporary folder if the store has the conversation.
     pub fn config_directory(&self) -> &Path {
         &self.config
     }

@@ -85,6 +85,7 @@ async fn a_conversation_goes_on_with_its_memory_after_its_host_was_killed() {
     let Some(address) = server::address() else { return };
     let schema = format!("real_{}", std::process::id());
     let first = Host::new(&stage, "one", &address, &schema);
+    #[expect(clippy::disallowed_methods, reason = "a test's own child, which it kills")]
     let mut process = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "hosts::a_host_that_is_killed_by_another_test"])
         .env(HOST, serde_json::to_string(&first).unwrap())
