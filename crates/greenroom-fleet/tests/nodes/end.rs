@@ -53,7 +53,7 @@ impl Driver {
             Known::Ended(_, PromptOutcome::Unsent { .. }) if begun + continued > 0 => {
                 "is unsent, and was run"
             }
-            Known::Ended(_, PromptOutcome::Completed { result }) => {
+            Known::Ended(_, PromptOutcome::Completed { result, .. }) => {
                 let said = result["result"].as_str().unwrap_or_default();
                 if begun + continued == 0 {
                     "is completed, and no CLI was told of it"
