@@ -1,5 +1,7 @@
 //! A tenant moves to another database, with the statements of the guide.
 
+#![allow(clippy::disallowed_methods, reason = "psql is no CLI of a session")]
+
 use std::process::{Command, Stdio};
 
 use greenroom_fleet::backend::Backend;
