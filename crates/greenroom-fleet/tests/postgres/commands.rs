@@ -42,7 +42,9 @@ impl Node {
         };
         let backend = FaultedBackend::new(connect(address, schema).await);
         let backend = if deaf { backend.without_changes() } else { backend };
+        // Its CLIs are scripted ones in this process.
         let builder = Fleet::builder()
+            .without_watchdog()
             .backend(backend.clone())
             .folder(folder)
             .profile("default", profile)

@@ -83,7 +83,9 @@ async fn a_conversation_moves_between_hosts_after_a_drain() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let node = async |host: usize| {
         let (backend, clis) = (connect(&address, &schema).await, clis.clone());
+        // Its CLIs are scripted ones in this process.
         let fleet = Fleet::builder()
+            .without_watchdog()
             .transcripts(PostgresStore::of(&backend))
             .backend(backend)
             .host(format!("host-{host}"))

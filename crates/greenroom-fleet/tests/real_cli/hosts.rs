@@ -51,6 +51,8 @@ impl Host {
         options.schema.clone_from(&self.schema);
         let backend = PostgresBackend::connect(options).await.unwrap();
         let (cli, env) = (self.cli.clone(), self.env.clone());
+        // A test has no `main` of its own.
+        greenroom::guardian::use_program(env!("CARGO_BIN_EXE_greenroom-fleet-storm"));
         let builder = Fleet::builder()
             .transcripts(PostgresStore::of(&backend))
             .backend(backend)

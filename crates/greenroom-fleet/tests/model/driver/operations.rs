@@ -23,8 +23,9 @@ impl Life<'_> {
                     let began = Instant::now();
                     if matches!(session.interrupt().await, Ok(true)) {
                         model.state().answers.interrupted += 1;
+                        // Without a turn here, the backend is asked whether one runs elsewhere.
+                        journal.answered("an interrupt", began.elapsed());
                     }
-                    journal.answered("an interrupt", began.elapsed());
                 });
             }
             Op::Delete(name) => {

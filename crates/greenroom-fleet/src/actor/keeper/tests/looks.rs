@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::actor::stage::shared;
+use crate::clock::Clock;
 use crate::face::limits::{Budget, Quota};
+use crate::id::Timestamp;
 use crate::request::{Accept, Finish, Join, Quarantined};
 
 fn names(of: &[&str]) -> Vec<Name> {
@@ -35,7 +37,10 @@ async fn names_are_woken_in_the_order_in_which_their_prompts_were_accepted() {
 
 #[tokio::test(start_paused = true)]
 async fn names_that_cannot_run_are_not_woken_until_they_can() {
-    let backend = FaultedBackend::new(MemoryBackend::new());
+    // In the middle of a period, whatever the hour is.
+    let (noon, start) = (Timestamp::default().after(HOUR * 12 + HOUR / 2), Instant::now());
+    let clock = Clock::new(move || noon.after(start.elapsed()));
+    let backend = FaultedBackend::new(MemoryBackend::with_clock(clock));
     let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
     let budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
     let poor = Quota { budget, ..Quota::default() };
