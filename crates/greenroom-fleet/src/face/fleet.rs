@@ -46,7 +46,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// # }
 /// ```
 ///
-/// When the last handle is dropped, the fleet drains within [`FleetLimits::drain`]. Call [`drain`](Fleet::drain) to wait for that.
+/// When the last handle is dropped, the fleet drains within [`FleetLimits::drain`](crate::FleetLimits::drain). Call [`drain`](Fleet::drain) to wait for that.
 #[derive(Clone)]
 pub struct Fleet {
     pub(super) handle: Arc<Handle>,
@@ -91,7 +91,7 @@ impl Fleet {
         }
     }
 
-    /// Subscribes to the events of the fleet from now on. For events of the opening as well, see [`FleetBuilder::events`].
+    /// Subscribes to the events of the fleet from now on. For events of the opening as well, see [`FleetBuilder::events`](crate::FleetBuilder::events).
     pub fn events(&self) -> FleetEvents {
         let shared = &self.handle.shared;
         FleetEvents::new(shared.events.subscribe(), shared.ended.clone())

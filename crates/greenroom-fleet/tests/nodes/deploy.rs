@@ -90,8 +90,11 @@ async fn a_rolling_deploy_refuses_and_interrupts_nothing() {
         load.complete(30).await;
         // It gets no further prompts for outcomes; those under way are asked of it until it has ended.
         load.nodes.retain(|node| *node != old);
-        let under_way: Vec<_> = load.open.extract_if(.., |(node, _), _| *node == old).collect();
-        for (_, (number, since)) in under_way {
+        let (under_way, open) =
+            std::mem::take(&mut load.open).into_iter().partition(|((node, _), _)| *node == old);
+        load.open = open;
+        let under_way: BTreeMap<(u64, u64), (u64, Instant)> = under_way;
+        for (number, since) in under_way.into_values() {
             // Sent once more with its key, to a node that stays.
             let node = load.nodes[0];
             let name = format!("customer-{}", number % NAMES);

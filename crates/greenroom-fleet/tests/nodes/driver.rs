@@ -136,7 +136,7 @@ impl Driver {
                 self.disturb().await;
                 disturb = Instant::now() + Duration::from_millis(500 + self.dice.below(3000));
             }
-            self.look();
+            self.look().await;
         }
     }
 
@@ -165,7 +165,7 @@ impl Driver {
                     _ => {}
                 }
             }
-            self.look();
+            self.look().await;
         }
     }
 
@@ -292,7 +292,14 @@ impl Driver {
             Line::Ready => return node.ready = true,
             Line::Joined(id) => return node.id = Some(id),
             Line::Lost(id) => return self.is_lost(id),
-            Line::Event(kind) => return *self.counts.events.entry(kind).or_default() += 1,
+            Line::Event(kind) => {
+                if kind == "backend_unavailable" {
+                    // It gives the others another lease.
+                    node.well_since = Instant::now();
+                    self.is_disturbed(number);
+                }
+                return *self.counts.events.entry(kind).or_default() += 1;
+            }
             Line::Reply { id, reply } => (id, reply),
         };
         match (self.waiting.remove(&(number, id)), reply) {
@@ -309,9 +316,9 @@ impl Driver {
     }
 
     /// Ends the storm at the first fault: what follows may never end.
-    fn look(&mut self) {
+    async fn look(&mut self) {
         self.journal.read();
-        self.look_at_losses();
+        self.look_at_losses().await;
         let faults = self.faults();
         assert!(faults.is_empty(), "{}:\n{}\n{}", self.told(), faults.join("\n"), self.story());
     }
