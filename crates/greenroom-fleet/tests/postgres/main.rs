@@ -7,6 +7,7 @@ mod commands;
 mod compare;
 mod fleet;
 mod load;
+mod locks;
 mod moving;
 mod nodes;
 #[path = "../support/memory.rs"]
