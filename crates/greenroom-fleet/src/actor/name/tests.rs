@@ -20,13 +20,14 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared};
 use crate::actor::stage::{accept, joined};
 use crate::actor::turn_stage::Played;
-use crate::backend::MemoryBackend;
+use crate::backend::{Backend, MemoryBackend};
 use crate::face::event::FleetEvent;
 use crate::face::limits::FleetLimits;
 use crate::files::{FilesError, Folders};
 use crate::id::{AttemptId, Name};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, PromptRecord};
 use crate::request::{Accept, Accepted, Claim, Claimed, Ownership};
+use crate::testkit::{Fault, FaultedBackend};
 
 /// The new admission reads who holds a slot, then the name frees its slot, and only then admission can be told.
 #[tokio::test(start_paused = true)]
@@ -76,7 +77,11 @@ struct Waiting {
 
 impl Waiting {
     async fn with_continuations(continuations: u32) -> Self {
-        let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;
+        Self::on(MemoryBackend::new(), continuations).await
+    }
+
+    async fn on(backend: impl Backend, continuations: u32) -> Self {
+        let shared = joined(backend, FleetLimits::default()).await;
         let content = serde_json::to_value(greenroom::Prompt::text("hello")).unwrap();
         let continuation = (continuations > 0).then(|| content.clone());
         let content = PromptContent { prompt: content, continuation };
@@ -143,6 +148,25 @@ async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
         matches!(outcome, Some(PromptOutcome::Interrupted { by: InterruptedBy::User, .. })),
         "{outcome:?}"
     );
+}
+
+/// The timer of the fence comes late after a suspend. Here no keeper runs that would have one.
+#[tokio::test(start_paused = true)]
+async fn a_prompt_whose_begin_is_answered_after_the_lease_is_not_sent() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let late = FleetLimits::default().lease;
+    backend
+        .plan(move |request| if request.method == "begin" { Fault::DelayReply(late) } else { Fault::Pass });
+    let Waiting { shared, cell, activation, prompt, .. } = Waiting::on(backend, 0).await;
+    let (cut, interrupt, mut meter) =
+        (CancellationToken::new(), CancellationToken::new(), UsageTracker::default());
+    let mut events = shared.events.subscribe();
+    let turn = run_turn(&shared, &cell, &activation, &mut meter, &prompt, &cut, &interrupt);
+    let end = tokio::time::timeout(Duration::from_secs(3600), turn).await.expect("the turn does not run");
+    assert_eq!(end, TurnEnd::Fenced);
+    let began =
+        std::iter::from_fn(|| events.try_recv().ok()).any(|event| matches!(event, FleetEvent::Begun { .. }));
+    assert!(!began);
 }
 
 #[tokio::test]
