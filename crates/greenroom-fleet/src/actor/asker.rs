@@ -237,8 +237,8 @@ async fn decided(changes: &mut broadcast::Receiver<Change>, question: QuestionId
     loop {
         match changes.recv().await {
             Ok(Change::Decided(id)) if id == question => return,
+            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
             Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }

@@ -210,8 +210,8 @@ async fn pass_on(mut changes: broadcast::Receiver<Change>, slots: Weak<Slots>) {
         let Some(slots) = slots.upgrade() else { return };
         match change {
             Ok(change @ (Change::Ended(prompt) | Change::Messages(prompt))) => slots.look(prompt, &change),
+            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => slots.all_look(),
             Ok(_) => {}
-            Err(RecvError::Lagged(_)) => slots.all_look(),
             Err(RecvError::Closed) => return,
         }
     }

@@ -74,6 +74,8 @@ pub enum Change {
     Commanded(NodeId),
     /// A command has its result.
     CommandEnded(CommandId),
+    /// Changes of other nodes may have been missed: read the records again.
+    Missed,
 }
 
 /// A transition that a request to a backend has made.

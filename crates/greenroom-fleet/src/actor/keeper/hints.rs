@@ -161,12 +161,12 @@ pub(super) async fn listen(
                 context.commands.hint();
                 &[Duty::Command]
             }
-            Ok(_) => &[],
-            Err(RecvError::Lagged(_)) => {
+            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {
                 context.hinted.lost();
                 context.commands.hint();
                 &[Duty::Wake, Duty::Expire, Duty::Command]
             }
+            Ok(_) => &[],
             Err(RecvError::Closed) => return,
         };
         for duty in duties {

@@ -5,25 +5,80 @@ use crate::error::{BackendError, BackendErrorKind};
 /// The SQLSTATE by which a function of ours refuses a request.
 const REFUSED: &str = "GR001";
 
-/// The error of a request. Whatever is not known to be the request's fault may pass: the caller repeats the request.
+/// The error of a request. Whatever may pass is [`Unavailable`](BackendErrorKind::Unavailable): the caller repeats the request.
 pub(super) fn of_request(error: sqlx::Error) -> BackendError {
-    let Some(database) = error.as_database_error() else { return unavailable(error) };
-    let code = database.code().unwrap_or_default();
+    let Some(database) = error.as_database_error() else {
+        return match error {
+            // The pools are closed by `close` alone.
+            sqlx::Error::PoolClosed => {
+                BackendError::new(BackendErrorKind::Closed, "the backend was closed: connect again")
+            }
+            error => unavailable(error),
+        };
+    };
+    let code = database.code().unwrap_or_default().into_owned();
     let message = database.message().to_owned();
-    match code.as_ref() {
-        REFUSED => BackendError::new(BackendErrorKind::Invalid, message),
-        // Data that the server cannot take: too large, not in its encoding.
-        code if code.starts_with("22") || code.starts_with("54") => {
-            BackendError::new(BackendErrorKind::Invalid, format!("PostgreSQL refuses the request: {message}"))
+    let refused = |kind, advice: &str| {
+        BackendError::new(
+            kind,
+            format!("PostgreSQL refuses the request: {message} (SQLSTATE {code}); {advice}"),
+        )
+    };
+    match kind(&code) {
+        Some(BackendErrorKind::Invalid) if code == REFUSED => BackendError::new(BackendErrorKind::Invalid, message),
+        Some(BackendErrorKind::Invalid) if is_pooler(&code) => {
+            refused(BackendErrorKind::Invalid, POOLER).caused_by(error)
         }
-        // A function or table is not there, or may not be used.
-        "42883" | "42P01" | "3F000" | "42501" => {
-            let text = format!(
-                "PostgreSQL refuses the request: {message}; check the schema's name and the rights of the user, see the guide"
-            );
-            BackendError::new(BackendErrorKind::Damaged, text).caused_by(error)
+        Some(BackendErrorKind::Invalid) => {
+            refused(BackendErrorKind::Invalid, "the server cannot take its data").caused_by(error)
         }
-        _ => unavailable(error),
+        Some(kind) => refused(
+            kind,
+            "check the schema's name and the rights of the user, and that no other program changes the schema, see the guide",
+        )
+        .caused_by(error),
+        None => unavailable(error),
+    }
+}
+
+/// The error of a first connection: a server that refuses the user or the database then says so at once. A node that runs already
+/// goes on trying, because a password may be changed at the server first.
+pub(super) fn of_connection(error: sqlx::Error) -> BackendError {
+    let database = error.as_database_error();
+    let code = database.and_then(|error| error.code()).unwrap_or_default().into_owned();
+    // The user, the password, the database; a word of the start that a pooler does not know.
+    if code.starts_with("28") || code == "3D000" || code == "08P01" {
+        let text = format!(
+            "PostgreSQL refuses the connection: {error}; check the address, the user and the database"
+        );
+        return BackendError::new(BackendErrorKind::Damaged, text).caused_by(error);
+    }
+    of_request(error)
+}
+
+/// What to do about a pooler in transaction mode.
+pub(super) const POOLER: &str = "a pooler between this node and PostgreSQL shares connections between transactions: use its \
+                                 session mode, or connect to PostgreSQL directly";
+
+/// A prepared statement is missing, or there already: it is on another connection of a pooler.
+fn is_pooler(code: &str) -> bool {
+    matches!(code, "26000" | "42P05")
+}
+
+/// The kind of an error that stays when the request is repeated. `None`: the error may pass.
+fn kind(code: &str) -> Option<BackendErrorKind> {
+    match code {
+        REFUSED => Some(BackendErrorKind::Invalid),
+        code if is_pooler(code) => Some(BackendErrorKind::Invalid),
+        // The schema is not as this code has made it: pages are damaged, rows contradict a rule, a function fails, a function or
+        // table is not there or may not be used.
+        "XX001" | "XX002" | "3F000" => Some(BackendErrorKind::Damaged),
+        code => match code.get(..2)? {
+            // Data that the server cannot take: too large, not in its encoding.
+            "22" | "54" => Some(BackendErrorKind::Invalid),
+            "0A" | "21" | "23" | "2F" | "38" | "39" | "42" | "P0" => Some(BackendErrorKind::Damaged),
+            _ => None,
+        },
     }
 }
 
@@ -44,4 +99,29 @@ pub(super) fn is_race(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| {
         matches!(code.as_ref(), "42P06" | "42P07" | "23505" | "55P03" | "40P01" | "40001" | "XX000")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_stay_are_told_and_those_that_pass_are_repeated() {
+        use BackendErrorKind::{Damaged, Invalid};
+        for code in ["23505", "23514", "42703", "42883", "42501", "42P01", "P0001", "P0003", "0A000", "XX001"]
+        {
+            assert_eq!(kind(code), Some(Damaged), "{code}");
+        }
+        for code in ["22021", "22P02", "54000", "GR001", "26000", "42P05"] {
+            assert_eq!(kind(code), Some(Invalid), "{code}");
+        }
+        // A lock or a statement that took too long, a deadlock, a full disk, a server that ends or is read-only, a connection.
+        let passing = [
+            "57014", "55P03", "40P01", "40001", "53100", "53300", "57P01", "57P03", "25006", "08006",
+            "XX000", "",
+        ];
+        for code in passing {
+            assert_eq!(kind(code), None, "{code}");
+        }
+    }
 }

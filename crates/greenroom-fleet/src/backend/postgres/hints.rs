@@ -5,27 +5,35 @@
 //! ```
 //!
 //! A notification takes a lock over the whole database when it is committed, so it is never part of a request. Hints may be lost:
-//! those that the queue has no room for, and those that are sent while a listener connects again. Every node looks at the
-//! records from time to time.
+//! those that the queue has no room for, and those that are sent while a listener connects again. So a listener that is connected
+//! again tells its node [`Change::Missed`], and every node looks at the records from time to time.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::Executor;
 use sqlx::postgres::{PgListener, PgPool};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{text, told};
+use super::{connection, text, told};
 use crate::request::Change;
 
 /// Changes that wait to be told.
 const WAITING: usize = 4096;
 /// Bytes of a notification. PostgreSQL takes 8,000.
 const BYTES: usize = 7000;
-/// The pause after a failure.
+/// A listener that has heard nothing for this time asks whether its connection works.
+const QUIET: Duration = Duration::from_secs(10);
+/// The time for the answer, and for a notification to be sent.
+const ANSWER: Duration = Duration::from_secs(2);
+/// The pause after a failure, at most; at least half of it.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Takes the channel and the payload as one text, as all requests do.
+const NOTIFY: &str = "SELECT pg_notify($1::jsonb->>0, $1::jsonb->>1)::text";
 
 /// The tasks that tell hints and hear them. They end with it.
 pub(super) struct Hints {
@@ -68,38 +76,52 @@ async fn tell(pool: PgPool, channel: String, me: Uuid, mut waiting: mpsc::Receiv
             next = if bytes < BYTES - 2048 { waiting.try_recv().ok() } else { None };
         }
         let payload = json!({ "from": me, "changes": items }).to_string();
-        let told = sqlx::query("SELECT pg_notify($1, $2)").bind(&channel).bind(payload).execute(&pool).await;
-        if let Err(error) = told {
+        let request = json!([channel, payload]).to_string();
+        if let Err(error) = connection::answer(&pool, ANSWER, NOTIFY, &request).await {
             tracing::debug!(%error, "other nodes could not be told of changes");
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(connection::spread(PAUSE)).await;
         }
     }
 }
 
 async fn hear(pool: PgPool, channel: String, me: Uuid, changes: broadcast::Sender<Change>) {
+    let mut is_first = true;
     loop {
         let error = match PgListener::connect_with(&pool).await {
-            Ok(listener) => listen(listener, &channel, me, &changes).await,
+            Ok(listener) => listen(listener, &channel, me, &changes, &mut is_first).await,
             Err(error) => error,
         };
         tracing::debug!(%error, "changes of other nodes are not heard");
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(connection::spread(PAUSE)).await;
     }
 }
 
+/// Hears hints until the connection ends.
 async fn listen(
     mut listener: PgListener,
     channel: &str,
     me: Uuid,
     changes: &broadcast::Sender<Change>,
+    is_first: &mut bool,
 ) -> sqlx::Error {
+    listener.eager_reconnect(false);
     if let Err(error) = listener.listen(channel).await {
         return error;
     }
+    // From here on hints are heard. Those before are lost.
+    if !std::mem::take(is_first) {
+        changes.send(Change::Missed).ok();
+    }
     loop {
-        let notification = match listener.recv().await {
-            Ok(notification) => notification,
-            Err(error) => return error,
+        let notification = match tokio::time::timeout(QUIET, listener.try_recv()).await {
+            Ok(Ok(Some(notification))) => notification,
+            Ok(Ok(None)) => return sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()),
+            Ok(Err(error)) => return error,
+            Err(_) => match tokio::time::timeout(ANSWER, listener.execute("SELECT 1")).await {
+                Ok(Ok(_)) => continue,
+                Ok(Err(error)) => return error,
+                Err(_) => return sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
+            },
         };
         let Ok(mut hint) = serde_json::from_str::<Value>(notification.payload()) else { continue };
         text::unescape_all(&mut hint);

@@ -43,16 +43,11 @@ pub(super) async fn migrate(connection: &mut PgConnection, schema: &str) -> Resu
             Ok(done) => return done,
             Err(error) if error::is_race(&error) && attempts < ATTEMPTS => {
                 attempts += 1;
-                tokio::time::sleep(PAUSE.mul_f64(fraction())).await;
+                tokio::time::sleep(super::connection::spread(PAUSE)).await;
             }
             Err(error) => return Err(error::of_request(error)),
         }
     }
-}
-
-/// A random number from a half to one, so that nodes do not try at the same moments.
-fn fraction() -> f64 {
-    0.5 + f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 512.0
 }
 
 async fn attempt(connection: &mut PgConnection, schema: &str) -> sqlx::Result<Result<()>> {

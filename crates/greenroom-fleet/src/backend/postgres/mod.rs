@@ -10,11 +10,12 @@
 //! The rules are PL/pgSQL functions in `migrations/`: each is one of the functions in `registry/`, with locks on rows in place of a
 //! lock on everything. A statement whose reply is lost is repeated by the caller as it was, and finds its own id.
 //!
-//! Requests, and the lease with the questions about nodes, have pools of their own, so a flood of requests does not keep a node from
-//! renewing its lease.
+//! Requests, questions about nodes, hints and the renewal of the lease have pools of their own, so nothing keeps a node from renewing
+//! its lease. A connection whose answer is late is closed: the server may be gone without a word.
 
 mod answers;
 mod commands;
+mod connection;
 mod error;
 mod hints;
 mod migrate;
@@ -33,7 +34,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{ConnectOptions, Executor, Row};
+use sqlx::{ConnectOptions, Executor};
 use tokio_util::task::TaskTracker;
 
 use super::Channels;
@@ -72,6 +73,8 @@ struct Inner {
     requests: PgPool,
     control: PgPool,
     transcripts: PgPool,
+    /// One connection, for the lease alone.
+    lease: PgPool,
     statement_timeout: Duration,
     channels: Channels,
     hints: Hints,
@@ -109,6 +112,8 @@ impl PostgresBackend {
         let address = PgConnectOptions::from_str(&url)
             .map_err(|error| invalid(format!("the address of PostgreSQL cannot be read: {error}")))?
             .application_name("greenroom-fleet")
+            // A setting that PgBouncer refuses at the start of a connection. No statement here has a float.
+            .extra_float_digits(None)
             .disable_statement_logging();
         let limit = statement_timeout.as_millis().clamp(1, 3_600_000);
         let session = format!(
@@ -131,17 +136,17 @@ impl PostgresBackend {
                 .connect_lazy_with(address.clone())
         };
         let requests = pool(connections, statement_timeout);
-        let control = pool(2, CONTROL);
+        let (control, lease) = (pool(2, CONTROL), pool(1, CONTROL));
         let transcripts = pool(TRANSCRIPTS, statement_timeout);
-        let mut connection = patiently(&control, connect_timeout).await?;
-        refuse_pooler(&mut connection, &control).await?;
+        let mut connection = connection::patiently(&control, connect_timeout).await?;
+        connection::refuse_pooler(&mut connection, &control).await?;
         migrate::migrate(&mut connection, &schema).await?;
         drop(connection);
         let channels = Channels::new();
         let hints = Hints::start(pool(2, CONTROL), &schema, channels.changes.clone());
         let (ahead, tasks) = (AtomicI64::new(0), TaskTracker::new());
         let inner =
-            Inner { requests, control, transcripts, statement_timeout, channels, hints, ahead, tasks };
+            Inner { requests, control, lease, transcripts, statement_timeout, channels, hints, ahead, tasks };
         let backend = Self(Arc::new(inner));
         // Learns the server's clock.
         backend.control("queued", Value::Object(serde_json::Map::new())).await?;
@@ -156,6 +161,7 @@ impl PostgresBackend {
         self.0.requests.close().await;
         self.0.control.close().await;
         self.0.transcripts.close().await;
+        self.0.lease.close().await;
     }
 
     /// The moment now on the server's clock, as far as the last answer tells.
@@ -182,6 +188,11 @@ impl PostgresBackend {
         self.request(&self.0.transcripts, self.0.statement_timeout * 2, method, request).await
     }
 
+    /// The renewal of the lease.
+    async fn lease(&self, request: Value) -> Result<Value> {
+        self.request(&self.0.lease, CONTROL, "renew", request).await
+    }
+
     async fn request(
         &self,
         pool: &PgPool,
@@ -193,13 +204,8 @@ impl PostgresBackend {
         let mut request = request;
         text::escape_all(&mut request);
         let request = request.to_string();
-        let answering = async {
-            let mut connection = pool.acquire().await?;
-            let row = sqlx::query(&statement).bind(&request).fetch_one(&mut *connection).await?;
-            row.try_get::<String, _>(0)
-        };
-        let answer = tokio::time::timeout(limit, answering).await.map_err(|_| error::late(limit))?;
-        self.take_in(&answer.map_err(error::of_request)?)
+        let answer = connection::answer(pool, limit, &statement, &request).await?;
+        self.take_in(&answer)
     }
 
     /// Tells what a request has told, and returns its answer.
@@ -234,50 +240,6 @@ impl PostgresBackend {
             Err(BackendError::new(BackendErrorKind::Unavailable, text))
         })
     }
-}
-
-/// A first connection. A server that starts refuses connections for a moment.
-async fn patiently(pool: &PgPool, limit: Duration) -> Result<sqlx::pool::PoolConnection<sqlx::Postgres>> {
-    let deadline = tokio::time::Instant::now() + limit.mul_f64(0.8);
-    loop {
-        match pool.acquire().await {
-            Ok(connection) => return Ok(connection),
-            Err(error) => {
-                let error = error::of_request(error);
-                if error.kind() != BackendErrorKind::Unavailable || tokio::time::Instant::now() >= deadline {
-                    return Err(error);
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        }
-    }
-}
-
-/// Refuses a pooler that gives each transaction any connection: settings of a session would be those of another one.
-async fn refuse_pooler(connection: &mut sqlx::PgConnection, pool: &PgPool) -> Result<()> {
-    let mark = uuid::Uuid::new_v4().to_string();
-    let set = "SELECT set_config('greenroom.session', $1, false)";
-    let get = "SELECT COALESCE(current_setting('greenroom.session', true), '')";
-    sqlx::query(set).bind(&mark).execute(&mut *connection).await.map_err(error::of_request)?;
-    let mut other = pool.acquire().await.map_err(error::of_request)?;
-    let theirs: String = sqlx::query(get)
-        .fetch_one(&mut *other)
-        .await
-        .and_then(|row| row.try_get(0))
-        .map_err(error::of_request)?;
-    let ours: String = sqlx::query(get)
-        .fetch_one(connection)
-        .await
-        .and_then(|row| row.try_get(0))
-        .map_err(error::of_request)?;
-    if theirs == mark || ours != mark {
-        return Err(BackendError::new(
-            BackendErrorKind::Invalid,
-            "a pooler between this node and PostgreSQL shares connections between transactions: use its session mode, or \
-             connect to PostgreSQL directly",
-        ));
-    }
-    Ok(())
 }
 
 impl fmt::Debug for PostgresBackend {

@@ -35,7 +35,7 @@ impl PostgresBackend {
         draining: bool,
     ) -> Result<Renewed> {
         let request = json!({ "node": node, "lease": millis(lease), "draining": draining });
-        match variant(self.control("renew", request).await?)? {
+        match variant(self.lease(request).await?)? {
             (word, node) if word == "kept" => Ok(Renewed::Kept(record(node)?)),
             _ => Ok(Renewed::Dead),
         }

@@ -19,6 +19,8 @@ pub(super) fn change_json(change: &Change) -> Value {
         Change::Decided(question) => json!(["decided", question]),
         Change::Commanded(node) => json!(["commanded", node]),
         Change::CommandEnded(command) => json!(["command_ended", command]),
+        // A listener finds out for itself, and nobody sends it.
+        Change::Missed => json!(["missed"]),
     }
 }
 
