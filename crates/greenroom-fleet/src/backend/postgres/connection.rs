@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::PgPool;
+use sqlx::postgres::{PgPool, PgRow};
 use sqlx::{Executor, PgConnection, Postgres, Row};
 
 use super::error;
@@ -72,9 +73,9 @@ pub(super) async fn refuse_pooler(connection: &mut PgConnection, pool: &PgPool) 
     let mut other = pool.acquire().await.map_err(error::of_connection)?;
     let first = server_of(connection).await?;
     for _ in 0..LOOKS {
-        connection.execute("BEGIN").await.map_err(error::of_request)?;
+        plainly(connection, "BEGIN").await?;
         let theirs = server_of(&mut other).await;
-        connection.execute("COMMIT").await.map_err(error::of_request)?;
+        plainly(connection, "COMMIT").await?;
         let theirs_later = server_of(&mut other).await?;
         let ours = server_of(connection).await?;
         if theirs? != theirs_later || ours != first || ours == theirs_later {
@@ -86,8 +87,16 @@ pub(super) async fn refuse_pooler(connection: &mut PgConnection, pool: &PgPool) 
 
 /// The process of the server that serves a connection. A pooler in transaction mode takes statements that are not prepared.
 async fn server_of(connection: &mut PgConnection) -> Result<i32> {
-    let row = sqlx::raw_sql("SELECT pg_backend_pid()").fetch_one(connection).await;
-    row.and_then(|row| row.try_get(0)).map_err(error::of_request)
+    let row = plainly(connection, "SELECT pg_backend_pid()").await?;
+    row.ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get(0)).map_err(error::of_request)
+}
+
+/// Carries out a statement without preparing it. The boxed future can be sent to another thread, which the compiler does not see otherwise.
+fn plainly<'a>(
+    connection: &'a mut PgConnection,
+    statement: &'static str,
+) -> BoxFuture<'a, Result<Option<PgRow>>> {
+    Box::pin(async move { connection.fetch_optional(statement).await.map_err(error::of_request) })
 }
 
 /// A random part of a pause, at least half of it, so that many nodes do not come at the same moments.

@@ -44,7 +44,9 @@ BEGIN
         RETURN reply('true');
     END IF;
     n := end_queue(n);
-    DELETE FROM keys WHERE name = n.name AND hash IN (SELECT hash FROM keys WHERE name = n.name LIMIT 256);
+    -- Keys that `fleet_forget` removes at this moment are passed over: it may wait for a key that this request has removed.
+    DELETE FROM keys WHERE name = n.name
+        AND hash IN (SELECT hash FROM keys WHERE name = n.name LIMIT 256 FOR UPDATE SKIP LOCKED);
     IF n.queued > 0 OR EXISTS (SELECT FROM keys WHERE name = n.name)
         OR EXISTS (SELECT FROM prompts WHERE name = n.name AND state = 'queued')
     THEN

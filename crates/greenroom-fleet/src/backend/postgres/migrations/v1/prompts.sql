@@ -123,16 +123,15 @@ BEGIN
     END IF;
     moment := now_ms();
     due := GREATEST(COALESCE((r->>'not_before')::bigint, moment), moment);
-    BEGIN
-        INSERT INTO prompts VALUES (
-            (r->>'prompt')::uuid, r->>'name', r->>'tenant', r->>'key', moment, due,
-            later(due, (r->>'wait')::numeric), nextval('orders'), 'queued', NULL, NULL, NULL, 0,
-            CASE WHEN r->'content'->>'continuation' IS NULL THEN 0 ELSE (r->>'continuations')::bigint END,
-            0, 0, 0, 0, 0, due <= moment
-        ) RETURNING * INTO p;
-    EXCEPTION WHEN unique_violation THEN
+    INSERT INTO prompts VALUES (
+        (r->>'prompt')::uuid, r->>'name', r->>'tenant', r->>'key', moment, due,
+        later(due, (r->>'wait')::numeric), nextval('orders'), 'queued', NULL, NULL, NULL, 0,
+        CASE WHEN r->'content'->>'continuation' IS NULL THEN 0 ELSE (r->>'continuations')::bigint END,
+        0, 0, 0, 0, 0, due <= moment
+    ) ON CONFLICT (id) DO NOTHING RETURNING * INTO p;
+    IF p.id IS NULL THEN
         PERFORM invalid(format('the id %s belongs to another prompt: make a new id for each prompt', r->>'prompt'));
-    END;
+    END IF;
     INSERT INTO contents VALUES (p.id, r->'content'->>'prompt', r->'content'->>'continuation');
     IF p.key IS NOT NULL THEN
         INSERT INTO keys AS k VALUES (p.name, text_hash(p.key), p.id)

@@ -21,9 +21,10 @@ BEGIN
     RETURN a;
 END $$;
 
-CREATE FUNCTION put_account(a tenants) RETURNS void LANGUAGE sql VOLATILE AS $$
-    UPDATE tenants SET period = a.period, spent = a.spent, reserved = a.reserved WHERE hash = a.hash
-$$;
+CREATE FUNCTION put_account(a tenants) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE tenants SET period = a.period, spent = a.spent, reserved = a.reserved WHERE hash = a.hash;
+END $$;
 
 -- A tenant has spent so much in the period that no turn can begin in it. Money that is reserved for running turns may come back.
 CREATE FUNCTION is_spent(tenant text, budget jsonb) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
@@ -46,10 +47,13 @@ CREATE FUNCTION fleet_queued(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS
     $$ SELECT reply(to_jsonb(GREATEST(queued_of(''), 0))) $$;
 
 -- The prompt, or its continuation if a lost owner had begun with it.
-CREATE FUNCTION to_send(p prompts) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
-    SELECT reply(done(jsonb_build_object('send', CASE WHEN p.begins <= 1 THEN content ELSE continuation END)))
-    FROM contents WHERE prompt = p.id
-$$;
+CREATE FUNCTION to_send(p prompts) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    c contents;
+BEGIN
+    SELECT * INTO c FROM contents WHERE prompt = p.id;
+    RETURN reply(done(jsonb_build_object('send', CASE WHEN p.begins <= 1 THEN c.content ELSE c.continuation END)));
+END $$;
 
 CREATE FUNCTION fleet_begin(r jsonb) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
