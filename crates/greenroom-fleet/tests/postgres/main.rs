@@ -8,8 +8,11 @@ mod compare;
 mod fleet;
 mod load;
 mod locks;
+mod lost;
 mod moving;
 mod nodes;
+mod pooler;
+mod proxy;
 #[path = "../support/memory.rs"]
 #[allow(
     dead_code,

@@ -21,7 +21,7 @@ use crate::{connect, schema};
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(60);
 
-fn accept(to: &str) -> Accept {
+pub(crate) fn accept(to: &str) -> Accept {
     Accept {
         prompt: PromptId::new(),
         name: Name::new(to).unwrap(),
@@ -257,4 +257,70 @@ async fn addresses_and_schemas_that_cannot_be_used_are_refused() {
     options.connect_timeout = Duration::from_secs(1);
     let error = refused(options).await;
     assert_eq!(error.kind(), BackendErrorKind::Unavailable, "{error}");
+}
+
+/// A node of this version takes part in a later schema that allows it, and in no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_needs_a_later_version_is_refused() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let mut other = server::raw(&address).await;
+    server::run(&mut other, &format!("INSERT INTO {schema}.migrations VALUES (7, 1)")).await;
+    let prompt = accepted(&connect(&address, &schema).await, "a").await;
+    assert!(backend.prompt_record(prompt).await.unwrap().is_some());
+
+    server::run(&mut other, &format!("INSERT INTO {schema}.migrations VALUES (8, 8)")).await;
+    let mut options = PostgresOptions::new(&address);
+    options.schema = schema;
+    let error = PostgresBackend::connect(options).await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Version, "{error}");
+    assert!(error.to_string().contains("version 8"), "{error}");
+}
+
+/// A schema of which only the list of versions is there, as an earlier version leaves it, is brought forward by one of many nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_start_at_once_bring_an_earlier_schema_forward() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let mut other = server::raw(&address).await;
+    let earlier = format!(
+        "CREATE SCHEMA {schema}; CREATE TABLE {schema}.migrations (version integer PRIMARY KEY, min_version integer NOT NULL)"
+    );
+    server::run(&mut other, &earlier).await;
+    let mut starting = JoinSet::new();
+    for _ in 0..8 {
+        let (address, schema) = (address.clone(), schema.clone());
+        starting.spawn(async move { connect(&address, &schema).await });
+    }
+    for backend in starting.join_all().await {
+        accepted(&backend, "a").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_or_database_that_is_not_there_is_refused_at_once() {
+    let Some(address) = server::address() else { return };
+    let (server, database) = address.rsplit_once('/').unwrap();
+    let user = address.replacen("postgres@", "nobody_at_all@", 1);
+    for address in [format!("{server}/no_{database}"), user] {
+        let begin = std::time::Instant::now();
+        let error = PostgresBackend::connect(PostgresOptions::new(address)).await.unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Damaged, "{error}");
+        assert!(error.to_string().contains("check the address"), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(5), "the connection was tried again");
+    }
+}
+
+/// A schema that somebody has changed answers for good: repeating the request does not help.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_the_schema_cannot_carry_out_is_not_repeated() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let mut other = server::raw(&address).await;
+    server::run(&mut other, &format!("ALTER TABLE {schema}.contents ADD CHECK (content = '')")).await;
+    let error = backend.accept(accept("a")).await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Damaged, "{error}");
+    assert_eq!(backend.queued().await.unwrap(), 0);
 }

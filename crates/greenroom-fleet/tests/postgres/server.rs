@@ -2,11 +2,14 @@
 
 #![allow(clippy::disallowed_methods, reason = "the server is no CLI, and its start may hold up a thread")]
 
+use std::net::ToSocketAddrs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use sqlx::{Connection, Executor, Row};
 
 /// The address of a server that runs already.
 const ADDRESS: &str = "GREENROOM_POSTGRES";
@@ -158,8 +161,40 @@ impl Server {
     }
 }
 
+/// Where the server at an address listens.
+pub(crate) fn socket(address: &str) -> std::net::SocketAddr {
+    let place = address.rsplit('@').next().and_then(|rest| rest.split('/').next()).unwrap();
+    place.to_socket_addrs().unwrap().next().unwrap()
+}
+
+/// The address of something on this host that passes connections on to the server at an address.
+pub(crate) fn through(address: &str, port: u16) -> String {
+    let place = address.rsplit('@').next().and_then(|rest| rest.split('/').next()).unwrap();
+    address.replacen(place, &format!("127.0.0.1:{port}"), 1)
+}
+
+/// A connection of the test's own.
+pub(crate) async fn raw(address: &str) -> sqlx::PgConnection {
+    sqlx::PgConnection::connect(address).await.unwrap()
+}
+
+pub(crate) async fn run(connection: &mut sqlx::PgConnection, statements: &str) {
+    connection.execute(statements).await.unwrap();
+}
+
+/// Waits until a request of a backend waits for a lock.
+pub(crate) async fn until_a_request_waits_for_a_lock(address: &str, function: &str) {
+    let (mut connection, begin) = (raw(address).await, Instant::now());
+    let waiting = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{function}(%' AND pid <> pg_backend_pid()"
+    );
+    while sqlx::query(&waiting).fetch_one(&mut connection).await.unwrap().get::<i64, _>(0) == 0 {
+        assert!(begin.elapsed() < SOON, "no request waits for a lock");
+    }
+}
+
 /// The server refuses to run for root.
-fn as_user(program: &Path) -> Command {
+pub(crate) fn as_user(program: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
     }
@@ -168,9 +203,9 @@ fn as_user(program: &Path) -> Command {
     command
 }
 
-fn give_away(folder: &Path) {
+pub(crate) fn give_away(folder: &Path) {
     if rustix::process::geteuid().is_root() {
-        let given = Command::new("chown").arg("postgres:postgres").arg(folder).status().unwrap();
+        let given = Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder).status().unwrap();
         assert!(given.success(), "there is no user `postgres`");
     }
 }

@@ -1,0 +1,246 @@
+//! Replies, connections and hints that are lost between a node and the server.
+
+use std::time::{Duration, Instant};
+
+use greenroom_fleet::backend::{Backend, PostgresBackend};
+use greenroom_fleet::{
+    Accept, Accepted, Answered, Append, Appended, Ask, AttemptId, BackendError, BackendErrorKind, Begin,
+    Begun, Change, Claim, Claimed, Finish, Finished, InterruptedBy, Name, Owned, Ownership, PromptOutcome,
+    QuestionId, Renewed, Withdrawn,
+};
+use serde_json::json;
+
+use crate::nodes::{accept, accepted, joined, owner};
+use crate::proxy::Proxy;
+use crate::{connect, schema, server};
+
+const SOON: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The answer to a repeated request whose first reply was lost after the server had committed.
+async fn after_a_lost_reply<T>(
+    proxy: &Proxy,
+    text: impl ToString,
+    mut request: impl AsyncFnMut() -> Result<T, BackendError>,
+) -> T {
+    let lost = proxy.lost();
+    proxy.lose_reply_to(text);
+    let Err(error) = request().await else { panic!("the reply was not lost") };
+    assert_eq!(error.kind(), BackendErrorKind::Unavailable, "{error}");
+    assert_eq!(proxy.lost(), lost + 1, "the server has not answered: {error}");
+    request().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_reply_is_lost_is_carried_out_once() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let proxy = Proxy::to(&address).await;
+    let (backend, direct) = (connect(proxy.address(), &schema).await, connect(&address, &schema).await);
+    let node = joined(&direct).await;
+
+    let accept = accept("a");
+    let (prompt, name) = (accept.prompt, accept.name.clone());
+    let answer = after_a_lost_reply(&proxy, prompt, async || backend.accept(accept.clone()).await).await;
+    assert!(matches!(answer, Accepted::New(ref kept) if kept.id == prompt), "{answer:?}");
+    assert_eq!(direct.queued().await.unwrap(), 1);
+
+    let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+    let won = after_a_lost_reply(&proxy, claim.attempt, async || backend.claim(claim.clone()).await).await;
+    let Claimed::Won { record, .. } = won else { panic!("{won:?}") };
+    let owner = Ownership { name: name.clone(), node, term: record.term };
+    assert_eq!(direct.name_record(name.clone()).await.unwrap().unwrap().term, owner.term, "claimed twice");
+
+    let attempt = AttemptId::new();
+    let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+    let begun = after_a_lost_reply(&proxy, attempt, async || backend.begin(begin.clone()).await).await;
+    assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+    assert_eq!(direct.prompt_record(prompt).await.unwrap().unwrap().begins, 1);
+
+    let append = Append {
+        owner: owner.clone(),
+        prompt,
+        first_seq: 1,
+        messages: vec!["\"a message\"".into()],
+        bound: 1000,
+    };
+    let appended =
+        after_a_lost_reply(&proxy, "a message", async || backend.append(append.clone()).await).await;
+    assert!(matches!(appended, Owned::Done(Appended::Last(1))), "{appended:?}");
+    assert_eq!(direct.messages(prompt, 0, 10).await.unwrap().len(), 1);
+
+    let question = QuestionId::new();
+    let ask = Ask { owner: owner.clone(), question, prompt, wait: HOUR, body: json!("may I?") };
+    let asked = after_a_lost_reply(&proxy, question, async || backend.ask(ask.clone()).await).await;
+    assert!(matches!(asked, Owned::Done(Some(ref asked)) if asked.id == question), "{asked:?}");
+    assert_eq!(direct.open_questions(10).await.unwrap().len(), 1);
+
+    let by = AttemptId::new();
+    let answered =
+        after_a_lost_reply(&proxy, by, async || backend.answer(question, by, json!("yes")).await).await;
+    assert!(matches!(answered, Answered::Decided(_)), "{answered:?}");
+    let other = direct.answer(question, AttemptId::new(), json!("no")).await.unwrap();
+    assert!(matches!(other, Answered::TooLate(_)), "{other:?}");
+
+    let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+    let finish = Finish { owner, prompt, attempt, outcome, cost: 5 };
+    let finished = after_a_lost_reply(&proxy, attempt, async || backend.finish(finish.clone()).await).await;
+    assert!(matches!(finished, Owned::Done(Finished::Ended)), "{finished:?}");
+    assert_eq!(direct.tenant("acme".into()).await.unwrap().spent, 5, "the cost was counted twice");
+
+    let second = accepted(&direct, "b").await;
+    let withdrawn = after_a_lost_reply(&proxy, second, async || backend.withdraw(second).await).await;
+    assert!(matches!(withdrawn, Withdrawn::Unsent), "{withdrawn:?}");
+    assert_eq!(direct.queued().await.unwrap(), 0);
+}
+
+/// A server that is gone without a word. The connections that wait for it must not keep the node from a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_renews_its_lease_after_connections_fell_silent() {
+    let Some(address) = server::address() else { return };
+    let proxy = Proxy::to(&address).await;
+    let backend = connect(proxy.address(), &schema()).await;
+    let node = joined(&backend).await;
+    // Each pool has connections.
+    backend.nodes(None, 10).await.unwrap();
+    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Renewed::Kept(_)));
+    accepted(&backend, "a").await;
+    proxy.silence();
+    let begin = Instant::now();
+    while backend.renew(node, HOUR, false).await.is_err() {
+        assert!(begin.elapsed() < SOON / 2, "the lease is not renewed");
+    }
+    while backend.nodes(None, 10).await.is_err() {
+        assert!(begin.elapsed() < SOON / 2, "the nodes are not seen");
+    }
+    while backend.queued().await.is_err() {
+        assert!(begin.elapsed() < SOON, "requests are not carried out");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_connects_again_says_that_changes_were_missed() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let proxy = Proxy::to(&address).await;
+    let (here, there) = (connect(proxy.address(), &schema).await, connect(&address, &schema).await);
+    let mut changes = here.changes();
+    until_heard(&there, &mut changes, "before").await;
+    proxy.cut();
+    let missed = async { while changes.recv().await.unwrap() != Change::Missed {} };
+    tokio::time::timeout(SOON, missed).await.expect("nobody says that changes were missed");
+    // It listens already when it says so.
+    accepted(&there, "after").await;
+    let name = Name::new("after").unwrap();
+    let heard = async { while changes.recv().await.unwrap() != Change::Queued(name.clone()) {} };
+    tokio::time::timeout(SOON, heard).await.expect("the listener does not hear");
+}
+
+async fn until_heard(
+    there: &PostgresBackend,
+    changes: &mut tokio::sync::broadcast::Receiver<Change>,
+    name: &str,
+) {
+    let expected = Change::Queued(Name::new(name).unwrap());
+    let begin = Instant::now();
+    loop {
+        accepted(there, name).await;
+        // Hints may be lost while a listener connects, so there is another one.
+        match tokio::time::timeout(Duration::from_secs(1), changes.recv()).await {
+            Ok(Ok(change)) if change == expected => return,
+            _ => {}
+        }
+        assert!(begin.elapsed() < SOON, "nothing is heard");
+    }
+}
+
+/// A request that waits for a name which something else has locked is given up by the server, and may be repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let node = joined(&backend).await;
+    let prompt = accepted(&backend, "a").await;
+    let owner = owner(&backend, node, "a").await;
+    let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+
+    let mut other = server::raw(&address).await;
+    server::run(&mut other, &format!("BEGIN; SELECT FROM {schema}.names FOR NO KEY UPDATE")).await;
+    let error = backend.begin(begin.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), BackendErrorKind::Unavailable, "{error}");
+    // The lease is no part of it.
+    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Renewed::Kept(_)));
+    server::run(&mut other, "ROLLBACK").await;
+    let begun = backend.begin(begin).await.unwrap();
+    assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+}
+
+/// Requests of an owner wait for no lock on the row of its node, and hold none: a renewal does not wait for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn turns_go_on_while_the_row_of_their_node_is_locked() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let node = joined(&backend).await;
+    let prompt = accepted(&backend, "a").await;
+    let mut other = server::raw(&address).await;
+    server::run(&mut other, &format!("BEGIN; SELECT FROM {schema}.nodes FOR UPDATE")).await;
+
+    let owner = owner(&backend, node, "a").await;
+    let attempt = AttemptId::new();
+    let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+    assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Begun::Send(_))));
+    let append =
+        Append { owner: owner.clone(), prompt, first_seq: 1, messages: vec!["1".into()], bound: 1000 };
+    assert!(matches!(backend.append(append).await.unwrap(), Owned::Done(Appended::Last(1))));
+    let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0 };
+    assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(Finished::Ended)));
+    assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(false)));
+    server::run(&mut other, "ROLLBACK").await;
+}
+
+/// Begin locks the row of its name before it looks: a name that is taken over at this moment has a turn of the old owner or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_begin_waits_for_a_claim_and_is_then_refused() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let node = joined(&backend).await;
+    let prompt = accepted(&backend, "a").await;
+    let owner = owner(&backend, node, "a").await;
+    // Another node claims the name: its request is not committed yet.
+    let mut other = server::raw(&address).await;
+    server::run(&mut other, &format!("BEGIN; UPDATE {schema}.names SET term = term + 1")).await;
+    let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+    let mut beginning = tokio::task::JoinSet::new();
+    let theirs = backend.clone();
+    beginning.spawn(async move { theirs.begin(begin).await });
+    server::until_a_request_waits_for_a_lock(&address, "fleet_begin").await;
+    server::run(&mut other, "COMMIT").await;
+    let begun = beginning.join_next().await.unwrap().unwrap().unwrap();
+    assert!(matches!(begun, Owned::Fenced), "{begun:?}");
+}
+
+/// The moment is read after the wait for the name's lock, on the server's clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let node = joined(&backend).await;
+    let accept = Accept { wait: Duration::from_millis(700), ..accept("a") };
+    let prompt = accept.prompt;
+    assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
+    let owner = owner(&backend, node, "a").await;
+    let mut other = server::raw(&address).await;
+    server::run(&mut other, &format!("BEGIN; SELECT FROM {schema}.names FOR NO KEY UPDATE")).await;
+    let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+    let (theirs, mut beginning) = (backend.clone(), tokio::task::JoinSet::new());
+    beginning.spawn(async move { theirs.begin(begin).await });
+    server::until_a_request_waits_for_a_lock(&address, "fleet_begin").await;
+    server::run(&mut other, "SELECT pg_sleep(1); ROLLBACK").await;
+    let begun = beginning.join_next().await.unwrap().unwrap().unwrap();
+    assert!(matches!(begun, Owned::Done(Begun::Expired)), "{begun:?}");
+}
