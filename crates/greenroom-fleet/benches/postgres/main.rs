@@ -23,8 +23,9 @@ use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, MemoryBackend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::{
-    Accept, Accepted, Append, AttemptId, Begin, Begun, Claim, Claimed, Finish, Fleet, FleetBuilder, Join,
-    Name, NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds, TurnItem,
+    Accept, Accepted, Append, AttemptId, Begin, Begun, Claim, Claimed, Finish, Fleet, FleetBuilder,
+    FleetLimits, Join, Name, NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds,
+    TurnItem,
 };
 use serde_json::json;
 use sqlx::postgres::{PgListener, PgPoolOptions};
@@ -238,7 +239,9 @@ async fn messages(backend: &PostgresBackend, address: &str, pool: &PgPool) {
 fn builder(backend: impl Backend, folder: &std::path::Path) -> FleetBuilder {
     // A CLI plays as long as it is kept.
     let clis = Mutex::new(Vec::new());
-    Fleet::builder().backend(backend).folder(folder).profile("default", move |_| {
+    // The prompts of the other rows wait.
+    let bounds = |limits: &mut FleetLimits| (limits.queue.tenant, limits.queue.fleet) = (u32::MAX, u32::MAX);
+    Fleet::builder().backend(backend).folder(folder).configure(bounds).profile("default", move |_| {
         let cli = ScriptedCli::play(Script::new().otherwise(ModelTurn::new().text("done")));
         let transport = cli.transport();
         clis.lock().unwrap().push(cli);
