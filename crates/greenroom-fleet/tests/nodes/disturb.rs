@@ -148,13 +148,14 @@ impl Driver {
         };
         let witnesses: Vec<u64> = self.nodes.iter().filter(well).map(|node| node.number).collect();
         if !witnesses.is_empty() {
-            self.losses.insert(id, Loss { at: now, witnesses });
+            self.losses.insert(id, Loss { number: self.nodes[at].number, at: now, witnesses });
         }
     }
 
     /// A node has said that another one is dead.
-    pub(crate) fn is_lost(&mut self, id: NodeId) {
+    pub(crate) fn is_lost(&mut self, by: u64, id: NodeId) {
         if let Some(loss) = self.losses.remove(&id) {
+            self.note(format!("node {} is declared dead by node {by}", loss.number));
             self.counts.lost.push(loss.at.elapsed());
         }
     }
@@ -164,11 +165,14 @@ impl Driver {
         self.losses.retain(|_, loss| !loss.witnesses.is_empty());
         let is_late = |(id, loss): (&NodeId, &Loss)| (loss.at.elapsed() > CLAIMABLE).then_some(*id);
         for id in self.losses.iter().filter_map(is_late).collect::<Vec<_>>() {
-            let loss = self.losses.remove(&id);
+            let Some(loss) = self.losses.remove(&id) else { continue };
             // The node that has declared it dead may have ended before it could tell.
             let nodes = self.database().await.nodes(None, Page::MOST).await.unwrap();
             if nodes.iter().any(|node| node.id == id && node.state != NodeState::Dead) {
-                let text = format!("the names of {id} are not claimable after {CLAIMABLE:?}: {loss:?}");
+                let took = loss.at.elapsed();
+                let text = format!(
+                    "the names of {id} are not claimable after {took:?}, {CLAIMABLE:?} at most: {loss:?}"
+                );
                 self.failures.push(text);
             }
         }

@@ -56,6 +56,7 @@ pub(crate) struct Counts {
 /// A node that another one has to declare dead.
 #[derive(Debug)]
 pub(crate) struct Loss {
+    pub(crate) number: u64,
     pub(crate) at: Instant,
     /// Nodes with which nothing was wrong since then.
     pub(crate) witnesses: Vec<u64>,
@@ -83,8 +84,9 @@ pub(crate) struct Driver {
     pub(crate) waiting: BTreeMap<(u64, u64), Waiting>,
     /// What must not happen.
     pub(crate) failures: Vec<String>,
-    /// What was done to whom, for a failure.
+    /// What was done to whom and when, for a failure.
     pub(crate) plan: Vec<String>,
+    began: Instant,
 }
 
 impl Driver {
@@ -115,6 +117,7 @@ impl Driver {
             waiting: BTreeMap::new(),
             failures: Vec::new(),
             plan: Vec::new(),
+            began: Instant::now(),
         }
     }
 
@@ -142,7 +145,7 @@ impl Driver {
 
     /// Waits until all prompts have an outcome, on nodes that nobody disturbs.
     pub(crate) async fn calm(&mut self) {
-        self.plan.push("calm".into());
+        self.note("calm".into());
         self.end_troubles();
         let mut asked: BTreeMap<PromptId, u64> = BTreeMap::new();
         while self.prompts.open() > 0 {
@@ -186,7 +189,7 @@ impl Driver {
     }
 
     pub(crate) fn note(&mut self, what: String) {
-        self.plan.push(what);
+        self.plan.push(format!("{:.2} s: {what}", self.began.elapsed().as_secs_f64()));
     }
 
     fn act(&mut self) {
@@ -289,14 +292,18 @@ impl Driver {
     fn take(&mut self, number: u64, line: Line) {
         let Some(node) = self.nodes.iter_mut().find(|node| node.number == number) else { return };
         let (id, reply) = match line {
-            Line::Ready => return node.ready = true,
+            Line::Ready => {
+                node.ready = true;
+                return self.note(format!("node {number} is ready"));
+            }
             Line::Joined(id) => return node.id = Some(id),
-            Line::Lost(id) => return self.is_lost(id),
+            Line::Lost(id) => return self.is_lost(number, id),
             Line::Event(kind) => {
                 if kind == "backend_unavailable" {
                     // It gives the others another lease.
                     node.well_since = Instant::now();
                     self.is_disturbed(number);
+                    self.note(format!("node {number} cannot use the server"));
                 }
                 return *self.counts.events.entry(kind).or_default() += 1;
             }

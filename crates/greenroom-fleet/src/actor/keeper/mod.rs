@@ -9,7 +9,7 @@
 //! | finish deletions | every 5 s; a name whose files cannot be removed after 1 s, 2 s … 60 s | 16 names |
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
-//! | watch the nodes | every 5 s; each second while there is another node; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
+//! | watch the nodes | each second if other nodes can use the backend; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
 //!
 //! Each duty:
 //!

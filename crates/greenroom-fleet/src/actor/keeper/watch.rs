@@ -75,7 +75,8 @@ impl Watch {
     /// The moment of the next look: the first one at which a node can be declared dead.
     fn next_look(&self) -> Instant {
         let now = Instant::now();
-        let look = now + if self.peers.is_empty() { LOOK } else { SECOND };
+        // Each second, also without a peer: a node that joins and dies at once is lost a lease after it was first seen.
+        let look = now + SECOND;
         // A node that could not be declared dead is tried again at the next look, not at once.
         let ends = self.peers.values().map(|seen| seen.since + seen.lease).filter(|end| *end > now);
         ends.chain(self.recovers_at).fold(look, Instant::min)

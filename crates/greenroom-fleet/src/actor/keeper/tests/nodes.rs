@@ -189,10 +189,22 @@ async fn nodes_that_recover_names_together_are_no_faster_than_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_alone_looks_for_others_every_five_seconds() {
+async fn a_node_that_joins_a_lone_node_and_dies_at_once_is_lost_after_its_lease() {
+    for pause in [Duration::from_millis(11_100), Duration::from_millis(13_900)] {
+        let mut stage = Stage::new().await;
+        let _keeper = stage.keeper().await;
+        tokio::time::sleep(pause).await;
+        let (peer, joined) = (stage.peer().await, Instant::now());
+        let lost = stage.lost(peer).await.duration_since(joined);
+        assert!(lost >= LEASE && lost <= LEASE + SECOND * 2, "{lost:?} after it has joined");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_alone_looks_for_others_each_second() {
     let stage = Stage::new().await;
     let _keeper = stage.keeper().await;
-    tokio::time::sleep(SECOND * 61).await;
+    tokio::time::sleep(SECOND * 60).await;
     let requests = stage.backend.requests("nodes");
-    assert!(requests <= 26, "{requests} requests in a minute: a page, and the empty one behind it");
+    assert!(requests <= 122, "{requests} requests in a minute: a page, and the empty one behind it");
 }
