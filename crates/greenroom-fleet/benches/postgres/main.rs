@@ -23,9 +23,8 @@ use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, MemoryBackend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::{
-    Accept, Accepted, Append, AttemptId, Begin, Begun, Claim, Claimed, Finish, Fleet, FleetBuilder,
-    FleetLimits, Join, Name, NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds,
-    TurnItem,
+    Accept, Accepted, Append, AttemptId, Begin, Begun, Claim, Claimed, Finish, Fleet, FleetBuilder, Join,
+    Name, NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds, TurnItem,
 };
 use serde_json::json;
 use sqlx::postgres::{PgListener, PgPoolOptions};
@@ -42,7 +41,7 @@ const ACTIVATIONS: usize = 100;
 fn main() {
     let Some(address) = server::address() else { return };
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let backend = connect(&address).await;
+        let backend = connect(&address, "bench").await;
         let pool = PgPoolOptions::new().max_connections(CALLERS as u32 + 1).connect(&address).await.unwrap();
         pool.execute("DROP TABLE IF EXISTS bench; CREATE TABLE bench (id text PRIMARY KEY, n bigint NOT NULL, text text)")
             .await
@@ -55,9 +54,9 @@ fn main() {
     });
 }
 
-async fn connect(address: &str) -> PostgresBackend {
+async fn connect(address: &str, schema: &str) -> PostgresBackend {
     let mut options = PostgresOptions::new(address);
-    options.schema = "bench".into();
+    options.schema = schema.into();
     options.connections = CALLERS as u32;
     PostgresBackend::connect(options).await.unwrap()
 }
@@ -158,9 +157,9 @@ async fn begins(backend: &PostgresBackend, pool: &PgPool) {
         sqlx::query("INSERT INTO bench VALUES ($1, 0, '')").bind(&id).execute(pool).await.unwrap();
         rows.push(id);
     }
-    let pool = pool.clone();
+    let (all, id) = (pool.clone(), rows[0].clone());
     let raw = rate(move |caller| {
-        let (pool, id) = (pool.clone(), rows[caller].clone());
+        let (pool, id) = (all.clone(), rows[caller].clone());
         async move {
             for _ in 0..3 {
                 let update = sqlx::query("UPDATE bench SET n = n + 1 WHERE id = $1").bind(&id);
@@ -170,17 +169,39 @@ async fn begins(backend: &PostgresBackend, pool: &PgPool) {
     });
     let raw = raw.await;
     let backend = backend.clone();
-    let turns = rate(move |caller| {
-        let (backend, owner) = (backend.clone(), owners[caller].clone());
-        async move {
-            let prompt = accepted(&backend, owner.name.as_str()).await;
-            let attempt = begun(&backend, &owner, prompt).await;
-            let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
-            let finish = Finish { owner, prompt, attempt, outcome, cost: 0 };
-            assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(_)));
-        }
-    });
+    let turns = {
+        let (backend, owners) = (backend.clone(), owners.clone());
+        rate(move |caller| {
+            let (backend, owner) = (backend.clone(), owners[caller].clone());
+            async move {
+                turn(&backend, &owner).await;
+            }
+        })
+    };
     row("turns (accept, begin, finish), 16 names", turns.await, "three updates of a row", raw, "a second");
+    let (mut figures, mut updates) = (Vec::new(), Vec::new());
+    for _ in 0..MESSAGES {
+        figures.push(turn(&backend, &owners[0]).await);
+        let update = sqlx::query("UPDATE bench SET n = n + 1 WHERE id = $1").bind(&id);
+        let begin = Instant::now();
+        update.execute(pool).await.unwrap();
+        updates.push(begin.elapsed());
+    }
+    let ((middle, slow), (raw_middle, raw_slow)) = (percentiles(figures), percentiles(updates));
+    row("begin, p50", middle, "update of a row", raw_middle, "ms");
+    row("begin, p99", slow, "update of a row", raw_slow, "ms");
+}
+
+/// A whole turn. Returns the time of its begin.
+async fn turn(backend: &PostgresBackend, owner: &Ownership) -> Duration {
+    let prompt = accepted(backend, owner.name.as_str()).await;
+    let before = Instant::now();
+    let attempt = begun(backend, owner, prompt).await;
+    let took = before.elapsed();
+    let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
+    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0 };
+    assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(_)));
+    took
 }
 
 /// The middle and the 99th of a hundred, in milliseconds.
@@ -205,7 +226,8 @@ async fn messages(backend: &PostgresBackend, address: &str, pool: &PgPool) {
         raw.push(begin.elapsed());
     }
     let folder = tempfile::tempdir().unwrap();
-    let reading = builder(connect(address).await, folder.path()).without_watchdog().start().await.unwrap();
+    let reading =
+        builder(connect(address, "bench").await, folder.path()).without_watchdog().start().await.unwrap();
     let node = NodeId::new();
     backend.join(Join { node, host: "writes".into(), lease: HOUR }).await.unwrap();
     let prompt = accepted(backend, "messages").await;
@@ -239,9 +261,7 @@ async fn messages(backend: &PostgresBackend, address: &str, pool: &PgPool) {
 fn builder(backend: impl Backend, folder: &std::path::Path) -> FleetBuilder {
     // A CLI plays as long as it is kept.
     let clis = Mutex::new(Vec::new());
-    // The prompts of the other rows wait.
-    let bounds = |limits: &mut FleetLimits| (limits.queue.tenant, limits.queue.fleet) = (u32::MAX, u32::MAX);
-    Fleet::builder().backend(backend).folder(folder).configure(bounds).profile("default", move |_| {
+    Fleet::builder().backend(backend).folder(folder).profile("default", move |_| {
         let cli = ScriptedCli::play(Script::new().otherwise(ModelTurn::new().text("done")));
         let transport = cli.transport();
         clis.lock().unwrap().push(cli);
@@ -266,8 +286,11 @@ async fn activation(fleet: &Fleet) -> f64 {
 async fn activations(address: &str) {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let memory = builder(MemoryBackend::new(), folders[0].path()).start().await.unwrap();
-    let postgres =
-        builder(connect(address).await, folders[1].path()).without_watchdog().start().await.unwrap();
+    let postgres = builder(connect(address, "bench_activations").await, folders[1].path())
+        .without_watchdog()
+        .start()
+        .await
+        .unwrap();
     let (raw, figure) = (activation(&memory).await, activation(&postgres).await);
     row("activation of a session that sleeps", figure, "the same in memory", raw, "ms");
     memory.drain(Duration::ZERO).await;
