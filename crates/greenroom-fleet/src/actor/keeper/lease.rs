@@ -39,11 +39,14 @@ impl KeeperContext {
                     shared.asked_to_drain.cancel();
                 }
             }
-            Renewed::Dead => {
-                tracing::error!(node = %shared.node, "the backend counts this node as dead");
-                shared.lost.cancel();
-            }
+            Renewed::Dead => self.counts_as_dead(),
         }
         Ok(began + lease / 6)
+    }
+
+    /// Another node has declared this one dead: it owns nothing any more.
+    pub(super) fn counts_as_dead(&self) {
+        tracing::error!(node = %self.shared.node, "the backend counts this node as dead");
+        self.shared.lost.cancel();
     }
 }

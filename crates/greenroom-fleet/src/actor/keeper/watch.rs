@@ -107,6 +107,10 @@ impl KeeperContext {
         let sent = Instant::now();
         // The other requests of a look may fail for a reason of their own, such as one record that cannot be read.
         let mut nodes = within(self.nodes()).await.inspect_err(|_| self.watch_again())?;
+        if nodes.iter().any(|node| node.id == shared.node && node.state == NodeState::Dead) {
+            self.counts_as_dead();
+            return Ok(Instant::now() + LOOK);
+        }
         let silent = locked(&self.watch).look(&nodes, sent, shared);
         for (id, renewals) in silent {
             if within(shared.backend.declare_dead(id, renewals)).await? {

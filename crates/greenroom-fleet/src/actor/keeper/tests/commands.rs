@@ -58,7 +58,7 @@ async fn a_command_without_a_hint_is_found_within_a_second() {
     let backend = FaultedBackend::new(MemoryBackend::new()).without_changes();
     let stage = Stage::on(backend, FleetLimits::default()).await;
     let _keeper = stage.keeper().await;
-    let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR };
+    let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     stage.shared.set_awake(&Name::new("a").unwrap(), true);
     tokio::time::sleep(SECOND * 12).await;
@@ -75,7 +75,7 @@ async fn a_node_alone_or_asleep_looks_for_no_commands() {
     tokio::time::sleep(SECOND * 60).await;
     assert_eq!(stage.backend.requests("commands"), 0, "it is alone");
     stage.shared.set_awake(&Name::new("a").unwrap(), false);
-    let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR };
+    let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     tokio::time::sleep(SECOND * 60).await;
     assert_eq!(stage.backend.requests("commands"), 0, "no name is awake here");
@@ -87,7 +87,7 @@ async fn a_command_to_a_name_that_was_given_back_is_withdrawn_at_once() {
     let (owner, command) = stage.commanded("a").await;
     assert_eq!(stage.shared.backend.release(owner).await.unwrap(), crate::request::Owned::Done(true));
     stage.shared.set_awake(&Name::new("a").unwrap(), true);
-    let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR };
+    let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     let _keeper = stage.keeper().await;
     tokio::time::sleep(SECOND * 7).await;

@@ -45,7 +45,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
     let poor = Quota { budget, ..Quota::default() };
     fleet.quotas.insert("poor".to_owned(), poor);
-    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease };
+    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
     backend.join(join).await.unwrap();
     let mut stage = Stage::of(Arc::new(fleet), backend.clone()).await;
     let prompt = |name: &str, tenant: &str| Accept { tenant: tenant.to_owned(), ..accept(name, HOUR * 10) };

@@ -12,7 +12,7 @@ impl Stage {
     /// Another node joins.
     async fn peer(&self) -> NodeId {
         let node = NodeId::new();
-        self.backend.join(Join { node, host: "there".into(), lease: LEASE }).await.unwrap();
+        self.backend.join(Join { node, host: "there".into(), lease: LEASE, capacity: 8 }).await.unwrap();
         node
     }
 
@@ -198,6 +198,19 @@ async fn a_node_that_joins_a_lone_node_and_dies_at_once_is_lost_after_its_lease(
         let lost = stage.lost(peer).await.duration_since(joined);
         assert!(lost >= LEASE && lost <= LEASE + SECOND * 2, "{lost:?} after it has joined");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_finds_itself_dead_is_fenced_and_recovers_nothing() {
+    let stage = Stage::new().await;
+    let node = stage.shared.node;
+    stage.runs(node, "runs").await;
+    let _keeper = stage.keeper().await;
+    stage.settle().await;
+    stage.backend.leave(node).await.unwrap();
+    timeout(SECOND, stage.shared.lost.cancelled()).await.expect("the node goes on");
+    tokio::time::sleep(SECOND * 10).await;
+    assert_eq!(stage.backend.requests("recover"), 0);
 }
 
 #[tokio::test(start_paused = true)]
