@@ -51,8 +51,8 @@ async fn run(admin: &Admin, arguments: &[String]) -> Result<(), Box<dyn Error>> 
                 let asked = if record.asked_to_drain { ", asked to drain" } else { "" };
                 let over = if node.holds_lease { "" } else { ", its lease is over" };
                 println!(
-                    "{} on {}: {:?}, {} names, renewed {age} s ago{over}{asked}",
-                    record.id, record.host, record.state, record.owns
+                    "{} on {}: {:?}, {} of {} names, renewed {age} s ago{over}{asked}",
+                    record.id, record.host, record.state, record.owns, record.capacity
                 );
             }
         }

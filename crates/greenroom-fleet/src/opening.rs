@@ -59,8 +59,9 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     }
     finish_deletions(shared).await?;
     let sent = shared.fence.now();
-    let (node, host, lease) = (shared.node, shared.host.clone(), shared.limits.lease);
-    shared.ask(|backend| backend.join(Join { node, host: host.clone(), lease })).await?;
+    let capacity = u32::try_from(shared.limits.live).unwrap_or(u32::MAX);
+    let join = Join { node: shared.node, host: shared.host.clone(), lease: shared.limits.lease, capacity };
+    shared.ask(|backend| backend.join(join.clone())).await?;
     shared.fence.hold(sent).await.map_err(FleetError::Session)
 }
 

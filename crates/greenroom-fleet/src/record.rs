@@ -350,6 +350,9 @@ pub struct NodeRecord {
     /// Names that the node owns.
     #[serde(default)]
     pub owns: u32,
+    /// Sessions that the node can have live at a time: its `limits.live`. Zero for a node of a version that did not tell.
+    #[serde(default)]
+    pub capacity: u32,
     /// An operator has asked the node to drain.
     #[serde(default)]
     pub asked_to_drain: bool,

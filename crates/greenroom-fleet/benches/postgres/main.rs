@@ -147,7 +147,7 @@ async fn begun(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId) -
 
 async fn begins(backend: &PostgresBackend, pool: &PgPool) {
     let node = NodeId::new();
-    backend.join(Join { node, host: "bench".into(), lease: HOUR }).await.unwrap();
+    backend.join(Join { node, host: "bench".into(), lease: HOUR, capacity: 8 }).await.unwrap();
     let (mut owners, mut rows) = (Vec::new(), Vec::new());
     for caller in 0..CALLERS {
         let name = format!("begins {caller}");
@@ -229,7 +229,7 @@ async fn messages(backend: &PostgresBackend, address: &str, pool: &PgPool) {
     let reading =
         builder(connect(address, "bench").await, folder.path()).without_watchdog().start().await.unwrap();
     let node = NodeId::new();
-    backend.join(Join { node, host: "writes".into(), lease: HOUR }).await.unwrap();
+    backend.join(Join { node, host: "writes".into(), lease: HOUR, capacity: 8 }).await.unwrap();
     let prompt = accepted(backend, "messages").await;
     let owner = owner(backend, node, "messages").await;
     begun(backend, &owner, prompt).await;

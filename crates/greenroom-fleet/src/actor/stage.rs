@@ -22,7 +22,7 @@ use crate::request::{Accept, Join, QueueBounds};
 /// A fleet on a backend, whose node has joined.
 pub(crate) async fn joined(backend: impl Backend, limits: FleetLimits) -> Arc<FleetShared> {
     let shared = Arc::new(shared(Arc::new(backend), limits));
-    let join = Join { node: shared.node, host: "here".into(), lease: shared.limits.lease };
+    let join = Join { node: shared.node, host: "here".into(), lease: shared.limits.lease, capacity: 8 };
     shared.backend.join(join).await.unwrap();
     shared
 }

@@ -55,7 +55,7 @@ async fn earlier_service(backend: &impl Backend, process: Option<Value>) -> (Nam
 /// A service begins with a prompt of the name `a`, with this process.
 async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) -> (Name, PromptId, Term) {
     let node = NodeId::new();
-    backend.join(Join { node, host: host.into(), lease: LONG }).await.unwrap();
+    backend.join(Join { node, host: host.into(), lease: LONG, capacity: 8 }).await.unwrap();
     let Accepted::New(prompt) = backend.accept(accept("a", LONG)).await.unwrap() else { panic!("refused") };
     let (name, attempt) = (prompt.name.clone(), AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };

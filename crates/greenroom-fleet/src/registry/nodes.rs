@@ -30,6 +30,7 @@ impl Step<'_> {
             renewed_at: self.now,
             lease_until: self.now.after(join.lease),
             owns: 0,
+            capacity: join.capacity,
             asked_to_drain: false,
         };
         self.put_node(&node)?;
@@ -125,7 +126,17 @@ impl Step<'_> {
         let owns = u32::try_from(owns).unwrap_or(u32::MAX);
         let (renewed_at, lease_until) = (self.now, self.now);
         let (host, state) = (String::new(), NodeState::Dead);
-        Ok(NodeRecord { id, host, state, renewals: 0, renewed_at, lease_until, owns, asked_to_drain: false })
+        Ok(NodeRecord {
+            id,
+            host,
+            state,
+            renewals: 0,
+            renewed_at,
+            lease_until,
+            owns,
+            capacity: 0,
+            asked_to_drain: false,
+        })
     }
 
     /// A page of nodes that can be read, and are alive or own names still, in the order of their ids.

@@ -14,6 +14,8 @@ pub struct Join {
     pub host: String,
     /// The length of the lease.
     pub lease: Duration,
+    /// Sessions that the node can have live at a time.
+    pub capacity: u32,
 }
 
 /// The answer to a renewal.

@@ -32,7 +32,7 @@ use crate::request::*;
 /// # use greenroom_fleet::{Join, NodeId};
 /// let backend = FaultedBackend::new(MemoryBackend::new());
 /// backend.fault_next("join", Fault::LoseReply);
-/// let join = Join { node: NodeId::new(), host: "here".into(), lease: Duration::from_secs(30) };
+/// let join = Join { node: NodeId::new(), host: "here".into(), lease: Duration::from_secs(30), capacity: 8 };
 /// assert!(backend.join(join.clone()).await.is_err());
 /// assert_eq!(backend.nodes(None, 10).await?.len(), 1);
 /// backend.join(join).await?;

@@ -55,7 +55,8 @@ async fn the_backend_in_a_file_keeps_the_promises() {
 #[tokio::test(start_paused = true)]
 async fn a_backend_in_memory_that_is_reopened_has_dead_nodes_and_its_facts() {
     let backend = MemoryBackend::new();
-    let join = Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(3600) };
+    let join =
+        Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(3600), capacity: 8 };
     backend.join(join.clone()).await.unwrap();
     let after = backend.reopen().await.unwrap();
     assert_eq!(backend.renew(join.node, join.lease, false).await.unwrap(), Renewed::Dead);
@@ -93,7 +94,10 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
         assert_eq!(record.is_due(now), due);
     }
     assert_eq!(backend.next_due(backend.now()).await.unwrap(), Some(then));
-    backend.join(Join { node, host: "here".to_owned(), lease: Duration::from_secs(30) }).await.unwrap();
+    backend
+        .join(Join { node, host: "here".to_owned(), lease: Duration::from_secs(30), capacity: 8 })
+        .await
+        .unwrap();
     for (accept, expected) in [(&reminder, Begun::NotDue(then)), (&at_once, Begun::Send(json!("hello")))] {
         let attempt = AttemptId::new();
         let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
@@ -111,7 +115,7 @@ async fn a_clock_that_is_set_back_keeps_no_dead_node_alive() {
     let (backend, clock) = on_a_clock();
     let node = NodeId::new();
     let lease = Duration::from_secs(30);
-    backend.join(Join { node, host: "here".to_owned(), lease }).await.unwrap();
+    backend.join(Join { node, host: "here".to_owned(), lease, capacity: 8 }).await.unwrap();
     assert!(!backend.declare_dead(node, 0).await.unwrap());
     clock.store(10_000, Ordering::SeqCst);
     // A renewal after the step is counted on the clock as it is now.

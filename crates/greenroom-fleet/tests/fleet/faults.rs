@@ -9,7 +9,7 @@ use greenroom_fleet::{BackendErrorKind, Join, NodeId};
 use tokio::time::Instant;
 
 fn join() -> Join {
-    Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(30) }
+    Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(30), capacity: 8 }
 }
 
 fn faulted(fault: Fault) -> (FaultedBackend, MemoryBackend) {

@@ -32,7 +32,7 @@ async fn a_reopened_file_has_all_that_was_accepted() {
     let kept = accept("a");
     assert!(matches!(backend.accept(kept.clone()).await.unwrap(), Accepted::New(_)));
     let node = NodeId::new();
-    backend.join(Join { node, host: "here".to_owned(), lease: FOREVER }).await.unwrap();
+    backend.join(Join { node, host: "here".to_owned(), lease: FOREVER, capacity: 8 }).await.unwrap();
     let claim =
         Claim { name: kept.name.clone(), node, attempt: greenroom_fleet::AttemptId::new(), losses: 3 };
     let Claimed::Won { record: won, .. } = backend.claim(claim.clone()).await.unwrap() else {
@@ -59,8 +59,11 @@ async fn names_of_an_earlier_process_are_recovered_at_once() {
     let backend = LocalBackend::open(&path).await.unwrap();
     let (kept, idle) = (accept("a"), accept("idle"));
     let node = NodeId::new();
-    backend.join(Join { node, host: "here".to_owned(), lease: FOREVER }).await.unwrap();
-    backend.join(Join { node: NodeId::new(), host: "here".to_owned(), lease: FOREVER }).await.unwrap();
+    backend.join(Join { node, host: "here".to_owned(), lease: FOREVER, capacity: 8 }).await.unwrap();
+    backend
+        .join(Join { node: NodeId::new(), host: "here".to_owned(), lease: FOREVER, capacity: 8 })
+        .await
+        .unwrap();
     for accept in [&kept, &idle] {
         assert!(matches!(backend.accept(accept.clone()).await.unwrap(), Accepted::New(_)));
     }
@@ -146,7 +149,7 @@ async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
     let kept = accept("a");
     assert!(matches!(from.accept(kept.clone()).await.unwrap(), Accepted::New(_)));
     let node = NodeId::new();
-    from.join(Join { node, host: "here".to_owned(), lease: FOREVER }).await.unwrap();
+    from.join(Join { node, host: "here".to_owned(), lease: FOREVER, capacity: 8 }).await.unwrap();
     let attempt = greenroom_fleet::AttemptId::new();
     let claim = Claim { name: kept.name.clone(), node, attempt, losses: 3 };
     let Claimed::Won { record, .. } = from.claim(claim).await.unwrap() else { panic!("not won") };

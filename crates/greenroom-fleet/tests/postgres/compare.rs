@@ -127,7 +127,7 @@ impl Pair {
     async fn join(&mut self) {
         let node = NodeId::new();
         let host = if self.random.one_in(2) { "here" } else { "there" }.to_owned();
-        let join = Join { node, host, lease: HOUR };
+        let join = Join { node, host, lease: HOUR, capacity: 8 };
         both!(self, join(join)).unwrap();
         self.nodes.push(node);
     }

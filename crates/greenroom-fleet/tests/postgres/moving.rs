@@ -93,7 +93,7 @@ async fn a_tenant_moves_to_another_database_by_the_statements_of_the_guide() {
     let (old, new) = (connect(&address, &from).await, connect(&address, &to).await);
     let node = NodeId::new();
     for backend in [&old, &new] {
-        backend.join(Join { node, host: "here".into(), lease: HOUR }).await.unwrap();
+        backend.join(Join { node, host: "here".into(), lease: HOUR, capacity: 8 }).await.unwrap();
     }
     // The old fleet has used many terms.
     for _ in 0..5 {

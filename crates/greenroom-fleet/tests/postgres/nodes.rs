@@ -48,7 +48,7 @@ pub(crate) async fn accepted(backend: &PostgresBackend, to: &str) -> PromptId {
 
 pub(crate) async fn joined(backend: &PostgresBackend) -> NodeId {
     let node = NodeId::new();
-    backend.join(Join { node, host: "here".into(), lease: HOUR }).await.unwrap();
+    backend.join(Join { node, host: "here".into(), lease: HOUR, capacity: 8 }).await.unwrap();
     node
 }
 

@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::Add;
 use std::time::Duration;
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+#[cfg(target_os = "linux")]
+use rustix::time::Timespec;
+use rustix::time::{ClockId, clock_gettime};
 
 /// A moment on the clock that counts from the machine's start, time in suspend included (`CLOCK_BOOTTIME`).
 ///

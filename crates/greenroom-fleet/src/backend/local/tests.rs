@@ -374,7 +374,8 @@ async fn a_read_sees_every_write_that_was_answered_before_it() {
 async fn nodes_of_a_file_that_was_put_in_place_of_an_open_one_are_dead() {
     let folder = tempfile::tempdir().unwrap();
     let (path, backup) = (folder.path().join("fleet.redb"), folder.path().join("backup"));
-    let join = || Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(30) };
+    let join =
+        || Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(30), capacity: 8 };
     let first = LocalBackend::open(&path).await.unwrap();
     first.join(join()).await.unwrap();
     first.close().await;

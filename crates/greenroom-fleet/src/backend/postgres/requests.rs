@@ -24,7 +24,7 @@ use crate::request::{
 
 impl PostgresBackend {
     pub(in crate::backend) async fn join(&self, join: Join) -> Result<NodeRecord> {
-        let request = json!({ "node": join.node, "host": join.host, "lease": millis(join.lease) });
+        let request = json!({ "node": join.node, "host": join.host, "lease": millis(join.lease), "capacity": join.capacity });
         record(self.control("join", request).await?)
     }
 

@@ -39,7 +39,7 @@ fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
 fn running(world: &mut World) -> (Ownership, PromptId) {
     let (accept, node) = (accept("a", 1, WAIT), NodeId::new());
     assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
-    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     let (name, attempt) = (accept.name.clone(), AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
     let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
@@ -241,7 +241,7 @@ fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
     }
     let nodes = [NodeId::new(), NodeId::new()];
     for node in nodes {
-        world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+        world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         let name = Name::new(if node == nodes[0] { "d" } else { "c" }).unwrap();
         let claim = Claim { name, node, attempt: AttemptId::new(), losses: 3 };
         assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
@@ -278,13 +278,15 @@ fn a_page_of_names_is_bounded() {
 fn pages_of_nodes_and_of_their_names_are_bounded() {
     let mut world = World::new(1);
     let node = NodeId::new();
-    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     for to in 0..Page::MOST + 1 {
         let (accept, attempt) = (accept(&to.to_string(), 1, WAIT), AttemptId::new());
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
         let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
         assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
-        world.step(|step| step.join(Join { node: NodeId::new(), host: String::new(), lease: WAIT }));
+        world.step(|step| {
+            step.join(Join { node: NodeId::new(), host: String::new(), lease: WAIT, capacity: 8 })
+        });
     }
     let page = Page { after: None, limit: usize::MAX };
     assert_eq!(world.step(|step| step.owned_names(node, page.clone())).len(), Page::MOST);
@@ -297,7 +299,7 @@ fn names_of_many_dead_nodes_are_recovered_up_to_the_limit() {
     for to in 0..100 {
         let (accept, attempt, node) = (accept(&to.to_string(), 1, WAIT), AttemptId::new(), NodeId::new());
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
-        world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+        world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         if to % 2 == 0 {
             let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
             assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));

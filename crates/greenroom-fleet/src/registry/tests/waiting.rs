@@ -82,7 +82,7 @@ impl Txn for Counting<'_> {
 fn a_look_reads_no_rows_of_names_that_cannot_run() {
     let mut world = World::new(1);
     let node = NodeId::new();
-    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     for number in 0..1_000 {
         let mut ask = |to: &str, tenant: &str, not_before| {
             let accept = Accept {
@@ -123,7 +123,7 @@ fn a_look_reads_no_rows_of_names_that_cannot_run() {
 fn a_reminder_that_is_due_is_told_whatever_names_a_page_has() {
     let mut world = World::new(1);
     let node = NodeId::new();
-    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT }));
+    world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     let due = Some(Timestamp(world.now.0 + 1));
     let reminder = Accept { not_before: due, ..accept("reminded", 1, WAIT) };
     for accept in [reminder, accept("other", 1, WAIT)] {

@@ -96,7 +96,7 @@ impl World {
         match self.below(21) {
             0 => {
                 let node = NodeId::new();
-                let join = Join { node, host: "here".to_owned(), lease: Duration::ZERO };
+                let join = Join { node, host: "here".to_owned(), lease: Duration::ZERO, capacity: 8 };
                 self.twice(|step| step.join(join.clone()));
                 self.nodes.push(node);
             }

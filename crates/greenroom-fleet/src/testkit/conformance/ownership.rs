@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::stage::{Checked, LEASE, Stage, accept, claim, invalid, name, promises, same, unexpected};
+use super::stage::{
+    CAPACITY, Checked, LEASE, Stage, accept, claim, invalid, name, promises, same, unexpected,
+};
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
@@ -126,9 +128,13 @@ async fn dead_join(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     let node = stage.short_lived_node().await?;
     stage.own_by(node, "a").await?;
-    let join = Join { node, host: "here".to_owned(), lease: LEASE };
+    let join = Join { node, host: "here".to_owned(), lease: LEASE, capacity: CAPACITY };
     let known = stage.backend.join(join.clone()).await?;
-    same("the state after the repeated join", known.state, NodeState::Up)?;
+    same(
+        "the state and the capacity after the repeated join",
+        (known.state, known.capacity),
+        (NodeState::Up, CAPACITY),
+    )?;
     let elsewhere = Join { host: "there".to_owned(), ..join.clone() };
     invalid("a node of another host with a known id", stage.backend.join(elsewhere).await)?;
     stage.kill(node).await?;
@@ -204,7 +210,7 @@ async fn bound_to_host(stage: Stage) -> Checked {
     let other = Claimed::OtherHost("there".to_owned());
     same("the answer to a node of another host", stage.claim_by(stage.node, "a").await?, other)?;
     let node = NodeId::new();
-    stage.backend.join(Join { node, host: "there".to_owned(), lease: LEASE }).await?;
+    stage.backend.join(Join { node, host: "there".to_owned(), lease: LEASE, capacity: CAPACITY }).await?;
     stage.own_by(node, "a").await.map(drop)
 }
 

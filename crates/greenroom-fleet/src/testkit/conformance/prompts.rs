@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::stage::{Checked, LEASE, ROOMY, Stage, accept, invalid, name, promises, same, unexpected};
+use super::stage::{
+    CAPACITY, Checked, LEASE, ROOMY, Stage, accept, invalid, name, promises, same, unexpected,
+};
 use crate::id::{NodeId, PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptState, Unsent};
 use crate::request::{
@@ -266,7 +268,10 @@ async fn pages(stage: Stage) -> Checked {
 async fn waiting(stage: Stage) -> Checked {
     let (other, elsewhere) = (NodeId::new(), NodeId::new());
     stage.join(other, LEASE).await?;
-    stage.backend.join(Join { node: elsewhere, host: "there".to_owned(), lease: LEASE }).await?;
+    stage
+        .backend
+        .join(Join { node: elsewhere, host: "there".to_owned(), lease: LEASE, capacity: CAPACITY })
+        .await?;
     let of = |tenant: &str, to: &str| Accept { tenant: tenant.to_owned(), ..accept(to, "hello") };
     let mut ready = Vec::new();
     for (tenant, to) in [("b", "1"), ("b", "2"), ("a", "3"), ("", "4"), ("b", "0")] {

@@ -49,6 +49,8 @@ pub(super) fn invalid<T: Debug>(what: &str, seen: Result<T, BackendError>) -> Ch
 
 /// A lease that does not end within a check.
 pub(super) const LEASE: Duration = Duration::from_secs(3600);
+/// The capacity of the nodes.
+pub(super) const CAPACITY: u32 = 8;
 
 pub(super) const ROOMY: QueueBounds = QueueBounds { name: 100, tenant: 100, fleet: 100 };
 
@@ -67,7 +69,7 @@ impl Stage {
     }
 
     pub(super) async fn join(&self, node: NodeId, lease: Duration) -> Checked {
-        self.backend.join(Join { node, host: "here".to_owned(), lease }).await?;
+        self.backend.join(Join { node, host: "here".to_owned(), lease, capacity: CAPACITY }).await?;
         Ok(())
     }
 

@@ -34,7 +34,7 @@ async fn earlier_owner(
     process: impl Fn(AttemptId) -> Value,
 ) -> (AttemptId, Ownership, PromptId) {
     let (node, attempt) = (NodeId::new(), AttemptId::new());
-    backend.join(Join { node, host: host.into(), lease: Duration::from_secs(3) }).await.unwrap();
+    backend.join(Join { node, host: host.into(), lease: Duration::from_secs(3), capacity: 8 }).await.unwrap();
     let prompt = serde_json::to_value(greenroom::Prompt::from("hello")).unwrap();
     let content = PromptContent { prompt, continuation: None };
     let accept = Accept { profile: "default".into(), tenant: "default".into(), content, ..accept("a") };

@@ -5,7 +5,7 @@ DECLARE
     n nodes;
     moment bigint;
 BEGIN
-    INSERT INTO nodes VALUES ((r->>'node')::uuid, r->>'host', 'up', 0, 0, 0) ON CONFLICT (id) DO NOTHING;
+    INSERT INTO nodes VALUES ((r->>'node')::uuid, r->>'host', 'up', 0, 0, 0, 0) ON CONFLICT (id) DO NOTHING;
     SELECT * INTO n FROM nodes WHERE id = (r->>'node')::uuid FOR UPDATE;
     IF n.host <> r->>'host' THEN
         PERFORM invalid(format('the id %s belongs to another node: make a new id for each node', n.id));
@@ -20,7 +20,7 @@ BEGIN
     IF n.renewed_at = 0 THEN
         UPDATE nodes SET
             state = 'up', renewals = 0, renewed_at = moment, lease_until = later(moment, (r->>'lease')::numeric),
-            asked_to_drain = false
+            capacity = (r->>'capacity')::bigint, asked_to_drain = false
         WHERE id = n.id RETURNING * INTO n;
         -- Ids of processes that ended long ago.
         DELETE FROM nodes d WHERE d.state = 'dead' AND d.renewed_at < moment - 86400000

@@ -11,6 +11,7 @@ CREATE TABLE nodes (
     renewals bigint NOT NULL,
     renewed_at bigint NOT NULL,
     lease_until bigint NOT NULL,
+    capacity bigint NOT NULL,
     asked_to_drain boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500);
 
