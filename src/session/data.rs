@@ -31,13 +31,51 @@ impl SessionBuilder {
         self
     }
 
-    /// Ends the session's CLI when the deadline of a watchdog passes. Until the deadline is extended, no CLI starts. Without the
-    /// call there is no deadline.
+    /// Ends the session's CLI when the deadline of a watchdog passes. Until the deadline is extended, no CLI starts, and requests
+    /// that the CLI has left behind are refused: no tool, hook or permission handler begins. Without the call there is no deadline.
     ///
     /// Only [`ChildProcess`](crate::transport::ChildProcess) knows watchdogs. A transport of your own finds it in
     /// [`Launch::watchdog`](crate::transport::Launch::watchdog).
     pub fn watchdog(mut self, watchdog: &Watchdog) -> Self {
         self.watchdog = Some(watchdog.clone());
         self
+    }
+}
+
+#[cfg(all(test, feature = "testkit"))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::json;
+
+    use crate::guardian::Watchdog;
+    use crate::testkit::ScriptedCli;
+    use crate::{NoArgs, Session, ToolServer};
+
+    #[tokio::test(start_paused = true)]
+    async fn no_handler_begins_after_the_deadline_of_the_watchdog() {
+        let called = Arc::new(AtomicBool::new(false));
+        let (transport, mut listener) = ScriptedCli::by_hand();
+        let begins = called.clone();
+        let server = ToolServer::new("shop", "1.0.0").tool("order", "Orders", move |_: NoArgs| {
+            begins.store(true, Ordering::SeqCst);
+            async { "ordered" }
+        });
+        let watchdog = Watchdog::without_deadline();
+        let starting = Session::builder().mcp_server(server).watchdog(&watchdog).transport(transport).start();
+        let (session, mut end) = tokio::join!(starting, async {
+            let mut end = listener.accept().await;
+            end.handshake().await;
+            end
+        });
+        let request = end.call_tool("shop", "order", json!({}));
+        let answer = end.answer_to(&request).await;
+        let said = &answer["mcp_response"]["error"]["message"];
+        assert!(said.as_str().is_some_and(|said| said.contains("the deadline of its watchdog")), "{answer}");
+        assert!(!called.load(Ordering::SeqCst));
+        let session = session.unwrap();
+        let (stopped, ()) = tokio::join!(session.stop(), end.run_out());
+        stopped.unwrap();
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct Admitter {
 
 /// Most requests that are entered at once.
 const BATCH: usize = 256;
+/// The answer to a request after the deadline of the session's watchdog.
+const TOO_LATE: &str = "the session may not act any more: the deadline of its watchdog has passed";
 
 impl Admitter {
     pub(super) fn new(shared: Arc<Shared>, outbound: Outbound) -> Self {
@@ -204,6 +206,9 @@ impl Admitter {
         let pending = answer.pending();
         let request_id = pending.request_id();
         match admission {
+            Some(Admission::Admitted) if self.deadline_has_passed() => {
+                pending.refuse(&RpcError::internal(TOO_LATE))
+            }
             Some(Admission::Admitted) => match pending.full() {
                 Some(full) if !self.passes_full(body) => self.refuse(pending, full),
                 _ => return Some(answer),
@@ -237,6 +242,11 @@ impl Admitter {
             }
             _ => false,
         }
+    }
+
+    /// True when the session's watchdog has ended the CLI, or does so now. A host that was stopped finds requests in the pipe then.
+    fn deadline_has_passed(&self) -> bool {
+        self.shared.spec.watchdog.as_ref().is_some_and(|watchdog| !watchdog.holds())
     }
 
     fn refuse(&self, pending: &PendingRequest, full: Full) {
