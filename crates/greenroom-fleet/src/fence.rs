@@ -95,8 +95,17 @@ impl Fence {
     }
 }
 
+/// The shortest lease with a watchdog: the guardian has a fifth of it to end the CLIs.
+const SHORTEST: Duration = Duration::from_secs(5);
+
 /// The watchdog of a node whose backend other processes use.
-pub(crate) fn watchdog() -> Result<Watchdog, FleetError> {
+pub(crate) fn watchdog(lease: Duration) -> Result<Watchdog, FleetError> {
+    if lease < SHORTEST {
+        return Err(FleetError::Invalid(format!(
+            "`lease` is at least {SHORTEST:?} on a backend that several services share: the guardian has a fifth of it to end the CLIs \
+             of a service that is stopped"
+        )));
+    }
     Watchdog::new().map_err(|error| {
         FleetError::Invalid(format!(
             "a fleet on a backend that several services share ends its CLIs by a guardian program, also if this service is stopped: \

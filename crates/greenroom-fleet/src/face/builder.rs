@@ -221,7 +221,11 @@ impl FleetBuilder {
                 "the backend names no folder for files: call `FleetBuilder::folder`".to_owned(),
             )
         })?;
-        let watchdog = if self.watchdog && backend.is_shared() { Some(fence::watchdog()?) } else { None };
+        let watchdog = if self.watchdog && backend.is_shared() {
+            Some(fence::watchdog(self.limits.lease)?)
+        } else {
+            None
+        };
         let fence = Fence::new(self.limits.lease, watchdog);
         let shared = Arc::new(FleetShared {
             transitions: Transitions::of(&*backend),

@@ -24,7 +24,7 @@ pub struct FleetLimits {
     pub wait: Duration,
     /// The lease of the fleet's node. Default: 30 seconds; renewed after a sixth of it, and given up after four fifths.
     /// On an [exclusive](crate::backend::Backend::is_exclusive) backend, such as a `LocalBackend`, the node goes on
-    /// without it.
+    /// without it. At least 1 second, and 5 seconds with a watchdog, which kills the CLIs in the last fifth.
     pub lease: Duration,
     /// The time for which a background task of the CLI keeps its session from being idle. Default: 10 minutes.
     pub background: Duration,

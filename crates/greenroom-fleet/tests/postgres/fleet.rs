@@ -68,12 +68,18 @@ async fn sessions_go_on_at_another_node_when_theirs_is_drained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_without_a_guardian_program_is_refused() {
+async fn a_fleet_that_its_guardian_cannot_end_in_time_is_refused() {
     let Some(address) = server::address() else { return };
     let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
-    let builder = Fleet::builder().backend(connect(&address, &schema).await).folder(folder.path());
-    match within(builder.start()).await.err() {
-        Some(FleetError::Invalid(why)) => assert!(why.contains("guardian::init()"), "{why}"),
-        other => panic!("{other:?}"),
+    for (lease, reason) in [(30, "guardian::init()"), (4, "`lease` is at least 5s")] {
+        let backend = connect(&address, &schema).await;
+        let builder = Fleet::builder()
+            .backend(backend)
+            .folder(folder.path())
+            .configure(|limits| limits.lease = Duration::from_secs(lease));
+        match within(builder.start()).await.err() {
+            Some(FleetError::Invalid(why)) => assert!(why.contains(reason), "{why}"),
+            other => panic!("{other:?}"),
+        }
     }
 }

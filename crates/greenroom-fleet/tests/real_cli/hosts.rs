@@ -58,7 +58,7 @@ impl Host {
             .backend(backend)
             .host(&self.name)
             .folder(self.folder.join("sessions"))
-            .configure(|limits| limits.lease = Duration::from_secs(3))
+            .configure(|limits| limits.lease = Duration::from_secs(5))
             .profile("default", move |_| {
                 let builder = Session::builder().cli_path(&cli).envs(env.clone());
                 // The same on all hosts, as a service would deploy it.
