@@ -69,6 +69,10 @@ pub struct NameRecord {
     /// Owners that were lost with a turn running, since the last turn that completed.
     #[serde(default)]
     pub losses: u32,
+    /// The reason for which the name is quarantined as soon as its owner gives it up or is lost, such as a gap in the
+    /// transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
 }
 
 /// The state of a name.

@@ -199,7 +199,7 @@ async fn turn(backend: &PostgresBackend, owner: &Ownership) -> Duration {
     let attempt = begun(backend, owner, prompt).await;
     let took = before.elapsed();
     let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
-    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0 };
+    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
     assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(_)));
     took
 }

@@ -28,6 +28,7 @@ fn record(name: &str) -> NameRecord {
         continues: None,
         failures: Vec::new(),
         losses: 0,
+        quarantine: None,
     }
 }
 

@@ -32,7 +32,7 @@ impl Step<'_> {
                     Some(mut record) => {
                         self.leave_owner(&mut record)?;
                         self.lose_turn(&mut record)?;
-                        match too_many_losses(&record, losses) {
+                        match to_quarantine(&record, losses) {
                             Some(why) => self.quarantine_now(&mut record, why)?,
                             None => {
                                 self.free_now(&mut record)?;
@@ -178,10 +178,10 @@ impl Step<'_> {
     }
 }
 
-/// The reason to quarantine a name that has lost `losses` owners in a row.
-pub(super) fn too_many_losses(record: &NameRecord, losses: u32) -> Option<String> {
-    (record.losses >= losses.max(1))
-        .then(|| format!("{} owners in a row were lost while a turn of this session ran", record.losses))
+/// The reason to quarantine a name whose owner is gone: one that the owner has left, or `losses` lost owners in a row.
+pub(super) fn to_quarantine(record: &NameRecord, losses: u32) -> Option<String> {
+    let too_many = || format!("{} owners in a row were lost while a turn of this session ran", record.losses);
+    record.quarantine.clone().or_else(|| (record.losses >= losses.max(1)).then(too_many))
 }
 
 /// The error for the record of a process that cannot be read.

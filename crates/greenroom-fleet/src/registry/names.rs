@@ -1,6 +1,6 @@
 //! Owners of names: claim, release, quarantine, delete.
 
-use super::lost::too_many_losses;
+use super::lost::to_quarantine;
 use super::prompts::BY_USER;
 use super::txn::{Key, Table, readable, text};
 use super::{BATCH, Result, Step};
@@ -38,7 +38,7 @@ impl Step<'_> {
         }
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
-        if let Some(why) = too_many_losses(&record, claim.losses) {
+        if let Some(why) = to_quarantine(&record, claim.losses) {
             self.quarantine_now(&mut record, why.clone())?;
             return Ok(Claimed::Quarantined(why));
         }
@@ -56,7 +56,10 @@ impl Step<'_> {
         self.remove_process(&owner.name, owner.term)?;
         self.leave_owner(&mut record)?;
         self.give_up_turn(&mut record)?;
-        self.free_now(&mut record)?;
+        match record.quarantine.clone() {
+            Some(why) => self.quarantine_now(&mut record, why)?,
+            None => self.free_now(&mut record)?,
+        }
         Ok(Owned::Done(record.queued > 0))
     }
 
@@ -74,6 +77,10 @@ impl Step<'_> {
         record.failures.retain(|at| self.now.since(*at) < failed.period);
         record.failures.push(self.now);
         let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
+        if let Some(why) = record.quarantine.clone() {
+            self.quarantine_now(&mut record, why)?;
+            return Ok(Owned::Done(AfterFailure::Quarantined));
+        }
         if count >= failed.intensity.max(1) {
             let why = match failed.intensity {
                 0 | 1 => failed.why,
@@ -176,7 +183,7 @@ impl Step<'_> {
             tenant: record.tenant.clone(),
             why: why.clone(),
         });
-        record.state = NameState::Quarantined { why, since: self.now };
+        (record.state, record.quarantine) = (NameState::Quarantined { why, since: self.now }, None);
         self.put_name(record)
     }
 

@@ -214,6 +214,7 @@ impl Step<'_> {
             continues: None,
             failures: Vec::new(),
             losses: 0,
+            quarantine: None,
         }
     }
 

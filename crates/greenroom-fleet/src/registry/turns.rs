@@ -108,6 +108,9 @@ impl Step<'_> {
         if matches!(finish.outcome, PromptOutcome::Completed { .. }) {
             (name.failures, name.losses) = (Vec::new(), 0);
         }
+        if finish.quarantine.is_some() {
+            name.quarantine.clone_from(&finish.quarantine);
+        }
         self.put_name(&name)?;
         self.settle(&mut prompt, finish.cost)?;
         self.end(&mut prompt, Some(finish.attempt), &finish.outcome)?;

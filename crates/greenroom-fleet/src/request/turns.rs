@@ -96,6 +96,8 @@ pub struct Finish {
     pub outcome: PromptOutcome,
     /// The cost of the turn, in micro-dollars.
     pub cost: u64,
+    /// The reason to quarantine the name as soon as the owner gives it up or is lost. `None`: there is no new reason.
+    pub quarantine: Option<String>,
 }
 
 /// The answer to [`Finish`].

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::SessionKey;
 use greenroom_fleet::backend::{Backend, MemoryBackend, MemoryTranscripts};
+use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
     AttemptId, BackendError, BackendErrorKind, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState, Owned,
     Ownership, PromptOutcome, TranscriptReply, TranscriptStore,
@@ -79,7 +80,10 @@ async fn a_conversation_goes_on_with_its_memory_on_another_host() {
 #[tokio::test(start_paused = true)]
 async fn an_append_of_an_earlier_owner_writes_nothing_and_fences_it() {
     let stage = Stage::new();
-    let first = start(stage.host("one")).await;
+    let backend = FaultedBackend::new(stage.backend.clone());
+    // The node hears that it is dead with its next renewal, and not by a look.
+    backend.plan(|request| if request.method == "nodes" { Fault::Fail } else { Fault::Pass });
+    let first = start(stage.host("one").backend(backend)).await;
     let log = Log::of(&first);
     asks(&first, "a", "late").await;
     // Another node has declared this one dead, and it does not know yet.
@@ -162,6 +166,25 @@ async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
         why.starts_with("the store of transcripts did not get 1 entries") && why.contains("no room"),
         "{why}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_whose_entries_are_lost_is_quarantined_also_if_its_owner_is_lost_then() {
+    let stage = Stage::new();
+    let backend = FaultedBackend::new(stage.backend.clone());
+    backend.plan(|request| match request.method {
+        "activation_failed" => Fault::Hang,
+        _ => Fault::Pass,
+    });
+    let first = start(stage.host("one").backend(backend).transcripts(stage.broken(true).0)).await;
+    outcome(send(&first, "a", "hello").await).await;
+    let record = stage.record("a").await.unwrap();
+    assert!(matches!(record.state, NameState::Owned { .. }), "{record:?}");
+    stage.backend.reopen().await.unwrap();
+    let builder = stage.host("two");
+    let log = Log::new(builder.events());
+    let _second = start(builder).await;
+    log.wait("the quarantine", |event| matches!(event, FleetEvent::Quarantined { .. })).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -224,7 +224,8 @@ impl Pair {
                 let Some((owner, prompt, attempt)) = self.begun.last().cloned() else { return };
                 let outcome =
                     PromptOutcome::Completed { result: json!({ "text": "\0done" }), transcript_lost: false };
-                let finish = Finish { owner, prompt, attempt, outcome, cost: self.random.below(40) };
+                let finish =
+                    Finish { owner, prompt, attempt, outcome, cost: self.random.below(40), quarantine: None };
                 both!(self, finish(finish));
                 both!(self, finish(finish));
                 both!(self, outcome(prompt));

@@ -83,7 +83,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     assert!(matches!(other, Answered::TooLate(_)), "{other:?}");
 
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    let finish = Finish { owner, prompt, attempt, outcome, cost: 5 };
+    let finish = Finish { owner, prompt, attempt, outcome, cost: 5, quarantine: None };
     let finished = after_a_lost_reply(&proxy, attempt, async || backend.finish(finish.clone()).await).await;
     assert!(matches!(finished, Owned::Done(Finished::Ended)), "{finished:?}");
     assert_eq!(direct.tenant("acme".into()).await.unwrap().spent, 5, "the cost was counted twice");
@@ -195,7 +195,7 @@ async fn turns_go_on_while_the_row_of_their_node_is_locked() {
         Append { owner: owner.clone(), prompt, first_seq: 1, messages: vec!["1".into()], bound: 1000 };
     assert!(matches!(backend.append(append).await.unwrap(), Owned::Done(Appended::Last(1))));
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0 };
+    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
     assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(Finished::Ended)));
     assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(false)));
     server::run(&mut other, "ROLLBACK").await;

@@ -81,7 +81,7 @@ async fn turn(backend: &impl Backend, node: NodeId, accept: Accept) -> Ownership
     let append = Append { owner: owner.clone(), prompt, first_seq: 1, messages, bound: 1000 };
     assert!(backend.append(append).await.unwrap().done().is_some());
     let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
-    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0 };
+    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
     assert!(backend.finish(finish).await.unwrap().done().is_some());
     owner
 }

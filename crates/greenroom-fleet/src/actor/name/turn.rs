@@ -12,7 +12,7 @@ use crate::actor::context::{Activation, FleetShared};
 use crate::actor::retry::{NotDone, repeat_owned};
 use crate::actor::scribe;
 use crate::face::event::FleetEvent;
-use crate::id::{AttemptId, PromptId};
+use crate::id::AttemptId;
 use crate::outcome::{cost_of, outcome_of};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Begun, Finish};
@@ -96,11 +96,15 @@ pub(super) async fn run_turn(
     };
     let end = match ending {
         Ok((mut outcome, cost)) => {
-            let is_lost = cell.lost().await.is_some();
+            let quarantine = cell.lost().await;
+            let is_lost = quarantine.is_some();
             if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
                 *transcript_lost = is_lost;
             }
-            match finish(shared, activation, prompt.id, attempt, outcome, cost).await {
+            let owner = activation.owner.clone();
+            match finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, quarantine })
+                .await
+            {
                 TurnEnd::Ended if is_lost => TurnEnd::TranscriptLost,
                 end => end,
             }
@@ -152,15 +156,7 @@ async fn run(
     Ok((outcome_of(&outcome), cost))
 }
 
-async fn finish(
-    shared: &FleetShared,
-    activation: &Activation,
-    prompt: PromptId,
-    attempt: AttemptId,
-    outcome: PromptOutcome,
-    cost: u64,
-) -> TurnEnd {
-    let mut finish = Finish { owner: activation.owner.clone(), prompt, attempt, outcome, cost };
+async fn finish(shared: &FleetShared, mut finish: Finish) -> TurnEnd {
     let mut finished = repeat_owned(shared, || shared.backend.finish(finish.clone())).await;
     if let Err(NotDone::Error(error)) = &finished
         && error.kind() == crate::error::BackendErrorKind::Invalid

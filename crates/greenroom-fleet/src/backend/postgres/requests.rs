@@ -148,7 +148,7 @@ impl PostgresBackend {
     pub(in crate::backend) async fn finish(&self, finish: Finish) -> Result<Owned<Finished>> {
         let request = json!({
             "owner": ownership(&finish.owner), "prompt": finish.prompt, "attempt": finish.attempt,
-            "outcome": kept(&finish.outcome)?, "word": finish.outcome.word(), "cost": finish.cost,
+            "outcome": kept(&finish.outcome)?, "word": finish.outcome.word(), "cost": finish.cost, "quarantine": finish.quarantine,
         });
         owned(self.call("finish", request).await?, |answer| {
             let (word, value) = variant(answer)?;

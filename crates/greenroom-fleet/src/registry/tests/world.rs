@@ -168,7 +168,7 @@ impl World {
                     result: json!({ "cost": 0.1 + self.below(9) as f64 }),
                     transcript_lost: false,
                 };
-                let finish = Finish { owner, prompt, attempt, outcome, cost: 3 };
+                let finish = Finish { owner, prompt, attempt, outcome, cost: 3, quarantine: None };
                 let _: Owned<Finished> = self.twice(|step| step.finish(finish.clone()));
             }
             14 => {

@@ -5,13 +5,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::stage::{
-    CAPACITY, Checked, LEASE, Stage, accept, claim, invalid, name, promises, same, unexpected,
+    CAPACITY, Checked, LEASE, Stage, accept, claim, completed, finish, invalid, name, promises, same,
+    unexpected,
 };
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Join, Owned, Ownership, Page,
-    Quarantined, Refused, Renewed,
+    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Finished, Join, Owned,
+    Ownership, Page, Quarantined, Refused, Renewed,
 };
 
 promises! {
@@ -24,6 +25,7 @@ promises! {
     "the id of a dead node, or of a node of another host, does not join" => dead_join,
     "a node that dies tells of its names whose prompts wait or run" => freed,
     "a draining node keeps its names and claims no others" => draining,
+    "a name that its owner left with a reason is quarantined as soon as the owner is gone" => left_with_a_reason,
     "a node that is asked to drain finds the mark with its next renewal" => asked_to_drain,
     "a name that is bound to a host is claimed by nodes of the host" => bound_to_host,
     "an unknown name is not claimed" => unknown,
@@ -203,6 +205,42 @@ async fn asked_to_drain(stage: Stage) -> Checked {
     }
     let nodes = stage.backend.nodes(None, 10).await?;
     same("nodes", nodes.iter().map(|node| (node.id, node.asked_to_drain)).collect(), vec![(stage.node, true)])
+}
+
+async fn left_with_a_reason(stage: Stage) -> Checked {
+    let why = "the transcript has a gap";
+    for gone in ["releases", "fails", "dies", "dies and is recovered"] {
+        let node = stage.short_lived_node().await?;
+        let (owner, prompt, attempt) = stage.running(node, gone).await?;
+        let finish =
+            Finish { quarantine: Some(why.to_owned()), ..finish(&owner, prompt, attempt, completed()) };
+        same("the finish", stage.backend.finish(finish.clone()).await?, Owned::Done(Finished::Ended))?;
+        same("the repeated finish", stage.backend.finish(finish).await?, Owned::Done(Finished::Ended))?;
+        // Another turn of the owner changes nothing.
+        let next = stage.prompt(gone, "next").await?;
+        let (attempt, _) = stage.begin(&owner, next).await?;
+        stage.complete(&owner, next, attempt).await?;
+        match gone {
+            "releases" => same("the release", stage.backend.release(owner).await?, Owned::Done(false))?,
+            "fails" => {
+                let failed = ActivationFailed { owner, why: "another".into(), period: LEASE, intensity: 3 };
+                let after = stage.backend.activation_failed(failed).await?;
+                same("the failure", after, Owned::Done(AfterFailure::Quarantined))?;
+            }
+            "dies" => stage.kill(node).await?,
+            _ => {
+                stage.kill(node).await?;
+                same("the recovered names", stage.backend.recover(10, 3).await?, vec![name(gone)])?;
+            }
+        }
+        let claimed = stage.claim_by(stage.node, gone).await?;
+        same("the claim", claimed, Claimed::Quarantined(why.to_owned()))?;
+        same("the release from quarantine", stage.backend.unquarantine(name(gone)).await?, true)?;
+        let owner = stage.own(gone).await?;
+        same("the release of the next owner", stage.backend.release(owner).await?, Owned::Done(false))?;
+        stage.own(gone).await?;
+    }
+    Ok(())
 }
 
 async fn bound_to_host(stage: Stage) -> Checked {

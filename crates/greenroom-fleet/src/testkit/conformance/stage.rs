@@ -189,7 +189,7 @@ pub(super) fn finish(
     attempt: AttemptId,
     outcome: PromptOutcome,
 ) -> Finish {
-    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0 }
+    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None }
 }
 
 pub(super) fn completed() -> PromptOutcome {

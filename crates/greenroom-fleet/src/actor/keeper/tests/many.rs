@@ -126,7 +126,8 @@ async fn turn(
             result: serde_json::Value::Null,
             transcript_lost: false,
         };
-        let finish = Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost: 0 };
+        let finish =
+            Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost: 0, quarantine: None };
         assert!(shared.backend.finish(finish).await.unwrap().done().is_some());
         *tally.ended.lock().unwrap() += 1;
     }

@@ -38,9 +38,10 @@ BEGIN
     RETURN n;
 END $$;
 
-CREATE FUNCTION too_many_losses(n names, losses bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN n.losses >= GREATEST(losses, 1)
-        THEN format('%s owners in a row were lost while a turn of this session ran', n.losses) END
+-- The reason to quarantine a name whose owner is gone: one that the owner has left, or lost owners in a row.
+CREATE FUNCTION to_quarantine(n names, losses bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT COALESCE(n.quarantine, CASE WHEN n.losses >= GREATEST(losses, 1)
+        THEN format('%s owners in a row were lost while a turn of this session ran', n.losses) END)
 $$;
 
 CREATE FUNCTION fleet_claim(r jsonb) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
@@ -67,7 +68,7 @@ BEGIN
         RETURN reply('"node_down"');
     END IF;
     n := lose_turn(n);
-    reason := too_many_losses(n, (r->>'losses')::bigint);
+    reason := to_quarantine(n, (r->>'losses')::bigint);
     IF reason IS NOT NULL THEN
         PERFORM set_quarantined(n, reason);
         RETURN reply(jsonb_build_object('quarantined', reason));
@@ -96,7 +97,12 @@ BEGIN
         RETURN reply(CASE WHEN n.name IS NULL THEN '"fenced"' ELSE done(to_jsonb(n.queued > 0)) END);
     END IF;
     DELETE FROM processes WHERE name = n.name AND term = n.term;
-    n := set_free(give_up_turn(n));
+    n := give_up_turn(n);
+    IF n.quarantine IS NULL THEN
+        PERFORM set_free(n);
+    ELSE
+        PERFORM set_quarantined(n, n.quarantine);
+    END IF;
     RETURN reply(done(to_jsonb(n.queued > 0)));
 END $$;
 
@@ -120,6 +126,10 @@ BEGIN
     moment := now_ms();
     n.failures := ARRAY(SELECT f FROM unnest(n.failures) AS f WHERE moment - f < (r->>'period')::numeric) || moment;
     failed := cardinality(n.failures);
+    IF n.quarantine IS NOT NULL THEN
+        PERFORM set_quarantined(n, n.quarantine);
+        RETURN reply(done('"quarantined"'));
+    END IF;
     IF failed >= GREATEST((r->>'intensity')::bigint, 1) THEN
         PERFORM set_quarantined(n, CASE WHEN (r->>'intensity')::bigint <= 1 THEN r->>'why' ELSE
             format('%s activations failed within %s; the last one: %s', failed, r->>'period_in_words', r->>'why') END);
@@ -172,7 +182,7 @@ BEGIN
         FOR NO KEY UPDATE OF m SKIP LOCKED
     LOOP
         n := lose_turn(n);
-        reason := too_many_losses(n, (r->>'losses')::bigint);
+        reason := to_quarantine(n, (r->>'losses')::bigint);
         IF reason IS NOT NULL THEN
             PERFORM set_quarantined(n, reason);
         ELSE

@@ -114,7 +114,7 @@ BEGIN
     IF n.name IS NULL THEN
         INSERT INTO names VALUES (
             r->>'name', r->>'profile', r->>'tenant', text_key(r->>'tenant'), r->>'host', (r->>'conversation')::uuid,
-            now_ms(), 0, 'free', NULL, NULL, NULL, NULL, 0, NULL, NULL, '{}', 0, NULL
+            now_ms(), 0, 'free', NULL, NULL, NULL, NULL, 0, NULL, NULL, '{}', 0, NULL, NULL
         ) ON CONFLICT (name) DO NOTHING RETURNING * INTO n;
         IF n.name IS NULL THEN
             -- Another request has created the name since: everything above holds for that name now.

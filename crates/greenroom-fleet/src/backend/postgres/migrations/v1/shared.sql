@@ -139,6 +139,7 @@ BEGIN
     UPDATE names SET
         term = n.term, state = n.state, node = n.node, claim = n.claim, since = n.since, why = n.why,
         queued = n.queued, running = n.running, continues = n.continues, failures = n.failures, losses = n.losses,
+        quarantine = n.quarantine,
         waiting_order = CASE WHEN n.state IN ('free', 'owned') AND n.running IS NULL THEN (
             SELECT p.ord FROM prompts p WHERE p.name = n.name AND p.state = 'queued' AND p.ready
             ORDER BY p.ord LIMIT 1
@@ -159,7 +160,7 @@ CREATE FUNCTION set_quarantined(n names, reason text) RETURNS names LANGUAGE plp
 BEGIN
     PERFORM tell(jsonb_build_object('is', 'quarantined', 'name', n.name, 'tenant', n.tenant, 'why', reason));
     n.state := 'quarantined';
-    n.node := NULL; n.claim := NULL; n.since := now_ms(); n.why := reason;
+    n.node := NULL; n.claim := NULL; n.since := now_ms(); n.why := reason; n.quarantine := NULL;
     PERFORM put_name(n);
     RETURN n;
 END $$;
@@ -170,7 +171,7 @@ BEGIN
     RETURN jsonb_build_object(
         'name', n.name, 'profile', n.profile, 'tenant', n.tenant, 'host', n.host, 'conversation', n.conversation,
         'created_at', n.created_at, 'term', n.term, 'queued', n.queued, 'running', n.running,
-        'continues', n.continues, 'failures', n.failures, 'losses', n.losses,
+        'continues', n.continues, 'failures', n.failures, 'losses', n.losses, 'quarantine', n.quarantine,
         'state', CASE n.state
             WHEN 'owned' THEN jsonb_build_object('is', n.state, 'node', n.node, 'claim', n.claim, 'since', n.since)
             WHEN 'quarantined' THEN jsonb_build_object('is', n.state, 'why', n.why, 'since', n.since)

@@ -15,6 +15,7 @@ CREATE TABLE nodes (
     asked_to_drain boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500);
 
+-- quarantine: the reason to quarantine the name as soon as its owner is gone.
 -- waiting_order: the order of the first prompt that may begin, while the name can run.
 CREATE TABLE names (
     name text COLLATE "C" PRIMARY KEY,
@@ -35,6 +36,7 @@ CREATE TABLE names (
     continues uuid,
     failures bigint[] NOT NULL,
     losses integer NOT NULL,
+    quarantine text,
     waiting_order bigint,
     CHECK ((state = 'owned') = (node IS NOT NULL))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);

@@ -187,6 +187,7 @@ BEGIN
         n.failures := '{}';
         n.losses := 0;
     END IF;
+    n.quarantine := COALESCE(r->>'quarantine', n.quarantine);
     PERFORM put_name(n);
     IF p.reserved > 0 OR (r->>'cost')::numeric > 0 THEN
         -- The reservation is replaced by the cost. The cost of a turn that outlasted its period counts for the new one.
