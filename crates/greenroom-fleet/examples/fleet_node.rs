@@ -9,7 +9,7 @@
 //!
 //! Each line of the input is a session's name, a colon and a prompt. The end of the input drains the node; the other nodes go on with
 //! its sessions. The transcripts are in the database, so a session remembers on each node what it was told on another one. Kill a
-//! node with `kill -9`: after its lease of 30 s, the others run its sessions.
+//! node with `kill -9`: after its lease of 30 s, the others run its sessions. `FLEET_SCHEMA` names another schema than the default.
 
 use std::error::Error;
 use std::io::Write;
@@ -35,7 +35,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(database: &str, host: &str) -> Result<(), Box<dyn Error>> {
-    let backend = PostgresBackend::connect(PostgresOptions::new(database)).await?;
+    let mut options = PostgresOptions::new(database);
+    if let Ok(schema) = std::env::var("FLEET_SCHEMA") {
+        options.schema = schema;
+    }
+    let backend = PostgresBackend::connect(options).await?;
     let fleet = Fleet::builder()
         .transcripts(PostgresStore::of(&backend))
         .backend(backend)

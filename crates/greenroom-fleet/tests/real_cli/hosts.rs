@@ -12,7 +12,7 @@ use greenroom::testkit::{ModelTurn, Script};
 use greenroom_fleet::Fleet;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, PostgresStore};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::{Stage, asks, real, server, within};
 
@@ -110,4 +110,56 @@ async fn a_conversation_goes_on_with_its_memory_after_its_host_was_killed() {
         "the model is told what host one was told: {asked:?}"
     );
     within("the drain", second.drain(Duration::from_secs(20))).await;
+}
+
+/// Asks a node of `examples/fleet_node`, and ends its input. Returns what it has printed.
+async fn asks_example(stage: &Stage, host: &str, schema: &str, address: &str, line: &str) -> String {
+    let program = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/fleet_node");
+    assert!(
+        program.exists(),
+        "build it: cargo build -p greenroom-fleet --features postgres --example fleet_node"
+    );
+    let folder = stage.folder.path();
+    let (home, programs) = (folder.join(host), folder.join("programs"));
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::create_dir_all(&programs).unwrap();
+    // An error: the link is there.
+    std::os::unix::fs::symlink(&stage.cli, programs.join("claude")).ok();
+    let mut env = real::env(&stage.model, &home);
+    let path = std::env::var("PATH").unwrap();
+    env.insert("PATH".to_owned(), format!("{}:{path}", programs.display()));
+    #[expect(clippy::disallowed_methods, reason = "a test's own child, which it awaits")]
+    let mut node = tokio::process::Command::new(program)
+        .args([address, host])
+        .env_clear()
+        .envs(env)
+        .env("FLEET_SCHEMA", schema)
+        .env("TMPDIR", &home)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = node.stdin.take().unwrap();
+    stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    let mut lines = BufReader::new(node.stdout.take().unwrap()).lines();
+    let said = within("the answer", lines.next_line()).await.unwrap().expect("the node has ended");
+    drop(stdin);
+    assert!(within("the drain", node.wait()).await.unwrap().success());
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_remembers_on_another_host() {
+    let script = Script::new().otherwise(ModelTurn::new().text("Noted."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let Some(address) = server::address() else { return };
+    let schema = format!("example_{}", std::process::id());
+    for (host, says) in [("one", "My lamp is green."), ("two", "Which colour has my lamp?")] {
+        let said = asks_example(&stage, host, &schema, &address, &format!("ann: {says}")).await;
+        assert_eq!(said, "ann: Noted. (completed)");
+    }
+    let asked = stage.requests_with("Which colour has my lamp?");
+    assert!(asked.last().unwrap().contains("My lamp is green."), "{asked:?}");
 }
