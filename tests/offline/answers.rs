@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::*;
 
+use greenroom::guardian::Watchdog;
 use greenroom::testkit::{CliEnd, Fault};
 use greenroom::tool::LogLevel;
 use greenroom::{Event, NoArgs, PermissionDecision, Session, ToolContext, ToolServer};
@@ -116,6 +117,20 @@ async fn what_is_not_there_is_said_in_the_words_of_the_protocol() {
         assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": id, "error": error }));
     }
     assert_eq!(counters(&session).await.not_found, 3);
+    nothing_is_owed(&session).await;
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_handler_begins_after_the_deadline_of_the_watchdog() {
+    let Shop { server, orders, .. } = shop();
+    let builder = Session::builder().mcp_server(server).watchdog(&Watchdog::without_deadline());
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let request = end.call_tool("shop", "order", order());
+    let answer = rpc_answer(&mut end, &request).await;
+    let said = answer["error"]["message"].as_str().unwrap();
+    assert!(said.contains("the deadline of its watchdog"), "{answer}");
+    assert_eq!(orders.load(Ordering::Relaxed), 0);
     nothing_is_owed(&session).await;
     stop(session, end).await;
 }
