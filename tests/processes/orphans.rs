@@ -24,8 +24,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// Far more than a start takes.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Time that the CLIs have to end by themselves after their host has ended.
-const GRACE: Duration = Duration::from_millis(500);
+/// Time in milliseconds that the CLIs have to end by themselves after their host has ended, unless [`GRACES`] says otherwise.
+const GRACE: u64 = 500;
+
+/// The times for the CLIs of a host, one for each session, separated by `:`.
+const GRACES: &str = "GREENROOM_TEST_GRACES";
 
 /// Limit for all processes to be gone: far more than [`GRACE`] and the search for processes take.
 pub(super) const BOUND: Duration = Duration::from_secs(20);
@@ -78,7 +81,10 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
     };
     let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let mut running = Vec::new();
+    let graces = std::env::var(GRACES).unwrap_or_default();
+    let mut graces = graces.split(':').map(|millis| millis.parse().unwrap_or(GRACE));
     for pipe in pipes {
+        let grace = Duration::from_millis(graces.next().unwrap_or(GRACE));
         let begin = begin.clone();
         let hang = move |_: NoArgs, cx: ToolContext| {
             begin.send(()).unwrap();
@@ -97,7 +103,7 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
             )
             .configure(|options| {
                 options.env_policy = EnvPolicy::Clean;
-                options.timeouts.exit_after_host = GRACE;
+                options.timeouts.exit_after_host = grace;
                 if std::env::var_os(BY_MARK).is_some() {
                     options.containment = Containment::Mark;
                 }
@@ -187,8 +193,20 @@ impl HostOfSessions {
 
     /// A host with two sessions, the first of which has a watchdog.
     pub(super) fn watched(deadline: Duration) -> Self {
+        Self::watched_with(deadline, "")
+    }
+
+    /// The same, with the times in milliseconds that the CLIs have to end by themselves.
+    pub(super) fn watched_with(deadline: Duration, graces: &str) -> Self {
         let millis = deadline.as_millis().to_string();
-        Self::of(2, "stay", [(BY_PROGRAM, "1"), (WATCHDOG, millis.as_str())])
+        Self::of(2, "stay", [(BY_PROGRAM, "1"), (WATCHDOG, millis.as_str()), (GRACES, graces)])
+    }
+
+    /// Ends the group of a session's CLI, after the host has ended.
+    pub(super) fn kill_cli(&self, session: usize) {
+        let process = serde_json::to_value(&self.processes[session]).unwrap();
+        let id = process["pid"].as_i64().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).unwrap();
+        kill_process_group(id, Signal::KILL).unwrap();
     }
 
     fn of<'a>(

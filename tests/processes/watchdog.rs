@@ -62,3 +62,24 @@ fn a_guardian_that_acknowledges_nothing_is_replaced() {
     assert!(guardian_of(&host).is_some_and(|guardian: Pid| guardian != stopped));
     the_watched_session_ends(host);
 }
+
+/// Kills a host, and expects that the session with the watchdog ends while the other one may stay for ten minutes.
+fn the_watched_session_of_a_killed_host_ends(deadline: Duration, graces: &str) {
+    let mut host = HostOfSessions::watched_with(deadline, graces);
+    host.process.0.kill().unwrap();
+    assert_eq!(host.sessions[0].recv_timeout(BOUND), Ok(Held::Closed), "a process is left");
+    assert!(host.sessions[1].try_recv().is_err(), "a session that may stay has ended");
+    host.kill_cli(1);
+    host.sessions.remove(0);
+    host.leaves_nothing();
+}
+
+#[test]
+fn a_killed_host_loses_its_watched_sessions_at_the_deadline_at_the_latest() {
+    the_watched_session_of_a_killed_host_ends(DEADLINE, "600000:600000");
+}
+
+#[test]
+fn a_killed_host_loses_its_watched_sessions_before_others_that_may_stay() {
+    the_watched_session_of_a_killed_host_ends(Duration::from_secs(600), "500:600000");
+}

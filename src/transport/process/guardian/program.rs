@@ -8,14 +8,14 @@
 //!
 //! | event | the guardian |
 //! |---|---|
-//! | the pipe ends: the host has ended | waits for the groups, kills what is left, exits: as the script does (`host.rs`) |
+//! | the pipe ends: the host has ended | waits for the groups, kills what is left, exits: as the script does (`host.rs`). Kills the processes of a watchdog's sessions as soon as their groups are gone, and at its deadline at the latest |
 //! | a watchdog's deadline passes on the boot clock | kills all processes of this watchdog's sessions, and looks again each second until the deadline is extended |
 //!
 //! So the sessions of a host that is stopped end at the deadline as well. A session of watchdog `W` is found by its group, and
 //! by the beginning of its mark and of its control group's name, which hold `W`; a session that the host could not tell of
 //! any more is found too.
 //!
-//! It has one thread, and blocks only in `poll`.
+//! It has one thread. It waits in `poll`, and for the system while it reads of processes to kill.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -48,8 +48,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Time after which the sessions of a watchdog whose deadline has passed are looked for again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Most rounds of a search for marked processes.
+/// Most rounds of the last search for marked processes.
 const ROUNDS: u32 = 50;
+
+/// Most rounds of a search at a deadline: other deadlines wait for its end, and there is another search after [`AGAIN`].
+const ROUNDS_AT_A_DEADLINE: u32 = 5;
 
 /// Runs the guardian if this process was started as one, and ends the process then.
 pub(super) fn run_if_asked() {
@@ -210,20 +213,25 @@ impl Program {
 
     /// Kills the sessions of watchdogs whose deadline has passed. Returns the next moment to look.
     fn pass_deadlines(&self) -> Option<BootTime> {
-        let now = BootTime::now();
-        let passed: Vec<u64> =
-            self.deadlines.iter().filter(|(_, at)| **at <= now).map(|(watchdog, _)| *watchdog).collect();
-        for watchdog in &passed {
-            self.kill(*watchdog);
-        }
-        let coming = self.deadlines.values().filter(|at| **at > now).min().copied();
+        let passed = self.passed();
+        self.kill(&passed);
+        let coming = self.deadlines.iter().filter(|(watchdog, _)| !passed.contains(watchdog));
         let again = (!passed.is_empty()).then(|| BootTime::now() + AGAIN);
-        coming.into_iter().chain(again).min()
+        coming.map(|(_, at)| *at).chain(again).min()
     }
 
-    /// Kills the processes of a watchdog's sessions.
-    fn kill(&self, watchdog: u64) {
-        for (id, member) in self.groups.iter().filter(|(_, member)| member.watchdog == watchdog) {
+    /// The watchdogs whose deadline has passed.
+    fn passed(&self) -> Vec<u64> {
+        let now = BootTime::now();
+        self.deadlines.iter().filter(|(_, at)| **at <= now).map(|(watchdog, _)| *watchdog).collect()
+    }
+
+    /// Kills the processes of the sessions of these watchdogs: the groups of all of them first, which takes no time.
+    fn kill(&self, watchdogs: &[u64]) {
+        if watchdogs.is_empty() {
+            return;
+        }
+        for (id, member) in self.groups.iter().filter(|(_, member)| watchdogs.contains(&member.watchdog)) {
             // A leader that cannot get a signal is reaped, and the number of its group may be another's.
             let there =
                 member.leader.as_ref().is_none_or(|leader| pidfd_send_signal(leader, Signal::KILL).is_ok());
@@ -231,11 +239,16 @@ impl Program {
                 kill_process_group(id, Signal::KILL).ok();
             }
         }
-        let prefix = mark::of_watchdog(watchdog);
         if let Some(base) = &self.base {
-            cgroup::kill_below(base, &cgroup::leaf_name(Some(watchdog), ""));
+            for watchdog in watchdogs {
+                cgroup::kill_below(base, &cgroup::leaf_name(Some(*watchdog), ""));
+            }
         }
-        kill_marked(&format!("{}.{prefix}", self.mark), || true);
+        let marks: Vec<String> = watchdogs
+            .iter()
+            .map(|watchdog| format!("{}.{}", self.mark, mark::of_watchdog(*watchdog)))
+            .collect();
+        kill_marked(&marks, ROUNDS_AT_A_DEADLINE, || true);
     }
 
     /// Ends what the host has left.
@@ -257,15 +270,33 @@ impl Program {
             if self.groups.is_empty() {
                 break;
             }
+            self.end_watchdogs();
             std::thread::park_timeout(PAUSE);
         }
         if let Some(base) = &self.base {
             // An error: the host has no control groups.
             cgroup::kill_all(base).ok();
         }
-        kill_marked(&self.mark, || {
+        kill_marked(std::slice::from_ref(&self.mark), ROUNDS, || {
             self.base.as_ref().is_none_or(|base| cgroup::remove(base).is_ok() || !base.exists())
         });
+    }
+
+    /// Kills what is left of watchdogs whose groups are gone, or whose deadline has passed: the groups of others may have a
+    /// long time to end.
+    fn end_watchdogs(&mut self) {
+        let is_gone = |watchdog: &u64| self.groups.values().all(|member| member.watchdog != *watchdog);
+        let mut over = self.passed();
+        over.extend(self.deadlines.keys().filter(|watchdog| is_gone(watchdog)));
+        self.groups.retain(|id, member| {
+            let stays = !over.contains(&member.watchdog);
+            if !stays && let Some(id) = Pid::from_raw(*id) {
+                kill_process_group(id, Signal::KILL).ok();
+            }
+            stays
+        });
+        self.kill(&over);
+        self.deadlines.retain(|watchdog, _| !over.contains(watchdog));
     }
 
     fn signal_groups(&self, signal: Signal) {
@@ -280,17 +311,18 @@ fn group(id: Option<u64>, grace: Option<u64>, watchdog: Option<u64>) -> Option<(
     Some((Pid::from_raw(i32::try_from(id?).ok()?)?, grace?, watchdog?))
 }
 
-/// Kills all processes whose mark begins with `mark`, until two searches in a row find none and `done` is true: a process
-/// between two programs shows no environment for a moment.
-fn kill_marked(mark: &str, done: impl Fn() -> bool) {
+/// Kills all processes whose mark begins with one of `marks`, until two searches in a row find none and `done` is true: a
+/// process between two programs shows no environment for a moment.
+fn kill_marked(marks: &[String], rounds: u32, done: impl Fn() -> bool) {
+    let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
     let mut clean = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let mut found = false;
-        mark::scan(&[mark], |_, pid| {
+        mark::scan(&marks, |mark, pid| {
             found = true;
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
             // Once more: it may have ended during the search, and its number may be another's.
-            if mark::has(mark, pid) {
+            if mark::has(marks[mark], pid) {
                 match pidfd {
                     Some(pidfd) => pidfd_send_signal(pidfd, Signal::KILL).ok(),
                     None => rustix::process::kill_process(pid, Signal::KILL).ok(),
