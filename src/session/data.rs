@@ -34,6 +34,10 @@ impl SessionBuilder {
     /// Ends the session's CLI when the deadline of a watchdog passes. Until the deadline is extended, no CLI starts, and requests
     /// that the CLI has left behind are refused: no tool, hook or permission handler begins. Without the call there is no deadline.
     ///
+    /// No CLI starts either if the guardian does not run, or if it could not find what the CLI starts: with
+    /// [`Containment::Group`](crate::options::Containment::Group), or where [`Containment::Auto`](crate::options::Containment::Auto)
+    /// has no other way.
+    ///
     /// Only [`ChildProcess`](crate::transport::ChildProcess) knows watchdogs. A transport of your own finds it in
     /// [`Launch::watchdog`](crate::transport::Launch::watchdog).
     pub fn watchdog(mut self, watchdog: &Watchdog) -> Self {

@@ -57,9 +57,6 @@ const SHORT_LIVED: u32 = 5;
 /// Whether the system sends the CLI a signal when the host ends (`start/spawn.rs`).
 const SYSTEM_ASKS: bool = cfg!(any(target_os = "linux", target_os = "android", target_os = "freebsd"));
 
-/// A month in milliseconds, which every shell can count to.
-const LONGEST: u64 = 30 * 24 * 60 * 60 * 1000;
-
 /// The guardian of this process, not of each session: a thousand sessions should not cost a thousand shells.
 static GUARDIAN: Mutex<Guardian> = Mutex::new(Guardian::new(SHELL));
 
@@ -237,19 +234,28 @@ impl Guardian {
 
     fn watch(&mut self, group: Pid, grace: Duration, watchdog: Option<u64>) -> Option<Warning> {
         self.notice_a_fork();
-        let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX).min(LONGEST);
-        let watched = Watched { grace, watchdog: watchdog.unwrap_or_default() };
+        let watched = Watched::new(grace, watchdog);
         self.groups.insert(group.as_raw_pid(), watched);
         let lost = self.tell(|is_program| watched.line('+', group.as_raw_pid(), is_program)).err();
-        self.ready().or(lost.map(Warning::Replaced))
+        self.ready().or_else(|| self.replaced(lost?))
+    }
+
+    /// The warning after a loss. `None`: there is no other guardian, which was reported before.
+    fn replaced(&self, lost: io::Error) -> Option<Warning> {
+        self.running.is_some().then_some(Warning::Replaced(lost))
     }
 
     fn forget(&mut self, group: Pid) {
         self.notice_a_fork();
         let Some(watched) = self.groups.remove(&group.as_raw_pid()) else { return };
         let told = self.tell(|is_program| watched.line('-', group.as_raw_pid(), is_program));
+        self.start_after(told);
+    }
+
+    /// Starts a guardian in place of one that could not be told, if there is something to guard.
+    fn start_after(&mut self, told: io::Result<()>) {
         if told.is_err() && !(self.groups.is_empty() && self.deadlines.is_empty()) {
-            // If this fails, the next `watch` tries again and warns.
+            // If this fails, the next start of a CLI tries again and warns.
             self.start().ok();
         }
     }
@@ -285,11 +291,16 @@ impl Guardian {
         self.notice_a_fork();
         let running = self.running.as_ref().and_then(|running| running.acknowledgements.as_ref());
         let is_silent = running.is_some_and(|words| Arc::ptr_eq(words, silent));
-        if is_silent {
-            self.stop();
-        }
-        if self.running.is_none() {
-            self.start()?;
+        if is_silent || self.running.is_none() {
+            // The silent one knows the deadlines before, so it stays if no other one can be started.
+            let silent = self.running.take();
+            if let Err(error) = self.start() {
+                self.running = silent;
+                return Err(error);
+            }
+            if let Some(silent) = silent {
+                silent.kill();
+            }
         }
         Ok((self.acknowledgements()?, is_silent.then_some(Warning::Replaced(error))))
     }
@@ -302,8 +313,8 @@ impl Guardian {
     fn drop_watchdog(&mut self, watchdog: u64) {
         self.notice_a_fork();
         if self.deadlines.remove(&watchdog).is_some() {
-            // A guardian that cannot be told is replaced when a group starts or a deadline moves.
-            self.tell(|_| format!("~{watchdog}\n")).ok();
+            let told = self.tell(|_| format!("~{watchdog}\n"));
+            self.start_after(told);
         }
     }
 
@@ -323,7 +334,7 @@ impl Guardian {
             return Some(Warning::Missing(io::Error::other(format!("it ends at once ({how})"))));
         }
         let lost = io::Error::other(format!("it has ended ({how})"));
-        self.ready().or(Some(Warning::Replaced(lost)))
+        self.ready().or_else(|| self.replaced(lost))
     }
 
     /// In a fork of the host: forgets the guardian and the groups, which are the parent's.

@@ -1,11 +1,12 @@
 //! A guardian that runs, and the lines that it is told.
 
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::acknowledgements::Acknowledgements;
 use super::boot_time::BootTime;
@@ -16,6 +17,9 @@ const SCRIPT: &str = include_str!("guardian.sh");
 
 /// `$0` of the shell.
 const NAME: &str = "greenroom-guardian";
+
+/// A month in milliseconds, which every shell can count to.
+const LONGEST: u64 = 30 * 24 * 60 * 60 * 1000;
 
 /// A group that the guardian ends.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,11 @@ pub(super) struct GuardianProcess {
 }
 
 impl Watched {
+    pub(super) fn new(grace: Duration, watchdog: Option<u64>) -> Self {
+        let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX).min(LONGEST);
+        Self { grace, watchdog: watchdog.unwrap_or_default() }
+    }
+
     /// Shorter than `PIPE_BUF`, as all lines, so it is written whole or not at all.
     pub(super) fn line(self, sign: char, group: i32, is_program: bool) -> String {
         let Self { grace, watchdog } = self;

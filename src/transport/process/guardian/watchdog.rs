@@ -83,8 +83,9 @@ impl Watchdog {
     /// # Errors
     /// [`ErrorKind::Spawn`] if no guardian acknowledges. The deadline is then the one before, or this one.
     pub async fn extend(&self, until: BootTime) -> Result<()> {
-        let number = self.0.number;
-        let extended = aside(move || host::extend(number, until)).await?;
+        // The thread keeps the watchdog: its end must not come before the deadline.
+        let state = self.0.clone();
+        let extended = aside(move || host::extend(state.number, until)).await?;
         extended.map_err(|error| {
             Error::new(
                 ErrorKind::Spawn,
@@ -107,6 +108,14 @@ impl Watchdog {
     #[doc(hidden)]
     pub fn without_deadline() -> Self {
         Self(Arc::new(State { number: u64::MAX, acknowledged: AtomicU64::new(0) }))
+    }
+
+    /// A watchdog whose deadline no guardian knows.
+    #[cfg(test)]
+    pub(crate) fn acknowledged(until: BootTime) -> Self {
+        let watchdog = Self::without_deadline();
+        watchdog.0.acknowledged.store(until.nanos(), Ordering::SeqCst);
+        watchdog
     }
 
     pub(crate) fn number(&self) -> u64 {

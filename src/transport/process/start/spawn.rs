@@ -17,12 +17,12 @@ use rustix::process::Pid;
 
 use super::spawner::{Spawner, aside};
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::Launch;
 use crate::transport::locate::{Located, ThisMachine, locate};
 use crate::transport::process::contain::containment::Contained;
 use crate::transport::process::exits::{self, WatchedChild};
 use crate::transport::process::group::{Group, GroupGuard};
 use crate::transport::process::guardian::{self, Watchdog};
+use crate::transport::{ContainedBy, Launch};
 
 /// The spawner of the whole process: a thousand sessions should not cost a thousand threads.
 static SPAWNER: Spawner = Spawner::new();
@@ -83,8 +83,18 @@ struct Guarded {
     watchdog: Option<Watchdog>,
 }
 
-/// The reason why a session with a watchdog does not start.
-const PASSED: &str = "the deadline of its watchdog has passed, or was never set";
+/// Reasons why a session with a watchdog does not start, and what helps.
+const PASSED: (&str, &str) =
+    ("the deadline of its watchdog has passed, or was never set", "extend the deadline of the watchdog");
+const UNGUARDED: (&str, &str) = (
+    "it has a watchdog, and no guardian runs that would end it at the deadline",
+    "look for the log line about the guardian: the guardian's program may have been replaced, or the limit of processes is reached",
+);
+const LOOSE: (&str, &str) = (
+    "it has a watchdog, and what it starts could not be found at the deadline",
+    "choose `Containment::Auto`. If it is chosen, give the host a control group that it may write to, or the capability \
+     `CAP_SYS_PTRACE` if the CLI runs as another user",
+);
 
 /// Blocks until the child executes its program. The calling thread must outlive the child.
 fn fork(
@@ -95,12 +105,17 @@ fn fork(
 ) -> io::Result<Started> {
     let Guarded { grace, watchdog } = guarded;
     if watchdog.as_ref().is_some_and(|watchdog| !watchdog.holds()) {
-        return Err(io::Error::other(PASSED));
+        return Err(io::Error::other(PASSED.0));
     }
-    die_with_parent(&mut command, guardian::ready());
+    let is_guarded = guardian::ready();
+    if watchdog.is_some() && !is_guarded {
+        return Err(io::Error::other(UNGUARDED.0));
+    }
+    die_with_parent(&mut command, is_guarded);
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let confirmed = contained.confirm(pid);
+    let is_loose = watchdog.is_some() && contained.by() == ContainedBy::Group;
     let group = GroupGuard::new(Group::new(pid, contained));
     // Before `exits::watch`: noticing the end makes the guardian forget the group, and a group that is added after that
     // would stay for ever.
@@ -113,6 +128,9 @@ fn fork(
     }
     // From here on, dropping the group kills and reaps it.
     confirmed?;
+    if is_loose {
+        return Err(io::Error::other(LOOSE.0));
+    }
     match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
         (Some(stdin), Some(stdout), Some(stderr)) => Ok(Started { stdin, stdout, stderr, group, program }),
         // Impossible, because all three are piped. Returning kills the child.
@@ -190,11 +208,10 @@ fn explain(error: io::Error, launch: &Launch, located: &Located) -> Error {
     }
     let program = located.program.display();
     let error_text = error.to_string();
-    if error_text == PASSED {
-        return spawn(
-            format!("'{program}' was not started: {PASSED}"),
-            "extend the deadline of the watchdog",
-        );
+    for (reason, help) in [PASSED, UNGUARDED, LOOSE] {
+        if error_text == reason {
+            return spawn(format!("'{program}' was not started: {reason}"), help);
+        }
     }
     let explained = match error.kind() {
         io::ErrorKind::NotFound if !located.program.exists() => {

@@ -65,6 +65,15 @@ async fn a_session_without_an_acknowledged_deadline_starts_no_cli() {
 }
 
 #[tokio::test]
+async fn a_session_with_a_watchdog_that_a_group_alone_contains_starts_no_cli() {
+    let until = crate::guardian::BootTime::now() + Duration::from_secs(600);
+    let watchdog = Some(crate::guardian::Watchdog::acknowledged(until));
+    let launch = Launch { watchdog, containment: Containment::Group, ..program("/bin/sleep", ["1000"]) };
+    let error = ChildProcess::new().open(launch).await.err().unwrap();
+    assert_refused(&error, ErrorKind::Spawn, "what it starts could not be found at the deadline");
+}
+
+#[tokio::test]
 async fn a_program_that_the_system_cannot_run_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("claude");

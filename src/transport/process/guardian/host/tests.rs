@@ -327,3 +327,39 @@ async fn a_fork_of_the_host_leaves_its_parents_groups_alone() {
     drop(parent);
     of_parent.gone().await;
 }
+
+/// A guardian program that acknowledges nothing. Each start after the first one fails.
+#[cfg(target_os = "linux")]
+fn silent_guardian(folder: &std::path::Path) -> Guardian {
+    let program = folder.join("silent");
+    // It reads nothing, and writes its arguments until the pipe is full.
+    std::os::unix::fs::symlink("/usr/bin/yes", &program).unwrap();
+    let mut guardian = guardian();
+    guardian.program = Some(program.clone());
+    assert!(guardian.ready().is_none());
+    std::fs::remove_file(program).unwrap();
+    guardian
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_silent_guardian_stays_if_no_other_one_can_be_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut guardian = silent_guardian(folder.path());
+    let silent = pid(&guardian);
+    let ((_, words), _) = guardian.extend(1, BootTime::now()).unwrap();
+    guardian.replace(&words, io::ErrorKind::TimedOut.into()).unwrap_err();
+    assert_eq!(pid(&guardian), silent);
+    test_kill_process(silent).unwrap();
+}
+
+#[tokio::test]
+async fn a_guardian_that_ends_before_a_watchdog_goes_is_replaced() {
+    let (mut guardian, members) = (guardian(), Members::start());
+    watch(&mut guardian, &members);
+    guardian.deadlines.insert(1, Deadline { until: BootTime::now(), seq: 1 });
+    let killed = kill(&guardian);
+    guardian.drop_watchdog(1);
+    assert_ne!(pid(&guardian), killed);
+    end_of_host(guardian).await;
+}
