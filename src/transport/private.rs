@@ -21,10 +21,18 @@ use crate::options::OsUser;
 /// The flags whose value is JSON or the path of a JSON file. `--managed-settings` takes JSON only.
 const TAKE_FILES: [&str; 2] = ["--mcp-config", "--settings"];
 
-/// Makes a temporary folder that only the user of this process can open, whatever the umask.
+/// Makes a folder in the system's folder for temporary files that only the user of this process can open, whatever the
+/// umask.
 pub(crate) fn private_dir() -> io::Result<TempDir> {
+    private_dir_in(&std::env::temp_dir())
+}
+
+/// Makes a temporary folder in this one, which is created if it is missing.
+pub(crate) fn private_dir_in(folder: &Path) -> io::Result<TempDir> {
+    private_folders(folder)?;
     let owner_only = fs::Permissions::from_mode(0o700);
-    let dir = tempfile::Builder::new().prefix("greenroom-").permissions(owner_only.clone()).tempdir()?;
+    let dir =
+        tempfile::Builder::new().prefix("greenroom-").permissions(owner_only.clone()).tempdir_in(folder)?;
     // A strict umask may have removed permissions of the owner.
     fs::set_permissions(dir.path(), owner_only)?;
     Ok(dir)

@@ -99,9 +99,12 @@ async fn a_stored_session_is_laid_out_for_the_cli_and_removed_afterwards() {
     fs::write(config.join("settings.json"), format!("\u{feff}{settings}")).unwrap();
     fs::write(config.join("cowork_settings.json"), "no json").unwrap();
     setup.options.resume = Some(ID.into());
+    let copies = setup.home.path().join("not/yet/there");
+    setup.options.store.folder = Some(copies.clone());
 
     let (session, end) = setup.start().await;
     let dir = config_dir(&end).unwrap();
+    assert_eq!(dir.parent(), Some(&*copies));
     let project = dir.join("projects/-no-such-work");
     assert_eq!(read(&project.join(format!("{ID}.jsonl")))["uuid"], "u");
     let agents = project.join(ID).join("subagents");

@@ -13,7 +13,7 @@
 //! user out everywhere else.
 //!
 //! The folder belongs to the user that the CLI runs as, and is closed to others (0700). A host that is killed leaves
-//! the folder behind, in the system's folder for temporary files.
+//! the folder behind, in `store.folder` or the system's folder for temporary files.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,7 @@ use crate::options::OsUser;
 use crate::sessions::TranscriptEntry;
 use crate::sessions::{config_dir, sidecar_path, variable};
 use crate::store::{AGENT_METADATA, metadata};
-use crate::transport::private::{hand_to, private_dir, write_private};
+use crate::transport::private::{hand_to, private_dir_in, write_private};
 
 /// Settings that are not copied: the CLI would install plugins again into the empty folder.
 const NOT_COPIED: [&str; 2] = ["enabledPlugins", "extraKnownMarketplaces"];
@@ -92,6 +92,7 @@ impl UserConfig {
 
 /// Creates the folder from the loaded transcripts and a copy of the user's configuration.
 pub(super) fn write(
+    parent: &Path,
     folder: &str,
     loaded: Loaded,
     config: &UserConfig,
@@ -101,7 +102,7 @@ pub(super) fn write(
         let text = format!("the session could not be written for the CLI: {error}");
         Error::new(ErrorKind::Io, text).with_source(error)
     };
-    let home = private_dir().map_err(refused)?;
+    let home = private_dir_in(parent).map_err(refused)?;
     let project = home.path().join("projects").join(folder);
     let Loaded { session_id, main, parts } = loaded;
     write_entries(&project.join(format!("{session_id}.jsonl")), &main).map_err(refused)?;

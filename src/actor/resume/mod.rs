@@ -54,9 +54,10 @@ pub(crate) async fn from_store(
     let config = UserConfig::of(options)?;
     let session_id = loaded.session_id.clone();
     let user = options.user;
-    let home = blocking(move || home::write(&folder, loaded, &config, user)).await?;
+    let parent = options.store.folder.clone().unwrap_or_else(std::env::temp_dir);
+    let home = blocking(move || home::write(&parent, &folder, loaded, &config, user)).await?;
     let path = home.path().to_str().ok_or_else(|| {
-        let text = format!("the folder for temporary files is not UTF-8: {}", home.path().display());
+        let text = format!("the path of the session's copy is not UTF-8: {}", home.path().display());
         Error::invalid_option(text)
     })?;
     options.env.insert("CLAUDE_CONFIG_DIR".into(), path.to_owned());

@@ -70,6 +70,12 @@ async fn a_conversation_goes_on_with_its_memory_on_another_host() {
     drain(&first, secs(20)).await;
     let second = start(stage.host("two")).await;
     assert_eq!(asks(&second, "a", "which?").await, "green, which?");
+    let copy = stage.clis.folders().pop().unwrap();
+    assert!(
+        copy.starts_with(stage.folder.path().join("two")),
+        "nothing outside the fleet's folder: {}",
+        copy.display()
+    );
     // And back: the folder that the first owner has left on this host is not read.
     drain(&second, secs(20)).await;
     let third = start(stage.host("one")).await;
@@ -152,6 +158,39 @@ impl TranscriptStore for Broken {
     }
 }
 
+/// A store that refuses one entry.
+struct Refusing {
+    kept: MemoryTranscripts,
+    refused: &'static str,
+}
+
+impl TranscriptStore for Refusing {
+    fn append<'a>(
+        &'a self,
+        owner: &'a Ownership,
+        attempt: AttemptId,
+        key: &'a SessionKey,
+        entries: &'a [TranscriptEntry],
+    ) -> TranscriptReply<'a, Owned<()>> {
+        if entries.iter().any(|entry| entry.value()["message"]["content"] == self.refused) {
+            return Box::pin(async { Err(BackendError::new(BackendErrorKind::Invalid, "too large")) });
+        }
+        self.kept.append(owner, attempt, key, entries)
+    }
+
+    fn load<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Option<Vec<TranscriptEntry>>> {
+        self.kept.load(key)
+    }
+
+    fn subpaths<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Vec<String>> {
+        self.kept.subpaths(key)
+    }
+
+    fn forget(&self, conversation: Uuid) -> TranscriptReply<'_, ()> {
+        self.kept.forget(conversation)
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
     let stage = Stage::new();
@@ -166,6 +205,30 @@ async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
         why.starts_with("the store of transcripts did not get 1 entries") && why.contains("no room"),
         "{why}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_stored_behind_a_lost_entry() {
+    let stage = Stage::new();
+    let fleet = start(stage.host("one")).await;
+    asks(&fleet, "a", "kept").await;
+    drain(&fleet, secs(20)).await;
+    let refusing = Refusing { kept: stage.transcripts.clone(), refused: "two entries" };
+    let fleet = start(stage.host("one").transcripts(refusing)).await;
+    let ended = outcome(send(&fleet, "a", "two entries").await).await;
+    assert!(matches!(ended, PromptOutcome::Completed { transcript_lost: true, .. }), "{ended:?}");
+    assert_eq!(stage.stored("a").await, ["kept"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_too_long_to_be_read_counts_as_lost_entries() {
+    let stage = Stage::new();
+    let clis = stage.clis.clone();
+    let profile = move |_: &_| clis.session().configure(|options| options.limits.line_bytes = 32 << 10);
+    let fleet = start(stage.host("one").profile("default", profile)).await;
+    asks(&fleet, "a", "short").await;
+    let ended = outcome(send(&fleet, "a", "long").await).await;
+    assert!(matches!(ended, PromptOutcome::Completed { transcript_lost: true, .. }), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]

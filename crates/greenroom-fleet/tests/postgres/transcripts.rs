@@ -40,6 +40,30 @@ async fn a_transcript_of_many_pages_comes_back_whole_and_is_deleted() {
     assert_eq!(SessionStore::load(&store, &key).await.unwrap(), None);
 }
 
+/// Large entries are removed in several short statements: a single one would run into the statement timeout.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_statement_of_a_deletion_removes_a_bounded_number_of_bytes() {
+    use greenroom::store::SessionStore;
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let store = PostgresStore::of(&connect(&address, &schema).await);
+    let key = SessionKey::new("project", "1cb85d28-3d2d-4b39-bd1c-0f6c0bd52b37");
+    let text = "x".repeat(3 << 20);
+    let entries: Vec<_> = (0..7)
+        .map(|number| json!({ "uuid": number.to_string(), "text": text }).try_into().unwrap())
+        .collect();
+    SessionStore::append(&store, &key, &entries).await.unwrap();
+    let mut plain = server::raw(&address).await;
+    server::run(&mut plain, &format!("SET search_path = {schema}")).await;
+    let mut left: Vec<i64> = Vec::new();
+    while left.last() != Some(&0) {
+        server::run(&mut plain, r#"SELECT fleet_delete_entries('{"project": "project"}')"#).await;
+        let count = sqlx::query_scalar("SELECT count(*) FROM entries").fetch_one(&mut plain);
+        left.push(count.await.unwrap());
+    }
+    assert_eq!(left, [4, 1, 0], "every third entry reaches 8 MiB");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_append_of_an_owner_of_an_earlier_term_writes_nothing() {
     let Some(address) = server::address() else { return };

@@ -3,6 +3,8 @@
 //! | prompt | what the CLI does |
 //! |---|---|
 //! | `late` | answers, and writes one more entry a second later |
+//! | `two entries` | writes one more entry, `the second`, before it answers |
+//! | `long` | writes an entry of 64 KiB |
 //! | anything else | answers with all prompts so far |
 
 use std::path::{Path, PathBuf};
@@ -57,7 +59,13 @@ async fn play(mut end: CliEnd, folder: PathBuf) {
         let content = &frame["message"]["content"];
         let text = content.as_str().or_else(|| content[0]["text"].as_str()).unwrap().to_owned();
         end.begin_turn();
-        writes(&mut end, &file, &text);
+        match &*text {
+            "long" => writes(&mut end, &file, &"x".repeat(64 << 10)),
+            text => writes(&mut end, &file, text),
+        }
+        if text == "two entries" {
+            writes(&mut end, &file, "the second");
+        }
         said.push(text.clone());
         finish(&mut end, &frame, &said.join(", "));
         if text == "late" {

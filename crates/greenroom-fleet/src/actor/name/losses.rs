@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::task::Task;
 
-/// Watches an activation for losses of its transcript.
+/// Watches an activation for losses of its transcript. Where it cannot tell whether something was lost, it notes a loss.
 #[derive(Debug)]
 pub(crate) struct Losses {
     asks: mpsc::Sender<oneshot::Sender<()>>,
@@ -19,7 +19,8 @@ pub(crate) struct Losses {
 
 impl Losses {
     /// `kill`: the session is to end at once. Whatever is lost after that is the end of a turn that was cut off, and counts for nothing.
-    pub(super) fn watch(mut events: Events, kill: CancellationToken) -> Arc<Self> {
+    /// `line_bytes`: the session's limit of a line.
+    pub(super) fn watch(mut events: Events, kill: CancellationToken, line_bytes: usize) -> Arc<Self> {
         let (asks, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
         let first = Arc::new(Mutex::new(None));
         let found = first.clone();
@@ -29,11 +30,11 @@ impl Losses {
                     // All events that are there come before the answer.
                     biased;
                     event = events.next() => match event {
-                        Some(Event::MirrorFailed { entries, error, .. }) if !kill.is_cancelled() => {
-                            let why = format!("the store of transcripts did not get {entries} entries: {error}");
-                            found.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+                        Some(event) => {
+                            if let Some(why) = loss(&event, line_bytes).filter(|_| !kill.is_cancelled()) {
+                                found.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+                            }
                         }
-                        Some(_) => {}
                         None => return,
                     },
                     Some(done) = asked.recv() => {
@@ -54,5 +55,42 @@ impl Losses {
             seen.await.ok();
         }
         self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What an event tells of a loss.
+fn loss(event: &Event, line_bytes: usize) -> Option<String> {
+    match event {
+        Event::MirrorFailed { entries, error, .. } => {
+            Some(format!("the store of transcripts did not get {entries} entries: {error}"))
+        }
+        // The CLI reports its entries in lines.
+        Event::LineSkipped { bytes, .. } if *bytes > line_bytes => Some(format!(
+            "a line of {bytes} bytes from the CLI was skipped, which may have held entries: raise `limits.line_bytes` ({line_bytes})"
+        )),
+        Event::Missed { count } => Some(format!(
+            "{count} events of the session were missed, and one may have told of lost entries: raise `limits.events_kept`"
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_told_counts_as_a_loss() {
+        let skipped = |bytes| Event::LineSkipped { epoch: 1, reason: String::new(), bytes };
+        let failed = Event::MirrorFailed { key: None, entries: 2, error: "no room".into() };
+        for (event, counts) in [
+            (failed, true),
+            (skipped(101), true),
+            (skipped(100), false),
+            (Event::Missed { count: 1 }, true),
+            (Event::Stopping, false),
+        ] {
+            assert_eq!(loss(&event, 100).is_some(), counts, "{event:?}");
+        }
     }
 }

@@ -20,7 +20,8 @@ use crate::transcripts::TranscriptStore;
 
 const CONFIG: &str = "CLAUDE_CONFIG_DIR";
 
-/// The time for a request to the store. A request is repeated until the lease is lost, so the node's lease ends most of them earlier.
+/// The time for a request to the store, and for the last entries of a session that stops. A request is repeated until the lease is
+/// lost, so the node's lease ends most of them earlier.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Gives the session of an activation its transcript from the fleet's store, if the fleet has one.
@@ -35,12 +36,17 @@ pub(super) fn attach(
     owner: &Ownership,
 ) -> Result<SessionBuilder, FleetError> {
     let Some(store) = shared.transcripts.clone() else { return Ok(builder) };
-    let mut is_chosen = false;
+    let (mut is_chosen, mut line_bytes) = (false, 0);
     let mut builder = builder.configure(|options| {
         is_chosen = options.env.contains_key(CONFIG);
+        line_bytes = options.limits.line_bytes;
         options.store.project_key = Some(cx.conversation.to_string());
-        options.store.append = options.store.append.max(PATIENCE);
-        options.store.load = options.store.load.max(PATIENCE);
+        // The next activation removes the folder, so nothing stays of a node that was killed.
+        options.store.folder = Some(cx.config.clone());
+        let limits = &mut options.store;
+        for limit in [&mut limits.append, &mut limits.load, &mut limits.stop] {
+            *limit = PATIENCE.max(*limit);
+        }
     });
     if is_chosen {
         return Err(FleetError::Invalid(format!(
@@ -49,9 +55,10 @@ pub(super) fn attach(
             cx.name().as_str().escape_debug(),
         )));
     }
-    let losses = Losses::watch(builder.events(), cell.kill());
-    cell.holdings().losses = Some(losses);
-    let store = OwnedTranscript { shared: shared.clone(), cell: cell.clone(), store, owner: owner.clone() };
+    let losses = Losses::watch(builder.events(), cell.kill(), line_bytes);
+    cell.holdings().losses = Some(losses.clone());
+    let store =
+        OwnedTranscript { shared: shared.clone(), cell: cell.clone(), store, owner: owner.clone(), losses };
     Ok(builder.session_store(Arc::new(store)))
 }
 
@@ -61,6 +68,7 @@ struct OwnedTranscript {
     cell: Arc<NameCell>,
     store: Arc<dyn TranscriptStore>,
     owner: Ownership,
+    losses: Arc<Losses>,
 }
 
 impl SessionStore for OwnedTranscript {
@@ -70,6 +78,11 @@ impl SessionStore for OwnedTranscript {
         entries: &'a [TranscriptEntry],
     ) -> BoxFuture<'a, StoreResult<()>> {
         Box::pin(async move {
+            // Entries link to the ones before them. Behind a gap they would hide the whole conversation from the next owner, so the
+            // transcript ends at its first gap.
+            if let Some(why) = self.losses.so_far().await {
+                return Err(format!("nothing is stored behind a loss: {why}").into());
+            }
             let attempt = AttemptId::new();
             let append = || self.store.append(&self.owner, attempt, key, entries);
             match repeat_owned(&self.shared, append).await {

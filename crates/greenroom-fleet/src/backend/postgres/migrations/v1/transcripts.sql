@@ -69,10 +69,14 @@ CREATE FUNCTION fleet_entries(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
     SELECT reply(COALESCE((SELECT jsonb_agg(jsonb_build_array(number, json) ORDER BY number) FROM (
         SELECT number, json, sum(octet_length(json)) OVER (ORDER BY number) - octet_length(json) AS before
         FROM (
-            SELECT e.number, e.json FROM entries e JOIN transcripts t ON t.id = e.transcript
-            WHERE t.project_hash = text_hash(r->>'project') AND t.session_hash = text_hash(r->>'session')
-                AND t.subpath_hash = COALESCE(text_hash(r->>'subpath'), '') AND e.number > (r->>'after')::bigint
-            ORDER BY e.number LIMIT (r->>'limit')::bigint
+            -- The id is found first, so that a page is one range of the index whatever the planner guesses.
+            SELECT number, json FROM entries
+            WHERE transcript = (
+                SELECT id FROM transcripts
+                WHERE project_hash = text_hash(r->>'project') AND session_hash = text_hash(r->>'session')
+                    AND subpath_hash = COALESCE(text_hash(r->>'subpath'), '')
+            ) AND number > (r->>'after')::bigint
+            ORDER BY number LIMIT (r->>'limit')::bigint
         ) AS page
     ) AS measured WHERE before < (r->>'bytes')::bigint), '[]'))
 $$;
@@ -94,12 +98,15 @@ CREATE FUNCTION fleet_stored_parts(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE 
     ) AS page), '[]'))
 $$;
 
--- Deletes a project, a session with its parts, or a part. A call removes at most this many entries; `false`: call it again.
+-- Deletes a project, a session with its parts, or a part. A call removes at most this many entries, and stops
+-- with the entry that reaches this many bytes, so that it ends within the statement timeout. `false`: call it again.
 CREATE FUNCTION fleet_delete_entries(r jsonb) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     t transcripts;
     rows_left bigint := 4096;
+    bytes_left bigint := 8 << 20;
     removed bigint;
+    freed bigint;
 BEGIN
     FOR t IN
         SELECT * FROM transcripts
@@ -108,11 +115,18 @@ BEGIN
             AND (r->>'subpath' IS NULL OR subpath_hash = text_hash(r->>'subpath'))
         ORDER BY id LIMIT 256 FOR UPDATE
     LOOP
-        DELETE FROM entries WHERE transcript = t.id
-            AND number IN (SELECT number FROM entries WHERE transcript = t.id ORDER BY number LIMIT rows_left);
-        GET DIAGNOSTICS removed = ROW_COUNT;
+        WITH page AS (
+            SELECT number, octet_length(json) AS bytes FROM entries WHERE transcript = t.id ORDER BY number LIMIT rows_left
+        ), measured AS (
+            SELECT number, bytes, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM page
+        ), gone AS (
+            DELETE FROM entries WHERE transcript = t.id AND number IN (SELECT number FROM measured WHERE before < bytes_left)
+            RETURNING number
+        )
+        SELECT count(*), COALESCE(sum(bytes), 0) INTO removed, freed FROM gone JOIN measured USING (number);
         rows_left := rows_left - removed;
-        IF rows_left = 0 THEN
+        bytes_left := bytes_left - freed;
+        IF rows_left <= 0 OR bytes_left <= 0 THEN
             RETURN reply('false');
         END IF;
         DELETE FROM transcripts WHERE id = t.id;
