@@ -33,6 +33,7 @@ pub(crate) use argv::fields::{fields, has_private};
 pub(crate) use argv::{Channel, LaunchSpec, Resume, continues, launch_for, opens};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 pub use process::ChildProcess;
+pub use process::environment::processes_with;
 use process::guardian::Watchdog;
 pub use process::identity::ProcessIdentity;
 

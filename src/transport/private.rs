@@ -27,9 +27,8 @@ pub(crate) fn private_dir() -> io::Result<TempDir> {
     private_dir_in(&std::env::temp_dir())
 }
 
-/// Makes a temporary folder in this one, which is created if it is missing.
+/// Makes a temporary folder in this folder, as [`private_dir`] does.
 pub(crate) fn private_dir_in(folder: &Path) -> io::Result<TempDir> {
-    private_folders(folder)?;
     let owner_only = fs::Permissions::from_mode(0o700);
     let dir =
         tempfile::Builder::new().prefix("greenroom-").permissions(owner_only.clone()).tempdir_in(folder)?;

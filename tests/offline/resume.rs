@@ -99,7 +99,8 @@ async fn a_stored_session_is_laid_out_for_the_cli_and_removed_afterwards() {
     fs::write(config.join("settings.json"), format!("\u{feff}{settings}")).unwrap();
     fs::write(config.join("cowork_settings.json"), "no json").unwrap();
     setup.options.resume = Some(ID.into());
-    let copies = setup.home.path().join("not/yet/there");
+    let copies = setup.home.path().join("copies");
+    fs::create_dir(&copies).unwrap();
     setup.options.store.folder = Some(copies.clone());
 
     let (session, end) = setup.start().await;

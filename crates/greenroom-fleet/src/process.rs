@@ -102,7 +102,7 @@ impl LeftProcess {
         if let Some(process) = &mut process {
             process.mark = None;
         }
-        // Twice: during `execve` a process shows no environment for a moment.
+        // Twice: a process may start another one and end while a search is between the two.
         process.is_some_and(|process| process.is_alive())
             || !system::with(claim).is_empty()
             || !system::with(claim).is_empty()
@@ -141,18 +141,16 @@ fn kill_group(process: &ProcessIdentity) {
 mod system {
     use std::fs;
 
-    use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+    use greenroom::transport::processes_with;
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
     use super::VARIABLE;
     use crate::id::AttemptId;
 
-    /// The processes with the variable. Zombies have no environment any more.
+    /// The processes with the variable. This process may have it too, if a CLI has started the service: it is left out.
     pub(super) fn with(claim: AttemptId) -> Vec<Pid> {
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let ids = ids.filter_map(Pid::from_raw);
-        // A service that a CLI has started has the variable too.
-        ids.filter(|pid| *pid != getpid() && has(*pid, claim)).collect()
+        let found = processes_with(VARIABLE, &claim.to_string());
+        found.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect()
     }
 
     fn has(pid: Pid, claim: AttemptId) -> bool {

@@ -19,10 +19,10 @@ with_defaults! {
     ///
     /// The defaults are those of the official SDKs, where the SDKs have the option.
     pub struct StoreOptions {
-        /// The folder in which a session that is resumed from the store keeps the copy of its transcripts and of the
-        /// user's configuration, in a folder of its own that is removed with the session. A host that is killed leaves
-        /// the copy there. Created if it is missing; the user of [`Options::user`](crate::Options::user) has to be able
-        /// to enter it. Default: `None`, which is the system's folder for temporary files.
+        /// Where a session that is resumed from the store keeps the copy of its transcripts and of the user's
+        /// configuration. The session makes a folder of its own there and removes it when it ends; a host that is
+        /// killed leaves it. The folder has to exist, and the user of [`Options::user`](crate::Options::user) has to be
+        /// able to enter it. Default: `None`, which is the system's folder for temporary files.
         pub folder: Option<PathBuf> = None,
         /// When entries are sent to the store. Default: [`StoreFlush::Batched`].
         pub flush: StoreFlush = StoreFlush::Batched,

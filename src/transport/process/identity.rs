@@ -132,7 +132,7 @@ mod system {
         if !reused && (leader.is_some_and(|leader| !leader.ended) || has_members(process.pid)) {
             return true;
         }
-        // Twice: during `execve` a process shows no environment for a moment.
+        // Twice: a process may start another one and end while a search is between the two.
         process.mark.as_deref().is_some_and(|mark| is_marked(mark) || is_marked(mark))
     }
 

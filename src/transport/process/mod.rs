@@ -15,6 +15,7 @@
 //! - `start/spawn.rs`: from a launch to a running child, and the cause of a failed start
 
 mod contain;
+pub(crate) mod environment;
 mod exits;
 mod group;
 pub mod guardian;

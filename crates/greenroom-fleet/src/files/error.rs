@@ -28,7 +28,7 @@ pub enum FilesErrorKind {
     InTheWay,
     /// A symbolic link lies at the path of a folder. Links are never followed, for an agent may have made them.
     Link,
-    /// A live session of this or another process has the conversation open.
+    /// A live session of this or another process has the conversation open, or still writes.
     InUse,
     /// Another error of the system.
     Other,
@@ -44,6 +44,8 @@ impl FilesError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FilesErrorKind::Full,
             io::ErrorKind::PermissionDenied => FilesErrorKind::NotAllowed,
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => FilesErrorKind::InTheWay,
+            // Something was written into a folder that was being removed.
+            io::ErrorKind::DirectoryNotEmpty => FilesErrorKind::InUse,
             _ => FilesErrorKind::Other,
         };
         Self { kind, doing, path: path.to_owned(), cause: Some(Arc::new(cause)) }
@@ -83,7 +85,7 @@ impl fmt::Display for FilesError {
             FilesErrorKind::Link => f.write_str(
                 "a symbolic link lies where a folder should be, and is not followed; remove the link if it is not yours",
             ),
-            FilesErrorKind::InUse => f.write_str("a live session has the conversation open; stop that session"),
+            FilesErrorKind::InUse => f.write_str("a live session uses it; stop that session"),
             FilesErrorKind::Other => match &self.cause {
                 Some(cause) => write!(f, "{cause}"),
                 None => f.write_str("the system refuses"),

@@ -5,10 +5,11 @@
 //! own, so the outer host finds the processes of the inner host as well.
 
 use std::fs::{self, File};
-use std::io::Read;
 
 use memchr::memmem;
 use rustix::process::Pid;
+
+use super::super::environment;
 
 pub(crate) const VARIABLE: &str = "GREENROOM_INCARNATION";
 
@@ -36,31 +37,24 @@ pub(crate) fn can_be_found() -> bool {
 /// Whether this process may read the environment of the process.
 pub(crate) fn is_readable(pid: Pid) -> bool {
     let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-    !File::open(format!("/proc/{}/environ", pid.as_raw_pid())).is_err_and(refused)
+    !File::open(environment::file(pid)).is_err_and(refused)
 }
 
-/// Reads the environment of each process once, and calls `found` with the position in `marks` of the mark that it has.
+/// Reads the environment of each process, and calls `found` with the position in `marks` of the mark that it has.
 pub(crate) fn scan(marks: &[&str], mut found: impl FnMut(usize, Pid)) {
-    let own = std::process::id();
-    let mut environment = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let Some(pid) = pid.filter(|pid| *pid != own.cast_signed()).and_then(Pid::from_raw) else { continue };
-        if let Some(position) = position(marks, pid, &mut environment) {
+    environment::each(|pid, environment| {
+        if let Some(position) = position(marks, environment) {
             found(position, pid);
         }
-    }
+    });
 }
 
 /// Whether the process has the mark.
 pub(crate) fn has(mark: &str, pid: Pid) -> bool {
-    position(&[mark], pid, &mut Vec::new()).is_some()
+    fs::read(environment::file(pid)).is_ok_and(|environment| position(&[mark], &environment).is_some())
 }
 
-fn position(marks: &[&str], pid: Pid, environment: &mut Vec<u8>) -> Option<usize> {
-    environment.clear();
-    let mut file = File::open(format!("/proc/{}/environ", pid.as_raw_pid())).ok()?;
-    file.read_to_end(environment).ok()?;
+fn position(marks: &[&str], environment: &[u8]) -> Option<usize> {
     let start = memmem::find(environment, VARIABLE.as_bytes())?;
     let has = |mark: &str| !mark.is_empty() && memmem::find(&environment[start..], mark.as_bytes()).is_some();
     marks.iter().position(|mark| has(mark))

@@ -139,8 +139,8 @@ impl Sweep {
         true
     }
 
-    /// Without a control group two clean rounds are needed: during `execve` a process shows no environment for a
-    /// moment.
+    /// Without a control group two clean rounds are needed: a process may start another one and end while a round is
+    /// between the two.
     fn is_done(&self) -> bool {
         let needed = if self.descendants.contained().by() == ContainedBy::Cgroup { 1 } else { 2 };
         self.clean_rounds >= needed || self.rounds >= ROUNDS

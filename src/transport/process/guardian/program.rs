@@ -312,7 +312,7 @@ fn group(id: Option<u64>, grace: Option<u64>, watchdog: Option<u64>) -> Option<(
 }
 
 /// Kills all processes whose mark begins with one of `marks`, until two searches in a row find none and `done` is true: a
-/// process between two programs shows no environment for a moment.
+/// process may start another one and end while a search is between the two.
 fn kill_marked(marks: &[String], rounds: u32, done: impl Fn() -> bool) {
     let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
     let mut clean = 0;

@@ -1,6 +1,7 @@
 //! A process is recognised as long as anything of it lives, and no other process is taken for it.
 
 use super::*;
+use crate::transport::process::environment::processes_with;
 
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -74,4 +75,16 @@ async fn what_has_left_the_group_is_recognised_by_its_mark() {
     assert!(!ProcessIdentity { mark: None, ..identity.clone() }.is_alive(), "it is not in the group");
     end(process).await;
     in_time(identity.gone(LOOK)).await;
+}
+
+/// Between two programs a process has no environment. Here that is a tenth of the time.
+#[tokio::test]
+async fn a_process_that_runs_one_program_after_another_is_found_by_every_search() {
+    let next = r#"next='exec sh -c "$0" "$0"'; echo ready; exec sh -c "$next" "$next""#;
+    let (_reader, process, identity) = ready(next).await;
+    let mark = identity.mark.as_deref().unwrap();
+    let found = (0..1000).filter(|_| processes_with("GREENROOM_INCARNATION", mark) == [identity.pid]).count();
+    end(process).await;
+    assert_eq!(found, 1000);
+    assert!(processes_with("GREENROOM_INCARNATION", mark).is_empty());
 }

@@ -9,21 +9,39 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::task::Task;
 
-/// Watches an activation for losses of its transcript. Where it cannot tell whether something was lost, it notes a loss.
+/// Watches an activation for losses of its transcript. A skipped line that was too long, and missed events, count as losses, because
+/// they may have been losses.
 #[derive(Debug)]
 pub(crate) struct Losses {
     asks: mpsc::Sender<oneshot::Sender<()>>,
-    first: Arc<Mutex<Option<String>>>,
+    noted: Arc<Mutex<Noted>>,
     _watch: Task,
 }
 
+#[derive(Debug, Default)]
+struct Noted {
+    /// The first loss.
+    any: Option<String>,
+    /// The first loss before the session was killed.
+    before_kill: Option<String>,
+}
+
+impl Noted {
+    fn note(&mut self, why: String, is_killed: bool) {
+        if !is_killed {
+            self.before_kill.get_or_insert_with(|| why.clone());
+        }
+        self.any.get_or_insert(why);
+    }
+}
+
 impl Losses {
-    /// `kill`: the session is to end at once. Whatever is lost after that is the end of a turn that was cut off, and counts for nothing.
+    /// `kill`: the session is to end at once. What is lost after that is the end of a turn that was cut off.
     /// `line_bytes`: the session's limit of a line.
     pub(super) fn watch(mut events: Events, kill: CancellationToken, line_bytes: usize) -> Arc<Self> {
         let (asks, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
-        let first = Arc::new(Mutex::new(None));
-        let found = first.clone();
+        let noted = Arc::<Mutex<Noted>>::default();
+        let notes = noted.clone();
         let watch = Task::spawn(async move {
             loop {
                 tokio::select! {
@@ -31,8 +49,9 @@ impl Losses {
                     biased;
                     event = events.next() => match event {
                         Some(event) => {
-                            if let Some(why) = loss(&event, line_bytes).filter(|_| !kill.is_cancelled()) {
-                                found.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+                            if let Some(why) = loss(&event, line_bytes) {
+                                let is_killed = kill.is_cancelled();
+                                notes.lock().unwrap_or_else(PoisonError::into_inner).note(why, is_killed);
                             }
                         }
                         None => return,
@@ -44,17 +63,27 @@ impl Losses {
                 }
             }
         });
-        Arc::new(Self { asks, first, _watch: watch })
+        Arc::new(Self { asks, noted, _watch: watch })
     }
 
-    /// The first loss so far, in words. The session's outcome of a turn comes after the losses of the turn.
+    /// The first loss so far, in words. A loss after the kill does not count: the turn was cut off. The session's outcome of a turn comes
+    /// after the losses of the turn.
     pub(crate) async fn so_far(&self) -> Option<String> {
+        self.look(|noted| noted.before_kill.clone()).await
+    }
+
+    /// The first loss so far, also after the kill.
+    pub(super) async fn any(&self) -> Option<String> {
+        self.look(|noted| noted.any.clone()).await
+    }
+
+    async fn look<T>(&self, look: impl FnOnce(&Noted) -> T) -> T {
         let (done, seen) = oneshot::channel();
         // An error: the session has ended, and all its losses are noted.
         if self.asks.send(done).await.is_ok() {
             seen.await.ok();
         }
-        self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        look(&self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -78,6 +107,17 @@ fn loss(event: &Event, line_bytes: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loss_after_the_kill_ends_the_transcript_and_does_not_count() {
+        let mut noted = Noted::default();
+        noted.note("after".into(), true);
+        assert_eq!((noted.any.as_deref(), noted.before_kill.as_deref()), (Some("after"), None));
+        let mut noted = Noted::default();
+        noted.note("before".into(), false);
+        noted.note("after".into(), true);
+        assert_eq!((noted.any.as_deref(), noted.before_kill.as_deref()), (Some("before"), Some("before")));
+    }
 
     #[test]
     fn what_cannot_be_told_counts_as_a_loss() {

@@ -24,6 +24,9 @@ const CONFIG: &str = "CLAUDE_CONFIG_DIR";
 /// lost, so the node's lease ends most of them earlier.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Events of a session that are kept for its watch: far more than a session tells between two looks of the watch.
+const EVENTS: usize = 1024;
+
 /// Gives the session of an activation its transcript from the fleet's store, if the fleet has one.
 ///
 /// # Errors
@@ -40,10 +43,14 @@ pub(super) fn attach(
     let mut builder = builder.configure(|options| {
         is_chosen = options.env.contains_key(CONFIG);
         line_bytes = options.limits.line_bytes;
+        // Missed events count as a loss.
+        options.limits.events_kept = EVENTS.max(options.limits.events_kept);
         options.store.project_key = Some(cx.conversation.to_string());
-        // The next activation removes the folder, so nothing stays of a node that was killed.
+        // The next activation on this host, or the deletion, removes what a node that was killed has left there.
         options.store.folder = Some(cx.config.clone());
         let limits = &mut options.store;
+        // `append` repeats what can be repeated. Any other error loses the entries.
+        limits.retry_pauses.clear();
         for limit in [&mut limits.append, &mut limits.load, &mut limits.stop] {
             *limit = PATIENCE.max(*limit);
         }
@@ -79,8 +86,8 @@ impl SessionStore for OwnedTranscript {
     ) -> BoxFuture<'a, StoreResult<()>> {
         Box::pin(async move {
             // Entries link to the ones before them. Behind a gap they would hide the whole conversation from the next owner, so the
-            // transcript ends at its first gap.
-            if let Some(why) = self.losses.so_far().await {
+            // transcript ends at its first gap, or before it. It stays so when the CLI starts again and the gap could be filled.
+            if let Some(why) = self.losses.any().await {
                 return Err(format!("nothing is stored behind a loss: {why}").into());
             }
             let attempt = AttemptId::new();

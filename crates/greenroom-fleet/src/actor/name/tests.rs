@@ -183,5 +183,6 @@ async fn a_folder_of_one_session_that_is_not_writable_is_the_sessions_fault() {
         assert_eq!(cause(&file, kind).await, Cause::Host, "{kind}: other sessions fail as well");
     }
     assert_eq!(cause(&works, io::ErrorKind::StorageFull).await, Cause::Host);
+    assert_eq!(cause(&works, io::ErrorKind::DirectoryNotEmpty).await, Cause::Host, "something still writes");
     assert_eq!(cause(&works, io::ErrorKind::NotADirectory).await, Cause::Session);
 }
