@@ -7,8 +7,8 @@
 //!           the CLI's environment)             └─ a service that is killed here leaves a CLI that only the variable names
 //! ```
 //!
-//! The id is known before there is a process, so there is no moment in which a CLI runs and no record leads to it:
-//! neither at the first start nor when the session starts its CLI again. All that the CLI starts inherits the variable.
+//! The id is known before there is a process, so a record leads to each CLI that runs: at the first start, and when the
+//! session starts its CLI again. The variable shows from the moment at which the process begins the CLI's program. All that the CLI starts inherits the variable.
 
 use std::fmt;
 use std::time::Duration;
@@ -102,10 +102,10 @@ impl LeftProcess {
         if let Some(process) = &mut process {
             process.mark = None;
         }
-        // Twice: a process may start another one and end while a search is between the two.
-        process.is_some_and(|process| process.is_alive())
-            || !system::with(claim).is_empty()
-            || !system::with(claim).is_empty()
+        // If nobody can tell, a process counts as one that runs.
+        let is_found = || system::with(claim).map_or(true, |found| !found.is_empty());
+        // Twice: a process may start another one and end. A search can be too early for the new process and too late for the old one.
+        process.is_some_and(|process| process.is_alive()) || is_found() || is_found()
     }
 
     /// Kills the process group, if its leader is still the process that was written down: the system gives the id of an
@@ -116,11 +116,13 @@ impl LeftProcess {
         }
         let Some(claim) = self.claim else { return };
         for _ in 0..ROUNDS {
-            let left = system::with(claim);
-            if left.is_empty() {
-                return;
+            match system::with(claim) {
+                Ok(left) if left.is_empty() => return,
+                Ok(left) => left.into_iter().for_each(|pid| system::kill(pid, claim)),
+                Err(error) => {
+                    tracing::warn!(%error, "the processes of an earlier CLI could not be searched for")
+                }
             }
-            left.into_iter().for_each(|pid| system::kill(pid, claim));
         }
     }
 }
@@ -139,7 +141,7 @@ fn kill_group(process: &ProcessIdentity) {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::fs;
+    use std::{fs, io};
 
     use greenroom::transport::processes_with;
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -148,9 +150,9 @@ mod system {
     use crate::id::AttemptId;
 
     /// The processes with the variable. This process may have it too, if a CLI has started the service: it is left out.
-    pub(super) fn with(claim: AttemptId) -> Vec<Pid> {
-        let found = processes_with(VARIABLE, &claim.to_string());
-        found.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect()
+    pub(super) fn with(claim: AttemptId) -> io::Result<Vec<Pid>> {
+        let found = processes_with(VARIABLE, &claim.to_string())?;
+        Ok(found.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect())
     }
 
     fn has(pid: Pid, claim: AttemptId) -> bool {
@@ -184,12 +186,14 @@ mod system {
 /// Other systems tell neither the environment nor the start of a process: only the process group is awaited.
 #[cfg(not(target_os = "linux"))]
 mod system {
+    use std::io;
+
     use rustix::process::Pid;
 
     use crate::id::AttemptId;
 
-    pub(super) fn with(_: AttemptId) -> Vec<Pid> {
-        Vec::new()
+    pub(super) fn with(_: AttemptId) -> io::Result<Vec<Pid>> {
+        Ok(Vec::new())
     }
 
     pub(super) fn kill(_: Pid, _: AttemptId) {}

@@ -5,123 +5,237 @@
 //!   environment                  none                     environment
 //! ```
 //!
-//! Between two programs a process has no environment, for as long as the system reads the next program from its disk. So
-//! a search looks at such a process again until it has an environment: otherwise what it searches for could escape.
+//! Between two programs a process shows no environment, for as long as the system reads the next program from its disk.
+//! A search looks at such a process again until it shows an environment, because it may be a process that is searched
+//! for. The search waits for all such processes together, for a bounded time.
+//!
+//! Not seen: a child that has not begun its first program. It shows the environment of its parent.
 
 use std::fs::{self, File};
-use std::io::Read;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
+
+use crate::files::is_absent;
 
 /// Pause between two looks at processes that are between two programs.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Most looks. A process that hangs between two programs, on a disk of the network for instance, delays a search by
-/// 200 ms at most.
-const LOOKS: u32 = 200;
+/// Looks at a process that has an environment and shows none: it may have begun its program between two of them. A
+/// process can hide its environment for ever, and delays no search.
+const LOOKS: u32 = 3;
+
+/// Room for an environment at first, and at most, in bytes. The system allows 6 MiB.
+const ROOM: usize = 128 << 10;
+const MOST_ROOM: usize = 8 << 20;
 
 /// The processes on this machine, besides this process, whose environment has the variable with `value` as one of its
-/// values, separated by commas. Everything that a process starts inherits its environment. Zombies do not count.
+/// values. Commas separate the values of a variable, so a value must not have one. Zombies do not count.
 ///
-/// A service finds what an earlier process of the service has started: set a variable of your own with
+/// A process inherits the environment of the process that starts it, unless that process chooses another one. So a
+/// service finds what an earlier process of the service has started: set a variable of your own with
 /// [`SessionBuilder::env`](crate::SessionBuilder::env), and write its value down before the session starts. A
-/// [`ProcessIdentity`](super::ProcessIdentity) is known only after the start.
+/// [`ProcessIdentity`](super::ProcessIdentity) is known only after the start;
+/// [`is_alive`](super::ProcessIdentity::is_alive) lists what neither of them notices.
 ///
-/// Reads `/proc`: milliseconds on a machine with hundreds of processes, in which the calling thread is blocked. Processes
-/// whose environment this process may not read are skipped, and processes that start during the search may be missed.
-/// Empty on any other system than Linux.
+/// An id that is returned may belong to another process a moment later. To kill a process, open it by `pidfd_open(2)`,
+/// read its environment again, and then send the signal by the descriptor.
+///
+/// Blocks the calling thread, so use `spawn_blocking` in asynchronous code: milliseconds on a machine with hundreds of
+/// processes, and up to 200 ms more while a process is in `execve(2)`. Finds nothing on any other system than Linux.
+///
+/// # Errors
+/// This process has no file descriptor left, or no memory: then nobody knows whether there is such a process.
 ///
 /// ```
 /// use greenroom::transport::processes_with;
 ///
-/// assert!(processes_with("MY_SERVICE_SESSION", "2f6c0a1e").is_empty());
+/// # fn main() -> std::io::Result<()> {
+/// assert!(processes_with("MY_SERVICE_SESSION", "2f6c0a1e")?.is_empty());
+/// # Ok(()) }
 /// ```
-pub fn processes_with(variable: &str, value: &str) -> Vec<u32> {
+pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
-    each(|pid, environment| {
-        let mut variables =
-            environment.split(|byte| *byte == 0).filter_map(|entry| str::from_utf8(entry).ok());
-        let values = variables.find_map(|entry| entry.strip_prefix(variable)?.strip_prefix('='));
-        if values.is_some_and(|values| values.split(',').any(|found| found == value)) {
+    each(&mut Patience::default(), |pid, environment| {
+        let variables = environment.split(|byte| *byte == 0);
+        let values =
+            variables.filter_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="));
+        if values.flat_map(|values| values.split(|byte| *byte == b',')).any(|found| found == value.as_bytes())
+        {
             found.push(pid.as_raw_nonzero().get().unsigned_abs());
         }
-    });
-    found
+    })?;
+    Ok(found)
 }
 
-/// The file with the environment of a process.
-pub(super) fn file(pid: Pid) -> PathBuf {
-    format!("/proc/{}/environ", pid.as_raw_pid()).into()
+/// How long searches wait for processes that are between two programs, all searches that share it together.
+pub(crate) struct Patience(Duration);
+
+impl Patience {
+    pub(crate) fn of(most: Duration) -> Self {
+        Self(most)
+    }
 }
 
-/// Reads the environment of each process besides this process.
+impl Default for Patience {
+    fn default() -> Self {
+        Self(Duration::from_millis(200))
+    }
+}
+
+/// Whether this process may read the environment of the process.
+pub(super) fn is_readable(pid: Pid) -> bool {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    !File::open(path(pid)).is_err_and(refused)
+}
+
+/// The environment of a process. Empty if it shows none at this moment.
+pub(super) fn of(pid: Pid) -> Vec<u8> {
+    let mut environment = vec![0; ROOM];
+    let length = read(&path(pid), &mut environment).unwrap_or(0);
+    environment.truncate(length);
+    environment
+}
+
+/// Calls `look` with the environment of each process besides this process.
+///
+/// # Errors
+/// A process could not be looked at. The others were.
 #[expect(
     clippy::disallowed_methods,
     reason = "a search blocks its thread anyway, and the system tells no event"
 )]
-pub(super) fn each(mut look: impl FnMut(Pid, &[u8])) {
+pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) -> io::Result<()> {
+    let processes = match fs::read_dir("/proc") {
+        Err(error) if is_absent(&error) => return Ok(()),
+        processes => processes?,
+    };
     let own = getpid();
-    let mut environment = Vec::new();
+    let mut environment = vec![0; ROOM];
+    let mut result = Ok(());
     // Returns whether the process is between two programs.
     let mut visit = |pid: Pid| {
-        let shown = read(pid, &mut environment);
-        if matches!(shown, Shown::Environment) {
-            look(pid, &environment);
+        match show(pid, &mut environment) {
+            Ok(Shown::Environment(length)) => look(pid, &environment[..length]),
+            Ok(Shown::NotYet) => return true,
+            Ok(Shown::Nothing) => {}
+            Err(error) => result = Err(error),
         }
-        matches!(shown, Shown::NotYet)
+        false
     };
     let mut between = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+    for entry in processes.flatten() {
         let pid = entry.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
         between.extend(pid.filter(|pid| *pid != own && visit(*pid)));
     }
-    for _ in 0..LOOKS {
-        if between.is_empty() {
-            return;
-        }
+    let begin = Instant::now();
+    while !between.is_empty() && begin.elapsed() < patience.0 {
         std::thread::sleep(PAUSE);
         between.retain(|pid| visit(*pid));
     }
+    patience.0 = patience.0.saturating_sub(begin.elapsed());
+    result
 }
 
 /// What a process shows.
 enum Shown {
-    Environment,
+    /// An environment of this length.
+    Environment(usize),
     /// It is between two programs.
     NotYet,
-    /// It has ended, has no environment, or may not be read.
+    /// It has ended, has no environment or hides it, or may not be looked at.
     Nothing,
 }
 
-fn read(pid: Pid, environment: &mut Vec<u8>) -> Shown {
-    environment.clear();
-    let read = File::open(file(pid)).and_then(|mut file| file.read_to_end(environment));
-    match read {
-        Err(_) => Shown::Nothing,
-        Ok(0) if is_between_programs(pid).unwrap_or(false) => Shown::NotYet,
-        Ok(0) => Shown::Nothing,
-        Ok(_) => Shown::Environment,
+fn show(pid: Pid, environment: &mut Vec<u8>) -> io::Result<Shown> {
+    for _ in 0..LOOKS {
+        let length = read(&path(pid), environment)?;
+        if length > 0 {
+            return Ok(Shown::Environment(length));
+        }
+        match state(pid)? {
+            State::Program => {}
+            State::BetweenPrograms => return Ok(Shown::NotYet),
+            State::OtherThreads => {
+                let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid()));
+                for thread in threads.into_iter().flatten().flatten() {
+                    let length = read(&thread.path().join("environ"), environment)?;
+                    if length > 0 {
+                        return Ok(Shown::Environment(length));
+                    }
+                }
+            }
+            State::NoEnvironment => return Ok(Shown::Nothing),
+        }
+    }
+    Ok(Shown::Nothing)
+}
+
+fn path(pid: Pid) -> PathBuf {
+    format!("/proc/{}/environ", pid.as_raw_pid()).into()
+}
+
+/// Reads an environment in one call, which the system answers from one program. Two calls could see two programs. Returns
+/// its length; 0 if there is none, or this process may not read it.
+fn read(path: &Path, environment: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        let mut file = match File::open(path) {
+            Err(error) if is_ours(&error) => return Err(error),
+            Err(_) => return Ok(0),
+            Ok(file) => file,
+        };
+        let length = file.read(environment).unwrap_or(0);
+        if length < environment.len() || length >= MOST_ROOM {
+            return Ok(length);
+        }
+        environment.resize(environment.len() * 2, 0);
     }
 }
 
-/// Whether a process that showed no environment has one soon, or has one by now. Fields of proc_pid_stat(5).
-fn is_between_programs(pid: Pid) -> Option<bool> {
+/// Whether an error is about this process, and tells nothing of the process that is looked at.
+fn is_ours(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+/// The state of a process that showed no environment.
+enum State {
+    /// It runs a program with an environment, and may have begun it after the look.
+    Program,
+    BetweenPrograms,
+    /// Its first thread has ended, for instance because another thread is about to begin the next program.
+    OtherThreads,
+    NoEnvironment,
+}
+
+/// Reads the fields of proc_pid_stat(5).
+fn state(pid: Pid) -> io::Result<State> {
+    match fs::read(format!("/proc/{}/stat", pid.as_raw_pid())) {
+        Err(error) if is_ours(&error) => Err(error),
+        stat => Ok(stat.ok().and_then(|stat| state_in(&stat)).unwrap_or(State::NoEnvironment)),
+    }
+}
+
+fn state_in(stat: &[u8]) -> Option<State> {
     /// Flags of the system's own threads, and of processes that end.
     const KERNEL_OR_ENDING: u64 = 0x0020_0000 | 0x4;
-    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     // The name before it may have spaces and brackets, and need not be UTF-8.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields = String::from_utf8_lossy(&stat[after_name..]);
-    // The first one, the state, is field 3.
+    // The state is field 3.
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let has_ended = matches!(*fields.first()?, "Z" | "X" | "x");
-    if has_ended || number(9)? & KERNEL_OR_ENDING != 0 {
-        return Some(false);
-    }
-    // The system sets the end of the program's code last.
+    let (flags, threads) = (number(9)?, number(20)?);
+    let has_ended = matches!(*fields.first()?, "Z" | "X" | "x") || flags & KERNEL_OR_ENDING != 0;
+    // The system notes the end of the program's code last, when the environment is there.
     let (code, begin, end) = (number(27)?, number(50)?, number(51)?);
-    Some(code == 0 || begin != end)
+    Some(match (has_ended, threads) {
+        (true, 2..) => State::OtherThreads,
+        (true, _) => State::NoEnvironment,
+        (false, _) if code == 0 => State::BetweenPrograms,
+        (false, _) if begin != end => State::Program,
+        (false, _) => State::NoEnvironment,
+    })
 }

@@ -51,10 +51,12 @@ impl ProcessIdentity {
     /// Whether the CLI, a member of its process group, or another process with its mark still runs. Zombies do not
     /// count. False after a reboot, and on any other machine than that of the CLI.
     ///
-    /// Reads `/proc`: milliseconds on a machine with hundreds of processes, in which the calling thread is blocked.
+    /// Blocks the calling thread: milliseconds on a machine with hundreds of processes, and up to 200 ms more while a
+    /// process is in `execve(2)`. True if this process has no file descriptor left to look with.
     ///
     /// | not noticed | why |
     /// |---|---|
+    /// | a child that has not begun its first program | it shows the environment of its parent |
     /// | a process that has left the group and cleared its environment, or runs as a user whose processes this one must not read | it has no mark that can be seen |
     /// | processes of another PID namespace, such as that of an earlier container | its processes are not in this `/proc`; they end with the namespace |
     /// | processes of other users under a `/proc` with `hidepid` | the system hides them |
@@ -85,6 +87,7 @@ impl ProcessIdentity {
 mod system {
     use std::fs;
 
+    use super::super::environment::Patience;
     use super::{ProcessIdentity, mark};
 
     /// The part of `/proc/PID/stat` that matters here.
@@ -132,7 +135,10 @@ mod system {
         if !reused && (leader.is_some_and(|leader| !leader.ended) || has_members(process.pid)) {
             return true;
         }
-        // Twice: a process may start another one and end while a search is between the two.
+        let mut patience = Patience::default();
+        let mut is_marked = |mark| is_marked(mark, &mut patience);
+        // Twice: a process may start another one and end. A search can be too early for the new process and too late for the
+        // old one.
         process.mark.as_deref().is_some_and(|mark| is_marked(mark) || is_marked(mark))
     }
 
@@ -142,10 +148,11 @@ mod system {
         ids.filter_map(ProcessStat::of).any(|stat| stat.group == group && !stat.ended)
     }
 
-    fn is_marked(mark: &str) -> bool {
+    /// Also true if nobody can tell.
+    fn is_marked(mark: &str, patience: &mut Patience) -> bool {
         let mut found = false;
-        mark::scan(&[mark], |_, _| found = true);
-        found
+        let searched = mark::scan(&[mark], patience, |_, _| found = true);
+        found || searched.is_err()
     }
 }
 

@@ -85,7 +85,7 @@ impl fmt::Display for FilesError {
             FilesErrorKind::Link => f.write_str(
                 "a symbolic link lies where a folder should be, and is not followed; remove the link if it is not yours",
             ),
-            FilesErrorKind::InUse => f.write_str("a live session uses it; stop that session"),
+            FilesErrorKind::InUse => f.write_str("a session or one of its processes still uses it; stop that session"),
             FilesErrorKind::Other => match &self.cause {
                 Some(cause) => write!(f, "{cause}"),
                 None => f.write_str("the system refuses"),

@@ -4,12 +4,13 @@
 //! that this user must not read are skipped. A host that runs under another host's CLI keeps the outer mark beside its
 //! own, so the outer host finds the processes of the inner host as well.
 
-use std::fs::{self, File};
+use std::fs::File;
+use std::io;
 
 use memchr::memmem;
 use rustix::process::Pid;
 
-use super::super::environment;
+use super::super::environment::{self, Patience};
 
 pub(crate) const VARIABLE: &str = "GREENROOM_INCARNATION";
 
@@ -36,22 +37,28 @@ pub(crate) fn can_be_found() -> bool {
 
 /// Whether this process may read the environment of the process.
 pub(crate) fn is_readable(pid: Pid) -> bool {
-    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-    !File::open(environment::file(pid)).is_err_and(refused)
+    environment::is_readable(pid)
 }
 
 /// Reads the environment of each process, and calls `found` with the position in `marks` of the mark that it has.
-pub(crate) fn scan(marks: &[&str], mut found: impl FnMut(usize, Pid)) {
-    environment::each(|pid, environment| {
+///
+/// # Errors
+/// There may be processes that `found` was not called with.
+pub(crate) fn scan(
+    marks: &[&str],
+    patience: &mut Patience,
+    mut found: impl FnMut(usize, Pid),
+) -> io::Result<()> {
+    environment::each(patience, |pid, environment| {
         if let Some(position) = position(marks, environment) {
             found(position, pid);
         }
-    });
+    })
 }
 
-/// Whether the process has the mark.
+/// Whether the process shows the mark at this moment.
 pub(crate) fn has(mark: &str, pid: Pid) -> bool {
-    fs::read(environment::file(pid)).is_ok_and(|environment| position(&[mark], &environment).is_some())
+    position(&[mark], &environment::of(pid)).is_some()
 }
 
 fn position(marks: &[&str], environment: &[u8]) -> Option<usize> {

@@ -22,6 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpgid, kill_process, pidfd_open
 
 use super::containment::Descendants;
 use super::mark;
+use crate::transport::process::environment::Patience;
 use crate::transport::{ContainedBy, Leftover};
 
 /// Most rounds of one sweep. Processes that are left then cannot be killed, or fork faster than they die.
@@ -139,8 +140,8 @@ impl Sweep {
         true
     }
 
-    /// Without a control group two clean rounds are needed: a process may start another one and end while a round is
-    /// between the two.
+    /// Without a control group two clean rounds are needed: a process may start another one and end. A round can be too
+    /// early for the new process and too late for the old one.
     fn is_done(&self) -> bool {
         let needed = if self.descendants.contained().by() == ContainedBy::Cgroup { 1 } else { 2 };
         self.clean_rounds >= needed || self.rounds >= ROUNDS
@@ -162,12 +163,16 @@ fn round(open: &mut Vec<Sweep>) {
     let mut found: Vec<bool> = open.iter_mut().map(|sweep| sweep.kill_control_group(&mut dying)).collect();
     let swept: Vec<_> = open.iter().map(|sweep| Arc::clone(&sweep.descendants)).collect();
     let marks: Vec<_> = swept.iter().map(|it| it.contained().mark.as_deref().unwrap_or_default()).collect();
-    mark::scan(&marks, |nth, pid| {
+    let searched = mark::scan(&marks, &mut Patience::default(), |nth, pid| {
         found[nth] = true;
         if let Some(pidfd) = kill_marked(marks[nth], pid, || open[nth].record(pid)) {
             await_end(&mut dying, pidfd);
         }
     });
+    if let Err(error) = searched {
+        tracing::debug!(%error, "what CLIs have started is searched for once more");
+        found.fill(true);
+    }
     for (sweep, found) in open.iter_mut().zip(&found) {
         sweep.rounds += 1;
         sweep.clean_rounds = if *found { 0 } else { sweep.clean_rounds + 1 };

@@ -34,6 +34,7 @@ use rustix::time::{
 
 use super::boot_time::BootTime;
 use crate::transport::process::contain::{cgroup, mark};
+use crate::transport::process::environment::Patience;
 
 /// Set for a program that is to be the guardian: the version of the host's library.
 pub(super) const VARIABLE: &str = "GREENROOM_GUARDIAN";
@@ -44,6 +45,10 @@ pub(super) const NO_GUARDIAN: i32 = 4;
 
 /// Pause between two looks for processes that should end.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The wait for processes that are between two programs, in all searches at a deadline together. Hosts wait for
+/// acknowledgements meanwhile.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Time after which the sessions of a watchdog whose deadline has passed are looked for again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -312,13 +317,14 @@ fn group(id: Option<u64>, grace: Option<u64>, watchdog: Option<u64>) -> Option<(
 }
 
 /// Kills all processes whose mark begins with one of `marks`, until two searches in a row find none and `done` is true: a
-/// process may start another one and end while a search is between the two.
+/// process may start another one and end, and a search can be too early for the new process and too late for the old one.
 fn kill_marked(marks: &[String], rounds: u32, done: impl Fn() -> bool) {
     let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
     let mut clean = 0;
+    let mut patience = Patience::of(PATIENCE);
     for _ in 0..rounds {
         let mut found = false;
-        mark::scan(&marks, |mark, pid| {
+        let searched = mark::scan(&marks, &mut patience, |mark, pid| {
             found = true;
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
             // Once more: it may have ended during the search, and its number may be another's.
@@ -329,7 +335,7 @@ fn kill_marked(marks: &[String], rounds: u32, done: impl Fn() -> bool) {
                 };
             }
         });
-        clean = if !done() || found { 0 } else { clean + 1 };
+        clean = if !done() || found || searched.is_err() { 0 } else { clean + 1 };
         if clean == 2 {
             return;
         }

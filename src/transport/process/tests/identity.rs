@@ -1,5 +1,7 @@
 //! A process is recognised as long as anything of it lives, and no other process is taken for it.
 
+use std::os::unix::process::CommandExt;
+
 use super::*;
 use crate::transport::process::environment::processes_with;
 
@@ -83,8 +85,29 @@ async fn a_process_that_runs_one_program_after_another_is_found_by_every_search(
     let next = r#"next='exec sh -c "$0" "$0"'; echo ready; exec sh -c "$next" "$next""#;
     let (_reader, process, identity) = ready(next).await;
     let mark = identity.mark.as_deref().unwrap();
-    let found = (0..1000).filter(|_| processes_with("GREENROOM_INCARNATION", mark) == [identity.pid]).count();
+    let found =
+        (0..500).filter(|_| processes_with("GREENROOM_INCARNATION", mark).unwrap() == [identity.pid]).count();
     end(process).await;
-    assert_eq!(found, 1000);
-    assert!(processes_with("GREENROOM_INCARNATION", mark).is_empty());
+    assert_eq!(found, 500);
+    assert!(processes_with("GREENROOM_INCARNATION", mark).unwrap().is_empty());
+}
+
+/// Meanwhile the first thread of the process has ended, and the process looks like one that has ended.
+#[test]
+fn a_process_whose_second_thread_runs_the_next_program_is_found_by_every_search() {
+    const VARIABLE: &str = "GREENROOM_TEST_OF_THREADS";
+    let test = "a_process_whose_second_thread_runs_the_next_program_is_found_by_every_search";
+    let mut next = Command::new(std::env::current_exe().unwrap());
+    next.args(["--exact", &format!("transport::process::tests::identity::{test}"), "--nocapture"]);
+    if std::env::var_os(VARIABLE).is_some() {
+        let failed = std::thread::spawn(move || next.exec()).join().unwrap();
+        panic!("the next program does not begin: {failed}");
+    }
+    let value = std::process::id().to_string();
+    let mut child = next.env(VARIABLE, &value).stdout(Stdio::null()).spawn().unwrap();
+    let searches = (0..500).map(|_| processes_with(VARIABLE, &value));
+    let found = searches.filter(|found| found.as_ref().is_ok_and(|found| *found == [child.id()])).count();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(found, 500);
 }

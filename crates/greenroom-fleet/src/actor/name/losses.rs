@@ -66,8 +66,8 @@ impl Losses {
         Arc::new(Self { asks, noted, _watch: watch })
     }
 
-    /// The first loss so far, in words. A loss after the kill does not count: the turn was cut off. The session's outcome of a turn comes
-    /// after the losses of the turn.
+    /// The first loss before the kill, in words: a turn that was killed is cut off anyway. The session's outcome of a turn comes after the
+    /// losses of the turn.
     pub(crate) async fn so_far(&self) -> Option<String> {
         self.look(|noted| noted.before_kill.clone()).await
     }

@@ -85,8 +85,8 @@ impl SessionStore for OwnedTranscript {
         entries: &'a [TranscriptEntry],
     ) -> BoxFuture<'a, StoreResult<()>> {
         Box::pin(async move {
-            // Entries link to the ones before them. Behind a gap they would hide the whole conversation from the next owner, so the
-            // transcript ends at its first gap, or before it. It stays so when the CLI starts again and the gap could be filled.
+            // Entries link to the ones before them. Behind a gap they would hide the whole conversation from the next owner, so nothing
+            // is stored once there is a loss, not even when the CLI starts again and the gap could be filled.
             if let Some(why) = self.losses.any().await {
                 return Err(format!("nothing is stored behind a loss: {why}").into());
             }
