@@ -86,7 +86,7 @@ impl Default for Patience {
     }
 }
 
-/// Whether this process may read the environment of the process.
+/// True if this process may read the environment of the process.
 pub(super) fn is_readable(pid: Pid) -> bool {
     let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     !File::open(path(pid)).is_err_and(refused)
@@ -140,7 +140,7 @@ pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) ->
     result
 }
 
-/// What a process shows.
+/// The result of a look at a process.
 enum Shown {
     /// An environment of this length.
     Environment(usize),
@@ -195,7 +195,7 @@ fn read(path: &Path, environment: &mut Vec<u8>) -> io::Result<usize> {
     }
 }
 
-/// Whether an error is about this process, and tells nothing of the process that is looked at.
+/// True for an error of this process, such as too many open files: it tells nothing of the process that is looked at.
 fn is_ours(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }

@@ -5,6 +5,7 @@
 //! - `stdin.rs`: a stdin that closes when it is shut down
 //! - `start/spawner.rs`: the one thread that starts all CLIs
 //! - `exits.rs`: the one thread that waits for the ends of all children
+//! - `environment.rs`: finds processes by a variable of their environment
 //! - `contain/`: finds every descendant by a control group (`cgroup.rs`) and a variable that descendants inherit (`mark.rs`);
 //!   `containment.rs` combines the two
 //! - `contain/sweep.rs`: kills the descendants that have left the process group

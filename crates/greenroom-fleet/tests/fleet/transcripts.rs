@@ -45,9 +45,9 @@ impl Stage {
             .profile("default", move |_| clis.session())
     }
 
-    fn broken(&self, answers: bool) -> (Broken, Arc<Notify>) {
+    fn broken(&self, fault: StoreFault) -> (Broken, Arc<Notify>) {
         let asked = Arc::new(Notify::new());
-        (Broken { kept: self.transcripts.clone(), answers, asked: asked.clone() }, asked)
+        (Broken { kept: self.transcripts.clone(), fault, asked: asked.clone() }, asked)
     }
 
     async fn record(&self, name: &str) -> Option<NameRecord> {
@@ -123,48 +123,20 @@ async fn a_folder_of_an_earlier_term_is_not_read_and_is_removed() {
     assert!(!earlier.exists());
 }
 
-/// A store that gets nothing: it refuses every entry, or does not answer.
+/// A store that does not take all entries.
 struct Broken {
     kept: MemoryTranscripts,
-    answers: bool,
+    fault: StoreFault,
     asked: Arc<Notify>,
 }
 
+enum StoreFault {
+    RefusesAll,
+    Refuses(&'static str),
+    Hangs,
+}
+
 impl TranscriptStore for Broken {
-    fn append<'a>(
-        &'a self,
-        _: &'a Ownership,
-        _: AttemptId,
-        _: &'a SessionKey,
-        _: &'a [TranscriptEntry],
-    ) -> TranscriptReply<'a, Owned<()>> {
-        self.asked.notify_one();
-        if !self.answers {
-            return Box::pin(pending());
-        }
-        Box::pin(async { Err(BackendError::new(BackendErrorKind::Invalid, "no room")) })
-    }
-
-    fn load<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Option<Vec<TranscriptEntry>>> {
-        self.kept.load(key)
-    }
-
-    fn subpaths<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Vec<String>> {
-        self.kept.subpaths(key)
-    }
-
-    fn forget(&self, conversation: Uuid) -> TranscriptReply<'_, ()> {
-        self.kept.forget(conversation)
-    }
-}
-
-/// A store that refuses one entry.
-struct Refusing {
-    kept: MemoryTranscripts,
-    refused: &'static str,
-}
-
-impl TranscriptStore for Refusing {
     fn append<'a>(
         &'a self,
         owner: &'a Ownership,
@@ -172,10 +144,15 @@ impl TranscriptStore for Refusing {
         key: &'a SessionKey,
         entries: &'a [TranscriptEntry],
     ) -> TranscriptReply<'a, Owned<()>> {
-        if entries.iter().any(|entry| entry.value()["message"]["content"] == self.refused) {
-            return Box::pin(async { Err(BackendError::new(BackendErrorKind::Invalid, "too large")) });
+        self.asked.notify_one();
+        let has = |text: &str| entries.iter().any(|entry| entry.value()["message"]["content"] == text);
+        match self.fault {
+            StoreFault::Hangs => Box::pin(pending()),
+            StoreFault::Refuses(text) if !has(text) => self.kept.append(owner, attempt, key, entries),
+            StoreFault::Refuses(_) | StoreFault::RefusesAll => {
+                Box::pin(async { Err(BackendError::new(BackendErrorKind::Invalid, "no room")) })
+            }
         }
-        self.kept.append(owner, attempt, key, entries)
     }
 
     fn load<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Option<Vec<TranscriptEntry>>> {
@@ -194,7 +171,7 @@ impl TranscriptStore for Refusing {
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
     let stage = Stage::new();
-    let fleet = start(stage.host("one").transcripts(stage.broken(true).0)).await;
+    let fleet = start(stage.host("one").transcripts(stage.broken(StoreFault::RefusesAll).0)).await;
     let log = Log::of(&fleet);
     let ended = outcome(send(&fleet, "a", "hello").await).await;
     assert!(matches!(ended, PromptOutcome::Completed { transcript_lost: true, .. }), "{ended:?}");
@@ -213,7 +190,7 @@ async fn nothing_is_stored_behind_a_lost_entry() {
     let fleet = start(stage.host("one")).await;
     asks(&fleet, "a", "kept").await;
     drain(&fleet, secs(20)).await;
-    let refusing = Refusing { kept: stage.transcripts.clone(), refused: "two entries" };
+    let (refusing, _) = stage.broken(StoreFault::Refuses("two entries"));
     let fleet = start(stage.host("one").transcripts(refusing)).await;
     let ended = outcome(send(&fleet, "a", "two entries").await).await;
     assert!(matches!(ended, PromptOutcome::Completed { transcript_lost: true, .. }), "{ended:?}");
@@ -239,7 +216,8 @@ async fn a_name_whose_entries_are_lost_is_quarantined_also_if_its_owner_is_lost_
         "activation_failed" => Fault::Hang,
         _ => Fault::Pass,
     });
-    let first = start(stage.host("one").backend(backend).transcripts(stage.broken(true).0)).await;
+    let first =
+        start(stage.host("one").backend(backend).transcripts(stage.broken(StoreFault::RefusesAll).0)).await;
     outcome(send(&first, "a", "hello").await).await;
     let record = stage.record("a").await.unwrap();
     assert!(matches!(record.state, NameState::Owned { .. }), "{record:?}");
@@ -256,7 +234,7 @@ async fn a_drain_that_cuts_a_session_off_quarantines_nobody() {
     let fleet = start(stage.host("one")).await;
     asks(&fleet, "a", "kept").await;
     drain(&fleet, secs(20)).await;
-    let (broken, asked) = stage.broken(false);
+    let (broken, asked) = stage.broken(StoreFault::Hangs);
     let fleet = start(stage.host("one").transcripts(broken)).await;
     let cut = send(&fleet, "a", "cut off").await;
     within("the append", asked.notified()).await;

@@ -35,7 +35,7 @@ pub(crate) fn can_be_found() -> bool {
     File::open("/proc/self/environ").is_ok()
 }
 
-/// Whether this process may read the environment of the process.
+/// True if this process may read the environment of the process.
 pub(crate) fn is_readable(pid: Pid) -> bool {
     environment::is_readable(pid)
 }
@@ -56,7 +56,7 @@ pub(crate) fn scan(
     })
 }
 
-/// Whether the process shows the mark at this moment.
+/// True if the process shows the mark now. A process in `execve` shows none.
 pub(crate) fn has(mark: &str, pid: Pid) -> bool {
     position(&[mark], &environment::of(pid)).is_some()
 }

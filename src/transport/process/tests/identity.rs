@@ -79,7 +79,7 @@ async fn what_has_left_the_group_is_recognised_by_its_mark() {
     in_time(identity.gone(LOOK)).await;
 }
 
-/// Between two programs a process has no environment. Here that is a tenth of the time.
+/// Between two programs a process has no environment. Here that is a twentieth of the time.
 #[tokio::test]
 async fn a_process_that_runs_one_program_after_another_is_found_by_every_search() {
     let next = r#"next='exec sh -c "$0" "$0"'; echo ready; exec sh -c "$next" "$next""#;

@@ -87,7 +87,7 @@ impl Losses {
     }
 }
 
-/// What an event tells of a loss.
+/// The loss of which an event tells, or may tell, in words.
 fn loss(event: &Event, line_bytes: usize) -> Option<String> {
     match event {
         Event::MirrorFailed { entries, error, .. } => {
