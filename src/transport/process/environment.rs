@@ -24,9 +24,10 @@ use crate::files::is_absent;
 /// Pause between two looks at processes that are between two programs.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Looks at a process that has an environment and shows none: it may have begun its program between two of them. A
-/// process can hide its environment for ever, and delays no search.
-const LOOKS: u32 = 3;
+/// Looks at a process that shows no environment although it may have one: it may have begun its program, or one of its
+/// threads may have become its first thread, between two readings. A process can hide its environment for ever, and
+/// delays no search.
+const LOOKS: u32 = 5;
 
 /// Room for an environment at first, and at most, in bytes. The system allows 6 MiB.
 const ROOM: usize = 128 << 10;
@@ -201,11 +202,13 @@ fn is_ours(error: &io::Error) -> bool {
 }
 
 /// The state of a process that showed no environment.
+#[derive(Debug, PartialEq, Eq)]
 enum State {
     /// It runs a program with an environment, and may have begun it after the look.
     Program,
     BetweenPrograms,
-    /// Its first thread has ended, for instance because another thread is about to begin the next program.
+    /// Its first thread has ended. Another thread may be about to begin the next program, or has just taken the place of
+    /// the first thread.
     OtherThreads,
     NoEnvironment,
 }
@@ -219,23 +222,48 @@ fn state(pid: Pid) -> io::Result<State> {
 }
 
 fn state_in(stat: &[u8]) -> Option<State> {
-    /// Flags of the system's own threads, and of processes that end.
-    const KERNEL_OR_ENDING: u64 = 0x0020_0000 | 0x4;
+    /// Flags of a thread of the system itself, and of a thread that ends.
+    const KERNEL: u64 = 0x0020_0000;
+    const ENDING: u64 = 0x4;
     // The name before it may have spaces and brackets, and need not be UTF-8.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields = String::from_utf8_lossy(&stat[after_name..]);
     // The state is field 3.
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let (flags, threads) = (number(9)?, number(20)?);
-    let has_ended = matches!(*fields.first()?, "Z" | "X" | "x") || flags & KERNEL_OR_ENDING != 0;
+    let flags = number(9)?;
+    // The count of threads (field 20) tells nothing here: while a thread takes the place of the first thread, the count
+    // is 0 or 1.
+    let has_ended = matches!(*fields.first()?, "Z" | "X" | "x") || flags & ENDING != 0;
     // The system notes the end of the program's code last, when the environment is there.
     let (code, begin, end) = (number(27)?, number(50)?, number(51)?);
-    Some(match (has_ended, threads) {
-        (true, 2..) => State::OtherThreads,
-        (true, _) => State::NoEnvironment,
-        (false, _) if code == 0 => State::BetweenPrograms,
-        (false, _) if begin != end => State::Program,
-        (false, _) => State::NoEnvironment,
+    Some(if flags & KERNEL != 0 {
+        State::NoEnvironment
+    } else if has_ended {
+        State::OtherThreads
+    } else if code == 0 {
+        State::BetweenPrograms
+    } else if begin != end {
+        State::Program
+    } else {
+        State::NoEnvironment
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first thread was read while the second thread took its place. Its count of threads is read after its state.
+    #[test]
+    fn a_first_thread_that_is_replaced_leaves_the_process_to_its_other_threads() {
+        for threads in 0..3 {
+            let mut fields = vec!["0".to_owned(); 50];
+            fields[0] = "Z".to_owned();
+            fields[9 - 3] = "4".to_owned();
+            fields[20 - 3] = threads.to_string();
+            let stat = format!("4711 (a) name) {}", fields.join(" "));
+            assert_eq!(state_in(stat.as_bytes()), Some(State::OtherThreads), "{threads} threads");
+        }
+    }
 }
