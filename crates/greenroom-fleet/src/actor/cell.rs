@@ -88,13 +88,9 @@ impl NameCell {
         kill.cancel();
     }
 
-    /// The first loss of the session's transcript, in words.
-    pub(crate) async fn lost(&self) -> Option<String> {
-        let losses = self.holdings().losses.clone();
-        match losses {
-            Some(losses) => losses.so_far().await,
-            None => None,
-        }
+    /// The losses of the session's transcript; `None` without a store of transcripts.
+    pub(crate) fn losses(&self) -> Option<Arc<Losses>> {
+        self.holdings().losses.clone()
     }
 
     /// Notes that there may be something to do. `false`: that was noted before, and the actor has not looked since.

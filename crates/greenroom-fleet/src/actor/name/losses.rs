@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::task::Task;
+use crate::record::PromptOutcome;
 
 /// Watches an activation for losses of its transcript. A skipped line that was too long, and missed events, count as losses, because
 /// they may have been losses.
@@ -32,6 +33,15 @@ impl Noted {
             self.before_kill.get_or_insert_with(|| why.clone());
         }
         self.any.get_or_insert(why);
+    }
+
+    /// The loss that counts for the turn.
+    fn of_turn(&self, outcome: &PromptOutcome) -> Option<String> {
+        match outcome {
+            // A kill that comes later cuts off nothing of the turn.
+            PromptOutcome::Completed { .. } => self.any.clone(),
+            _ => self.before_kill.clone(),
+        }
     }
 }
 
@@ -66,10 +76,14 @@ impl Losses {
         Arc::new(Self { asks, noted, _watch: watch })
     }
 
-    /// The first loss before the kill, in words: a turn that was killed is cut off anyway. The session's outcome of a turn comes after the
-    /// losses of the turn.
-    pub(crate) async fn so_far(&self) -> Option<String> {
+    /// The first loss before the kill, in words: a turn that was killed is cut off anyway.
+    pub(crate) async fn before_kill(&self) -> Option<String> {
         self.look(|noted| noted.before_kill.clone()).await
+    }
+
+    /// The first loss that counts for the turn with this outcome. The session's outcome of a turn comes after the losses of the turn.
+    pub(crate) async fn of_turn(&self, outcome: &PromptOutcome) -> Option<String> {
+        self.look(|noted| noted.of_turn(outcome)).await
     }
 
     /// The first loss so far, also after the kill.
@@ -107,6 +121,7 @@ fn loss(event: &Event, line_bytes: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::InterruptedBy;
 
     #[test]
     fn a_loss_after_the_kill_ends_the_transcript_and_does_not_count() {
@@ -117,6 +132,16 @@ mod tests {
         noted.note("before".into(), false);
         noted.note("after".into(), true);
         assert_eq!((noted.any.as_deref(), noted.before_kill.as_deref()), (Some("before"), Some("before")));
+    }
+
+    /// The watch may see the loss of a completed turn only after a kill.
+    #[test]
+    fn any_loss_counts_for_a_completed_turn() {
+        let mut noted = Noted::default();
+        noted.note("after".into(), true);
+        let completed = PromptOutcome::Completed { result: ().into(), transcript_lost: false };
+        let killed = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+        assert_eq!((noted.of_turn(&completed).as_deref(), noted.of_turn(&killed)), (Some("after"), None));
     }
 
     #[test]

@@ -337,7 +337,10 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
 /// Gives back what a name holds, but its slot: ends the session, then releases the name. `fenced`: nothing is written.
 pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: bool) {
     end_session(cell).await;
-    let lost = cell.lost().await;
+    let lost = match cell.losses() {
+        Some(losses) => losses.before_kill().await,
+        None => None,
+    };
     let Some(owner) = cell.holdings().owner.take() else { return };
     if fenced || cell.fenced().is_cancelled() {
         let tenant = cell.holdings().tenant.clone();

@@ -96,7 +96,10 @@ pub(super) async fn run_turn(
     };
     let end = match ending {
         Ok((mut outcome, cost)) => {
-            let quarantine = cell.lost().await;
+            let quarantine = match cell.losses() {
+                Some(losses) => losses.of_turn(&outcome).await,
+                None => None,
+            };
             let is_lost = quarantine.is_some();
             if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
                 *transcript_lost = is_lost;
