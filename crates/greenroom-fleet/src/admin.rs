@@ -147,7 +147,8 @@ impl Admin {
     }
 
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns
-    /// their number; fewer than `most` means that none is left.
+    /// their number. A prompt with thousands of messages counts once for each request that it takes. A number below `most` means that
+    /// none is left, besides those that a node removes at this moment.
     ///
     /// Each node does so by itself for prompts older than `FleetLimits::retention`. A fleet that has ended, or a shorter time, needs
     /// this. A key that is forgotten is no duplicate any more when it is sent again.

@@ -317,7 +317,8 @@ backend! {
     /// Ends prompts that have waited for too long. Answers with their number.
     write fn expire_prompts(limit: usize) -> usize;
     /// Removes up to `limit` prompts that ended before `before`, with their keys, messages, decided questions and outcomes.
-    /// A call does a bounded amount of work. `0`: nothing is left.
+    /// A call does a bounded amount of work. Answers with the number of prompts that it worked at: the last one may not be removed yet.
+    /// `0`: nothing is left.
     write fn forget(before: Timestamp, limit: usize) -> usize;
     /// The earliest moment at which a prompt or a question expires.
     read fn next_expiry() -> Option<Timestamp>;

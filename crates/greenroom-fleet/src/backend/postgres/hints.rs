@@ -42,11 +42,16 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    pub(super) fn start(pool: PgPool, schema: &str, changes: broadcast::Sender<Change>) -> Self {
+    /// `pool` makes a pool of one connection.
+    pub(super) fn start(
+        pool: impl Fn() -> PgPool + Send + 'static,
+        schema: &str,
+        changes: broadcast::Sender<Change>,
+    ) -> Self {
         let channel = format!("greenroom_{schema}");
         let (queue, waiting) = mpsc::channel(WAITING);
         let (mut tasks, me) = (JoinSet::new(), Uuid::new_v4());
-        tasks.spawn(tell(pool.clone(), channel.clone(), me, waiting));
+        tasks.spawn(tell(pool(), channel.clone(), me, waiting));
         tasks.spawn(hear(pool, channel, me, changes));
         Self { queue, tasks: Mutex::new(tasks) }
     }
@@ -84,10 +89,17 @@ async fn tell(pool: PgPool, channel: String, me: Uuid, mut waiting: mpsc::Receiv
     }
 }
 
-async fn hear(pool: PgPool, channel: String, me: Uuid, changes: broadcast::Sender<Change>) {
+/// Each listener has a pool of its own: a listener whose server is gone without a word holds its place in the pool until the system
+/// gives the connection up.
+async fn hear(
+    pool: impl Fn() -> PgPool,
+    channel: String,
+    me: Uuid,
+    changes: broadcast::Sender<Change>,
+) {
     let mut is_first = true;
     loop {
-        let error = match PgListener::connect_with(&pool).await {
+        let error = match PgListener::connect_with(&pool()).await {
             Ok(listener) => listen(listener, &channel, me, &changes, &mut is_first).await,
             Err(error) => error,
         };
@@ -105,8 +117,10 @@ async fn listen(
     is_first: &mut bool,
 ) -> sqlx::Error {
     listener.eager_reconnect(false);
-    if let Err(error) = listener.listen(channel).await {
-        return error;
+    match tokio::time::timeout(ANSWER, listener.listen(channel)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return error,
+        Err(_) => return sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
     }
     // From here on hints are heard. Those before are lost.
     if !std::mem::take(is_first) {

@@ -121,7 +121,7 @@ impl PostgresBackend {
              SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}; \
              SET default_transaction_isolation = 'read committed'"
         );
-        let pool = |connections: u32, patience: Duration| {
+        let pool = move |connections: u32, patience: Duration| {
             let session = session.clone();
             PgPoolOptions::new()
                 .max_connections(connections.max(1))
@@ -143,7 +143,7 @@ impl PostgresBackend {
         migrate::migrate(&mut connection, &schema).await?;
         drop(connection);
         let channels = Channels::new();
-        let hints = Hints::start(pool(2, CONTROL), &schema, channels.changes.clone());
+        let hints = Hints::start(move || pool(1, CONTROL), &schema, channels.changes.clone());
         let (ahead, tasks) = (AtomicI64::new(0), TaskTracker::new());
         let inner =
             Inner { requests, control, lease, transcripts, statement_timeout, channels, hints, ahead, tasks };

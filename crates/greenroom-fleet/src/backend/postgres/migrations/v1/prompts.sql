@@ -65,9 +65,10 @@ DECLARE
     waiting bigint;
 BEGIN
     n := lock_name(r->>'name');
+    -- A prompt without its content was forgotten between the two reads.
     SELECT * INTO p FROM prompts WHERE id = (r->>'prompt')::uuid;
-    IF p.id IS NOT NULL THEN
-        SELECT * INTO c FROM contents WHERE prompt = p.id;
+    SELECT * INTO c FROM contents WHERE prompt = p.id;
+    IF c.prompt IS NOT NULL THEN
         IF p.name <> r->>'name' OR p.tenant <> r->>'tenant' OR p.key IS DISTINCT FROM r->>'key'
             OR c.content <> r->'content'->>'prompt'
             OR c.continuation IS DISTINCT FROM r->'content'->>'continuation'
@@ -88,8 +89,8 @@ BEGIN
     IF r->>'key' IS NOT NULL THEN
         SELECT k.prompt INTO same FROM keys k WHERE k.name = r->>'name' AND k.hash = text_hash(r->>'key');
         SELECT * INTO p FROM prompts WHERE id = same;
-        IF p.id IS NOT NULL THEN
-            SELECT * INTO c FROM contents WHERE prompt = p.id;
+        SELECT * INTO c FROM contents WHERE prompt = p.id;
+        IF c.prompt IS NOT NULL THEN
             IF c.content = r->'content'->>'prompt'
                 AND c.continuation IS NOT DISTINCT FROM r->'content'->>'continuation'
             THEN

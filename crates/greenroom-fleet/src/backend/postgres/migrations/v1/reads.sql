@@ -6,7 +6,8 @@ $$;
 
 CREATE FUNCTION fleet_names(r jsonb) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
     SELECT reply(COALESCE((SELECT jsonb_agg(name_json(n) ORDER BY n.name) FROM (
-        SELECT * FROM names WHERE r->>'after' IS NULL OR name > (r->>'after') COLLATE "C"
+        -- No name is empty.
+        SELECT * FROM names WHERE name > COALESCE(r->>'after', '') COLLATE "C"
         ORDER BY name LIMIT LEAST((r->>'limit')::bigint, 1024)
     ) AS n), '[]'))
 $$;

@@ -195,7 +195,8 @@ BEGIN
         IF a.period = p.period THEN
             a.reserved := GREATEST(a.reserved - p.reserved, 0);
         END IF;
-        a.spent := a.spent + (r->>'cost')::numeric;
+        -- The client reads 64 bits.
+        a.spent := LEAST(a.spent + (r->>'cost')::numeric, 18446744073709551615);
         PERFORM put_account(a);
         p.reserved := 0;
     END IF;

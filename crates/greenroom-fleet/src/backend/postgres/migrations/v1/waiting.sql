@@ -1,6 +1,7 @@
 -- Names that can run.
 
--- Makes reminders ready whose moment has come.
+-- Makes reminders ready whose moment has come: some of them, so that the statement stays short. The changes that it tells lead to the
+-- next look.
 CREATE FUNCTION ripen(moment bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     due text;
@@ -9,7 +10,7 @@ BEGIN
     FOR due IN
         SELECT DISTINCT q.name FROM (
             SELECT name FROM prompts WHERE state = 'queued' AND NOT ready AND due_at <= moment
-            ORDER BY due_at, ord LIMIT 4096
+            ORDER BY due_at, ord LIMIT 256
         ) AS q ORDER BY 1
     LOOP
         -- A name that another request has locked is looked at again soon.
@@ -47,14 +48,16 @@ DECLARE
     node_id uuid := (r->>'node')::uuid;
     node_host text := (SELECT host FROM nodes WHERE id = (r->>'node')::uuid);
     left_over bigint := LEAST((r->>'limit')::bigint, 1024);
-    at_tenant text := r->'after'->>'tenant';
-    at_order bigint := (r->'after'->>'order')::bigint;
-    at_key text COLLATE "C";
+    -- Before all names, so that the scan begins in the index at its place also with a plan for any place.
+    at_tenant text;
+    at_order bigint := COALESCE((r->'after'->>'order')::bigint, -1);
+    at_key text COLLATE "C" := COALESCE(text_key(r->'after'->>'tenant'), '');
     listed text[] := CASE WHEN r->'of' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(r->'of') LIMIT 1024) END;
     profiles text[] := CASE WHEN r->'profiles' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(r->'profiles')) END;
     other_profile text;
     without text[] := ARRAY(SELECT jsonb_array_elements_text(r->'without'));
     found jsonb := '[]';
+    page refcursor;
     n names;
     p prompts;
     seen boolean;
@@ -62,18 +65,24 @@ BEGIN
     PERFORM ripen(moment);
     moment := now_ms();
     WHILE left_over > 0 LOOP
-        at_key := CASE WHEN at_tenant IS NOT NULL THEN text_key(at_tenant) END;
         seen := false;
-        FOR n IN
-            SELECT * FROM names
-            WHERE waiting_order IS NOT NULL
-                AND (at_key IS NULL OR (tenant_key, waiting_order) > (at_key, at_order))
-                AND (listed IS NULL OR name = ANY (listed))
-            ORDER BY tenant_key, waiting_order LIMIT left_over
+        -- Two statements: one plan could use neither index.
+        IF listed IS NULL THEN
+            OPEN page FOR SELECT * FROM names
+                WHERE waiting_order IS NOT NULL AND (tenant_key, waiting_order) > (at_key, at_order)
+                ORDER BY tenant_key, waiting_order LIMIT left_over;
+        ELSE
+            OPEN page FOR SELECT * FROM names
+                WHERE waiting_order IS NOT NULL AND (tenant_key, waiting_order) > (at_key, at_order) AND name = ANY (listed)
+                ORDER BY tenant_key, waiting_order LIMIT left_over;
+        END IF;
         LOOP
+            FETCH page INTO n;
+            EXIT WHEN NOT FOUND;
             seen := true;
             left_over := left_over - 1;
             at_tenant := n.tenant;
+            at_key := n.tenant_key;
             at_order := n.waiting_order;
             IF n.tenant = ANY (without) THEN
                 -- Behind all names of the tenant.
@@ -90,6 +99,7 @@ BEGIN
                 found := found || jsonb_build_array(prompt_json(p));
             END IF;
         END LOOP;
+        CLOSE page;
         IF NOT seen THEN
             RETURN reply(jsonb_build_object('prompts', found, 'other_profile', other_profile, 'next', NULL));
         END IF;
