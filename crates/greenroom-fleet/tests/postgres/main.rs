@@ -9,6 +9,7 @@ mod fleet;
 mod load;
 mod locks;
 mod lost;
+mod missing;
 mod moving;
 mod nodes;
 mod pooler;
