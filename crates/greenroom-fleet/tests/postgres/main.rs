@@ -21,6 +21,7 @@ mod proxy;
     reason = "other tests use the rest; the runtime of a test ends with its tasks"
 )]
 mod remembering;
+mod rights;
 mod server;
 mod transcripts;
 
