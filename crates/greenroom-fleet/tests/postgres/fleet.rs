@@ -18,7 +18,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A node whose sessions say who they are.
-async fn node(address: &str, schema: &str, folder: &Path, says: &'static str) -> Fleet {
+pub(crate) async fn node(address: &str, schema: &str, folder: &Path, says: &'static str) -> Fleet {
     // A CLI plays as long as it is kept.
     let clis = Mutex::new(Vec::new());
     let profile = move |_: &ActivationContext| {
@@ -37,7 +37,7 @@ async fn node(address: &str, schema: &str, folder: &Path, says: &'static str) ->
     within(builder.start()).await.unwrap()
 }
 
-async fn answer(fleet: &Fleet, name: &str, text: &str) -> String {
+pub(crate) async fn answer(fleet: &Fleet, name: &str, text: &str) -> String {
     let session = fleet.session(name).unwrap();
     let mut turn = within(session.prompt(FleetPrompt::new(text))).await.unwrap();
     within(turn.outcome()).await.unwrap().text().unwrap_or_default().to_owned()

@@ -9,6 +9,7 @@ mod fleet;
 mod load;
 mod locks;
 mod lost;
+mod missing;
 mod moving;
 mod nodes;
 mod pooler;
@@ -20,6 +21,7 @@ mod proxy;
     reason = "other tests use the rest; the runtime of a test ends with its tasks"
 )]
 mod remembering;
+mod rights;
 mod server;
 mod transcripts;
 

@@ -4,10 +4,11 @@
 
 use std::process::{Command, Stdio};
 
-use greenroom_fleet::backend::Backend;
+use greenroom::store::SessionKey;
+use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresStore};
 use greenroom_fleet::{
     Accept, Accepted, Append, AttemptId, Begin, Begun, Claim, Claimed, Finish, Join, Name, NodeId, Owned,
-    Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds,
+    Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds, TranscriptStore,
 };
 use serde_json::json;
 
@@ -86,6 +87,32 @@ async fn turn(backend: &impl Backend, node: NodeId, accept: Accept) -> Ownership
     owner
 }
 
+/// The transcripts of a conversation: the session's own one, and one of a subagent.
+fn keys(conversation: uuid::Uuid) -> [SessionKey; 2] {
+    let own = SessionKey::new(conversation.to_string(), conversation.to_string());
+    [own.clone(), own.with_subpath("subagents/agent-1")]
+}
+
+/// Appends entries with these ids to both transcripts of a conversation.
+async fn remember(backend: &PostgresBackend, owner: &Ownership, conversation: uuid::Uuid, uuids: &[&str]) {
+    let entry = |uuid: &&str| json!({ "type": "user", "uuid": uuid }).try_into().unwrap();
+    let (store, entries) = (PostgresStore::of(backend), uuids.iter().map(entry).collect::<Vec<_>>());
+    for key in keys(conversation) {
+        let appended = TranscriptStore::append(&store, owner, AttemptId::new(), &key, &entries);
+        assert_eq!(appended.await.unwrap(), Owned::Done(()));
+    }
+}
+
+/// The ids of the entries of both transcripts of a conversation; none for a transcript that is not there.
+async fn remembered(backend: &PostgresBackend, conversation: uuid::Uuid) -> [Vec<String>; 2] {
+    let (store, mut found) = (PostgresStore::of(backend), [vec![], vec![]]);
+    for (key, found) in keys(conversation).iter().zip(&mut found) {
+        let entries = TranscriptStore::load(&store, key).await.unwrap().unwrap_or_default();
+        found.extend(entries.iter().map(|entry| entry.uuid().unwrap().to_owned()));
+    }
+    found
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_moves_to_another_database_by_the_statements_of_the_guide() {
     let Some(address) = server::address() else { return };
@@ -96,15 +123,25 @@ async fn a_tenant_moves_to_another_database_by_the_statements_of_the_guide() {
         backend.join(Join { node, host: "here".into(), lease: HOUR, capacity: 8 }).await.unwrap();
     }
     // The old fleet has used many terms.
-    for _ in 0..5 {
-        let accept = Accept { key: None, ..accept("stays", "other") };
+    let stays = accept("stays", "other");
+    for turns in 0..5 {
+        let accept = Accept { prompt: PromptId::new(), key: None, ..stays.clone() };
         let owner = turn(&old, node, accept).await;
+        if turns == 0 {
+            remember(&old, &owner, stays.conversation, &["stays"]).await;
+        }
         assert!(old.release(owner).await.unwrap().done().is_some());
     }
     let moves = accept("moves", "acme");
     let owner = turn(&old, node, moves.clone()).await;
+    remember(&old, &owner, moves.conversation, &["one", "two"]).await;
+    // The new fleet has a transcript with the number of one that moves.
+    let known = accept("known", "other");
+    let knows = turn(&new, node, known.clone()).await;
+    remember(&new, &knows, known.conversation, &["known"]).await;
     assert!(!copy(&address, &from, &to), "a session that is awake has moved");
-    assert!(new.names(Default::default()).await.unwrap().is_empty());
+    assert_eq!(new.name_record(owner.name.clone()).await.unwrap(), None);
+    assert_eq!(remembered(&new, moves.conversation).await, [[""; 0]; 2]);
     assert!(old.release(owner.clone()).await.unwrap().done().is_some());
     assert!(copy(&address, &from, &to));
 
@@ -116,13 +153,20 @@ async fn a_tenant_moves_to_another_database_by_the_statements_of_the_guide() {
     let again = Accept { prompt: PromptId::new(), ..moves.clone() };
     let Accepted::Duplicate(found) = new.accept(again).await.unwrap() else { panic!("the key is lost") };
     assert_eq!(found.id, moves.prompt);
-    let next = turn(&new, node, Accept { prompt: PromptId::new(), key: None, ..moves }).await;
+    assert_eq!(remembered(&new, moves.conversation).await, [["one", "two"]; 2]);
+    let next = turn(&new, node, Accept { prompt: PromptId::new(), key: None, ..moves.clone() }).await;
     assert!(next.term > owner.term, "{} is no later term than {}", next.term, owner.term);
+    // An entry that is there already is written once.
+    remember(&new, &next, moves.conversation, &["two", "three"]).await;
+    assert_eq!(remembered(&new, moves.conversation).await, [["one", "two", "three"]; 2]);
+    assert_eq!(remembered(&new, known.conversation).await, [["known"]; 2]);
 
     assert!(remove(&address, &from));
     assert_eq!(old.name_record(owner.name).await.unwrap(), None);
     assert_eq!(old.prompt_record(found.id).await.unwrap(), None);
     assert!(old.name_record(Name::new("stays").unwrap()).await.unwrap().is_some());
+    assert_eq!(remembered(&old, moves.conversation).await, [[""; 0]; 2]);
+    assert_eq!(remembered(&old, stays.conversation).await, [["stays"]; 2]);
     old.close().await;
     new.close().await;
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the pooler is no CLI, and its start may hold up a thread")]
 
 use std::process::{Child, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions};
@@ -26,15 +27,14 @@ impl Drop for Pooler {
     }
 }
 
-/// A pooler before the server at an address. `None`: PgBouncer is not installed, which is said.
+/// A pooler before the server at an address. `None`: PgBouncer is not installed, which the first test says in one line.
 async fn pooler(address: &str, mode: &str) -> Option<Pooler> {
     let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"]
         .into_iter()
         .find(|program| std::fs::exists(program).unwrap());
     let Some(program) = program else {
-        let required = std::env::var_os("GREENROOM_REQUIRE_POSTGRES").is_some();
-        assert!(!required, "PgBouncer is not installed, and GREENROOM_REQUIRE_POSTGRES is set");
-        println!("not run: the test on a pooler; install PgBouncer");
+        static SAID: Once = Once::new();
+        server::not_run(&SAID, "the tests on a pooler", "PgBouncer", "install PgBouncer");
         return None;
     };
     let folder = tempfile::Builder::new().prefix("greenroom-pooler-").tempdir().unwrap();

@@ -2,24 +2,30 @@
 
 #![allow(clippy::disallowed_methods, reason = "the server is no CLI, and its start may hold up a thread")]
 
+use std::io::Write;
 use std::net::ToSocketAddrs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, Executor, Row};
 
 /// The address of a server that runs already.
 const ADDRESS: &str = "GREENROOM_POSTGRES";
-/// Set: tests fail if there is no server.
-const REQUIRED: &str = "GREENROOM_REQUIRE_POSTGRES";
+/// Set: a test fails if it has no server.
+pub(crate) const REQUIRED: &str = "GREENROOM_REQUIRE_POSTGRES";
+/// The folder with the programs of PostgreSQL, if they are not where Debian puts them.
+pub(crate) const PROGRAMS: &str = "GREENROOM_POSTGRES_PROGRAMS";
 /// The time for a server to start or to end.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The folder with `initdb` and `postgres`, the newest one.
+/// The folder with `initdb` and `postgres`: `GREENROOM_POSTGRES_PROGRAMS`, or the newest one of Debian.
 fn programs() -> Option<PathBuf> {
+    if let Some(bin) = std::env::var_os(PROGRAMS) {
+        return Some(PathBuf::from(bin)).filter(|bin| bin.join("initdb").exists());
+    }
     let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .ok()?
         .flatten()
@@ -35,17 +41,31 @@ pub(crate) fn program(name: &str) -> PathBuf {
     programs().map_or_else(|| name.into(), |folder| folder.join(name))
 }
 
+/// Says in one line which tests are not run and what they need. They count as passed.
+///
+/// # Panics
+/// If `GREENROOM_REQUIRE_POSTGRES` is set.
+pub(crate) fn not_run(said: &Once, which: &str, missing: &str, remedy: &str) {
+    assert!(std::env::var_os(REQUIRED).is_none(), "{missing} is not installed, and {REQUIRED} is set");
+    said.call_once(|| {
+        let binary = env!("CARGO_CRATE_NAME");
+        let note = format!(
+            "{binary}: {which} are not run and count as passed, because {missing} is not installed. To run them: {remedy}\n"
+        );
+        // Not with `eprintln!`, which is not shown for a test that passes.
+        std::io::stderr().write_all(note.as_bytes()).unwrap();
+    });
+}
+
 /// `None`: there is no server, which the first test says in one line.
 pub(crate) fn address() -> Option<String> {
     if let Ok(address) = std::env::var(ADDRESS) {
         return Some(address);
     }
-    static SAID: std::sync::Once = std::sync::Once::new();
     if programs().is_none() {
-        assert!(std::env::var_os(REQUIRED).is_none(), "PostgreSQL is not installed, and {REQUIRED} is set");
-        SAID.call_once(|| {
-            println!("not run: the tests on PostgreSQL; install PostgreSQL, or set {ADDRESS} to the address of a server");
-        });
+        static SAID: Once = Once::new();
+        let remedy = format!("install PostgreSQL, or set {ADDRESS} to the address of a server");
+        not_run(&SAID, "the tests on PostgreSQL", "PostgreSQL", &remedy);
         return None;
     }
     static SHARED: Mutex<Option<String>> = Mutex::new(None);
@@ -68,10 +88,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server, if PostgreSQL is there.
+    /// Starts a server that a test may kill. `None`: PostgreSQL is not installed, which the first test says in one line.
     pub(crate) fn of_its_own() -> Option<Self> {
+        if programs().is_some() {
+            return Some(Self::start());
+        }
+        // Without an address no test runs, and this says so for all of them.
         address()?;
-        programs().map(|_| Self::start())
+        static SAID: Once = Once::new();
+        let which = format!("the tests that kill their server, not the one at {ADDRESS},");
+        not_run(&SAID, &which, "PostgreSQL", "install PostgreSQL");
+        None
     }
 
     fn start() -> Self {

@@ -14,7 +14,7 @@ mod protocol;
 #[path = "../../../../tests/support/real_cli.rs"]
 mod real;
 #[path = "../postgres/server.rs"]
-#[allow(dead_code, clippy::print_stdout, reason = "the tests on PostgreSQL use the rest")]
+#[allow(dead_code, reason = "the tests on PostgreSQL use the rest")]
 mod server;
 
 use std::path::PathBuf;

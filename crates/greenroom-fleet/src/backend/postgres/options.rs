@@ -13,7 +13,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PostgresOptions {
-    /// The address, such as `postgres://user:password@host/database`, in the form of `libpq`.
+    /// The address: a URL with one host, such as `postgres://user:password@host/database?sslmode=verify-full`. It has the parameters
+    /// that `sqlx` knows, and a list of hosts is none of them. Without `sslmode` the connection may be unencrypted.
     pub url: String,
     /// The schema: 1 to 40 lower-case letters, digits and underscores, no digit first. Default: `greenroom_fleet`.
     pub schema: String,
