@@ -1,4 +1,4 @@
-//! A node that begins as many turns as it can.
+//! A node that begins as many turns as it can, and requests that have much to do.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::Backend;
-use greenroom_fleet::{ActivationContext, Fleet, FleetPrompt, Page};
+use greenroom_fleet::{ActivationContext, Fleet, FleetPrompt, Page, Timestamp, Withdrawn};
 use tokio::task::JoinSet;
 
+use crate::nodes::accepted;
 use crate::{connect, schema, server};
 
 /// The length of the load.
@@ -77,4 +78,39 @@ async fn a_node_under_load_renews_its_lease_in_time() {
     assert!(longest < LEASE / 2, "a renewal came {longest:?} after the one before");
     assert!(known >= 6, "{known} renewals");
     fleet.drain(Duration::from_secs(20)).await;
+}
+
+/// A request that removes more than fits into the statement timeout would fail again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_request_forgets_a_bounded_number_of_bytes() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let mut plain = server::raw(&address).await;
+    server::run(&mut plain, &format!("SET search_path = {schema}")).await;
+    for name in ["a", "b", "c", "d"] {
+        let prompt = accepted(&backend, name).await;
+        assert_eq!(backend.withdraw(prompt).await.unwrap(), Withdrawn::Unsent);
+        // Prompts are forgotten in the order of their ends, and then of their ids.
+        server::run(&mut plain, &format!("UPDATE prompts SET at = at + ascii(name) WHERE id = '{prompt}'"))
+            .await;
+    }
+    server::run(
+        &mut plain,
+        "INSERT INTO messages SELECT id, seq, repeat('x', 3 << 20) FROM prompts, generate_series(1, 7) AS seq WHERE name = 'a';
+         UPDATE contents SET content = repeat('x', 5 << 20) WHERE prompt IN (SELECT id FROM prompts WHERE name <> 'a')",
+    )
+    .await;
+    let mut left: Vec<(i64, i64)> = Vec::new();
+    while left.last() != Some(&(0, 0)) {
+        let worked = backend.forget(Timestamp(u64::MAX), 100).await.unwrap();
+        assert!(worked > 0, "{left:?}");
+        let counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM contents)";
+        left.push(sqlx::query_as(counts).fetch_one(&mut plain).await.unwrap());
+    }
+    assert_eq!(
+        left,
+        [(4, 4), (1, 4), (0, 2), (0, 0)],
+        "messages and contents of prompts, after each request"
+    );
 }

@@ -136,6 +136,30 @@ async fn a_listener_that_connects_again_says_that_changes_were_missed() {
     tokio::time::timeout(SOON, heard).await.expect("the listener does not hear");
 }
 
+/// A server that is gone without a word. The connection of the listener waits for it, and may keep nobody from a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_told_and_heard_after_connections_fell_silent() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let proxy = Proxy::to(&address).await;
+    let (here, there) = (connect(proxy.address(), &schema).await, connect(&address, &schema).await);
+    let (mut heard_here, mut heard_there) = (here.changes(), there.changes());
+    until_heard(&there, &mut heard_here, "here").await;
+    until_heard(&here, &mut heard_there, "there").await;
+    // Twice: each silence leaves a connection that waits.
+    for _ in 0..2 {
+        proxy.silence();
+        let missed = async { while heard_here.recv().await.unwrap() != Change::Missed {} };
+        tokio::time::timeout(SOON, missed).await.expect("the listener has not connected again");
+        let begin = Instant::now();
+        while here.queued().await.is_err() {
+            assert!(begin.elapsed() < SOON, "requests are not carried out");
+        }
+        until_heard(&there, &mut heard_here, "here again").await;
+        until_heard(&here, &mut heard_there, "there again").await;
+    }
+}
+
 async fn until_heard(
     there: &PostgresBackend,
     changes: &mut tokio::sync::broadcast::Receiver<Change>,

@@ -4,6 +4,7 @@ mod commands;
 mod looks;
 mod many;
 mod nodes;
+mod retention;
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -369,17 +370,4 @@ async fn names_without_an_owner_are_released_and_others_are_not() {
     assert_eq!(state(&stranger).await, NameState::Free);
     tokio::time::sleep(SECOND * 30).await;
     assert!(matches!(state(&known).await, NameState::Owned { .. }));
-}
-
-#[tokio::test(start_paused = true)]
-async fn outcomes_are_forgotten_after_their_time() {
-    let limits = FleetLimits { retention: SECOND * 100, ..FleetLimits::default() };
-    let stage = Stage::on(FaultedBackend::new(MemoryBackend::new()), limits).await;
-    let _keeper = stage.keeper().await;
-    let prompt = stage.accept(accept("a", SECOND)).await;
-    tokio::time::sleep(SECOND * 100).await;
-    let record = stage.backend.prompt_record(prompt).await.unwrap().expect("forgotten too early");
-    assert!(matches!(record.state, PromptState::Ended { .. }));
-    tokio::time::sleep(SECOND * 15).await;
-    assert_eq!(stage.backend.prompt_record(prompt).await.unwrap(), None);
 }

@@ -91,12 +91,7 @@ async fn tell(pool: PgPool, channel: String, me: Uuid, mut waiting: mpsc::Receiv
 
 /// Each listener has a pool of its own: a listener whose server is gone without a word holds its place in the pool until the system
 /// gives the connection up.
-async fn hear(
-    pool: impl Fn() -> PgPool,
-    channel: String,
-    me: Uuid,
-    changes: broadcast::Sender<Change>,
-) {
+async fn hear(pool: impl Fn() -> PgPool, channel: String, me: Uuid, changes: broadcast::Sender<Change>) {
     let mut is_first = true;
     loop {
         let error = match PgListener::connect_with(&pool()).await {

@@ -56,7 +56,7 @@ DECLARE
     profiles text[] := CASE WHEN r->'profiles' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(r->'profiles')) END;
     other_profile text;
     without text[] := ARRAY(SELECT jsonb_array_elements_text(r->'without'));
-    found jsonb := '[]';
+    ready jsonb := '[]';
     page refcursor;
     n names;
     p prompts;
@@ -96,14 +96,14 @@ BEGIN
             END IF;
             p := first_ready(n, moment);
             IF p.id IS NOT NULL THEN
-                found := found || jsonb_build_array(prompt_json(p));
+                ready := ready || jsonb_build_array(prompt_json(p));
             END IF;
         END LOOP;
         CLOSE page;
         IF NOT seen THEN
-            RETURN reply(jsonb_build_object('prompts', found, 'other_profile', other_profile, 'next', NULL));
+            RETURN reply(jsonb_build_object('prompts', ready, 'other_profile', other_profile, 'next', NULL));
         END IF;
     END LOOP;
-    RETURN reply(jsonb_build_object('prompts', found, 'other_profile', other_profile,
+    RETURN reply(jsonb_build_object('prompts', ready, 'other_profile', other_profile,
         'next', jsonb_build_object('tenant', at_tenant, 'order', at_order)));
 END $$;
