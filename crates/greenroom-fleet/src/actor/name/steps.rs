@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use greenroom::{ErrorKind, Session};
 
+use super::release::end_session;
 use super::{left, memory};
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
@@ -134,7 +135,13 @@ pub(super) async fn activate(
         attempt: AttemptId::new(),
         losses: shared.limits.losses,
     };
-    let record = match repeat(shared, || shared.backend.claim(claim.clone())).await {
+    // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
+    cell.holdings().claim = Some(claim.attempt);
+    let claimed = repeat(shared, || shared.backend.claim(claim.clone())).await;
+    if !matches!(claimed, Ok(Claimed::Won { .. })) {
+        cell.disown();
+    }
+    let record = match claimed {
         Ok(Claimed::Won { record, .. }) => record,
         Ok(Claimed::Elsewhere(node)) => return Activated::Elsewhere(node),
         Ok(Claimed::Quarantined(why)) => return Activated::Quarantined(why),
@@ -323,7 +330,7 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
     let after = repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await;
     match after {
         Ok(after) => {
-            cell.holdings().owner = None;
+            cell.disown();
             match after {
                 AfterFailure::Free(failures) => Activated::Failed { why, failures },
                 AfterFailure::Quarantined => Activated::Quarantined(why),
@@ -332,53 +339,6 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
         Err(NotDone::Fenced) => Activated::Fenced,
         Err(NotDone::Error(error)) => Activated::Error(error.to_string()),
     }
-}
-
-/// Gives back what a name holds, but its slot: ends the session, then releases the name. `fenced`: nothing is written.
-pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: bool) {
-    end_session(cell).await;
-    let lost = match cell.losses() {
-        Some(losses) => losses.before_kill().await,
-        None => None,
-    };
-    let Some(owner) = cell.holdings().owner.take() else { return };
-    if fenced || cell.fenced().is_cancelled() {
-        let tenant = cell.holdings().tenant.clone();
-        shared.tell(FleetEvent::Fenced { name: owner.name, tenant, term: owner.term });
-        return;
-    }
-    let given_back = match lost {
-        Some(why) => quarantine(shared, owner, why).await,
-        None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
-    };
-    if let Err(not_done) = given_back {
-        // Somebody else owns the name, or the keeper releases it when the backend answers again.
-        tracing::warn!(?not_done, "a name could not be released");
-    }
-}
-
-/// Gives a name back whose transcript has a gap: no owner goes on with it before a person has looked.
-async fn quarantine(shared: &FleetShared, owner: Ownership, why: String) -> Result<(), NotDone> {
-    let request = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity: 1 };
-    repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await.map(drop)
-}
-
-/// Ends the session, and returns when its process group is gone.
-async fn end_session(cell: &NameCell) {
-    let Some(session) = cell.holdings().session.clone() else { return };
-    let kill = cell.kill();
-    tokio::select! {
-        biased;
-        () = kill.cancelled() => session.kill().await,
-        stopped = session.stop() => {
-            if let Err(error) = stopped {
-                tracing::debug!(%error, "the session had failed");
-            }
-        }
-    }
-    // Also after a stop that the kill has cut short.
-    session.wait().await;
-    cell.holdings().session = None;
 }
 
 /// The text of a panic.

@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::release::give_back;
 use super::steps::{Cause, files_failed};
 use super::turn::{TurnEnd, run_turn};
 use super::{NameActor, NameArguments, NameMessage};
@@ -167,6 +168,26 @@ async fn a_prompt_whose_begin_is_answered_after_the_lease_is_not_sent() {
     let began =
         std::iter::from_fn(|| events.try_recv().ok()).any(|event| matches!(event, FleetEvent::Begun { .. }));
     assert!(!began);
+}
+
+/// The keeper releases a name that no cell holds: a quarantine that is late would find it free.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_held_until_it_is_given_back() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let Waiting { shared, cell, activation, .. } = Waiting::on(backend.clone(), 0).await;
+    {
+        let mut holdings = cell.holdings();
+        (holdings.claim, holdings.owner) = (Some(activation.claim), Some(activation.owner));
+    }
+    backend.fault_next("release", Fault::Hang);
+    let looks = async {
+        backend.wait_for_hanging(1).await;
+        assert_eq!(cell.holdings().claim, Some(activation.claim));
+        backend.release();
+    };
+    tokio::join!(give_back(&shared, &cell, false), looks);
+    let holdings = cell.holdings();
+    assert!(holdings.claim.is_none() && holdings.owner.is_none());
 }
 
 #[tokio::test]

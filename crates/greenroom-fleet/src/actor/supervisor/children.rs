@@ -13,10 +13,10 @@ use super::{FleetMessage, FleetReport, FleetState, NameChild};
 use crate::actor::admitter::{AdmissionMessage, Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;
 use crate::actor::keeper::Keeper;
-use crate::actor::name::steps::give_back;
+use crate::actor::name::release::give_back;
 use crate::actor::name::{NameActor, NameArguments, NameMessage};
 use crate::face::event::FleetEvent;
-use crate::id::{Name, Term};
+use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 
 /// Restarts of admission and keeper within [`RESTART_PERIOD`], after which the fleet ends.
@@ -189,10 +189,10 @@ impl FleetState {
         Ok(())
     }
 
-    /// Names that this node owns, as the actors know.
-    pub(super) fn owned(&self) -> HashSet<(Name, Term)> {
-        let owner = |child: &NameChild| child.cell.holdings().owner.clone();
-        self.names.values().filter_map(owner).map(|owner| (owner.name, owner.term)).collect()
+    /// The claims of names that this node owns, and those that are under way.
+    pub(super) fn owned(&self) -> HashSet<(Name, AttemptId)> {
+        let claim = |(name, child): (&Name, &NameChild)| Some((name.clone(), child.cell.holdings().claim?));
+        self.names.iter().filter_map(claim).collect()
     }
 
     pub(super) fn report(&self, reply: oneshot::Sender<FleetReport>) {

@@ -29,12 +29,12 @@ use super::admitter::AdmissionLink;
 use super::cell::NameCell;
 use super::context::FleetShared;
 use super::keeper::Keeper;
-use super::name::steps::give_back;
+use super::name::release::give_back;
 use super::name::{NameMessage, NameReport};
 use super::task::Task;
 use crate::admission::Counts;
 use crate::face::event::FleetEvent;
-use crate::id::{Name, Term};
+use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 
 /// A message to the supervisor of a fleet.
@@ -47,8 +47,8 @@ pub(crate) enum FleetMessage {
     GivenBack(Name),
     /// The names that are not passive, and the counts of admission.
     Report(oneshot::Sender<FleetReport>),
-    /// The names that this node owns, as their actors know.
-    Owned(oneshot::Sender<HashSet<(Name, Term)>>),
+    /// The claims of the names that this node owns, and those that are under way.
+    Owned(oneshot::Sender<HashSet<(Name, AttemptId)>>),
     /// Take no more prompts, end all sessions by the deadline, and leave.
     Drain { deadline: Instant, done: oneshot::Sender<()> },
     /// The last handle was dropped, or an operator has asked the node to drain.
