@@ -15,8 +15,11 @@
 
 mod children;
 mod drain;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +74,8 @@ pub(crate) struct FleetReport {
     pub(crate) counts: oneshot::Receiver<Counts>,
 }
 
+/// The time for which callers wait for the ends of sessions that were killed, after the deadline of a drain for instance.
+const ENDS: Duration = Duration::from_secs(5);
 /// The time in which a fleet that has failed leaves its backend.
 const LEAVES: Duration = Duration::from_secs(2);
 
@@ -125,19 +130,30 @@ impl FleetState {
             return;
         };
         cells.iter().for_each(|cell| cell.kill().cancel());
-        runtime.spawn(async move {
-            join_all(cells.iter().map(|cell| end_now(&shared, cell))).await;
-            if in_time {
-                // The drain's deadline has passed: its callers wait for nothing more.
-                shared.ended.cancel();
-            }
-            if left_over {
-                // Nothing acts for the names any more: whoever opens the backend next may have them at once.
-                leave(&shared).await;
-            }
-            shared.ended.cancel();
-        });
+        runtime.spawn(async move { end_sessions(&shared, &cells, in_time, left_over).await });
     }
+}
+
+/// Ends the sessions that a fleet leaves, and tells the end of the fleet. `in_time`: the fleet has drained, and its callers do not
+/// wait until the node has left its backend. `left_over`: the node has not left yet.
+async fn end_sessions(shared: &FleetShared, cells: &[Arc<NameCell>], in_time: bool, left_over: bool) {
+    let mut ending = pin!(join_all(cells.iter().map(|cell| end_now(shared, cell))));
+    if tokio::time::timeout(ENDS, &mut ending).await.is_err() {
+        tracing::error!(
+            "sessions of the fleet have not ended {ENDS:?} after they were killed: a profile blocks, or a disk hangs"
+        );
+        shared.ended.cancel();
+        ending.await;
+    }
+    if in_time {
+        // The drain's deadline has passed: its callers wait for nothing more.
+        shared.ended.cancel();
+    }
+    if left_over {
+        // Nothing acts for the names any more: whoever opens the backend next may have them at once.
+        leave(shared).await;
+    }
+    shared.ended.cancel();
 }
 
 /// Leaves the backend for a node that has ended its sessions otherwise than by a drain.
