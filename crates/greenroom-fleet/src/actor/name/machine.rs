@@ -292,25 +292,6 @@ impl NameState {
         self.admission.tell(&self.cell.name, message);
     }
 
-    /// Admission was restarted: it knows which names hold a slot, and takes each for one that runs.
-    pub(super) fn ask_again(&mut self) {
-        self.asked = false;
-        if !self.cell.holdings().slot {
-            // Told again: while admission was restarted, nobody may have heard of it.
-            self.tell_admission(AdmissionMessage::Freed);
-        }
-        let actor = self.myself.clone();
-        self.tell_admission(AdmissionMessage::Known { actor });
-        match self.stage {
-            Stage::Waiting => self.ask(),
-            Stage::Idle => {
-                self.tell_admission(AdmissionMessage::TurnEnded);
-                self.decide();
-            }
-            _ => {}
-        }
-    }
-
     pub(super) fn granted(&mut self, grant: Grant, generation: u64) {
         if !self.admission.is_current(generation) {
             // A later admission does not know of it: the name asks again.
