@@ -175,7 +175,7 @@ impl NameState {
             {
                 *elsewhere = steps::elsewhere(&shared, record).await;
             }
-            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| not_done.to_string()))
+            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| steps::not_looked(&cell, &not_done)))
         });
     }
 

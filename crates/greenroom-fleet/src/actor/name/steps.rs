@@ -14,8 +14,9 @@ use super::release::end_session;
 use super::{left, memory};
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
-use crate::actor::context::{Activation, FleetShared, has_room};
+use crate::actor::context::{Activation, FleetShared, has_room, shown};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
+use crate::error::BackendError;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::face::profile::{ActivatedFor, ActivationContext};
@@ -59,6 +60,15 @@ pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, 
         return Ok(Look { record, next: None, elsewhere: None });
     }
     Ok(Look { record, next, elsewhere: None })
+}
+
+/// The reason why a look has failed, in words. Logs a backend that refuses the look for good.
+pub(super) fn not_looked(cell: &NameCell, not_done: &NotDone) -> String {
+    let why = not_done.to_string();
+    if let NotDone::Error(_) = not_done {
+        tracing::warn!(name = shown(&cell.name), why, "the backend does not say what waits for a session");
+    }
+    why
 }
 
 /// The reason why a name cannot be activated on this node, for callers that want it up. `None` also if the backend does not say.
@@ -126,7 +136,7 @@ pub(super) async fn activate(
             Ok(Look { next: None, .. }) => return Activated::Needless,
             Ok(_) => {}
             Err(NotDone::Fenced) => return Activated::Fenced,
-            Err(NotDone::Error(error)) => return Activated::Error(error.to_string()),
+            Err(NotDone::Error(error)) => return refused(shared, cell, &error),
         }
     }
     let claim = Claim {
@@ -148,7 +158,7 @@ pub(super) async fn activate(
         Ok(Claimed::OtherHost(host)) => return Activated::OtherHost(host),
         Ok(Claimed::Gone) => return Activated::Gone,
         Ok(Claimed::NodeDown) | Err(NotDone::Fenced) => return Activated::Fenced,
-        Err(NotDone::Error(error)) => return Activated::Error(error.to_string()),
+        Err(NotDone::Error(error)) => return refused(shared, cell, &error),
     };
     let owner = Ownership { name: cell.name.clone(), node: shared.node, term: record.term };
     let running = {
@@ -316,6 +326,14 @@ async fn start(
 fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
     let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
     shared.tell(FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
+}
+
+/// Tells that the backend refuses a request for good before the name has an owner.
+fn refused(shared: &FleetShared, cell: &NameCell, error: &BackendError) -> Activated {
+    let why = error.to_string();
+    tracing::warn!(name = shown(&cell.name), why, "the backend refuses an activation");
+    tell_failed(shared, cell, &why);
+    Activated::Error(why)
 }
 
 /// Counts a failed activation, and gives the name back.
