@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
 use crate::actor::keeper::RECOVER;
+use crate::actor::supervisor::leave;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
@@ -62,7 +63,12 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     let capacity = u32::try_from(shared.limits.live).unwrap_or(u32::MAX);
     let join = Join { node: shared.node, host: shared.host.clone(), lease: shared.limits.lease, capacity };
     shared.ask(|backend| backend.join(join.clone())).await?;
-    shared.fence.hold(sent).await.map_err(FleetError::Session)
+    if let Err(error) = shared.fence.hold(sent).await {
+        // The node would count as up for a whole lease, and others would leave prompts to it.
+        leave(shared).await;
+        return Err(FleetError::Session(error));
+    }
+    Ok(())
 }
 
 /// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time.

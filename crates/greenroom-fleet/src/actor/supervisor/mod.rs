@@ -76,7 +76,7 @@ pub(crate) struct FleetReport {
 
 /// The time for which callers wait for the ends of sessions that were killed, after the deadline of a drain for instance.
 const ENDS: Duration = Duration::from_secs(5);
-/// The time in which a fleet that has failed leaves its backend.
+/// The time in which a fleet that has failed, or has not opened, leaves its backend.
 const LEAVES: Duration = Duration::from_secs(2);
 
 /// The supervisor of a fleet.
@@ -156,8 +156,8 @@ async fn end_sessions(shared: &FleetShared, cells: &[Arc<NameCell>], in_time: bo
     shared.ended.cancel();
 }
 
-/// Leaves the backend for a node that has ended its sessions otherwise than by a drain.
-async fn leave(shared: &FleetShared) {
+/// Leaves the backend for a node that ends otherwise than by a drain, within a limit.
+pub(crate) async fn leave(shared: &FleetShared) {
     let left = tokio::time::timeout(LEAVES, shared.backend.leave(shared.node)).await;
     if !matches!(left, Ok(Ok(()))) {
         tracing::warn!("the fleet's node could not leave its backend; its lease runs out");
