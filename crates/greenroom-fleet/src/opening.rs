@@ -54,9 +54,19 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     let stuck = end_left_processes(shared).await?;
     recover(shared).await?;
     for ((name, _), why) in stuck {
-        tracing::error!(name = shown(&name), why, "a session is quarantined");
-        // A name that is being deleted stays so.
-        let _: Quarantined = shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await?;
+        match shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await? {
+            Quarantined::Done => tracing::error!(name = shown(&name), why, "a session is quarantined"),
+            Quarantined::Owned(node) => tracing::error!(
+                name = shown(&name),
+                why,
+                %node,
+                "an earlier process of a session may still run while another node owns the session"
+            ),
+            // A name that is being deleted stays so.
+            Quarantined::Gone => {
+                tracing::error!(name = shown(&name), why, "an earlier process of a deleted session may still run");
+            }
+        }
     }
     finish_deletions(shared).await?;
     let sent = shared.fence.now();
