@@ -15,6 +15,7 @@
 
 mod children;
 mod drain;
+mod stand_in;
 #[cfg(test)]
 mod tests;
 
@@ -87,6 +88,8 @@ struct NameChild {
     cell: Arc<NameCell>,
     /// `None`: the actor has failed, and what it held is being given back.
     actor: Option<ActorRef<NameMessage>>,
+    /// Callers that wait until the session of an actor that has failed is gone.
+    passive: Vec<oneshot::Sender<bool>>,
 }
 
 pub(crate) struct FleetState {

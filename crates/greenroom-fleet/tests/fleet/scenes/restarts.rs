@@ -1,9 +1,9 @@
 //! Actors that have failed, and what goes on meanwhile.
 
-use greenroom_fleet::FleetEvent;
+use greenroom_fleet::{FleetEvent, InterruptedBy};
 use tokio::time::sleep;
 
-use super::review::admission_fails;
+use super::review::{admission_fails, fail};
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -20,4 +20,33 @@ async fn background_work_keeps_its_session_from_being_evicted_after_a_fault_of_a
     sleep(secs(60)).await;
     assert_eq!(log.count(|event| matches!(event, FleetEvent::Passivating { .. })), 0);
     assert!(fleet.withdraw(waits.prompt_id()).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_turn_of_a_name_whose_actor_has_failed_can_be_interrupted() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let log = Log::of(&fleet);
+    let turn = send(&fleet, "a", "hold").await;
+    world.clis.read(1).await;
+    fail(&fleet, &log).await;
+    assert!(within("the interrupt", named(&fleet, "a").interrupt_turn(turn.prompt_id())).await.unwrap());
+    let outcome = outcome(turn).await;
+    assert!(
+        matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_whose_actor_has_failed_is_asleep_after_its_turn() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let log = Log::of(&fleet);
+    let turn = send(&fleet, "a", "wait 30").await;
+    world.clis.read(1).await;
+    fail(&fleet, &log).await;
+    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    assert_eq!(world.clis.live(), 0);
+    assert_eq!(outcome(turn).await.text(), Some("re: wait 30"));
 }
