@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
 use crate::actor::keeper::RECOVER;
+use crate::actor::supervisor::leave;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};
@@ -53,16 +54,31 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     let stuck = end_left_processes(shared).await?;
     recover(shared).await?;
     for ((name, _), why) in stuck {
-        tracing::error!(name = shown(&name), why, "a session is quarantined");
-        // A name that is being deleted stays so.
-        let _: Quarantined = shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await?;
+        match shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await? {
+            Quarantined::Done => tracing::error!(name = shown(&name), why, "a session is quarantined"),
+            Quarantined::Owned(node) => tracing::error!(
+                name = shown(&name),
+                why,
+                %node,
+                "an earlier process of a session may still run while another node owns the session"
+            ),
+            // A name that is being deleted stays so.
+            Quarantined::Gone => {
+                tracing::error!(name = shown(&name), why, "an earlier process of a deleted session may still run");
+            }
+        }
     }
     finish_deletions(shared).await?;
     let sent = shared.fence.now();
     let capacity = u32::try_from(shared.limits.live).unwrap_or(u32::MAX);
     let join = Join { node: shared.node, host: shared.host.clone(), lease: shared.limits.lease, capacity };
     shared.ask(|backend| backend.join(join.clone())).await?;
-    shared.fence.hold(sent).await.map_err(FleetError::Session)
+    if let Err(error) = shared.fence.hold(sent).await {
+        // The node would count as up for a whole lease, and others would leave prompts to it.
+        leave(shared).await;
+        return Err(FleetError::Session(error));
+    }
+    Ok(())
 }
 
 /// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time.

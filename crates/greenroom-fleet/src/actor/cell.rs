@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::context::RunningTurn;
 use super::name::losses::Losses;
-use crate::id::Name;
+use crate::id::{AttemptId, Name};
 use crate::request::Ownership;
 
 /// A name that is not passive.
@@ -28,6 +28,8 @@ pub(crate) struct Holdings {
     /// The slot of this admission.
     pub(crate) slot: bool,
     pub(crate) tenant: String,
+    /// The claim that is under way, or that has made this node the owner.
+    pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
     pub(crate) running: RunningTurn,
@@ -74,6 +76,12 @@ impl NameCell {
         let mut holdings = self.holdings();
         (holdings.kill, holdings.fenced) = (CancellationToken::new(), CancellationToken::new());
         holdings.losses = None;
+    }
+
+    /// The name has no owner here any more, and no claim is under way.
+    pub(crate) fn disown(&self) {
+        let mut holdings = self.holdings();
+        (holdings.claim, holdings.owner) = (None, None);
     }
 
     /// Cancelled when another owner has the name.

@@ -323,3 +323,16 @@ async fn files_are_kept_until_the_process_that_uses_them_is_gone() {
     assert!(!folders.work.exists());
     assert!(backend.left_processes(10).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_node_without_a_guardian_leaves_when_its_opening_fails() {
+    // A program that ends at once, and acknowledges no deadline.
+    greenroom::guardian::use_program("/bin/true");
+    let backend = MemoryBackend::new();
+    let mut shared = shared(Arc::new(backend.clone()), FleetLimits::default());
+    let watchdog = greenroom::guardian::Watchdog::new().unwrap();
+    shared.fence = crate::fence::Fence::new(shared.limits.lease, Some(watchdog));
+    let opened = timeout(LONG, open(&shared)).await.expect("the opening does not end");
+    assert!(matches!(opened, Err(FleetError::Session(_))), "{opened:?}");
+    assert!(backend.nodes(None, 10).await.unwrap().is_empty());
+}

@@ -52,7 +52,7 @@ use super::context::FleetShared;
 use super::name::NameMessage;
 use super::task::Task;
 use crate::face::event::FleetEvent;
-use crate::id::{Name, Term};
+use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 
 pub(crate) use watch::RECOVER;
@@ -60,8 +60,9 @@ pub(crate) use watch::RECOVER;
 /// Takes prompts that may begin, one for each name, in the order in which their names come. It must not block.
 pub(crate) type WakeNames = Arc<dyn Fn(Vec<PromptRecord>) + Send + Sync>;
 
-/// Asks for the names that the actors of this node own. `None`: nobody knows at the moment.
-pub(crate) type OwnedNames = Arc<dyn Fn() -> BoxFuture<'static, Option<HashSet<(Name, Term)>>> + Send + Sync>;
+/// Asks for the claims by which this node owns names, and for those that are under way. `None`: nobody knows at the moment.
+pub(crate) type OwnedNames =
+    Arc<dyn Fn() -> BoxFuture<'static, Option<HashSet<(Name, AttemptId)>>> + Send + Sync>;
 
 /// Sends a message to the actor of a name, if it has one. It must not block.
 pub(crate) type SendToName = Arc<dyn Fn(Name, NameMessage) + Send + Sync>;

@@ -283,8 +283,8 @@ impl KeeperContext {
         Ok(again.map_or(look, |again| again.min(look)))
     }
 
-    /// Releases names that the backend counts for this node and that no actor owns, if two looks in a row have found them: the
-    /// answer to a claim may be on its way.
+    /// Releases names that the backend counts for this node by a claim that no actor knows, if two looks in a row have found
+    /// them.
     async fn release(&self) -> Step {
         let shared = &self.shared;
         let mut listed = Vec::new();
@@ -301,8 +301,8 @@ impl KeeperContext {
         let Some(known) = (self.owned)().await else { return Ok(Instant::now() + LOOK) };
         let strangers: HashSet<_> = listed
             .into_iter()
+            .filter(|(name, _, claim)| !known.contains(&(name.clone(), *claim)))
             .map(|(name, term, _)| (name, term))
-            .filter(|owned| !known.contains(owned))
             .collect();
         let before = std::mem::replace(&mut *locked(&self.strangers), strangers.clone());
         for (name, term) in strangers.intersection(&before) {

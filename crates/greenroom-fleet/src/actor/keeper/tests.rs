@@ -56,7 +56,7 @@ struct Stage {
     shared: Arc<FleetShared>,
     backend: FaultedBackend,
     events: broadcast::Receiver<FleetEvent>,
-    owned: Arc<Mutex<HashSet<(Name, Term)>>>,
+    owned: Arc<Mutex<HashSet<(Name, AttemptId)>>>,
     woken: mpsc::UnboundedReceiver<Vec<Name>>,
     wake: mpsc::UnboundedSender<Vec<Name>>,
     supervisor: ActorRef<()>,
@@ -113,8 +113,18 @@ impl Stage {
     }
 
     async fn claim(&self, name: &Name) -> Ownership {
-        let claim =
-            Claim { name: name.clone(), node: self.shared.node, attempt: AttemptId::new(), losses: 3 };
+        self.claim_by(name, AttemptId::new()).await
+    }
+
+    /// Claims a name, as its actor knows.
+    async fn own(&self, name: &Name) -> Ownership {
+        let attempt = AttemptId::new();
+        self.owned.lock().unwrap().insert((name.clone(), attempt));
+        self.claim_by(name, attempt).await
+    }
+
+    async fn claim_by(&self, name: &Name, attempt: AttemptId) -> Ownership {
+        let claim = Claim { name: name.clone(), node: self.shared.node, attempt, losses: 3 };
         let Claimed::Won { record, .. } = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         Ownership { name: name.clone(), node: self.shared.node, term: record.term }
     }
@@ -359,8 +369,7 @@ async fn names_without_an_owner_are_released_and_others_are_not() {
     for name in ["stranger", "known"] {
         stage.accept(accept(name, HOUR)).await;
     }
-    let owner = stage.claim(&known).await;
-    stage.owned.lock().unwrap().insert((owner.name, owner.term));
+    stage.own(&known).await;
     stage.claim(&stranger).await;
     let state = async |name: &Name| stage.backend.name_record(name.clone()).await.unwrap().unwrap().state;
     let _keeper = stage.keeper().await;

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::machine::{NameState, Stage};
+use super::release::give_back;
 use super::steps::{self, Activated};
 use super::turn::{self, TurnEnd};
 use super::{StepEnd, Watched, watch};
@@ -194,7 +195,7 @@ impl NameState {
         (self.live, self.processes) = (None, None);
         let (shared, cell, fenced) = (self.shared.clone(), self.cell.clone(), self.fenced);
         self.step(async move {
-            steps::give_back(&shared, &cell, fenced).await;
+            give_back(&shared, &cell, fenced).await;
             StepEnd::Passivated
         });
     }

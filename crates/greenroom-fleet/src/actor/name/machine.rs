@@ -175,7 +175,7 @@ impl NameState {
             {
                 *elsewhere = steps::elsewhere(&shared, record).await;
             }
-            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| not_done.to_string()))
+            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| steps::not_looked(&cell, &not_done)))
         });
     }
 
@@ -290,25 +290,6 @@ impl NameState {
 
     pub(super) fn tell_admission(&self, message: AdmissionMessage) {
         self.admission.tell(&self.cell.name, message);
-    }
-
-    /// Admission was restarted: it knows which names hold a slot, and takes each for one that runs.
-    pub(super) fn ask_again(&mut self) {
-        self.asked = false;
-        if !self.cell.holdings().slot {
-            // Told again: while admission was restarted, nobody may have heard of it.
-            self.tell_admission(AdmissionMessage::Freed);
-        }
-        let actor = self.myself.clone();
-        self.tell_admission(AdmissionMessage::Known { actor });
-        match self.stage {
-            Stage::Waiting => self.ask(),
-            Stage::Idle => {
-                self.tell_admission(AdmissionMessage::TurnEnded);
-                self.decide();
-            }
-            _ => {}
-        }
     }
 
     pub(super) fn granted(&mut self, grant: Grant, generation: u64) {

@@ -24,6 +24,7 @@ mod live;
 pub(crate) mod losses;
 mod machine;
 mod memory;
+pub(crate) mod release;
 mod requests;
 pub(crate) mod steps;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 
 use super::machine::{NameState, Stage};
 use super::{NameReport, StepEnd, watch};
+use crate::actor::admitter::AdmissionMessage;
 use crate::face::error::FleetError;
 use crate::face::event::PassivatedBy;
 use crate::id::PromptId;
@@ -119,6 +120,31 @@ impl NameState {
             let steered = activation.session.steer(message).await;
             done.send(steered.map(drop).map_err(FleetError::Session)).ok();
         });
+    }
+
+    /// Admission was restarted: it knows which names hold a slot, and takes each for one that starts or runs.
+    pub(super) fn ask_again(&mut self) {
+        self.asked = false;
+        if !self.cell.holdings().slot {
+            // Told again: while admission was restarted, nobody may have heard of it.
+            self.tell_admission(AdmissionMessage::Freed);
+        }
+        let actor = self.myself.clone();
+        self.tell_admission(AdmissionMessage::Known { actor });
+        if self.live.is_some() {
+            // Told again: the session may have come up while admission was restarted.
+            self.tell_admission(AdmissionMessage::Started);
+        }
+        match self.stage {
+            Stage::Waiting => self.ask(),
+            Stage::Idle => {
+                self.tell_admission(AdmissionMessage::TurnEnded);
+                // Tells again if the session is busy.
+                self.watch_idle();
+                self.decide();
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn drain(&mut self) {

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use greenroom::{ErrorKind, Session};
 
+use super::release::end_session;
 use super::{left, memory};
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
-use crate::actor::context::{Activation, FleetShared, has_room};
+use crate::actor::context::{Activation, FleetShared, has_room, shown};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
+use crate::error::BackendError;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::face::profile::{ActivatedFor, ActivationContext};
@@ -58,6 +60,15 @@ pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, 
         return Ok(Look { record, next: None, elsewhere: None });
     }
     Ok(Look { record, next, elsewhere: None })
+}
+
+/// The reason why a look has failed, in words. Logs a backend that refuses the look for good.
+pub(super) fn not_looked(cell: &NameCell, not_done: &NotDone) -> String {
+    let why = not_done.to_string();
+    if let NotDone::Error(_) = not_done {
+        tracing::warn!(name = shown(&cell.name), why, "the backend does not say what waits for a session");
+    }
+    why
 }
 
 /// The reason why a name cannot be activated on this node, for callers that want it up. `None` also if the backend does not say.
@@ -125,7 +136,7 @@ pub(super) async fn activate(
             Ok(Look { next: None, .. }) => return Activated::Needless,
             Ok(_) => {}
             Err(NotDone::Fenced) => return Activated::Fenced,
-            Err(NotDone::Error(error)) => return Activated::Error(error.to_string()),
+            Err(NotDone::Error(error)) => return refused(shared, cell, &error),
         }
     }
     let claim = Claim {
@@ -134,14 +145,20 @@ pub(super) async fn activate(
         attempt: AttemptId::new(),
         losses: shared.limits.losses,
     };
-    let record = match repeat(shared, || shared.backend.claim(claim.clone())).await {
+    // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
+    cell.holdings().claim = Some(claim.attempt);
+    let claimed = repeat(shared, || shared.backend.claim(claim.clone())).await;
+    if !matches!(claimed, Ok(Claimed::Won { .. })) {
+        cell.disown();
+    }
+    let record = match claimed {
         Ok(Claimed::Won { record, .. }) => record,
         Ok(Claimed::Elsewhere(node)) => return Activated::Elsewhere(node),
         Ok(Claimed::Quarantined(why)) => return Activated::Quarantined(why),
         Ok(Claimed::OtherHost(host)) => return Activated::OtherHost(host),
         Ok(Claimed::Gone) => return Activated::Gone,
         Ok(Claimed::NodeDown) | Err(NotDone::Fenced) => return Activated::Fenced,
-        Err(NotDone::Error(error)) => return Activated::Error(error.to_string()),
+        Err(NotDone::Error(error)) => return refused(shared, cell, &error),
     };
     let owner = Ownership { name: cell.name.clone(), node: shared.node, term: record.term };
     let running = {
@@ -311,6 +328,14 @@ fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
     shared.tell(FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
 }
 
+/// Tells that the backend refuses a request for good before the name has an owner.
+fn refused(shared: &FleetShared, cell: &NameCell, error: &BackendError) -> Activated {
+    let why = error.to_string();
+    tracing::warn!(name = shown(&cell.name), why, "the backend refuses an activation");
+    tell_failed(shared, cell, &why);
+    Activated::Error(why)
+}
+
 /// Counts a failed activation, and gives the name back.
 async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> Activated {
     tell_failed(shared, cell, &why);
@@ -323,7 +348,7 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
     let after = repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await;
     match after {
         Ok(after) => {
-            cell.holdings().owner = None;
+            cell.disown();
             match after {
                 AfterFailure::Free(failures) => Activated::Failed { why, failures },
                 AfterFailure::Quarantined => Activated::Quarantined(why),
@@ -332,53 +357,6 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
         Err(NotDone::Fenced) => Activated::Fenced,
         Err(NotDone::Error(error)) => Activated::Error(error.to_string()),
     }
-}
-
-/// Gives back what a name holds, but its slot: ends the session, then releases the name. `fenced`: nothing is written.
-pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: bool) {
-    end_session(cell).await;
-    let lost = match cell.losses() {
-        Some(losses) => losses.before_kill().await,
-        None => None,
-    };
-    let Some(owner) = cell.holdings().owner.take() else { return };
-    if fenced || cell.fenced().is_cancelled() {
-        let tenant = cell.holdings().tenant.clone();
-        shared.tell(FleetEvent::Fenced { name: owner.name, tenant, term: owner.term });
-        return;
-    }
-    let given_back = match lost {
-        Some(why) => quarantine(shared, owner, why).await,
-        None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
-    };
-    if let Err(not_done) = given_back {
-        // Somebody else owns the name, or the keeper releases it when the backend answers again.
-        tracing::warn!(?not_done, "a name could not be released");
-    }
-}
-
-/// Gives a name back whose transcript has a gap: no owner goes on with it before a person has looked.
-async fn quarantine(shared: &FleetShared, owner: Ownership, why: String) -> Result<(), NotDone> {
-    let request = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity: 1 };
-    repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await.map(drop)
-}
-
-/// Ends the session, and returns when its process group is gone.
-async fn end_session(cell: &NameCell) {
-    let Some(session) = cell.holdings().session.clone() else { return };
-    let kill = cell.kill();
-    tokio::select! {
-        biased;
-        () = kill.cancelled() => session.kill().await,
-        stopped = session.stop() => {
-            if let Err(error) = stopped {
-                tracing::debug!(%error, "the session had failed");
-            }
-        }
-    }
-    // Also after a stop that the kill has cut short.
-    session.wait().await;
-    cell.holdings().session = None;
 }
 
 /// The text of a panic.

@@ -6,27 +6,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::poll;
+use greenroom::Session;
 use greenroom::message::UsageTracker;
-use ractor::Actor;
+use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+use ractor::{Actor, ActorRef};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::release::give_back;
 use super::steps::{Cause, files_failed};
 use super::turn::{TurnEnd, run_turn};
 use super::{NameActor, NameArguments, NameMessage};
-use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterArguments, Holder};
+use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared};
-use crate::actor::stage::{accept, joined};
+use crate::actor::stage::{accept, joined, shared};
 use crate::actor::turn_stage::Played;
 use crate::backend::{Backend, MemoryBackend};
 use crate::face::event::FleetEvent;
 use crate::face::limits::FleetLimits;
+use crate::face::profile::Profile;
 use crate::files::{FilesError, Folders};
 use crate::id::{AttemptId, Name};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, PromptRecord};
-use crate::request::{Accept, Accepted, Claim, Claimed, Ownership};
+use crate::request::{Accept, Accepted, Claim, Claimed, Join, Ownership};
 use crate::testkit::{Fault, FaultedBackend};
 
 /// The new admission reads who holds a slot, then the name frees its slot, and only then admission can be told.
@@ -44,14 +48,7 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
     let cell = NameCell::new(name.clone());
     let arguments = NameArguments { shared: shared.clone(), cell, admission: admission.clone(), next: None };
     let (actor, _) = Actor::spawn(None, NameActor, arguments).await.unwrap();
-    loop {
-        let (reply, report) = oneshot::channel();
-        actor.cast(NameMessage::Report(reply)).unwrap();
-        if report.await.unwrap().stage == "waiting" {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    is_in(&actor, "waiting").await;
 
     let arguments = AdmitterArguments { shared, generation, holders: vec![holder] };
     let (admitter, _) = Actor::spawn(None, Admitter, arguments).await.unwrap();
@@ -64,6 +61,61 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
     tokio::time::timeout(Duration::from_secs(60), starts).await.expect("the name gets its slot again");
     actor.stop(None);
     admitter.stop(None);
+}
+
+/// The session comes up when the old admission has ended and the new one cannot be told yet.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_comes_up_while_admission_restarts_counts_as_started() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let cli = ScriptedCli::play(Script::new().turn(ModelTurn::new().text("hello")));
+    let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
+    let profile: Profile = Arc::new(move |_| Session::builder().transport(cli.transport()));
+    fleet.profiles.insert("support".into(), profile);
+    fleet.folders.open().await.unwrap();
+    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
+    backend.join(join).await.unwrap();
+    let accepted = backend.accept(accept("a", Duration::from_secs(3600))).await.unwrap();
+    assert!(matches!(accepted, Accepted::New(_)), "{accepted:?}");
+    let (shared, admission) = (Arc::new(fleet), AdmissionLink::default());
+    let admit = async |generation, holders| {
+        let arguments = AdmitterArguments { shared: shared.clone(), generation, holders };
+        let (admitter, _) = Actor::spawn(None, Admitter, arguments).await.unwrap();
+        admission.connect(admitter.clone());
+        admitter
+    };
+    let before = admit(admission.next_generation(), Vec::new()).await;
+
+    backend.fault_next("record_process", Fault::Hang);
+    let (name, cell) = (Name::new("a").unwrap(), NameCell::new(Name::new("a").unwrap()));
+    let arguments = NameArguments { shared: shared.clone(), cell, admission: admission.clone(), next: None };
+    let (actor, _) = Actor::spawn(None, NameActor, arguments).await.unwrap();
+    backend.wait_for_hanging(1).await;
+    before.stop(None);
+    let generation = admission.next_generation();
+    backend.release();
+    is_in(&actor, "idle").await;
+
+    let after = admit(generation, vec![Holder { name, tenant: "acme".into(), starting: true }]).await;
+    actor.cast(NameMessage::AskAgain).unwrap();
+    is_in(&actor, "idle").await;
+    let (reply, counts) = oneshot::channel();
+    after.cast(AdmitterMessage::Counts(reply)).unwrap();
+    let counts = counts.await.unwrap();
+    assert_eq!((counts.starting, counts.idle), (0, 1), "{counts:?}");
+    actor.stop(None);
+    after.stop(None);
+}
+
+/// Waits until the actor of a name has handled all messages so far, and is in this stage.
+async fn is_in(actor: &ActorRef<NameMessage>, stage: &str) {
+    loop {
+        let (reply, report) = oneshot::channel();
+        actor.cast(NameMessage::Report(reply)).unwrap();
+        if report.await.unwrap().stage == stage {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A prompt that waits, and the activation of its name, whose CLI the test plays.
@@ -167,6 +219,26 @@ async fn a_prompt_whose_begin_is_answered_after_the_lease_is_not_sent() {
     let began =
         std::iter::from_fn(|| events.try_recv().ok()).any(|event| matches!(event, FleetEvent::Begun { .. }));
     assert!(!began);
+}
+
+/// The keeper releases a name that no cell holds: a quarantine that is late would find it free.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_held_until_it_is_given_back() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let Waiting { shared, cell, activation, .. } = Waiting::on(backend.clone(), 0).await;
+    {
+        let mut holdings = cell.holdings();
+        (holdings.claim, holdings.owner) = (Some(activation.claim), Some(activation.owner));
+    }
+    backend.fault_next("release", Fault::Hang);
+    let looks = async {
+        backend.wait_for_hanging(1).await;
+        assert_eq!(cell.holdings().claim, Some(activation.claim));
+        backend.release();
+    };
+    tokio::join!(give_back(&shared, &cell, false), looks);
+    let holdings = cell.holdings();
+    assert!(holdings.claim.is_none() && holdings.owner.is_none());
 }
 
 #[tokio::test]

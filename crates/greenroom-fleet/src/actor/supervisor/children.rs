@@ -13,10 +13,10 @@ use super::{FleetMessage, FleetReport, FleetState, NameChild};
 use crate::actor::admitter::{AdmissionMessage, Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;
 use crate::actor::keeper::Keeper;
-use crate::actor::name::steps::give_back;
+use crate::actor::name::release::give_back;
 use crate::actor::name::{NameActor, NameArguments, NameMessage};
 use crate::face::event::FleetEvent;
-use crate::id::{Name, Term};
+use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 
 /// Restarts of admission and keeper within [`RESTART_PERIOD`], after which the fleet ends.
@@ -81,18 +81,15 @@ impl FleetState {
     /// Sends a message to a name, and starts its actor if there is none. A passive name is woken by the keeper, which knows what
     /// waits first.
     pub(super) async fn send(&mut self, name: Name, message: NameMessage, start: bool) -> Handled {
-        if let Some(child) = self.names.get(&name) {
+        if let Some(child) = self.names.get_mut(&name) {
             // Only this message makes the actor look: after any other one the mark would stay, and keep further ones from it.
             if matches!(message, NameMessage::Wake(_)) && !child.cell.mark() {
                 return Ok(());
             }
-            if let (None, NameMessage::MakeWay { .. }) = (&child.actor, &message) {
-                // The actor has failed, and its step goes on.
-                child.cell.kill().cancel();
-            }
-            if let Some(actor) = &child.actor {
+            match &child.actor {
                 // An error: the actor has ended, and its cell is marked.
-                actor.cast(message).ok();
+                Some(actor) => drop(actor.cast(message).ok()),
+                None => child.stand_in(message),
             }
             return Ok(());
         }
@@ -124,7 +121,7 @@ impl FleetState {
         let (actor, _) = Actor::spawn_linked(None, NameActor, arguments, self.myself.get_cell()).await?;
         self.shared.set_awake(&name, true);
         self.by_actor.insert(actor.get_id(), name.clone());
-        self.names.insert(name, NameChild { cell, actor: Some(actor) });
+        self.names.insert(name, NameChild { cell, actor: Some(actor), passive: Vec::new() });
         Ok(())
     }
 
@@ -181,6 +178,10 @@ impl FleetState {
         let Some(child) = self.names.remove(&name) else { return Ok(()) };
         self.shared.set_awake(&name, false);
         child.cell.holdings().slot = false;
+        for done in child.passive {
+            // An error: the caller waits no more.
+            done.send(true).ok();
+        }
         self.admission.tell(&name, AdmissionMessage::Gone);
         if child.cell.is_dirty() && self.draining.is_none() {
             return self.start_name(NameCell::new(name), None).await;
@@ -189,10 +190,10 @@ impl FleetState {
         Ok(())
     }
 
-    /// Names that this node owns, as the actors know.
-    pub(super) fn owned(&self) -> HashSet<(Name, Term)> {
-        let owner = |child: &NameChild| child.cell.holdings().owner.clone();
-        self.names.values().filter_map(owner).map(|owner| (owner.name, owner.term)).collect()
+    /// The claims of names that this node owns, and those that are under way.
+    pub(super) fn owned(&self) -> HashSet<(Name, AttemptId)> {
+        let claim = |(name, child): (&Name, &NameChild)| Some((name.clone(), child.cell.holdings().claim?));
+        self.names.iter().filter_map(claim).collect()
     }
 
     pub(super) fn report(&self, reply: oneshot::Sender<FleetReport>) {

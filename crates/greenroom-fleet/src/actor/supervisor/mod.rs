@@ -15,8 +15,12 @@
 
 mod children;
 mod drain;
+mod stand_in;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,12 +33,12 @@ use super::admitter::AdmissionLink;
 use super::cell::NameCell;
 use super::context::FleetShared;
 use super::keeper::Keeper;
-use super::name::steps::give_back;
+use super::name::release::give_back;
 use super::name::{NameMessage, NameReport};
 use super::task::Task;
 use crate::admission::Counts;
 use crate::face::event::FleetEvent;
-use crate::id::{Name, Term};
+use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 
 /// A message to the supervisor of a fleet.
@@ -47,8 +51,8 @@ pub(crate) enum FleetMessage {
     GivenBack(Name),
     /// The names that are not passive, and the counts of admission.
     Report(oneshot::Sender<FleetReport>),
-    /// The names that this node owns, as their actors know.
-    Owned(oneshot::Sender<HashSet<(Name, Term)>>),
+    /// The claims of the names that this node owns, and those that are under way.
+    Owned(oneshot::Sender<HashSet<(Name, AttemptId)>>),
     /// Take no more prompts, end all sessions by the deadline, and leave.
     Drain { deadline: Instant, done: oneshot::Sender<()> },
     /// The last handle was dropped, or an operator has asked the node to drain.
@@ -71,7 +75,9 @@ pub(crate) struct FleetReport {
     pub(crate) counts: oneshot::Receiver<Counts>,
 }
 
-/// The time in which a fleet that has failed leaves its backend.
+/// The time for which callers wait for the ends of sessions that were killed, after the deadline of a drain for instance.
+const ENDS: Duration = Duration::from_secs(5);
+/// The time in which a fleet that has failed, or has not opened, leaves its backend.
 const LEAVES: Duration = Duration::from_secs(2);
 
 /// The supervisor of a fleet.
@@ -82,6 +88,8 @@ struct NameChild {
     cell: Arc<NameCell>,
     /// `None`: the actor has failed, and what it held is being given back.
     actor: Option<ActorRef<NameMessage>>,
+    /// Callers that wait until the session of an actor that has failed is gone.
+    passive: Vec<oneshot::Sender<bool>>,
 }
 
 pub(crate) struct FleetState {
@@ -125,23 +133,34 @@ impl FleetState {
             return;
         };
         cells.iter().for_each(|cell| cell.kill().cancel());
-        runtime.spawn(async move {
-            join_all(cells.iter().map(|cell| end_now(&shared, cell))).await;
-            if in_time {
-                // The drain's deadline has passed: its callers wait for nothing more.
-                shared.ended.cancel();
-            }
-            if left_over {
-                // Nothing acts for the names any more: whoever opens the backend next may have them at once.
-                leave(&shared).await;
-            }
-            shared.ended.cancel();
-        });
+        runtime.spawn(async move { end_sessions(&shared, &cells, in_time, left_over).await });
     }
 }
 
-/// Leaves the backend for a node that has ended its sessions otherwise than by a drain.
-async fn leave(shared: &FleetShared) {
+/// Ends the sessions that a fleet leaves, and tells the end of the fleet. `in_time`: the fleet has drained, and its callers do not
+/// wait until the node has left its backend. `left_over`: the node has not left yet.
+async fn end_sessions(shared: &FleetShared, cells: &[Arc<NameCell>], in_time: bool, left_over: bool) {
+    let mut ending = pin!(join_all(cells.iter().map(|cell| end_now(shared, cell))));
+    if tokio::time::timeout(ENDS, &mut ending).await.is_err() {
+        tracing::error!(
+            "sessions of the fleet have not ended {ENDS:?} after they were killed: a profile blocks, or a disk hangs"
+        );
+        shared.ended.cancel();
+        ending.await;
+    }
+    if in_time {
+        // The drain's deadline has passed: its callers wait for nothing more.
+        shared.ended.cancel();
+    }
+    if left_over {
+        // Nothing acts for the names any more: whoever opens the backend next may have them at once.
+        leave(shared).await;
+    }
+    shared.ended.cancel();
+}
+
+/// Leaves the backend for a node that ends otherwise than by a drain, within a limit.
+pub(crate) async fn leave(shared: &FleetShared) {
     let left = tokio::time::timeout(LEAVES, shared.backend.leave(shared.node)).await;
     if !matches!(left, Ok(Ok(()))) {
         tracing::warn!("the fleet's node could not leave its backend; its lease runs out");

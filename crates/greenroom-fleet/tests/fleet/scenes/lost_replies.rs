@@ -66,6 +66,17 @@ async fn an_accept_without_any_reply_is_unknown_and_its_key_finds_it() {
     assert!(again.is_duplicate() && again.prompt_id() == prompt);
 }
 
+/// The node owns the name for three looks of the keeper before its actor hears of it.
+#[tokio::test(start_paused = true)]
+async fn a_name_whose_claim_is_answered_late_stays_owned() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    backend.fault_next("claim", Fault::DelayReply(secs(18)));
+    let fleet = start(world.on(backend.clone())).await;
+    assert_eq!(asks(&fleet, "a", "one").await, "re: one");
+    assert_eq!((backend.requests("claim"), backend.requests("release")), (1, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_hangs_holds_up_no_caller_for_ever() {
     let world = World::new();

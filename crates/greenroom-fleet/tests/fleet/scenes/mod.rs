@@ -8,6 +8,7 @@ mod names;
 mod prompts;
 mod quotas;
 mod refusals;
+mod restarts;
 mod review;
 mod sleep;
 mod two;

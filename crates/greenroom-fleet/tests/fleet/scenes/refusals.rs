@@ -27,6 +27,15 @@ fn failures(log: &Log) -> usize {
     log.count(|event| matches!(event, FleetEvent::Passivating { why: PassivatedBy::Failure, .. }))
 }
 
+/// The reasons why `a` was not activated.
+fn not_activated(log: &Log) -> Vec<String> {
+    let why = |(_, event)| match event {
+        FleetEvent::ActivationFailed { name, why, .. } if name.as_str() == "a" => Some(why),
+        _ => None,
+    };
+    log.all().into_iter().filter_map(why).collect()
+}
+
 fn lost(outcome: &PromptOutcome) -> bool {
     matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. })
 }
@@ -68,6 +77,7 @@ async fn a_claim_that_is_refused_is_tried_again_after_a_pause() {
     assert_eq!(ended.text(), Some("re: one"));
     assert!((750..2000).contains(&took.as_millis()), "{took:?}");
     assert_eq!((world.clis.starts_of("a"), failures(&log)), (1, 0), "no session was there to end");
+    assert_eq!(not_activated(&log), ["a fault of the test: the request `claim` is refused as Damaged"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,6 +129,7 @@ async fn a_queue_that_cannot_be_read_is_looked_at_again() {
     let world = World::new();
     let backend = FaultedBackend::new(world.backend.clone());
     let fleet = start(world.on(backend.clone())).await;
+    let log = Log::of(&fleet);
     backend.plan(|request| match request.method {
         "queue" => Fault::Refuse(BackendErrorKind::Damaged),
         _ => Fault::Pass,
@@ -126,6 +137,8 @@ async fn a_queue_that_cannot_be_read_is_looked_at_again() {
     let turn = send(&fleet, "a", "one").await;
     tokio::time::sleep(secs(20)).await;
     assert_eq!(world.clis.starts_of("a"), 0);
+    let why = not_activated(&log);
+    assert!(why.iter().any(|why| why.contains("`queue` is refused")), "{why:?}");
     backend.disable();
     let begun = Instant::now();
     assert_eq!(outcome(turn).await.text(), Some("re: one"));

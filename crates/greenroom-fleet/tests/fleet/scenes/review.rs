@@ -22,7 +22,7 @@ fn by_user(outcome: &PromptOutcome) -> bool {
 }
 
 /// Makes the actor of `a` fail while its turn runs.
-async fn fail(fleet: &Fleet, log: &Log) {
+pub(super) async fn fail(fleet: &Fleet, log: &Log) {
     fleet.inject(FleetFault::Name(Name::new("a").unwrap()));
     log.wait("the failure", restarted).await;
 }

@@ -9,11 +9,7 @@ impl Stage {
     /// This node owns a name, and another node commands that it sleeps.
     async fn commanded(&self, name: &str) -> (Ownership, CommandId) {
         self.accept(accept(name, HOUR)).await;
-        let (name, node) = (Name::new(name).unwrap(), self.shared.node);
-        let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
-        let Claimed::Won { record, .. } = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
-        let owner = Ownership { name, node, term: record.term };
-        self.owned.lock().unwrap().insert((owner.name.clone(), owner.term));
+        let owner = self.own(&Name::new(name).unwrap()).await;
         let command = self.put(&owner).await;
         (owner, command)
     }

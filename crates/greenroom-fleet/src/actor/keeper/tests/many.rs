@@ -24,7 +24,7 @@ struct SimulatedNode {
     keeper: Keeper,
     works: Task,
     turns: Arc<Mutex<JoinSet<()>>>,
-    owned: Arc<Mutex<HashSet<(Name, Term)>>>,
+    owned: Arc<Mutex<HashSet<(Name, AttemptId)>>>,
 }
 
 /// Counts that all nodes share.
@@ -39,7 +39,7 @@ impl SimulatedNode {
     async fn new(memory: &MemoryBackend, supervisor: &ActorRef<()>, tally: &Arc<Tally>) -> Self {
         let backend = FaultedBackend::new(memory.clone());
         let shared = joined(backend.clone(), FleetLimits::default()).await;
-        let owned: Arc<Mutex<HashSet<(Name, Term)>>> = Arc::default();
+        let owned: Arc<Mutex<HashSet<(Name, AttemptId)>>> = Arc::default();
         let (wake, mut woken) = mpsc::unbounded_channel();
         let wakes: WakeNames = Arc::new(move |prompts| {
             // An error: the node was killed.
@@ -70,8 +70,8 @@ impl SimulatedNode {
     /// Owns a name, and begins with its prompt if it has one.
     async fn owns(&self, name: &str, prompt: Option<crate::id::PromptId>) {
         let name = Name::new(name).unwrap();
-        let owner = claimed(&self.shared, &name).await.unwrap();
-        self.owned.lock().unwrap().insert((name, owner.term));
+        let (owner, claim) = claimed(&self.shared, &name).await.unwrap();
+        self.owned.lock().unwrap().insert((name, claim));
         let Some(prompt) = prompt else { return };
         let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
         assert!(matches!(self.shared.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
@@ -95,11 +95,13 @@ impl SimulatedNode {
     }
 }
 
-async fn claimed(shared: &FleetShared, name: &Name) -> Option<Ownership> {
-    let node = shared.node;
-    let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+async fn claimed(shared: &FleetShared, name: &Name) -> Option<(Ownership, AttemptId)> {
+    let (node, attempt) = (shared.node, AttemptId::new());
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
     match shared.backend.claim(claim).await.unwrap() {
-        Claimed::Won { record, .. } => Some(Ownership { name: name.clone(), node, term: record.term }),
+        Claimed::Won { record, .. } => {
+            Some((Ownership { name: name.clone(), node, term: record.term }, attempt))
+        }
         _ => None,
     }
 }
@@ -107,16 +109,16 @@ async fn claimed(shared: &FleetShared, name: &Name) -> Option<Ownership> {
 /// A turn, from the claim to the release.
 async fn turn(
     shared: Arc<FleetShared>,
-    owned: Arc<Mutex<HashSet<(Name, Term)>>>,
+    owned: Arc<Mutex<HashSet<(Name, AttemptId)>>>,
     tally: Arc<Tally>,
     prompt: PromptRecord,
 ) {
-    let Some(owner) = claimed(&shared, &prompt.name).await else {
+    let Some((owner, claim)) = claimed(&shared, &prompt.name).await else {
         *tally.lost.lock().unwrap() += 1;
         return;
     };
     *tally.won.lock().unwrap() += 1;
-    let entry = (owner.name.clone(), owner.term);
+    let entry = (owner.name.clone(), claim);
     owned.lock().unwrap().insert(entry.clone());
     let attempt = AttemptId::new();
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve: None };

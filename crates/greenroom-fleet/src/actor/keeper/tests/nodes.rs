@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::BackendErrorKind;
-use crate::id::NodeId;
+use crate::id::{NodeId, Term};
 use crate::record::{InterruptedBy, NodeState, PromptOutcome};
 use crate::request::{Join, Renewed};
 
