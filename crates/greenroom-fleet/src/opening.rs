@@ -64,7 +64,11 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
             ),
             // A name that is being deleted stays so.
             Quarantined::Gone => {
-                tracing::error!(name = shown(&name), why, "an earlier process of a deleted session may still run");
+                tracing::error!(
+                    name = shown(&name),
+                    why,
+                    "an earlier process of a deleted session may still run"
+                );
             }
         }
     }

@@ -32,10 +32,7 @@ async fn the_turn_of_a_name_whose_actor_has_failed_can_be_interrupted() {
     fail(&fleet, &log).await;
     assert!(within("the interrupt", named(&fleet, "a").interrupt_turn(turn.prompt_id())).await.unwrap());
     let outcome = outcome(turn).await;
-    assert!(
-        matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
