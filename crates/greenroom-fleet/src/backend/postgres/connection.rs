@@ -14,13 +14,19 @@ use crate::registry::Result;
 /// Attempts to see a pooler that shares connections.
 const LOOKS: usize = 4;
 
+/// The time for a connection to go back to its pool. A connection that takes longer is closed.
+const RETURN: Duration = Duration::from_secs(2);
+
 /// A connection that carries out a statement. It is closed, and not given back, unless the statement has ended: a pool would wait for
 /// the answer until the system gives the connection up, which takes a quarter of an hour if the server is gone without a word.
 struct Busy(Option<PoolConnection<Postgres>>);
 
 impl Busy {
+    /// Gives the connection back as its drop would, within a time: the pool asks the server first whether the connection works.
     fn give_back(mut self) {
-        drop(self.0.take());
+        if let Some(mut connection) = self.0.take() {
+            tokio::spawn(tokio::time::timeout(RETURN, connection.return_to_pool()));
+        }
     }
 }
 
