@@ -1,4 +1,18 @@
 //! The backend in PostgreSQL, on a real server.
+//!
+//! The library was broken in these ways, one at a time, and each time at least the test beside it has failed:
+//!
+//! | what was broken | test |
+//! |---|---|
+//! | `begin` reads the name without its lock | `lost::a_begin_waits_for_a_claim_and_is_then_refused` |
+//! | an append of entries checks the name without the term | `transcripts::an_append_of_an_owner_of_an_earlier_term_writes_nothing` |
+//! | `begin` locks the row of its node | `lost::turns_go_on_while_the_row_of_their_node_is_locked` |
+//! | the fence counts from the reply to a renewal | `a_node_whose_renewals_fail_gives_up_after_four_fifths_of_its_lease` of the keeper |
+//! | moments are those of the node's clock | `locks::moments_are_those_of_the_servers_clock` |
+//! | a node counts as alive while it is connected, as with an advisory lock | `stopped` of the tests of nodes |
+//! | hints alone lead to a look | `a_lost_hint_is_found_by_the_next_look` of the keeper |
+//! | a repeated `begin` has another id | `a_begin_whose_reply_is_lost_sends_once` of the scenes |
+//! | the folder of an earlier term is used | `a_folder_of_an_earlier_term_is_not_read_and_is_removed` of the fleet |
 
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]

@@ -23,6 +23,10 @@ struct Busy(Option<PoolConnection<Postgres>>);
 
 impl Busy {
     /// Gives the connection back as its drop would, within a time: the pool asks the server first whether the connection works.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the task ends within its time; the pool's own task has no limit"
+    )]
     fn give_back(mut self) {
         if let Some(mut connection) = self.0.take() {
             tokio::spawn(tokio::time::timeout(RETURN, connection.return_to_pool()));
