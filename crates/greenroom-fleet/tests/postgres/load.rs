@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
-use greenroom_fleet::backend::Backend;
-use greenroom_fleet::{ActivationContext, Fleet, FleetPrompt, Page, Timestamp, Withdrawn};
+use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions};
+use greenroom_fleet::{
+    ActivationContext, AttemptId, Begin, Begun, Finish, Fleet, FleetPrompt, Join, NodeId, Owned, Page,
+    PromptOutcome, Renewed, Timestamp, Withdrawn,
+};
+use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::nodes::accepted;
+use crate::nodes::{accepted, owner};
 use crate::{connect, schema, server};
 
 /// The length of the load.
@@ -78,6 +82,60 @@ async fn a_node_under_load_renews_its_lease_in_time() {
     assert!(longest < LEASE / 2, "a renewal came {longest:?} after the one before");
     assert!(known >= 6, "{known} renewals");
     fleet.drain(Duration::from_secs(20)).await;
+}
+
+/// Begins of turns, five milliseconds apart: two hundred a second, or fewer on a slow machine.
+const BEGINS: u32 = 2000;
+const PACE: Duration = Duration::from_millis(5);
+
+/// The node's requests without its sessions, which would take most of the time of a slow machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_renews_its_lease_in_time_under_two_hundred_begins_a_second() {
+    let Some(address) = server::address() else { return };
+    let mut options = PostgresOptions::new(&address);
+    options.schema = schema();
+    let backend = PostgresBackend::connect(options).await.unwrap();
+    let node = NodeId::new();
+    backend.join(Join { node, host: "here".into(), lease: LEASE, capacity: 8 }).await.unwrap();
+    let (next, begin) = (Arc::new(AtomicU32::new(0)), Instant::now());
+    let mut load = JoinSet::new();
+    for name in 0..NAMES {
+        let (backend, next, name) = (backend.clone(), next.clone(), name.to_string());
+        load.spawn(async move {
+            let mut owned = None;
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= BEGINS {
+                    return;
+                }
+                tokio::time::sleep_until((begin + PACE * number).into()).await;
+                let (prompt, attempt) = (accepted(&backend, &name).await, AttemptId::new());
+                let owner = match &owned {
+                    Some(owner) => owner,
+                    None => owned.insert(owner(&backend, node, &name).await),
+                };
+                let request = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+                let begun = backend.begin(request).await.unwrap();
+                assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+                let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
+                let finish =
+                    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
+                assert!(backend.finish(finish).await.unwrap().done().is_some());
+            }
+        });
+    }
+    let (mut renewed, mut longest) = (begin, Duration::ZERO);
+    while next.load(Ordering::Relaxed) < BEGINS {
+        tokio::time::sleep(LEASE / 6).await;
+        let answer = backend.renew(node, LEASE, false).await.unwrap();
+        assert!(matches!(answer, Renewed::Kept(_)), "{answer:?}");
+        longest = longest.max(renewed.elapsed());
+        renewed = Instant::now();
+    }
+    load.join_all().await;
+    println!("{BEGINS} begins in {:.2?}; renewed after {longest:.2?} at the latest", begin.elapsed());
+    assert!(longest < LEASE / 2, "a renewal came {longest:?} after the one before");
+    backend.close().await;
 }
 
 /// A request that removes more than fits into the statement timeout would fail again and again.
