@@ -105,9 +105,9 @@ impl Fleet {
     /// are killed.
     ///
     /// At the deadline nothing more is waited for but the ends of CLIs that were killed, which takes the system some
-    /// milliseconds. If a profile blocks or a disk hangs, `drain` returns five seconds after the deadline. So a `limit` of zero
-    /// kills all sessions at once, and returns when their process groups are gone; the next fleet gives the turns that they ran
-    /// their outcomes.
+    /// milliseconds. So a `limit` of zero kills all sessions at once, and returns when their process groups are gone; the next
+    /// fleet gives the turns that they ran their outcomes. If a profile blocks or a disk hangs, `drain` returns five seconds
+    /// after the deadline, and the rest ends later.
     ///
     /// May be called more than once; the earliest deadline counts. If the future is dropped, the fleet drains all the same.
     pub async fn drain(&self, limit: Duration) {

@@ -48,8 +48,8 @@ DECLARE
     node_id uuid := (r->>'node')::uuid;
     node_host text := (SELECT host FROM nodes WHERE id = (r->>'node')::uuid);
     left_over bigint := LEAST((r->>'limit')::bigint, 1024);
-    -- Before all names, so that the scan begins in the index at its place also with a plan for any place.
-    at_tenant text;
+    at_tenant text := r->'after'->>'tenant';
+    -- A first page begins before all names. A place that may be NULL could not be looked up in the index.
     at_order bigint := COALESCE((r->'after'->>'order')::bigint, -1);
     at_key text COLLATE "C" := COALESCE(text_key(r->'after'->>'tenant'), '');
     listed text[] := CASE WHEN r->'of' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(r->'of') LIMIT 1024) END;
@@ -66,7 +66,7 @@ BEGIN
     moment := now_ms();
     WHILE left_over > 0 LOOP
         seen := false;
-        -- Two statements: one plan could use neither index.
+        -- Two statements, because one statement for both cases could use no index.
         IF listed IS NULL THEN
             OPEN page FOR SELECT * FROM names
                 WHERE waiting_order IS NOT NULL AND (tenant_key, waiting_order) > (at_key, at_order)
