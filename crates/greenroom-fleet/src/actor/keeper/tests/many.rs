@@ -1,6 +1,6 @@
 //! Many nodes, a tenth of which are lost at once: keepers over one registry, and loops in place of actors and sessions.
 //!
-//! | variable | default | `.ci/run` |
+//! | variable | default | `.ci/long` |
 //! |---|--:|--:|
 //! | `GREENROOM_FLEET_NODES` | 20 | 100 |
 //! | `GREENROOM_FLEET_NAMES`: names in all, most of them passive | 5,000 | 100,000 |

@@ -1,0 +1,456 @@
+# The steps of `.ci/run` and `.ci/long`, which source this file. A step is a function `step_NAME`; the name of the step has
+# hyphens where the function has underscores. A step installs what it needs, so each step runs alone, too.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+export CARGO_TERM_COLOR=never
+
+# The real CLI comes in the platform package of this npm package; nothing else of it is used.
+sdk=@anthropic-ai/claude-agent-sdk
+sdk_version=0.3.330
+
+# The programs from crates.io that the steps use.
+nextest_version=0.9.143
+fuzz_version=0.13.2
+
+# Seconds for each fuzz target.
+fuzz_seconds=120
+
+# ractor's features change its traits, so tests, examples and benchmarks are checked with each set of them. The
+# dev-dependencies turn all other features on.
+all_targets_rows=(cluster async-trait cluster,async-trait)
+# The library as its users get it, without the dev-dependencies and without the default features: each feature alone, so
+# that no feature needs another one. The rows above check all features together.
+library_rows=(sessions testkit schema rmcp otel __internals cluster async-trait cluster,async-trait)
+# The same for the crate of fleets. `postgres-tls` turns `postgres` on.
+fleet_rows=(postgres postgres-tls testkit cluster async-trait cluster,async-trait)
+# The features that docs.rs shows.
+docs_features=sessions,testkit,schema,rmcp,otel,greenroom-fleet/postgres,greenroom-fleet/testkit
+
+# The length of the storms of the fleet and of its nodes, in seconds, and the cases of its model test, of 500 operations each.
+storm_seconds=300
+nodes_seconds=600
+model_cases=200
+
+# Limits for what hangs, in seconds, builds not included.
+test_limit=2400
+example_limit=300
+guard_limit=1800
+
+current=start
+times=()
+scratch=$(mktemp -d)
+postgres=
+finish() {
+  local status=$?
+  [ -z "$postgres" ] || as_postgres "$(postgres_programs)/pg_ctl" -D "$postgres/data" -m immediate stop >/dev/null || true
+  rm -rf "$scratch" ${postgres:+"$postgres"}
+  [ "$status" -eq 0 ] || printf '\nci: FAILED after %d s in the step "%s"\n' "$SECONDS" "$current"
+}
+trap finish EXIT
+
+fail() {
+  printf 'ci: %s\n' "$*"
+  exit 1
+}
+
+# Runs the steps that the arguments name, or all of the list. `--list` prints the list.
+run_steps() { # the script's list, separated by white space; its arguments...
+  local listed=$1 step begin
+  shift
+  if [ "${1:-}" = --list ]; then
+    printf '%s\n' $listed
+    return
+  fi
+  for step in "$@"; do
+    declare -F "step_${step//-/_}" >/dev/null || fail "there is no step $step; the steps are: $(echo $listed)"
+  done
+  [ $# -gt 0 ] || set -- $listed
+  for step in "$@"; do
+    current=$step begin=$SECONDS
+    printf '\n==> %s (at %d s)\n' "$step" "$begin"
+    "step_${step//-/_}"
+    times+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$step")")
+  done
+  printf '\nci: all steps passed in %d s\n' "$SECONDS"
+  printf '%s\n' "${times[@]}" | sort -rn
+}
+
+step_tools() {
+  local tool
+  for tool in cargo git node npm python3; do
+    command -v "$tool" >/dev/null || fail "$tool is not installed"
+  done
+  cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+  cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+  need_nextest
+  rustc --version
+  cargo clippy --version
+  cargo nextest --version | head -n 1
+  printf 'node %s, npm %s\n' "$(node --version)" "$(npm --version)"
+  python3 --version
+}
+
+# A program from crates.io, in `.tools`.
+need_program() { # crate, version, command that prints the version...
+  local crate=$1 version=$2
+  shift 2
+  export PATH="$PWD/.tools/bin:$PATH"
+  "$@" 2>/dev/null | grep -qF "$version" || cargo install "$crate" --version "$version" --locked --root .tools
+}
+
+# Any version will do.
+need_nextest() {
+  cargo nextest --version >/dev/null 2>&1 || need_program cargo-nextest "$nextest_version" cargo nextest --version
+}
+
+# No tracked file names a folder of the machine that it was written on, and downloads stay untracked.
+step_tracked_files() {
+  git rev-parse --is-inside-work-tree >/dev/null
+  if git grep -nIE '(^|[^A-Za-z0-9._-])/(root|work|builds)/' -- .; then
+    fail 'the lines above hold a path of a machine'
+  fi
+  if git grep -nIF -e "$PWD/" -e "${HOME:-$PWD}/" -- .; then
+    fail 'the lines above hold a path of this machine'
+  fi
+  [ -z "$(git ls-files .cli .tools target)" ] || fail 'files under .cli, .tools or target are tracked'
+}
+
+step_format() {
+  cargo fmt --all --check
+  cargo fmt --manifest-path fuzz/Cargo.toml --check
+}
+
+# No dependency of the library needs a newer Rust than the library says. Clippy checks the standard library's names in the
+# code (`incompatible_msrv`).
+step_oldest_rust() {
+  cargo metadata --format-version 1 --all-features --locked >"$scratch/metadata"
+  python3 - "$scratch/metadata" <<'PYTHON' || fail 'raise rust-version in Cargo.toml, or use an older version of these crates'
+import json, sys
+
+metadata = json.load(open(sys.argv[1]))
+packages = {package["id"]: package for package in metadata["packages"]}
+nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+version = lambda package: [int(part) for part in (package["rust_version"] or "1").split(".")][:2]
+root = next(package for package in packages.values() if package["name"] == "greenroom")
+seen, waiting = set(), [root["id"]]
+while waiting:
+    package = waiting.pop()
+    if package not in seen:
+        seen.add(package)
+        for dependency in nodes[package]["deps"]:
+            if any(kind["kind"] != "dev" for kind in dependency["dep_kinds"]):
+                waiting.append(dependency["pkg"])
+newer = [packages[package] for package in seen if version(packages[package]) > version(root)]
+for package in newer:
+    print(package["name"], package["version"], "needs Rust", package["rust_version"])
+print(f"{len(seen) - 1} dependencies, Rust {root['rust_version']}")
+sys.exit(bool(newer))
+PYTHON
+}
+
+# All code with the features that the tests turn on, and the libraries without any feature.
+step_clippy() {
+  cargo clippy --workspace --all-targets -- -D warnings
+  cargo clippy --lib --no-default-features -- -D warnings
+  cargo clippy -p greenroom-fleet --lib --no-default-features -- -D warnings
+}
+
+step_clippy_features() {
+  local row
+  for row in "${all_targets_rows[@]}"; do
+    printf -- '-- all targets: %s\n' "$row"
+    cargo clippy --all-targets --features "$row" -- -D warnings
+  done
+  for row in "${library_rows[@]}"; do
+    printf -- '-- the library: %s\n' "$row"
+    cargo clippy --lib --no-default-features --features "$row" -- -D warnings
+  done
+  for row in "${fleet_rows[@]}"; do
+    printf -- '-- the library of fleets: %s\n' "$row"
+    cargo clippy -p greenroom-fleet --lib --no-default-features --features "$row" -- -D warnings
+  done
+}
+
+step_docs() {
+  RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p greenroom -p greenroom-fleet --features "$docs_features"
+}
+
+# One build for all tests, examples and programs: with other packages or features, cargo would compile the library again.
+step_build() {
+  cargo test --workspace --no-run
+}
+
+# Fails if no test ran, or if one was left out.
+nextest() { # arguments of cargo nextest run...
+  need_nextest
+  local status=0
+  timeout "$test_limit" cargo nextest run --profile ci "$@" 2>&1 | tee "$scratch/tests" || status=$?
+  slowest_tests
+  [ "$status" -eq 0 ] || fail "tests failed, or took longer than $test_limit s"
+  grep -qE '^ +Summary .* [0-9]+ tests? run: [0-9]+ passed.* 0 skipped' "$scratch/tests" || fail 'tests were left out'
+}
+
+slowest_tests() {
+  python3 - target/nextest/ci/junit.xml <<'PYTHON'
+import sys, xml.etree.ElementTree as tree
+
+cases = [(float(case.get("time")), case.get("classname"), case.get("name")) for case in tree.parse(sys.argv[1]).iter("testcase")]
+print("the slowest tests:")
+for seconds, binary, name in sorted(cases, reverse=True)[:20]:
+    print(f"{seconds:8.1f} s  {binary} {name}")
+PYTHON
+}
+
+# One test of a binary that has others.
+one_test() { # the path of the test, arguments of cargo nextest run...
+  local name=$1
+  shift
+  need_nextest
+  cargo test --no-run "$@"
+  timeout "$test_limit" cargo nextest run --profile ci --no-capture "$@" -- --exact "$name" 2>&1 | tee "$scratch/tests"
+  grep -qE '^ +Summary .* 1 test run: 1 passed' "$scratch/tests" || fail "$name did not run"
+}
+
+# All tests but those in the docs, each of them in a process of its own, with the real CLI and on PostgreSQL.
+step_tests() {
+  need_tests
+  nextest --workspace
+}
+
+need_tests() {
+  need_cli
+  need_python_sdk
+  need_postgres
+  start_postgres
+  export GREENROOM_REQUIRE_CLI=1 GREENROOM_REQUIRE_POSTGRES=1
+  step_build
+}
+
+# The same tests ten times while three loops keep the processors busy. In no list: it takes hours.
+step_tests_under_load() {
+  local round loops=()
+  for round in 1 2 3; do
+    (while :; do :; done) &
+    loops+=($!)
+  done
+  # shellcheck disable=SC2064 # the ids of now
+  trap "kill ${loops[*]}; finish" EXIT
+  for round in $(seq "${GREENROOM_ROUNDS:-10}"); do
+    printf -- '-- round %d\n' "$round"
+    step_tests
+  done
+}
+
+# The same tests twenty times in random order, those of a binary in one process, as `cargo test` runs them. In no list: it
+# takes hours. A failure names the seed; `--shuffle-seed` repeats the order.
+step_tests_in_random_order() {
+  local round seed
+  need_tests
+  for round in $(seq "${GREENROOM_ROUNDS:-20}"); do
+    seed=$((RANDOM * 32768 + RANDOM))
+    printf -- '-- round %d, seed %d\n' "$round" "$seed"
+    # The test harness of a stable compiler takes this unstable option if it is told that it may.
+    cargo test --workspace --no-run --message-format json 2>/dev/null | python3 -c '
+import json, os, subprocess, sys
+
+failed = False
+for line in sys.stdin:
+    artifact = json.loads(line)
+    if artifact.get("executable") and artifact["profile"]["test"]:
+        command = [artifact["executable"], "-Z", "unstable-options", "--shuffle-seed", sys.argv[1], "--test-threads", "4"]
+        ended = subprocess.run(command, cwd=os.path.dirname(artifact["manifest_path"]), env={**os.environ, "RUSTC_BOOTSTRAP": "1"})
+        failed |= ended.returncode != 0
+sys.exit(failed)' "$seed" || fail "tests failed in the order of the seed $seed"
+  done
+}
+
+step_doc_tests() {
+  timeout "$test_limit" cargo test --workspace --doc 2>&1 | tee "$scratch/tests"
+  awk '
+    /^test result:/ { passed += $4; ignored += $8 }
+    END {
+      printf "ci: %d programs in the docs passed, %d ignored\n", passed, ignored
+      exit (passed == 0 || ignored > 0)
+    }' "$scratch/tests"
+}
+
+# The arguments of an example; most need none.
+example_arguments() {
+  case $1 in
+    host) echo "--cli target/debug/greenroom-fake-cli" ;;
+  esac
+}
+
+# Every example runs offline and ends by itself. Those that take a CLI run with the real one, too: all that share
+# examples/common, `quickstart` and the chat.
+step_examples() {
+  local example count=0
+  need_cli
+  step_build
+  for example in examples/*.rs examples/*/main.rs; do
+    [ -f "$example" ] || continue
+    example=${example%/main.rs}
+    example=$(basename "$example" .rs)
+    printf -- '-- %s\n' "$example"
+    # shellcheck disable=SC2046 # the arguments are words
+    timeout "$example_limit" "target/debug/examples/$example" $(example_arguments "$example")
+    count=$((count + 1))
+  done
+  [ "$count" -gt 0 ] || fail 'there is no example'
+  timeout "$example_limit" target/debug/fleet
+  timeout "$example_limit" target/debug/chat
+  for example in quickstart $(grep -l '^mod common;' examples/*.rs | xargs -n 1 basename -s .rs); do
+    printf -- '-- %s, real CLI\n' "$example"
+    timeout "$example_limit" "target/debug/examples/$example" --cli "$GREENROOM_CLI"
+  done
+  timeout "$example_limit" target/debug/chat --cli "$GREENROOM_CLI"
+}
+
+# A CLI that calls ten thousand times, 64 at once, and counts the answers: it says is_error if one is missing,
+# wrong, or comes twice.
+step_ten_thousand_calls() {
+  step_build
+  FAKE_CLI='calls=10000;window=64' timeout "$example_limit" \
+    target/debug/examples/host --cli target/debug/greenroom-fake-cli >"$scratch/host"
+  node -e '
+    const lines = require("fs").readFileSync(process.argv[1], "utf8").trim().split("\n").map(JSON.parse)
+    const { outcome } = lines.find((line) => line.kind === "outcome")
+    const told = JSON.parse(outcome.result.result)
+    console.log(told)
+    const fine = told.answered === 10000 && !told.duplicates && !told.unknown && !told.errors && !outcome.result.is_error
+    process.exit(fine ? 0 : 1)' "$scratch/host"
+}
+
+# CLIs and services of a fleet are killed for minutes. The step `tests` alone does that for some seconds.
+step_storm() {
+  GREENROOM_FLEET_STORM_SECONDS=$storm_seconds nextest -p greenroom-fleet --test storm --no-capture
+  grep -q "storm of .* $storm_seconds s: " "$scratch/tests" || fail 'the storm was not run for its time'
+}
+
+# Random operations over a fleet, a hundred thousand of them. The step `tests` alone runs a twentieth.
+step_model() {
+  GREENROOM_FLEET_MODEL_CASES=$model_cases nextest -p greenroom-fleet --test model --no-capture
+  awk '/ operations, / && $1 > most { most = $1 } END { exit (most < 99000) }' "$scratch/tests" ||
+    fail 'the model test of the fleet had too few operations'
+}
+
+# A tenth of a hundred nodes with a hundred thousand names is lost at once. The step `tests` alone has twenty nodes.
+step_hundred_nodes() {
+  GREENROOM_FLEET_NODES=100 GREENROOM_FLEET_NAMES=100000 one_test \
+    actor::keeper::tests::many::a_tenth_of_many_nodes_is_lost_at_once_without_a_herd -p greenroom-fleet --lib
+  grep -q '100 nodes, 100000 names, 10 nodes lost' "$scratch/tests" || fail 'the nodes of the fleet were not as many'
+}
+
+# Nodes are killed, stopped and cut off from PostgreSQL for ten minutes. The step `tests` alone does that for half a minute.
+step_nodes_on_postgres() {
+  need_postgres
+  GREENROOM_REQUIRE_POSTGRES=1 GREENROOM_FLEET_NODES_SECONDS=$nodes_seconds \
+    nextest -p greenroom-fleet --test nodes --no-capture
+  grep -q "nodes of .* $nodes_seconds s: " "$scratch/tests" || fail 'the nodes were not disturbed for their time'
+}
+
+# Fails on counts, sizes and ratios that are out of their bounds. No bound depends on the speed of the machine.
+step_benchmark_guard() {
+  cargo bench --bench pipe --no-run
+  timeout "$guard_limit" cargo bench --bench pipe -- --guard
+}
+
+# A run of each target from the tracked seeds; fails on a crash, a hang, or if nothing was run. The step `tests` alone
+# runs the seeds. Such a short run does not pay for much optimisation.
+step_fuzz() {
+  local target
+  need_program cargo-fuzz "$fuzz_version" cargo-fuzz --version
+  for target in fuzz/targets/*.rs; do
+    target=$(basename "$target" .rs)
+    mkdir "$scratch/corpus-$target"
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo fuzz run --sanitizer none "$target" "$scratch/corpus-$target" "fuzz/seeds/$target" \
+      -- -dict=fuzz/dictionary -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+      >"$scratch/fuzz" 2>&1 || {
+      tail -n 60 "$scratch/fuzz"
+      fail "the fuzz target $target failed"
+    }
+    awk -v target="$target" '
+      /^stat::number_of_executed_units:/ { runs = $2 }
+      END {
+        printf "ci: %d runs of the fuzz target %s\n", runs, target
+        exit (runs == 0)
+      }' "$scratch/fuzz"
+  done
+}
+
+need_cli() {
+  local manifest=.cli/node_modules/$sdk/package.json
+  if ! grep -qs "\"version\": \"$sdk_version\"" "$manifest"; then
+    npm install --prefix .cli --no-audit --no-fund --omit=peer "$sdk@$sdk_version"
+  fi
+  local candidate
+  for candidate in "$PWD/.cli/node_modules/$sdk"-*/claude; do
+    # On Linux there may be a binary for glibc and a binary for musl.
+    if [ -x "$candidate" ] && DISABLE_AUTOUPDATER=1 "$candidate" --version; then
+      export GREENROOM_CLI=$candidate
+      return
+    fi
+  done
+  fail "no claude binary for this platform beside $sdk $sdk_version"
+}
+
+# The Python SDK, which the library is compared with, in a virtual environment.
+need_python_sdk() {
+  local venv=$PWD/.tools/python
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/differential/requirements.txt
+  # The SDK brings a CLI of its own; the tests give both libraries the CLI that is installed above.
+  rm -rf "$venv"/lib/python3*/site-packages/claude_agent_sdk/_bundled
+  export GREENROOM_PYTHON=$venv/bin/python
+}
+
+# Every name of both SDKs has a row in docs/coverage.tsv, and every field has a counterpart or a row in
+# tests/coverage/fields.tsv. Names of other versions have to be looked at first.
+step_sdk_names() {
+  need_cli
+  need_python_sdk
+  "$GREENROOM_PYTHON" tests/coverage/extract.py ".cli/node_modules/$sdk/sdk.d.ts" >"$scratch/names"
+  diff tests/coverage/names.tsv "$scratch/names" ||
+    fail 'the SDKs have other names than tests/coverage/names.tsv: put these there, and a row for each into docs/coverage.tsv, or tests/coverage/fields.tsv for a field'
+}
+
+postgres_programs() {
+  ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1
+}
+
+# The programs of PostgreSQL and PgBouncer, from Debian's packages.
+need_postgres() {
+  if ! ls /usr/lib/postgresql/*/bin/initdb /usr/sbin/pgbouncer >/dev/null 2>&1; then
+    mkdir -p /etc/postgresql-common
+    # The package starts no server.
+    printf 'create_main_cluster = false\n' >/etc/postgresql-common/createcluster.conf
+    apt-get -o DPkg::Lock::Timeout=300 update -q
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -q -y --no-install-recommends postgresql pgbouncer
+  fi
+  postgres_programs
+}
+
+# The server refuses to run for root.
+as_postgres() { # command...
+  if [ "$(id -u)" -eq 0 ]; then
+    setpriv --reuid=postgres --regid=postgres --clear-groups "$@"
+  else
+    "$@"
+  fi
+}
+
+# One server for all tests that take the address of one. Tests that kill a server start their own.
+start_postgres() {
+  local programs port
+  [ -z "$postgres" ] || return 0
+  programs=$(postgres_programs)
+  postgres=$(mktemp -d)
+  [ "$(id -u)" -ne 0 ] || chown postgres "$postgres"
+  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  as_postgres "$programs/initdb" -A trust -U postgres -E UTF8 --locale=C.UTF-8 -D "$postgres/data" >/dev/null
+  as_postgres "$programs/pg_ctl" -D "$postgres/data" -l "$postgres/log" -w -t 120 start >/dev/null \
+    -o "-c port=$port -c listen_addresses=127.0.0.1 -c max_connections=300 -c unix_socket_directories=$postgres"
+  export GREENROOM_POSTGRES="postgres://postgres@127.0.0.1:$port/postgres"
+}
