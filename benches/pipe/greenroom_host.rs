@@ -79,6 +79,9 @@ pub(crate) async fn processes(plan: Plan, sessions: usize) -> Result<(Vec<Shown>
             .cli_path(&driver)
             .env(super::ROLE, "driver")
             .env(super::PLAN, plan_text.clone())
+            .configure(|options| {
+                options.lock_dir = Some(concat!(env!("CARGO_TARGET_TMPDIR"), "/locks").into())
+            })
             .start()
     };
     let before = threads();

@@ -246,13 +246,20 @@ pub struct Options {
     pub spill_dir: Option<PathBuf>,
 
     /// The folder for the lock files that keep two live sessions out of one conversation
-    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: `greenroom-<uid>` in the system's folder
-    /// for temporary files.
+    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: the first of these folders that can hold a
+    /// lock file, each with `greenroom-locks-<uid>` in it:
     ///
-    /// All programs of one user must use the same folder. Set this if some of them have another folder for temporary
-    /// files (`TMPDIR`, `PrivateTmp` of systemd): otherwise they do not see each other's locks. The folder is created
-    /// if it does not exist. It must belong to the user of this process and be closed to others (mode 0700); otherwise
-    /// a session that resumes does not start, and a new session fails as soon as the CLI names its conversation.
+    /// 1. the configuration folder of the CLI, which has the conversation: `CLAUDE_CONFIG_DIR` or `.claude` in the home,
+    ///    also if [`env`](Self::env) sets them. Not with another [`user`](Self::user);
+    /// 2. the configuration folder in the environment of this process;
+    /// 3. the system's folder for temporary files.
+    ///
+    /// So programs of one user that share a conversation share its locks, whatever else their environments are. The other
+    /// two depend on the environment: set this if programs use them, and do not all have the same home and `TMPDIR`.
+    ///
+    /// The folder is created if it does not exist. It must belong to the user of this process and be closed to others (mode
+    /// 0700). `start` fails with [`ErrorKind::Io`](crate::ErrorKind::Io), before it starts a process, if no folder can be
+    /// used; with this option only this folder is tried.
     pub lock_dir: Option<PathBuf>,
 
     /// All time limits.

@@ -43,7 +43,7 @@ impl SessionBuilder {
     /// | [`NotTheProtocol`](ErrorKind::NotTheProtocol) | the CLI wrote lines that are not the protocol |
     /// | [`SessionNotFound`](ErrorKind::SessionNotFound) | the session to resume is neither on disk nor in the store |
     /// | [`SessionInUse`](ErrorKind::SessionInUse) | another live session has the conversation |
-    /// | [`Io`](ErrorKind::Io) | the lock of the conversation cannot be taken; see [`Options::lock_dir`](crate::Options::lock_dir) |
+    /// | [`Io`](ErrorKind::Io) | the conversation cannot be locked; no process was started; see [`Options::lock_dir`](crate::Options::lock_dir) |
     /// | [`Store`](ErrorKind::Store) | the store failed, or took too long |
     /// | [`InitializeRefused`](ErrorKind::InitializeRefused) | the CLI answered with an error, or cannot do what the options ask for |
     pub async fn start(self) -> Result<Session> {
@@ -127,6 +127,7 @@ impl SessionBuilder {
         if self.store.is_some() {
             fits_store(&self.options)?;
         }
+        claims.check().await?;
         // Before the conversation is read: the session that has it may still write to it.
         Box::pin(claims.begin(&self.options)).await?;
         let home = match &self.store {

@@ -25,7 +25,9 @@ mod read;
 #[cfg(feature = "sessions")]
 mod subagent;
 
-pub(crate) use claim::{Claim, ConversationPlace, default_lock_dir};
+#[doc(hidden)]
+pub use claim::lock_folders;
+pub(crate) use claim::{Claim, ConversationPlace};
 pub(crate) use find::disk::{each_line, has_transcript, sidecar_path, sort_newest_first};
 pub use find::key::project_key;
 pub(crate) use find::key::{

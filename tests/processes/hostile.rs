@@ -36,6 +36,7 @@ fn script(prompts: usize) -> Script {
 fn hasty() -> SessionBuilder {
     let short = Duration::from_millis(300);
     Session::builder().mcp_server(clock()).allow_server_tools("clock").configure(|options| {
+        options.lock_dir = crate::locks();
         options.restarts.cli =
             Restart { backoff_min: Duration::ZERO, backoff_max: Duration::ZERO, ..Restart::default() };
         options.timeouts = Timeouts {

@@ -26,4 +26,9 @@ mod private_files;
 mod sessions;
 mod watchdog;
 
+/// A folder for lock files: the tests leave nothing in the configuration folder of the user who runs them.
+fn locks() -> Option<std::path::PathBuf> {
+    Some(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("locks"))
+}
+
 greenroom::fake_cli!();

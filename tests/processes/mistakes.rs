@@ -14,7 +14,7 @@ async fn failed(builder: SessionBuilder, kind: ErrorKind) -> String {
 }
 
 fn builder(cli: impl AsRef<Path>) -> SessionBuilder {
-    Session::builder().cli_path(cli.as_ref())
+    Session::builder().cli_path(cli.as_ref()).configure(|options| options.lock_dir = crate::locks())
 }
 
 #[tokio::test]

@@ -103,6 +103,7 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
             )
             .configure(|options| {
                 options.env_policy = EnvPolicy::Clean;
+                options.lock_dir = crate::locks();
                 options.timeouts.exit_after_host = grace;
                 if std::env::var_os(BY_MARK).is_some() {
                     options.containment = Containment::Mark;

@@ -69,7 +69,10 @@ fn with_secrets() -> SessionBuilder {
     Session::builder()
         .external_mcp_server("web", server)
         .settings(json!({ "env": { "TOKEN": SECRET } }))
-        .configure(|options| options.delivery = Delivery::Arguments)
+        .configure(|options| {
+            options.delivery = Delivery::Arguments;
+            options.lock_dir = crate::locks();
+        })
 }
 
 async fn stored() -> Arc<MemoryStore> {
@@ -83,7 +86,10 @@ async fn stored() -> Arc<MemoryStore> {
 
 async fn resuming() -> SessionBuilder {
     let builder = Session::builder().session_store(stored().await).resume(ID);
-    builder.configure(|options| options.store.project_key = Some("p".into()))
+    builder.configure(|options| {
+        options.store.project_key = Some("p".into());
+        options.lock_dir = crate::locks();
+    })
 }
 
 #[tokio::test]

@@ -49,6 +49,7 @@ fn fake(behaviours: impl AsRef<str>) -> SessionBuilder {
         .env("FAKE_CLI", behaviours.as_ref())
         .configure(|options| {
             options.env_policy = EnvPolicy::Clean;
+            options.lock_dir = crate::locks();
             options.restarts.cli = quick(5);
             options.timeouts = short();
         })

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use crate::Options;
 use crate::error::Result;
 use crate::lock::lock;
-use crate::sessions::{Claim, ConversationPlace, config_dir, default_lock_dir, is_session_id, variable};
+use crate::sessions::{Claim, ConversationPlace, config_dir, is_session_id, lock_folders, variable};
 use crate::transport::{Conversations, Transport, opens};
 
 #[derive(Debug)]
@@ -45,10 +45,13 @@ impl Claims {
                     // Relative to the CLI's working directory, as the CLI takes it.
                     let base = options.cwd.as_deref().unwrap_or(Path::new("."));
                     let config_dir = base.join(config_dir);
-                    ConversationPlace::Disk {
-                        config_dir: std::path::absolute(&config_dir).unwrap_or(config_dir),
-                        locks: options.lock_dir.clone().unwrap_or_else(default_lock_dir),
-                    }
+                    let config_dir = std::path::absolute(&config_dir).unwrap_or(config_dir);
+                    let of_another = options.user.is_some_and(|user| !user.is_this_process());
+                    let locks = match &options.lock_dir {
+                        Some(folder) => vec![folder.clone()],
+                        None => lock_folders(Some(config_dir.as_path()).filter(|_| !of_another)),
+                    };
+                    ConversationPlace::Disk { config_dir, locks }
                 }
             })
         };
@@ -60,6 +63,17 @@ impl Claims {
         match &self.place {
             Some(ConversationPlace::Disk { config_dir, .. }) => Some(config_dir),
             Some(ConversationPlace::Transport(_)) | None => None,
+        }
+    }
+
+    /// Checks that a conversation can be claimed, and removes the locks of killed processes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if it cannot: a session without an id would fail in its first turn.
+    pub(crate) async fn check(&self) -> Result<()> {
+        match &self.place {
+            Some(place) => Claim::check(place).await,
+            None => Ok(()),
         }
     }
 

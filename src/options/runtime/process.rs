@@ -140,6 +140,11 @@ impl OsUser {
     pub const fn new(uid: u32, gid: u32) -> Self {
         Self { uid, gid }
     }
+
+    /// Whether the CLI would run as this user without the option, too.
+    pub(crate) fn is_this_process(self) -> bool {
+        self.uid == rustix::process::geteuid().as_raw()
+    }
 }
 
 /// The way in which processes that the CLI starts are found, so that all of them end with it.

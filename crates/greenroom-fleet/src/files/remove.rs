@@ -1,5 +1,6 @@
 //! Removes the files of a name.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use greenroom::ErrorKind;
-use greenroom::sessions::LocalSessions;
+use greenroom::sessions::{LocalSessions, lock_folders};
 use rustix::fs::OFlags;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
@@ -47,8 +48,13 @@ impl Folders {
         blocking(move || {
             // Held until the thread is done, even if the caller is gone.
             let _held = held;
-            let locks = label.lock_folders.iter().cloned().chain([default_locks()]);
-            locks.into_iter().try_for_each(|locks| remove_locks(&locks, conversation))?;
+            // The locks tell whether a session of the name is alive.
+            let mut configs = configs_in(&folder).map_err(|error| FilesError::of(DOING, &folder, error))?;
+            configs.extend(label.config_folders);
+            let default =
+                configs.iter().flat_map(|config| lock_folders(Some(config))).chain(lock_folders(None));
+            let locks: BTreeSet<PathBuf> = label.lock_folders.into_iter().chain(default).collect();
+            locks.iter().try_for_each(|locks| remove_locks(locks, conversation))?;
             remove_folder(&folder)
         })
         .await
@@ -140,16 +146,35 @@ async fn remove_transcript(config: &Path, conversation: Uuid) -> Result<()> {
     }
 }
 
-/// The folder in which sessions lock their conversations, unless an option names another one.
-fn default_locks() -> PathBuf {
-    std::env::temp_dir().join(format!("greenroom-{}", rustix::process::geteuid().as_raw()))
+/// The configuration folders in a name's folder.
+fn configs_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && entry.file_name().as_encoded_bytes().starts_with(b"config") {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 /// Removes the lock files of a conversation that a process has left behind which was killed.
 pub(super) fn remove_locks(folder: &Path, conversation: Uuid) -> Result<()> {
     let failed = |path: &Path, error| FilesError::of("remove the lock", path, error);
     let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        // No session of this user locks in a folder that the user cannot read, or in a file.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            return Ok(());
+        }
         entries => entries.map_err(|error| failed(folder, error))?,
     };
     let prefix = format!("{conversation}-");

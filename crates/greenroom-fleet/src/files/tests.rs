@@ -272,6 +272,24 @@ fn the_lock_of_a_live_session_is_kept_and_refuses_the_removal() {
 }
 
 #[tokio::test]
+async fn a_live_session_that_locks_in_its_own_folder_refuses_the_removal() {
+    let (_folder, folders) = stage().await;
+    let record = record("a");
+    let own = folders.create(&record).await.unwrap();
+    let locks = greenroom::sessions::lock_folders(Some(&own.config)).remove(0);
+    assert!(locks.starts_with(&own.config));
+    fs::create_dir(&locks).unwrap();
+    let lock = locks.join(format!("{}-abc.lock", record.conversation));
+    let held = fs::File::create(&lock).unwrap();
+    held.lock().unwrap();
+    let error = remove(&folders, record.conversation).await.unwrap_err();
+    assert_eq!((error.kind(), error.path()), (FilesErrorKind::InUse, lock.as_path()));
+    held.unlock().unwrap();
+    remove(&folders, record.conversation).await.unwrap();
+    assert!(!own.config.exists());
+}
+
+#[tokio::test]
 async fn each_backend_names_a_folder_and_that_of_a_memory_backend_is_temporary() {
     use crate::backend::{Backend, LocalBackend, MemoryBackend};
 
