@@ -51,7 +51,7 @@ impl LocalSessions {
     /// # Errors
     /// [`InvalidOption`](ErrorKind::InvalidOption) if there is no home directory.
     pub fn new() -> Result<Self> {
-        Ok(Self::at(key::config_dir(|name| std::env::var(name).ok())?))
+        Ok(Self::at(key::config_dir(|name| std::env::var(name).ok()).map_err(no_home)?))
     }
 
     /// The sessions in this configuration folder, which contains `projects`.
@@ -66,7 +66,7 @@ impl LocalSessions {
     /// As [`new`](LocalSessions::new); [`Io`](ErrorKind::Io) if the host's working directory is needed and does not
     /// exist.
     pub fn of(options: &Options) -> Result<Self> {
-        let sessions = Self::at(key::config_dir(|name| key::variable(options, name))?);
+        let sessions = Self::at(key::config_dir(|name| key::variable(options, name)).map_err(no_home)?);
         let cwd = match &options.cwd {
             Some(cwd) => cwd.clone(),
             None => std::env::current_dir().map_err(|error| disk::unreadable(Path::new("."), error))?,
@@ -314,6 +314,11 @@ impl LocalSessions {
         let (scope, session_id) = (self.scope.clone(), session_id.to_owned());
         blocking(move || work(scope.find(&session_id)?)).await
     }
+}
+
+/// Adds what only a user of [`LocalSessions`] can do.
+fn no_home(error: Error) -> Error {
+    error.with_help("set HOME or CLAUDE_CONFIG_DIR, or give the configuration folder to `LocalSessions::at`")
 }
 
 fn info(file: &SessionFile, programmatic: bool) -> Result<Option<SessionInfo>> {

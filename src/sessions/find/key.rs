@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
 use crate::Options;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Longest name of a project folder that is kept whole. File systems allow 255 bytes; the rest is for the hash.
 const LONGEST_KEY: usize = 200;
@@ -112,17 +112,24 @@ pub(crate) fn is_safe_subpath(subpath: &str) -> bool {
 }
 
 /// The CLI's configuration folder in an environment: `CLAUDE_CONFIG_DIR`, or `.claude` in the home.
+///
+/// # Errors
+/// [`InvalidOption`](crate::ErrorKind::InvalidOption) if there is no home; the help is for who starts a session.
 pub(crate) fn config_dir(look_up: impl Fn(&str) -> Option<String>) -> Result<PathBuf> {
+    config_dir_of(look_up, std::env::home_dir)
+}
+
+fn config_dir_of(
+    look_up: impl Fn(&str) -> Option<String>,
+    home: impl FnOnce() -> Option<PathBuf>,
+) -> Result<PathBuf> {
     let set = |name: &str| look_up(name).filter(|value| !value.is_empty());
     if let Some(dir) = set("CLAUDE_CONFIG_DIR") {
         return Ok(dir.nfc().collect::<String>().into());
     }
-    let home = set("HOME").map(PathBuf::from).or_else(std::env::home_dir).ok_or_else(|| {
-        Error::new(
-            ErrorKind::InvalidOption,
-            "this process has no home directory, so sessions cannot be found",
-        )
-        .with_help("set HOME or CLAUDE_CONFIG_DIR, or give the configuration folder to `LocalSessions::at`")
+    let home = set("HOME").map(PathBuf::from).or_else(home).ok_or_else(|| {
+        Error::invalid_option("this process has no home directory, so the CLI's configuration folder is not known")
+            .with_help("set HOME or CLAUDE_CONFIG_DIR: in the environment of this process, or with `SessionBuilder::env`")
     })?;
     Ok(nfc(&home.join(".claude")).into())
 }
@@ -191,6 +198,17 @@ mod tests {
         assert_eq!(dir(&[("HOME", "/h")]), Path::new("/h/.claude"));
         assert_eq!(dir(&[("HOME", "/h"), ("CLAUDE_CONFIG_DIR", "/c")]), Path::new("/c"));
         assert_eq!(dir(&[("HOME", "/h"), ("CLAUDE_CONFIG_DIR", "")]), Path::new("/h/.claude"));
+    }
+
+    #[test]
+    fn without_a_home_the_help_is_for_who_starts_a_session() {
+        let error = config_dir_of(|_| None, || None).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::InvalidOption);
+        let help = error.help().unwrap();
+        for remedy in ["HOME", "CLAUDE_CONFIG_DIR", "`SessionBuilder::env`"] {
+            assert!(help.contains(remedy), "{help}");
+        }
+        assert!(!help.contains("LocalSessions"), "{help}");
     }
 
     proptest! {
