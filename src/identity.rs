@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::blocking::caught::DropElsewhere;
 use crate::error::{Error, Result};
 
 /// A session, as its handlers and the factories of its states see it. It holds nothing else of the session, because the
@@ -29,7 +30,7 @@ struct Datum {
 impl SessionData {
     /// Adds a value, in place of an earlier value of its type.
     pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        let datum = Datum { type_name: type_name::<T>(), value: Arc::new(value) };
+        let datum = Datum { type_name: type_name::<T>(), value: Arc::new(DropElsewhere::new(value)) };
         self.0.insert(TypeId::of::<T>(), datum);
     }
 
@@ -38,8 +39,9 @@ impl SessionData {
     /// # Errors
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption), with the types that there are.
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Result<&T> {
-        let found = self.0.get(&TypeId::of::<T>()).and_then(|datum| datum.value.downcast_ref());
-        found.ok_or_else(|| {
+        let found =
+            self.0.get(&TypeId::of::<T>()).and_then(|datum| datum.value.downcast_ref::<DropElsewhere<T>>());
+        found.map(|value| &**value).ok_or_else(|| {
             let others: Vec<_> = self.0.values().map(|datum| format!("`{}`", datum.type_name)).collect();
             let others = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
             Error::invalid_option(format!("the session has no data of the type `{}`", type_name::<T>()))

@@ -26,6 +26,8 @@ use inquiry::{Inquiry, InquiryAnswer};
 use permission::{Answers, Question};
 pub(crate) use permission::{PermissionDecision, PermissionRequest, Wired};
 
+use crate::blocking::caught::DropElsewhere;
+
 /// Result of a handler: its answer, or the text of its error.
 pub(crate) type Replied<O> = Result<O, String>;
 
@@ -98,7 +100,7 @@ where
     I: Send + 'static,
     Fut: Future<Output: IntoReply<O>> + Send + 'static,
 {
-    let handler = Arc::new(handler);
+    let handler = Arc::new(DropElsewhere::new(handler));
     Arc::new(move |input, cx| {
         let handler = handler.clone();
         // The closure runs inside the future, so that the future catches its panic.
@@ -116,7 +118,7 @@ where
     I: Send + 'static,
     Fut: Future<Output: IntoReply<O>> + Send + 'static,
 {
-    let both = Arc::new((read, handler));
+    let both = Arc::new((read, DropElsewhere::new(handler)));
     Arc::new(move |raw, cx| {
         let both = both.clone();
         Box::pin(async move {

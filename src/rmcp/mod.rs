@@ -71,6 +71,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+use crate::blocking::caught::DropElsewhere;
 use crate::error::BoxError;
 use crate::tool::StateContext;
 use crate::tool::run::erased::AnyState;
@@ -130,7 +131,8 @@ fn mounted(
     name: String,
     factory: impl Fn(StateContext) -> BoxFuture<'static, Result<RmcpHandler, BoxError>> + Send + Sync + 'static,
 ) -> ToolServer {
-    let mount = RmcpMount { factory: Arc::new(factory), meeting: Arc::default() };
+    let factory = DropElsewhere::new(factory);
+    let mount = RmcpMount { factory: Arc::new(move |cx| factory(cx)), meeting: Arc::default() };
     ToolServer::mounted(name, mount)
 }
 

@@ -13,7 +13,9 @@ use super::handle::Session;
 use super::messages::{Messages, Own};
 use crate::actor::context::Feeds;
 use crate::actor::conversation::early::Early;
+use crate::actor::mirror::SharedStore;
 use crate::actor::supervisor::killing::KillSwitch;
+use crate::blocking::caught::DropElsewhere;
 use crate::control::permission::{Answers, Question};
 use crate::control::{
     CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest,
@@ -63,7 +65,7 @@ pub struct SessionBuilder {
     pub(super) transport: Option<Arc<dyn Transport>>,
     pub(super) stderr: Option<StderrSink>,
     pub(super) watchdog: Option<Watchdog>,
-    pub(super) store: Option<Arc<dyn SessionStore>>,
+    pub(super) store: Option<SharedStore>,
     pub(super) data: SessionData,
     /// Opened by a subscription before the start.
     pub(super) feeds: Own<Feeds>,
@@ -258,7 +260,7 @@ impl SessionBuilder {
 
     /// Sets the transport to the CLI. Default: [`ChildProcess`](crate::transport::ChildProcess).
     pub fn transport(mut self, transport: impl Transport) -> Self {
-        self.transport = Some(Arc::new(transport));
+        self.transport = Some(Arc::new(DropElsewhere::new(transport)));
         self
     }
 
@@ -379,7 +381,7 @@ impl SessionBuilder {
     /// Excludes `persist_session: Some(false)`, because the CLI mirrors its own transcript, and
     /// `enable_file_checkpointing`, because file checkpoints stay on this machine.
     pub fn session_store(mut self, store: Arc<dyn SessionStore>) -> Self {
-        self.store = Some(store);
+        self.store = Some(Arc::new(DropElsewhere::new(store)));
         self
     }
 }

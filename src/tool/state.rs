@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::run::erased::AnyState;
+use crate::blocking::caught::DropElsewhere;
 use crate::error::BoxError;
 use crate::identity::{Identity, identity_methods};
 
@@ -64,6 +65,7 @@ impl StateFactory {
     pub(super) fn new<S: Any>(
         make: impl Fn(StateContext) -> BoxFuture<'static, Result<AnyState, BoxError>> + Send + Sync + 'static,
     ) -> Self {
-        Self { state: TypeId::of::<S>(), make: Arc::new(make) }
+        let make = DropElsewhere::new(make);
+        Self { state: TypeId::of::<S>(), make: Arc::new(move |cx| make(cx)) }
     }
 }

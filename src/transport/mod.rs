@@ -37,6 +37,7 @@ pub use process::environment::processes_with;
 use process::guardian::Watchdog;
 pub use process::identity::ProcessIdentity;
 
+use crate::blocking::caught::DropElsewhere;
 use crate::error::Result;
 use crate::options::{Containment, OsUser};
 
@@ -71,6 +72,16 @@ pub trait Transport: Send + Sync + 'static {
     /// that wraps another should return that one's value.
     fn conversations(&self) -> Conversations {
         Conversations::OfUser
+    }
+}
+
+impl<T: Transport> Transport for DropElsewhere<T> {
+    fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
+        T::open(self, launch)
+    }
+
+    fn conversations(&self) -> Conversations {
+        T::conversations(self)
     }
 }
 
@@ -191,7 +202,8 @@ pub struct StderrSink(Arc<dyn Fn(&str) + Send + Sync>);
 impl StderrSink {
     /// A sink that calls `take` for each line, on the task that reads stderr. `take` must not block.
     pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(take))
+        let take = DropElsewhere::new(take);
+        Self(Arc::new(move |line: &str| take(line)))
     }
 
     /// Hands one line to the sink.

@@ -250,17 +250,17 @@ async fn data_that_a_session_lacks_is_named_with_what_it_has() {
 
 #[tokio::test(start_paused = true)]
 async fn data_goes_with_the_session_though_a_context_is_kept() {
-    let pool = Arc::new("pool");
+    // The data is a sender, whose drop is heard.
+    let (data, mut gone) = tokio::sync::oneshot::channel::<()>();
     let server: ToolServer = ToolServer::new("pool", "1.0.0")
         .tool("made", "", async |_: NoArgs, cx: ToolContext<StateContext>| cx.state().generation())
         // The state keeps the context of its own factory.
         .state_with(async |cx: StateContext| Ok::<_, Error>(cx));
-    let (session, mut end, _listener) =
-        start_by_hand(Session::builder().mcp_server(server).data(pool.clone())).await;
+    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server).data(data)).await;
     assert_eq!(text(&call(&mut end, "pool", "made", json!({})).await), "1");
-    assert_eq!(Arc::strong_count(&pool), 2);
+    assert_eq!(gone.try_recv(), Err(tokio::sync::oneshot::error::TryRecvError::Empty));
     stop(session, end).await;
-    assert_eq!(Arc::strong_count(&pool), 1);
+    within(SOON, gone).await.unwrap_err();
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod control;
 mod define;
 mod delivery;
 mod direct_calls;
+mod drops;
 mod environment;
 mod failures;
 mod hook_failures;

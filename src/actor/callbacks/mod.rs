@@ -38,6 +38,7 @@ use super::request::handlers::{HandlerEnd, HandlerTasks};
 use super::request::life::Settled;
 use super::request::pending::PendingRequest;
 use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::blocking::caught::panic_text;
 use crate::control::asking::decide;
 use crate::control::inquiry::Asked;
 use crate::control::{
@@ -45,7 +46,6 @@ use crate::control::{
     PermissionRequest, Replied, Wired,
 };
 use crate::report::{CallbacksSnapshot, Event};
-use crate::tool::run::caught::panic_text;
 use crate::wire::envelope::CallbackRequest;
 use crate::wire::rpc::RpcError;
 

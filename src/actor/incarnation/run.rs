@@ -32,9 +32,9 @@ use crate::actor::messages::port::{OpenCli, PortEnd, PortMessage};
 use crate::actor::messages::session::SessionMessage;
 use crate::actor::outbound::Outbound;
 use crate::actor::outbound::writer::{WriteError, write_lines};
+use crate::blocking::caught::panic_text;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, ExitCause};
-use crate::tool::run::caught::panic_text;
 use crate::transport::{Exit, Process, Resume, StderrSink, flags, launch_for, private};
 
 pub(crate) struct PortArguments {

@@ -34,13 +34,17 @@ use tokio_util::task::TaskTracker;
 
 use self::queue::{Lost, MirrorQueue, QueuedFrame, SettledWaiter, report_later};
 use crate::Options;
+use crate::blocking::caught::DropElsewhere;
 use crate::lock::lock;
 use crate::options::{StoreFlush, StoreOptions};
 use crate::sessions::TranscriptEntry;
 use crate::store::SessionStore;
 
+/// A store of the application. The session drops its reference as if it were the last.
+pub(crate) type SharedStore = Arc<DropElsewhere<Arc<dyn SessionStore>>>;
+
 pub(crate) struct Mirror {
-    store: Arc<dyn SessionStore>,
+    store: SharedStore,
     options: StoreOptions,
     /// The folder of all transcripts, as the CLI names it.
     projects: PathBuf,
@@ -64,7 +68,7 @@ struct MirrorFrame {
 }
 
 impl Mirror {
-    pub(crate) fn new(store: Arc<dyn SessionStore>, options: &Options, config_dir: &Path) -> Self {
+    pub(crate) fn new(store: SharedStore, options: &Options, config_dir: &Path) -> Self {
         Self {
             store,
             options: options.store.clone(),
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_waiter_is_called_without_the_lock_of_the_queue() {
-        let store = Arc::new(crate::store::MemoryStore::default());
+        let store = Arc::new(DropElsewhere::new(Arc::new(crate::store::MemoryStore::default()) as _));
         let mirror = Arc::new(Mirror::new(store, &Options::default(), Path::new("/c")));
         let (tell, told) = std::sync::mpsc::channel();
         let asked = mirror.clone();

@@ -16,10 +16,10 @@ use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::blocking::blocking;
+use crate::blocking::caught::panic_text;
 use crate::options::StoreFlush;
 use crate::sessions::{TranscriptEntry, canonical, each_line, key_of_path};
 use crate::store::SessionKey;
-use crate::tool::run::caught::panic_text;
 
 /// Progress of one file in the store.
 #[derive(Clone, Default)]

@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use super::base::task::Task;
 use crate::Options;
 use crate::blocking::blocking;
+use crate::blocking::caught::panic_text;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
     TranscriptEntry, canonical, check_session_id, has_transcript, is_safe_subpath, is_session_id,
@@ -20,7 +21,6 @@ use crate::sessions::{
 use crate::store::{
     SessionKey, SessionStore, StoreResult, StoredSession, Unsupported, dedup, failed, not_stored,
 };
-use crate::tool::run::caught::panic_text;
 pub(crate) use home::ResumeHome;
 use home::UserConfig;
 

@@ -37,7 +37,6 @@ use crate::actor::messages::session::{ChangeOutcome, ChangeRequest, Internal};
 use crate::actor::router;
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::McpSetServersResult;
-use crate::tool::run::caught::drop_elsewhere;
 
 /// A change in progress.
 pub(super) struct Changing {
@@ -86,7 +85,6 @@ impl SupervisorState {
         let plan = match plan {
             Ok(plan) => Arc::new(plan),
             Err(error) => {
-                drop_elsewhere(change);
                 respond(reply, Err(error));
                 return Ok(());
             }
@@ -182,11 +180,9 @@ impl SupervisorState {
     fn check_leaving(&mut self) {
         let done = |changing: &mut Changing| matches!(changing.step, ChangeStep::Leaving(_));
         if self.leaving.is_empty()
-            && let Some(Changing { step: ChangeStep::Leaving(outcome), before, plan, reply, _turn, .. }) =
+            && let Some(Changing { step: ChangeStep::Leaving(outcome), reply, _turn, .. }) =
                 self.changing.take_if(done)
         {
-            // They hold the last handlers of removed servers, whose drop is code of the application.
-            drop_elsewhere((before, plan));
             // Before the reply: its receiver may ask for the next change at once.
             drop(_turn);
             respond(reply, outcome);

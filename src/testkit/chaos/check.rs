@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::driver::{Driver, OpenRequest};
+use crate::blocking::caught::panic_text;
 use crate::report::Outcome;
 use crate::session::Session;
 use crate::tool::CallToolResult;
-use crate::tool::run::caught::panic_text;
 
 pub(super) type Check = Arc<dyn Fn(AfterPlan) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
+use crate::blocking::caught::panic_text;
 use crate::sessions::TranscriptEntry;
 use crate::store::{SessionKey, SessionStore, StoreError, StoreResult, Unsupported};
-use crate::tool::run::caught::panic_text;
 
 /// A promise of [`SessionStore`] that a store has broken.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::blocking::caught::DropElsewhere;
 use crate::tool::run::context::ToolContext;
 use crate::tool::run::erased::{HandlerFn, rpc_error, typed_state};
 use crate::wire::RpcError;
@@ -127,7 +128,7 @@ impl Completers {
         F: Fn(CompletionRequest, ToolContext<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoCompletion> + Send,
     {
-        let handler = Arc::new(handler);
+        let handler = Arc::new(DropElsewhere::new(handler));
         let complete: HandlerFn<CompletionRequest> = Arc::new(move |state, call, request| {
             let handler = handler.clone();
             Box::pin(async move {

@@ -13,6 +13,7 @@ use super::about::{About, builder_methods};
 use super::definition::{ToolAnnotations, ToolDefinition, hint_methods};
 use super::handler::{ArgumentsSchema, IntoToolResult, ReadArguments, ToolHandler};
 use super::validate::{OutputCheck, Validator, invalid, parse_arguments, rules_of};
+use crate::blocking::caught::DropElsewhere;
 use crate::options::schema;
 use crate::tool::run::context::{CallContext, ToolContext};
 use crate::tool::run::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner, typed_state};
@@ -115,7 +116,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
     {
         let (input, output) = (schema::of::<H::Args>(), <H::Future as Future>::Output::output_schema());
         let rules = rules_of::<H::Args>(&input);
-        let shared = Arc::new((handler, rules.clone()));
+        let shared = Arc::new((DropElsewhere::new(handler), rules.clone()));
         let run: AsyncRun = Arc::new(move |state, call, arguments| {
             let shared = shared.clone();
             Box::pin(async move {
@@ -146,7 +147,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
     {
         let input = schema::of::<A>();
         let rules = rules_of::<A>(&input);
-        let check = rules.clone();
+        let (check, handler) = (rules.clone(), DropElsewhere::new(handler));
         let run = move |state, call, arguments| match prepared(
             state,
             call,
@@ -190,6 +191,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             check.check(&args).map_err(|what| invalid(&what))?;
             Ok(args)
         };
+        let handler = DropElsewhere::new(handler);
         let run: AsyncRun = Arc::new(move |state, call, arguments| {
             let started = prepared(state, call, parse(arguments)).map(|(args, cx)| handler(args, cx));
             Box::pin(async move {

@@ -13,6 +13,7 @@ use super::about::{About, Listable, builder_methods};
 use super::completion::Completers;
 use super::prompt_message::{IntoPrompt, PromptArgument};
 use super::validate::{Validator, parse_value, rules_of};
+use crate::blocking::caught::DropElsewhere;
 use crate::error::{Error, Result};
 use crate::options::schema;
 use crate::tool::run::context::ToolContext;
@@ -109,7 +110,7 @@ impl<S: Send + Sync + 'static> PromptDef<S> {
         F: Fn(A, ToolContext<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoPrompt> + Send,
     {
-        let shared = Arc::new((handler, read));
+        let shared = Arc::new((DropElsewhere::new(handler), read));
         let fill: HandlerFn<Given> = Arc::new(move |state, call, given| {
             let shared = shared.clone();
             Box::pin(async move {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::about::{About, Annotations, Listable, builder_methods, put};
 use super::handler::Json;
+use crate::blocking::caught::DropElsewhere;
 use crate::error::{Error, Result};
 use crate::tool::run::context::ToolContext;
 use crate::tool::run::erased::{HandlerFn, rpc_error, typed_state};
@@ -123,7 +124,7 @@ where
     F: Fn(ReadResource, ToolContext<S>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoResourceContents> + Send,
 {
-    let handler = Arc::new(handler);
+    let handler = Arc::new(DropElsewhere::new(handler));
     Arc::new(move |state, call, (request, mime_type)| {
         let handler = handler.clone();
         Box::pin(async move {

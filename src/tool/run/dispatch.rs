@@ -9,7 +9,6 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::caught::drop_elsewhere;
 use super::log_level::LogLevel;
 use super::service::{HandlerRun, Service, ServiceStep};
 use crate::options::Limits;
@@ -207,12 +206,6 @@ impl McpSession {
     }
 }
 
-impl Drop for McpSession {
-    fn drop(&mut self) {
-        drop_elsewhere(std::mem::take(&mut self.lists));
-    }
-}
-
 impl Service for McpSession {
     fn request(&mut self, id: Box<RawValue>, method: String, params: Option<Box<RawValue>>) -> ServiceStep {
         if method == "tools/call" {
@@ -256,8 +249,7 @@ impl Service for McpSession {
     }
 
     fn refresh(&mut self) -> Vec<&'static str> {
-        // The old lists may hold the last reference to a removed handler.
-        drop_elsewhere(std::mem::replace(&mut self.lists, self.spec.registry.look()));
+        self.lists = self.spec.registry.look();
         let now = self.lists.revisions();
         let news = now.news_since(&self.known).collect();
         self.known = now;

@@ -2,13 +2,16 @@
 
 use std::any::Any;
 use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::context::CallContext;
+use crate::blocking::caught::panic_text;
 use crate::wire::{CallToolResult, RpcError};
 
 /// A server's state.
@@ -47,6 +50,23 @@ pub(crate) type HandlerFn<P> =
 /// Starts a handler that is not a tool's. Starting may panic, and so may the future.
 pub(crate) type StartHandler =
     Box<dyn FnOnce(AnyState, Arc<CallContext>) -> BoxFuture<'static, HandlerResult> + Send>;
+
+/// Runs a handler that is not a tool's; `Err` is the text of its panic.
+pub(crate) async fn run_caught(
+    start: StartHandler,
+    state: AnyState,
+    call: Arc<CallContext>,
+) -> Result<HandlerResult, String> {
+    AssertUnwindSafe(async move { start(state, call).await })
+        .catch_unwind()
+        .await
+        .map_err(|panic| panic_text(&*panic))
+}
+
+/// The answer for a panicked handler that is not a tool's.
+pub(crate) fn panicked(label: &str, text: &str) -> RpcError {
+    RpcError::internal(format!("the handler of '{label}' panicked: {text}"))
+}
 
 /// The state as the type that a handler wants. `ToolServer` binds each handler to a state of its type, so the error is
 /// not reachable through it.

@@ -13,9 +13,9 @@ use futures_util::future::{BoxFuture, Either};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::blocking::{BlockingLane, run_blocking};
-use super::caught::{drop_elsewhere, drop_quietly, panic_text};
 use super::context::CallContext;
 use super::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner};
+use crate::blocking::caught::{drop_elsewhere, drop_quietly, panic_text};
 use crate::tool::define::definition::ToolDefinition;
 use crate::tool::registry::Lists;
 use crate::wire::CallToolResult;
@@ -27,21 +27,13 @@ pub(crate) struct Instance {
     blocking: Arc<BlockingLane>,
 }
 
-/// The tools of a server by their names. Handlers are dropped on the blocking pool: the application's drop may block or
-/// panic.
+/// The tools of a server by their names.
 #[derive(Default)]
 pub(crate) struct Tools(HashMap<String, Runnable, RandomState>);
 
-impl Drop for Tools {
-    fn drop(&mut self) {
-        if !self.0.is_empty() {
-            drop_elsewhere(std::mem::take(&mut self.0));
-        }
-    }
-}
-
 /// The states made for one start of a server. Each call holds the states that it started with, so they outlive a
-/// replacement until their last call has ended. They are dropped on the blocking pool, like handlers.
+/// replacement until their last call has ended, and longer than its tools. They are dropped on the blocking
+/// pool: the application's drop may block or panic.
 #[derive(Default)]
 pub(crate) struct States(Vec<AnyState>);
 
@@ -162,13 +154,12 @@ impl Instance {
     }
 
     /// Drops the states, and waits until they are dropped.
-    pub(crate) async fn end(mut self) {
-        let tools = std::mem::take(&mut self.tools.0);
+    pub(crate) async fn end(self) {
+        drop(self.tools);
         // Abandoned blocking calls drop the states themselves.
         let states = Arc::into_inner(self.states).map(|mut states| std::mem::take(&mut states.0));
-        let held = (tools, states);
         // `drop_quietly` catches a panic of the application's drop.
-        tokio::task::spawn_blocking(move || drop_quietly(held)).await.ok();
+        tokio::task::spawn_blocking(move || drop_quietly(states)).await.ok();
     }
 
     /// The tool of this name, if it is enabled.

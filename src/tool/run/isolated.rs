@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::blocking::BlockingLane;
-use super::caught::{panicked, run_caught};
 use super::context::{CallContext, Named};
 use super::dispatch::service;
-use super::erased::HandlerResult;
+use super::erased::{HandlerResult, panicked, run_caught};
 use super::instance::{Instance, Tools};
 use super::peer::Alone;
 use super::service::{HandlerRun, Service, ServiceStep, late_error, late_result};

@@ -2,7 +2,6 @@
 
 pub(crate) mod blocking;
 pub(crate) mod cancel;
-pub(crate) mod caught;
 pub(crate) mod context;
 pub(crate) mod dispatch;
 pub(crate) mod erased;

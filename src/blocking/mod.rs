@@ -1,5 +1,7 @@
 //! Work on tokio's blocking threads.
 
+pub(crate) mod caught;
+
 use crate::error::{Error, ErrorKind, Result};
 
 /// Runs work that may block on a blocking thread, without a wait. If the runtime ends first, the work is dropped without
