@@ -22,6 +22,9 @@ use crate::wire::rpc::{
     CallMeta, CallParams, CancelledParams, INVALID_PARAMS, InitializeParams, RpcError, negotiate,
 };
 
+/// Longest URI of a subscription, in bytes: with the number of subscriptions, a bound on their memory.
+const LONGEST_URI: usize = 8 << 10;
+
 /// Makes what answers for a server: its own MCP session, or what is mounted.
 pub(crate) fn service(spec: &Arc<ServerSpec>, limits: &Limits) -> Box<dyn Service> {
     match &spec.mount {
@@ -139,6 +142,11 @@ impl McpSession {
     }
 
     fn subscribe(&self, uri: &str) -> Result<(), RpcError> {
+        if uri.len() > LONGEST_URI {
+            let text =
+                format!("the URI has {} bytes, and one to subscribe to has at most {LONGEST_URI}", uri.len());
+            return Err(RpcError::invalid_params(text));
+        }
         let known = self.lists.resources.get(uri).is_some()
             || self.lists.templates.enabled().any(|item| item.definition.matches(uri).is_some());
         if !known {

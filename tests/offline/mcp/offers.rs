@@ -250,6 +250,17 @@ async fn a_subscriber_is_told_of_what_it_has_subscribed_to_and_of_nothing_else()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_subscription_to_a_uri_over_8_kib_is_refused() {
+    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(library())).await;
+    let longest = format!("lib://{}", "x".repeat((8 << 10) - "lib://".len()));
+    for (uri, code) in [(format!("{longest}x"), Some(-32602)), (longest, None)] {
+        let answer = ask(&mut end, "library", "resources/subscribe", json!({ "uri": uri })).await;
+        assert_eq!(answer["error"]["code"].as_i64(), code, "{answer}");
+    }
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn prompts_are_listed_and_filled_in() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(library())).await;
     let list = ask(&mut end, "library", "prompts/list", json!({})).await["result"]["prompts"].clone();
