@@ -105,7 +105,7 @@ pub struct ConversationSnapshot {
     pub spilled_bytes: u64,
     /// Nothing runs in the foreground or the background of the CLI.
     pub idle: bool,
-    /// Running background tasks of the CLI.
+    /// Running background tasks of the CLI, of which 16,384 are counted at most.
     pub background_tasks: usize,
 }
 

@@ -3,7 +3,7 @@
 //! A `result` ends a turn ([`results`](super::results)), not the run: a background agent that finishes may begin
 //! another turn, and closing stdin before would take the application's tools away from it. The signs are the CLI's
 //! session state, its results, and the background tasks that it has announced. A ceiling ends the run of a CLI that
-//! says too little.
+//! says too little, or that announces more tasks at once than are told apart.
 //!
 //! ```text
 //!                 prompt written
@@ -16,6 +16,7 @@
 //! ```
 
 use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -26,13 +27,20 @@ use crate::wire::{Message, SessionState, TaskEvent};
 /// Kinds of background tasks that keep a run open. Shells and monitors do not: they may never end.
 const ENDING_TASKS: [&str; 2] = ["local_agent", "local_workflow"];
 
+/// Most running background tasks that are told apart. While there were more, nobody knows whether one still runs, so a
+/// run without other work ends at its ceiling; without a ceiling, when the CLI ends.
+const MOST_TASKS: usize = 16_384;
+
 /// Watches whether the run is over.
 #[derive(Debug)]
 pub(crate) struct RunTracker {
     ended: bool,
     result_seen: bool,
     state: Option<SessionState>,
-    tasks: HashSet<String>,
+    /// Hashes of the ids of background tasks: the CLI chooses how long the ids are.
+    tasks: HashSet<u64>,
+    /// Whether tasks were announced that are not in `tasks`, which was full.
+    untold: bool,
     ceiling: Option<Duration>,
     ceiling_at: Option<Instant>,
 }
@@ -44,6 +52,7 @@ impl RunTracker {
             result_seen: false,
             state: None,
             tasks: HashSet::new(),
+            untold: false,
             ceiling,
             ceiling_at: None,
         }
@@ -53,7 +62,7 @@ impl RunTracker {
         self.ended
     }
 
-    /// Number of background tasks that keep the run open.
+    /// Number of background tasks that keep the run open, at most [`MOST_TASKS`].
     pub(crate) fn tasks(&self) -> usize {
         self.tasks.len()
     }
@@ -81,6 +90,7 @@ impl RunTracker {
             self.ceiling_at = None;
             if self.result_seen && self.tasks.is_empty() {
                 self.ended = true;
+                self.untold = false;
             }
         }
     }
@@ -99,10 +109,10 @@ impl RunTracker {
                     Some(TaskEvent::Started { task_id, task_type })
                         if task_type.as_deref().is_some_and(|kind| ENDING_TASKS.contains(&kind)) =>
                     {
-                        self.tasks.insert(task_id);
+                        self.task_started(&task_id);
                     }
                     Some(TaskEvent::Ended { task_id, .. })
-                        if self.tasks.remove(&task_id) && self.result_seen =>
+                        if self.task_ended(&task_id) && self.result_seen =>
                     {
                         self.settle(now);
                     }
@@ -114,6 +124,21 @@ impl RunTracker {
             }
             _ => {}
         }
+    }
+
+    fn task_started(&mut self, task_id: &str) {
+        let task = self.tasks.hasher().hash_one(task_id);
+        if self.tasks.len() < MOST_TASKS {
+            self.tasks.insert(task);
+        } else if !self.tasks.contains(&task) {
+            self.untold = true;
+        }
+    }
+
+    /// Returns whether the task was one that kept the run open.
+    fn task_ended(&mut self, task_id: &str) -> bool {
+        let task = self.tasks.hasher().hash_one(task_id);
+        self.tasks.remove(&task)
     }
 
     fn state(&mut self, state: SessionState, now: Instant) {
@@ -157,7 +182,7 @@ impl RunTracker {
     /// Ends the run after a result, or waits for the CLI to become idle and for its tasks.
     fn settle(&mut self, now: Instant) {
         let idle = !matches!(self.state, Some(SessionState::Running | SessionState::RequiresAction));
-        if idle && self.tasks.is_empty() {
+        if idle && self.tasks.is_empty() && !self.untold {
             self.ended = true;
             self.ceiling_at = None;
         } else {

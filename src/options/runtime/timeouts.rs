@@ -107,7 +107,8 @@ with_defaults! {
         #[serde(with = "millis")]
         pub child_stop: Duration = secs(1),
         /// Longest time for which a one-shot [`query`](crate::query) keeps stdin open after a result while the CLI has
-        /// not reported that it is idle. `None`: without limit. Default: 600 s, as in the official SDKs.
+        /// not reported that it is idle, or may still work at some of more than 16,384 background tasks. `None`: without
+        /// limit. Default: 600 s, as in the official SDKs.
         #[serde(with = "optional_millis")]
         pub run_ceiling: Option<Duration> = Some(secs(600)),
     }

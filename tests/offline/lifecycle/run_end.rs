@@ -116,6 +116,26 @@ async fn background_agents_keep_the_run_open_and_shells_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_agents_than_are_told_apart_leave_the_end_to_the_ceiling() {
+    const TOLD_APART: usize = 16_384;
+    let mut run = Watched::prompted().await;
+    for number in 0..=TOLD_APART {
+        run.end.message(task(&number.to_string(), "local_agent"));
+    }
+    assert!(!run.result().await);
+    let snapshot = within(SOON, run.session.snapshot()).await.unwrap();
+    assert_eq!(snapshot.conversation.unwrap().background_tasks, TOLD_APART);
+    for number in 1..TOLD_APART {
+        run.end.message(task_ended(&number.to_string()));
+    }
+    assert!(!run.after(10_000).await, "one of those told apart still runs");
+    assert!(!run.sees(task_ended("0")).await, "another may still run");
+    assert!(!run.after(599).await);
+    assert!(run.after(2).await);
+    run.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_ceiling_ends_a_run_whose_cli_never_becomes_idle() {
     let mut run = Watched::prompted().await;
     assert!(!run.state("running").await);
