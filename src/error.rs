@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::plain::plain;
+use crate::plain::{plain_text, short};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,7 +18,8 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// the [`help`](Error::help) and the end of the CLI's stderr.
 ///
 /// All texts are safe to print on a terminal: escape sequences and control characters other than line breaks are
-/// removed, even if the CLI sent them. The [source](std::error::Error::source) is not cleaned.
+/// removed, even if the CLI sent them. The message and the help have at most 4 KiB each; a longer text loses its middle.
+/// The [source](std::error::Error::source) is neither cleaned nor cut.
 ///
 /// ```
 /// use greenroom::{Error, ErrorKind};
@@ -121,7 +122,7 @@ impl Error {
         Self {
             data: Arc::new(ErrorData {
                 kind,
-                message: plain(message),
+                message: short(message),
                 help: None,
                 code: None,
                 retry_after: None,
@@ -147,11 +148,11 @@ impl Error {
     }
 
     pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
-        self.rebuild(|data| data.help = Some(plain(help)))
+        self.rebuild(|data| data.help = Some(short(help)))
     }
 
     pub(crate) fn with_code(self, code: Option<String>) -> Self {
-        self.rebuild(|data| data.code = code.map(plain))
+        self.rebuild(|data| data.code = code.map(short))
     }
 
     pub(crate) fn with_retry_after(self, time: Duration) -> Self {
@@ -159,7 +160,7 @@ impl Error {
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
-        let stderr = plain(stderr);
+        let stderr = plain_text(&stderr.into());
         if stderr.trim().is_empty() { self } else { self.rebuild(|data| data.stderr = Some(stderr)) }
     }
 

@@ -31,7 +31,6 @@ use crate::guardian::Watchdog;
 use crate::identity::{Identity, SessionData};
 use crate::lock::lock;
 use crate::options::Limits;
-use crate::plain::make_plain;
 use crate::report::counters::Counting;
 use crate::report::feed::{Feed, Subscriber};
 use crate::report::{Event, Events};
@@ -118,8 +117,8 @@ impl Feeds {
         // Clamped here: the options are not checked before the session starts.
         let kept = |kept: usize| kept.clamp(1, Limits::MOST_KEPT);
         Self {
-            events: Feed::new(kept(limits.events_kept)),
-            messages: Feed::new(kept(limits.messages_kept)),
+            events: Feed::new(kept(limits.events_kept), limits.kept_bytes),
+            messages: Feed::new(kept(limits.messages_kept), limits.kept_bytes),
             gone: CancellationToken::new(),
         }
     }
@@ -368,9 +367,9 @@ impl Shared {
 
     /// Sends an event to the subscribers.
     pub(crate) fn emit(&self, mut event: Event) {
-        event.each_text(&mut make_plain);
+        let bytes = event.shorten();
         tracing::debug!(parent: &self.span, event = ?event, "supervision event");
-        self.events.send(event);
+        self.events.send(event, bytes);
     }
 
     /// The span of a control request, under that of the running turn.

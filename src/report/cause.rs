@@ -9,7 +9,8 @@ use crate::error::{Error, ErrorKind};
 use crate::transport::Exit;
 
 /// Why a CLI exited without being asked. The texts have no escape sequences and no control characters except line
-/// breaks; `stderr` is the end of what the CLI wrote there.
+/// breaks, and at most 4 KiB each: a longer text loses its middle. `stderr` is the end of what the CLI wrote there, of up to
+/// [`Limits::stderr_tail_bytes`](crate::options::Limits::stderr_tail_bytes).
 ///
 /// ```
 /// use greenroom::report::ExitCause;
@@ -108,29 +109,24 @@ impl ExitCause {
         matches!(self, ExitCause::ResumeRefused { .. } | ExitCause::ConversationExists { .. })
     }
 
-    /// Calls `change` with every text that may come from the CLI.
+    /// Calls `change` with every text that may come from the CLI, except for its stderr, which has its own bound.
     pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {
         match self {
-            Self::Exited { exit: _, stderr } | Self::StartTimeout { after: _, noise: _, stderr } => {
-                change(stderr);
+            Self::StdoutClosed { error: text, stderr: _ } => text.iter_mut().for_each(change),
+            Self::ExitedAtStart { exit: _, said, command, stderr: _ } => {
+                said.iter_mut().chain(command).for_each(change);
             }
-            Self::StdoutClosed { error: text, stderr } => {
-                text.iter_mut().chain([stderr]).for_each(change);
-            }
-            Self::ExitedAtStart { exit: _, said, command, stderr } => {
-                said.iter_mut().chain(command).chain([stderr]).for_each(change);
-            }
-            Self::StdinBroken { reason, stderr } | Self::Unresponsive { reason, stderr } => {
-                [reason, stderr].into_iter().for_each(change);
-            }
-            // Errors are plain text already.
-            Self::NotStarted { error: _ } => {}
-            Self::InitializeRefused { message: text } | Self::Port { reason: text } => change(text),
-            Self::ResumeRefused { session_id, transcript_missing: _, said, stderr } => {
-                [session_id, said, stderr].into_iter().for_each(change);
-            }
-            Self::ConversationExists { session_id, stderr } => {
-                [session_id, stderr].into_iter().for_each(change);
+            // Errors are short and plain already.
+            Self::NotStarted { error: _ }
+            | Self::Exited { exit: _, stderr: _ }
+            | Self::StartTimeout { after: _, noise: _, stderr: _ } => {}
+            Self::StdinBroken { reason: text, stderr: _ }
+            | Self::Unresponsive { reason: text, stderr: _ }
+            | Self::InitializeRefused { message: text }
+            | Self::Port { reason: text }
+            | Self::ConversationExists { session_id: text, stderr: _ } => change(text),
+            Self::ResumeRefused { session_id, transcript_missing: _, said, stderr: _ } => {
+                [session_id, said].into_iter().for_each(change);
             }
         }
     }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::cause::ExitCause;
 use super::feed::Subscriber;
 use super::subscription::{Subscription, subscription};
+use crate::plain::shorten;
 use crate::store::SessionKey;
 use crate::transport::{Leftover, ProcessIdentity};
 
@@ -34,7 +35,9 @@ use crate::transport::{Leftover, ProcessIdentity};
 /// # let _ = watch;
 /// ```
 ///
-/// `epoch` is the incarnation of the CLI, counted from 1; `request_id` is the id of the control request.
+/// `epoch` is the incarnation of the CLI, counted from 1; `request_id` is the id of the control request. Each text has at
+/// most 4 KiB: a longer text loses its middle. Only the end of the CLI's stderr, for which
+/// [`Limits::stderr_tail_bytes`](crate::options::Limits::stderr_tail_bytes) is the bound, and the key of a store are whole.
 ///
 /// # Events by subject
 #[doc = include_str!("event.md")]
@@ -254,7 +257,23 @@ pub enum Event {
 }
 
 impl Event {
-    /// Calls `change` with every text, except for the key of a store, which finds its entries.
+    /// Shortens every text. Returns the memory that the event takes, in bytes.
+    pub(crate) fn shorten(&mut self) -> usize {
+        let mut bytes = size_of::<Self>();
+        self.each_text(&mut |text| {
+            shorten(text);
+            bytes += size_of::<String>() + text.capacity();
+        });
+        bytes
+            + match self {
+                Self::CliExited { cause, .. } => cause.stderr().map_or(0, str::len),
+                Self::MirrorFailed { key: Some(key), .. } => key.to_string().len(),
+                _ => 0,
+            }
+    }
+
+    /// Calls `change` with every text, except for the CLI's stderr, which has its own bound, and the key of a store, which
+    /// finds its entries.
     ///
     /// A new field or variant does not compile until it is listed here.
     pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {

@@ -1,7 +1,8 @@
 //! A broadcast channel: each subscriber gets the items from its subscription on, in order, and the sender never waits.
 //!
 //! Unlike `tokio::sync::broadcast`, a feed holds only items that a subscriber has not received yet, so an idle feed
-//! takes almost no memory at any limit; and the limit is exact. An item without subscribers is dropped at once.
+//! takes almost no memory at any limit; and the limits, in items and in bytes, are exact. An item without subscribers is
+//! dropped at once. An item for several subscribers is held, and counted, once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,8 +43,12 @@ struct FeedState<T> {
     items: VecDeque<Unreceived<T>>,
     /// Number of the first item in `items`.
     first: u64,
+    /// Bytes of `items`.
+    bytes: usize,
     /// Limit of items.
     limit: usize,
+    /// Limit of bytes. A larger item is held alone.
+    byte_limit: usize,
     subscribers: usize,
     closed: bool,
 }
@@ -51,6 +56,7 @@ struct FeedState<T> {
 #[derive(Debug)]
 struct Unreceived<T> {
     item: T,
+    bytes: usize,
     /// Subscribers that have not received the item. Later subscribers do not count, so items reach 0 from front to
     /// back.
     unreceived: usize,
@@ -60,24 +66,35 @@ struct Unreceived<T> {
 const KEEP: usize = 32;
 
 impl<T> Feed<T> {
-    /// A feed that holds at most `limit` items for a slow subscriber.
-    pub(crate) fn new(limit: usize) -> Self {
-        let state = FeedState { items: VecDeque::new(), first: 0, limit, subscribers: 0, closed: false };
+    /// A feed that holds at most `limit` items of at most `byte_limit` bytes for slow subscribers. A single item may be
+    /// larger if it is the only one held.
+    pub(crate) fn new(limit: usize, byte_limit: usize) -> Self {
+        let state = FeedState {
+            items: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            limit,
+            byte_limit,
+            subscribers: 0,
+            closed: false,
+        };
         Self { hub: Arc::new(Hub { state: Mutex::new(state), news: Notify::new() }) }
     }
 
-    /// Sends an item to all current subscribers.
-    pub(crate) fn send(&self, item: T) {
+    /// Sends an item that takes so many bytes to all current subscribers. Drops the oldest items past the limits.
+    pub(crate) fn send(&self, item: T, bytes: usize) {
         let mut state = self.hub.state();
         let unreceived = state.subscribers;
         if unreceived == 0 {
             return;
         }
-        if state.items.len() >= state.limit {
-            state.items.pop_front();
-            state.first += 1;
+        while state.items.len() >= state.limit || state.bytes.saturating_add(bytes) > state.byte_limit {
+            if state.pop().is_none() {
+                break;
+            }
         }
-        state.items.push_back(Unreceived { item, unreceived });
+        state.bytes += bytes;
+        state.items.push_back(Unreceived { item, bytes, unreceived });
         drop(state);
         self.hub.news.notify_waiters();
     }
@@ -129,8 +146,7 @@ impl<T> Drop for Subscriber<T> {
         let from = usize::try_from(self.next.saturating_sub(state.first)).unwrap_or(usize::MAX);
         state.items.iter_mut().skip(from).for_each(|item| item.unreceived -= 1);
         while state.items.front().is_some_and(|item| item.unreceived == 0) {
-            state.items.pop_front();
-            state.first += 1;
+            state.pop();
         }
         state.give_back();
     }
@@ -147,6 +163,14 @@ impl<T> FeedState<T> {
     /// Number of the next item that will be sent.
     fn end(&self) -> u64 {
         self.first + self.items.len() as u64
+    }
+
+    /// Removes the oldest item.
+    fn pop(&mut self) -> Option<T> {
+        let Unreceived { item, bytes, .. } = self.items.pop_front()?;
+        self.first += 1;
+        self.bytes -= bytes;
+        Some(item)
     }
 
     fn give_back(&mut self) {
@@ -173,8 +197,7 @@ impl<T: Clone> FeedState<T> {
             Some(item)
         } else {
             // All subscribers have received all items before this item, so it is the first in the list.
-            self.first += 1;
-            self.items.pop_front().map(|first| first.item)
+            self.pop()
         };
         *next += 1;
         self.give_back();
@@ -196,11 +219,11 @@ mod tests {
 
     #[test]
     fn items_that_all_subscribers_received_are_not_held() {
-        let feed = Feed::new(1 << 20);
-        feed.send(0);
+        let feed = Feed::new(1 << 20, usize::MAX);
+        feed.send(0, 1);
         assert_eq!(kept(&feed), (0, 0), "no subscribers");
         let (mut first, mut second) = (feed.subscribe(), feed.subscribe());
-        (1..=1000).for_each(|n| feed.send(n));
+        (1..=1000).for_each(|n| feed.send(n, 1));
         for n in 1..=1000 {
             assert_eq!(first.try_receive(), Poll::Ready(Some(FeedItem::Item(n))));
         }
@@ -216,15 +239,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_subscriber_wakes_and_gets_the_rest_before_the_end() {
-        let feed = Feed::new(2);
+        let feed = Feed::new(2, usize::MAX);
         let mut subscriber = feed.subscribe();
         {
             let mut waiting = Box::pin(subscriber.receive());
             assert!(poll!(&mut waiting).is_pending());
-            feed.send('a');
+            feed.send('a', 1);
             assert_eq!(waiting.await, Some(FeedItem::Item('a')));
         }
-        ['b', 'c', 'd'].into_iter().for_each(|item| feed.send(item));
+        ['b', 'c', 'd'].into_iter().for_each(|item| feed.send(item, 1));
         drop(feed);
         assert_eq!(subscriber.receive().await, Some(FeedItem::Missed(1)));
         assert_eq!(subscriber.receive().await, Some(FeedItem::Item('c')));
@@ -233,9 +256,38 @@ mod tests {
         assert_eq!(subscriber.receive().await, None);
     }
 
+    #[test]
+    fn past_the_bytes_the_oldest_are_missed_and_a_large_item_is_held_alone() {
+        let feed = Feed::new(100, 10);
+        let mut slow = feed.subscribe();
+        let mut quick = feed.subscribe();
+        let mut sent = |item, bytes| {
+            feed.send(item, bytes);
+            assert_eq!(
+                quick.try_receive(),
+                Poll::Ready(Some(FeedItem::Item(item))),
+                "one that is up to date"
+            );
+        };
+        sent('a', 5);
+        sent('b', 5);
+        sent('c', 1);
+        assert_eq!(slow.try_receive(), Poll::Ready(Some(FeedItem::Missed(1))));
+        assert_eq!(slow.try_receive(), Poll::Ready(Some(FeedItem::Item('b'))));
+        // Received items leave room.
+        sent('d', 9);
+        assert_eq!(slow.try_receive(), Poll::Ready(Some(FeedItem::Item('c'))));
+        sent('e', 1000);
+        assert_eq!(slow.try_receive(), Poll::Ready(Some(FeedItem::Missed(1))));
+        assert_eq!(slow.try_receive(), Poll::Ready(Some(FeedItem::Item('e'))));
+        assert_eq!((kept(&feed).0, feed.hub.state().bytes), (0, 0));
+        sent('f', 10);
+        assert_eq!(slow.try_receive(), Poll::Ready(Some(FeedItem::Item('f'))));
+    }
+
     #[tokio::test]
     async fn the_end_wakes_a_waiting_subscriber() {
-        let feed = Feed::<()>::new(1);
+        let feed = Feed::<()>::new(1, usize::MAX);
         let mut subscriber = feed.subscribe();
         let mut waiting = Box::pin(subscriber.receive());
         assert!(waiting.as_mut().now_or_never().is_none());
@@ -264,13 +316,13 @@ mod tests {
         #[test]
         fn it_behaves_like_a_broadcast_channel(acts in proptest::collection::vec(act(), 0..200), shift in 0u32..4) {
             let limit = 1usize << shift;
-            let feed = Feed::new(limit);
+            let feed = Feed::new(limit, usize::MAX);
             let sender = broadcast::channel(limit).0;
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for (n, act) in acts.into_iter().enumerate() {
                 match act {
                     Act::Send => {
-                        feed.send(n);
+                        feed.send(n, 1);
                         sender.send(n).ok();
                     }
                     Act::Subscribe => {

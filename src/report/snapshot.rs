@@ -6,7 +6,7 @@ use super::counters::Counters;
 use crate::transport::ContainedBy;
 
 /// The state of a session at one moment: its actors, the calls in flight and their ages, restarts, queue sizes.
-/// Serialises to JSON. Ages are in milliseconds.
+/// Serialises to JSON. Ages are in milliseconds. A text of the CLI has at most 4 KiB: a longer text loses its middle.
 ///
 /// ```
 /// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {

@@ -179,8 +179,8 @@ impl SessionBuilder {
 
     /// Subscribes to the supervision events of the session that this builder starts. Unlike [`Session::events`], the
     /// subscription sees the start of the first CLI, which is over when [`start`](SessionBuilder::start) returns. Set
-    /// [`Limits::events_kept`](crate::options::Limits::events_kept) before. A clone of the builder has events of its
-    /// own.
+    /// [`Limits::events_kept`](crate::options::Limits::events_kept) and
+    /// [`Limits::kept_bytes`](crate::options::Limits::kept_bytes) before. A clone of the builder has events of its own.
     ///
     /// ```no_run
     /// # async fn example() -> greenroom::Result<()> {
@@ -196,8 +196,9 @@ impl SessionBuilder {
     }
 
     /// Subscribes to all messages of the session that this builder starts, including messages that the CLI writes while
-    /// it starts. Set [`Limits::messages_kept`](crate::options::Limits::messages_kept) before; it bounds the messages
-    /// that wait for you. A clone of the builder has messages of its own.
+    /// it starts. Set [`Limits::messages_kept`](crate::options::Limits::messages_kept) and
+    /// [`Limits::kept_bytes`](crate::options::Limits::kept_bytes) before; they bound the messages that wait for you. A
+    /// clone of the builder has messages of its own.
     ///
     /// ```no_run
     /// # async fn example() -> greenroom::Result<()> {

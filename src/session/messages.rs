@@ -17,8 +17,9 @@ use crate::wire::Message;
 /// tasks between prompts. Ends with the session. Messages before the first prompt are kept for the first subscriber of
 /// [`Session::messages`](crate::Session::messages).
 ///
-/// A slow subscriber holds nothing up: up to [`Limits::messages_kept`](crate::options::Limits::messages_kept) messages
-/// wait for it, and it is told how many more it has missed. A [`Turn`](crate::Turn) misses none.
+/// A slow subscriber holds nothing up: up to [`Limits::messages_kept`](crate::options::Limits::messages_kept) messages of
+/// up to [`Limits::kept_bytes`](crate::options::Limits::kept_bytes) wait for it, and it is told how many more it has
+/// missed. A [`Turn`](crate::Turn) misses none.
 ///
 /// ```
 /// use greenroom::session::MessageOrGap;

@@ -7,9 +7,12 @@ use crate::alone;
 use crate::bare::{Bare, MIB};
 use crate::common::{event, within};
 use crate::count::{HELD, PEAK};
+use greenroom::mcp::{ReadResource, ResourceTemplateDef};
 use greenroom::options::{Limits, Restart, Timeouts};
 use greenroom::report::Counters;
-use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolServer};
+use greenroom::session::MessageOrGap;
+use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolContext, ToolServer};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 /// Far more than anything here takes.
@@ -197,4 +200,121 @@ async fn a_cli_that_asks_and_does_not_read_is_given_up() {
     let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
     println!("a CLI that asks and does not read: {:.2} MiB at most; {gone:?}", mib(peak));
     assert!(peak <= A_FEW, "{:.2} MiB were held", mib(peak));
+}
+
+/// Allowance for a line of 1 MB that is read, parsed and answered.
+const A_LINE: usize = 4 * MIB;
+
+fn frame(request_id: &str, server: &str, message: &Value) -> Vec<u8> {
+    let frame = json!({ "type": "control_request", "request_id": request_id, "request": {
+        "subtype": "mcp_message", "server_name": server, "message": message,
+    } });
+    format!("{frame}\n").into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_messages_of_1_mb_hold_no_more_than_the_bytes_kept() {
+    let limits = Limits::default();
+    let bound = limits.kept_bytes + limits.message_lane_bytes + limits.early_bytes + A_LINE + A_FEW;
+    let sent = 150;
+    let counters = most_held("150 messages of 1 MB, not read", bound, hasty(), async |cli| {
+        let mut messages = cli.session.messages();
+        for _ in 0..sent {
+            cli.long_line(MIB).await;
+        }
+        let read = async {
+            while cli.session.snapshot().await.unwrap().counters.messages < sent {
+                tokio::task::yield_now().await;
+            }
+        };
+        within(LIMIT, read).await;
+        let kept = (limits.kept_bytes / MIB) as u64;
+        match within(LIMIT, messages.next()).await {
+            Some(MessageOrGap::Missed(count)) => assert_eq!(count, sent - kept),
+            other => panic!("{other:?}"),
+        }
+        for _ in 0..kept {
+            assert!(matches!(within(LIMIT, messages.next()).await, Some(MessageOrGap::Message(_))));
+        }
+    })
+    .await;
+    assert_eq!(counters.messages, sent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_events_with_reasons_of_1_mb_cost_little() {
+    let waits = ToolServer::new("waits", "1")
+        .tool("wait", "Waits", async |_: NoArgs, cx: ToolContext| cx.cancelled().await);
+    most_held("60 reasons of 1 MB", 3 * A_LINE + A_FEW, hasty().mcp_server(waits), async |cli| {
+        let mut events = cli.session.events();
+        let reason = "x".repeat(MIB);
+        for id in 0..60 {
+            let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call",
+                "params": { "name": "wait", "arguments": {} } });
+            cli.write(&frame(&format!("call{id}"), "waits", &call)).await;
+            let cancel = format!(
+                "{{\"type\":\"control_request\",\"request_id\":\"cancel{id}\",\"request\":{{\"subtype\":\"mcp_message\",\"server_name\":\"waits\",\"message\":{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":\"{reason}\"}}}}}}}}\n"
+            );
+            cli.write(cancel.as_bytes()).await;
+            drop(cancel);
+            cli.calls_and_awaits(&format!("after{id}"), Some(&format!("cancel{id}"))).await;
+        }
+        for _ in 0..60 {
+            event(&mut events, |event| matches!(event, Event::CallCancelled { .. }).then_some(())).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscriptions_to_addresses_of_1_mb_are_refused_and_cost_nothing() {
+    let page = async |read: ReadResource, _: ToolContext| read.uri;
+    let pages = ToolServer::new("pages", "1").resource_template(ResourceTemplateDef::new(
+        "page:{+name}",
+        "page",
+        page,
+    ));
+    most_held("30 addresses of 1 MB", 3 * A_LINE + A_FEW, hasty().mcp_server(pages), async |cli| {
+        for id in 0..30 {
+            let request_id = format!("subscribe{id}");
+            let uri = format!("page:{id}{}", "x".repeat(MIB));
+            let subscribe = json!({ "jsonrpc": "2.0", "id": id, "method": "resources/subscribe",
+                "params": { "uri": uri } });
+            drop(uri);
+            cli.write(&frame(&request_id, "pages", &subscribe)).await;
+            drop(subscribe);
+            let answer = loop {
+                let answer = cli.recv().await;
+                if answer["response"]["request_id"] == request_id.as_str() {
+                    break answer;
+                }
+            };
+            let error = &answer["response"]["response"]["mcp_response"]["error"];
+            assert_eq!(error["code"], -32602, "{answer}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_that_never_end_cost_no_more_than_those_told_apart() {
+    let lane = MIB;
+    let builder = hasty().configure(|options| options.limits.message_lane_bytes = lane);
+    let agents = 60_000;
+    let id = "x".repeat(1000);
+    most_held("60,000 agents that never end", lane + A_LINE + A_FEW, builder, async |cli| {
+        for number in 0..agents {
+            let started = format!(
+                "{{\"type\":\"system\",\"subtype\":\"task_started\",\"task_id\":\"{number}{id}\",\"task_type\":\"local_agent\"}}\n"
+            );
+            cli.write(started.as_bytes()).await;
+        }
+        let read = async {
+            while cli.session.snapshot().await.unwrap().counters.messages < agents {
+                tokio::task::yield_now().await;
+            }
+        };
+        within(LIMIT, read).await;
+    })
+    .await;
 }

@@ -1,4 +1,5 @@
-//! Texts of the CLI reach errors and events without escape sequences, which could rewrite what a terminal shows.
+//! Texts of the CLI reach errors, events and snapshots short, and without escape sequences, which could rewrite what a
+//! terminal shows.
 
 use crate::common::*;
 use greenroom::transport::Exit;
@@ -64,4 +65,64 @@ async fn no_escape_sequence_of_the_cli_reaches_an_error_or_an_event() {
     };
     let cause = event(&mut events, exited).await;
     assert_eq!(cause.stderr(), Some(PLAIN));
+}
+
+/// A text of 1 MB of which the beginning and the end say something.
+fn long() -> String {
+    format!("begins {} ends", "x".repeat(1 << 20))
+}
+
+fn is_short(text: &str) {
+    assert!(text.len() <= 4096, "{} bytes", text.len());
+    assert!(
+        text.contains("begins x") && text.contains(" ... (cut) ... ") && text.ends_with("x ends"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_text_of_the_cli_loses_its_middle_and_its_stderr_does_not() {
+    let hang = ToolServer::new("one", "1")
+        .tool("hang", "Hangs", |_: NoArgs, cx: ToolContext| async move { cx.cancelled().await });
+    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(hang)).await;
+    let mut events = session.events();
+
+    let refused = async {
+        let request = end.expect_request("set_model").await;
+        end.send(json!({ "type": "control_response", "response": {
+            "subtype": "error", "request_id": request["request_id"], "error": long() } }));
+    };
+    let (error, ()) = within(SOON, async { tokio::join!(session.set_model(None), refused) }).await;
+    is_short(&error.unwrap_err().to_string());
+
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {
+        "name": "hang", "arguments": {}, "_meta": { "claudecode/toolUseId": long() } } });
+    end.send(json!({ "type": "control_request", "request_id": long(), "request": {
+        "subtype": "mcp_message", "server_name": "one", "message": call } }));
+    settled(&mut end).await;
+    let snapshot = within(SOON, session.snapshot()).await.unwrap();
+    is_short(&snapshot.router.as_ref().unwrap().owed[0].request_id);
+    let call = snapshot.calls().next().unwrap();
+    is_short(&call.request_id);
+    is_short(call.tool_use_id.as_deref().unwrap());
+
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": { "requestId": 7, "reason": long() } });
+    end.mcp("one", cancel);
+    let cancelled = |event: &Event| match event {
+        Event::CallCancelled { request_id, reason, .. } => Some((request_id.clone(), reason.clone()?)),
+        _ => None,
+    };
+    let (request_id, reason) = event(&mut events, cancelled).await;
+    is_short(&request_id);
+    is_short(&reason);
+
+    let line = "x".repeat(15_000);
+    end.launch().stderr.line(&line);
+    end.exit(Exit::Code(3));
+    let exited = |event: &Event| match event {
+        Event::CliExited { cause, .. } => Some(cause.clone()),
+        _ => None,
+    };
+    assert_eq!(event(&mut events, exited).await.stderr(), Some(&*line));
 }

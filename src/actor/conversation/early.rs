@@ -38,14 +38,14 @@ impl EarlyFeed {
 
     /// Sends a message to the subscribers, and keeps it before the first prompt.
     pub(crate) fn send(&self, message: &Message) {
+        let bytes = message.raw().get().len();
         if !self.open.load(Ordering::Acquire) {
-            return self.feed.send(message.clone());
+            return self.feed.send(message.clone(), bytes);
         }
         // Under the lock, so that a subscriber that arrives now gets the message once.
         let mut kept = lock(&self.kept);
-        self.feed.send(message.clone());
+        self.feed.send(message.clone(), bytes);
         let Some(early) = kept.as_mut() else { return };
-        let bytes = message.raw().get().len();
         // A message behind a gap is not kept: the gap would seem to be at the end.
         if early.missed > 0 || early.bytes.saturating_add(bytes) > self.bound {
             early.missed += 1;

@@ -12,6 +12,7 @@ use crate::actor::router::client::ask_in;
 use crate::actor::router::settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Delivery, McpRegistration};
+use crate::plain::short;
 use crate::report::{Event, ExitCause, McpSetServersResult};
 use crate::requests::Reply;
 use crate::transport::{Channel, Resume, opens};
@@ -73,7 +74,7 @@ impl IncarnationTask {
         self.set_again(open, deadline).await?;
         // Before the event: its receiver may ask the CLI at once.
         open.outbound.set_ready();
-        let version = answer.claude_code_version;
+        let version = answer.claude_code_version.map(short);
         shared.emit(Event::CliReady { epoch, version: version.clone() });
         // A port that has ended has aborted this task.
         self.port.cast(PortMessage::Ready { version }).ok();

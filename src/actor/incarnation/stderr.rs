@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
+use crate::plain::plain_text;
 
 /// The last lines that the CLI wrote to its stderr, with their bytes.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +22,9 @@ impl StderrTail {
         }
     }
 
+    /// The lines, as [`plain_text`].
     pub(crate) fn text(&self) -> String {
-        lock(&self.0).0.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+        plain_text(&lock(&self.0).0.iter().map(String::as_str).collect::<Vec<_>>().join("\n"))
     }
 }
 

@@ -45,6 +45,7 @@ use super::messages::session::SessionMessage;
 use super::request::answer::Answer;
 use super::request::handlers::HandlerTasks;
 use crate::actor::messages::mcp_server::ServerMessage;
+use crate::plain::short;
 use crate::report::{CallSnapshot, ServerSnapshot};
 use crate::tool::run::blocking::BlockingLane;
 use crate::tool::run::context::{CallContext, Named};
@@ -300,13 +301,9 @@ impl ServerState {
             .handlers
             .running()
             .map(|handler| CallSnapshot {
-                request_id: handler.pending.request_id().to_owned(),
-                tool: handler.label.label().to_owned(),
-                tool_use_id: handler
-                    .label
-                    .tool_use_id()
-                    .filter(|_| handler.label.caller.is_tool)
-                    .map(str::to_owned),
+                request_id: short(handler.pending.request_id()),
+                tool: short(handler.label.label()),
+                tool_use_id: handler.label.tool_use_id().filter(|_| handler.label.caller.is_tool).map(short),
                 age_ms: millis(now.duration_since(handler.pending.received)),
                 cancelled: handler.pending.cancel.is_cancelled(),
             })

@@ -37,6 +37,7 @@ use crate::Options;
 use crate::blocking::caught::DropElsewhere;
 use crate::lock::lock;
 use crate::options::{StoreFlush, StoreOptions};
+use crate::plain::LONGEST;
 use crate::sessions::TranscriptEntry;
 use crate::store::SessionStore;
 
@@ -92,6 +93,11 @@ impl Mirror {
         let read = serde_json::from_str::<MirrorFrame>(frame.get());
         let queue = &mut *self.queue();
         let lost = match read {
+            // A path this long names no file, and paths of losses and keys are kept.
+            Ok(MirrorFrame { path, entries }) if path.len() > LONGEST => {
+                let reason = format!("the CLI named a path of {} bytes", path.len());
+                Lost { path: None, entries: entries.len(), reason }
+            }
             Ok(MirrorFrame { path, entries }) => {
                 let count = entries.len();
                 let entries: Vec<_> = entries.into_iter().flat_map(TranscriptEntry::from_raw).collect();
@@ -190,6 +196,20 @@ impl Mirror {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_of_a_path_too_long_for_a_file_are_lost_without_the_path() {
+        let store = Arc::new(crate::store::MemoryStore::default());
+        let mirror = Mirror::new(store, &Options::default(), Path::new("/c"));
+        let path = "x".repeat(LONGEST);
+        for (path, lost) in [(path.clone(), 0), (path + "x", 1)] {
+            let frame = serde_json::json!({ "filePath": path, "entries": [{}] });
+            mirror.push(&serde_json::value::to_raw_value(&frame).unwrap());
+            let queue = mirror.queue();
+            assert_eq!((queue.frames.len(), queue.lost.len()), (1, lost));
+            assert!(queue.lost.iter().all(|lost| (&lost.path, lost.entries) == (&None, 1)));
+        }
+    }
 
     #[test]
     fn a_waiter_is_called_without_the_lock_of_the_queue() {

@@ -40,6 +40,7 @@ use super::request::ledger::Ledger;
 use super::request::pending::PendingRequest;
 use crate::actor::mcp_server::outgoing::PUSH_PREFIX;
 use crate::actor::messages::router::RouterMessage;
+use crate::plain::short;
 use crate::report::{RequestSnapshot, RouterSnapshot};
 use crate::wire::envelope::{ControlReply, UnservedRequest};
 use crate::wire::rpc::RpcError;
@@ -296,7 +297,7 @@ impl RouterState {
         let now = Instant::now();
         let open = self.ledger.open();
         let request = |pending: &Arc<PendingRequest>| RequestSnapshot {
-            request_id: pending.request_id().to_owned(),
+            request_id: short(pending.request_id()),
             kind: pending.kind.as_str(),
             epoch: pending.epoch(),
             dispatched: pending.is_dispatched(),

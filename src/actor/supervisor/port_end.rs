@@ -24,7 +24,7 @@ use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
 use crate::error::{Error, ErrorKind};
 use crate::options::ResumeLadder;
-use crate::plain::make_plain;
+use crate::plain::shorten;
 use crate::report::{Event, ExitCause};
 use crate::transport::{Channel, Resume};
 
@@ -142,7 +142,7 @@ impl SupervisorState {
     pub(super) async fn port_ended(&mut self, end: ChildEnd) -> Handled {
         let end = PortEnd::of(end);
         let cause = end.cause().cloned().map(|mut cause| {
-            cause.each_text(&mut make_plain);
+            cause.each_text(&mut shorten);
             cause
         });
         self.tell_cli_ended(cause.as_ref());

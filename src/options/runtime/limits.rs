@@ -85,6 +85,11 @@ with_defaults! {
         /// Most messages that are kept for each subscriber of [`Session::messages`](crate::Session::messages); at most
         /// 1,048,576. Default: 1,024.
         pub messages_kept: usize = 1024,
+        /// Most bytes of the events, and as many of the messages, that are kept for slow subscribers: each event with its
+        /// texts, each message with its JSON, once for all subscribers. Past the bound the oldest are dropped, and
+        /// subscribers that have not received them are told how many they missed. A single message that is larger is kept
+        /// alone. Default: 16 MiB.
+        pub kept_bytes: usize = 16 << 20,
         /// Most messages from before the first prompt, also from the start of the session, that are kept for the first
         /// subscriber of [`Session::messages`](crate::Session::messages), in bytes of JSON. 0: none are kept. Default:
         /// 1 MiB.
@@ -104,7 +109,8 @@ impl Limits {
     pub(crate) const MOST_KEPT: usize = 1 << 20;
 
     pub(crate) fn validate(&self) -> Result<()> {
-        // These two count entries, not bytes, so a huge value would let a stalled subscriber hold unbounded memory.
+        // A small message takes more memory than the bytes of its JSON, so a huge value would let a stalled subscriber hold
+        // much more than `kept_bytes`.
         for (name, value) in [("events_kept", self.events_kept), ("messages_kept", self.messages_kept)] {
             if value > Self::MOST_KEPT {
                 let text = format!("option `limits.{name}` is {value}");

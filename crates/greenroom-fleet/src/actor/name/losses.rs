@@ -112,7 +112,7 @@ fn loss(event: &Event, line_bytes: usize) -> Option<String> {
             "a line of {bytes} bytes from the CLI was skipped, which may have held entries: raise `limits.line_bytes` ({line_bytes})"
         )),
         Event::Missed { count } => Some(format!(
-            "{count} events of the session were missed, and one may have told of lost entries: raise `limits.events_kept`"
+            "{count} events of the session were missed, and one may have told of lost entries: raise `limits.events_kept` and `limits.kept_bytes`"
         )),
         _ => None,
     }

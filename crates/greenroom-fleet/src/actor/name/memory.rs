@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Events of a session that are kept for its watch: far more than a session tells between two looks of the watch.
 const EVENTS: usize = 1024;
+/// Their bytes.
+const EVENT_BYTES: usize = 16 << 20;
 
 /// Gives the session of an activation its transcript from the fleet's store, if the fleet has one.
 ///
@@ -45,6 +47,7 @@ pub(super) fn attach(
         line_bytes = options.limits.line_bytes;
         // Missed events count as a loss.
         options.limits.events_kept = EVENTS.max(options.limits.events_kept);
+        options.limits.kept_bytes = EVENT_BYTES.max(options.limits.kept_bytes);
         options.store.project_key = Some(cx.conversation.to_string());
         // The next activation on this host, or the deletion, removes what a node that was killed has left there.
         options.store.folder = Some(cx.config.clone());
