@@ -179,3 +179,16 @@ fn the_names_of_tests_are_short() {
         assert_eq!(long, None, "{}: a name of more than 70 characters", path.display());
     }
 }
+
+#[test]
+fn every_step_of_the_checks_is_in_one_slice_of_the_workflow() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (run, workflow) = (read(".ci/run"), read(".github/workflows/ci.yml"));
+    let mut steps: Vec<&str> = run.split('\'').nth(1).unwrap().split_whitespace().collect();
+    let slices = workflow.lines().filter_map(|line| line.split_once("steps: ")?.1.strip_suffix(" }"));
+    let mut sliced: Vec<&str> = slices.flat_map(str::split_whitespace).collect();
+    steps.sort_unstable();
+    sliced.sort_unstable();
+    assert!(!steps.is_empty());
+    assert_eq!(sliced, steps, "the slices in .github/workflows/ci.yml, and the steps of .ci/run");
+}
