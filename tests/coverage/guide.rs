@@ -1,10 +1,10 @@
 //! The guide `docs/coming-from-the-sdks.md`: `guide.md`, and the table in a form for people.
 
 use std::fmt::Write;
-use std::path::Path;
 
+use crate::bless::check_or_bless;
 use crate::fields::field_rows;
-use crate::table::{Row, check_or_bless, file, rows};
+use crate::table::{Row, file, rows};
 
 const GUIDE: &str = "docs/coming-from-the-sdks.md";
 
@@ -113,5 +113,5 @@ fn code(name: Option<&str>) -> String {
 
 #[test]
 fn the_guide_is_made_of_the_table() {
-    check_or_bless(Path::new(GUIDE), &page());
+    check_or_bless(GUIDE, &page(), "coverage");
 }

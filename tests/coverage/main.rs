@@ -13,6 +13,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
 mod asked;
+#[path = "../support/bless.rs"]
+mod bless;
 #[path = "../support/common.rs"]
 mod common;
 mod declared;

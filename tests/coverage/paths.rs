@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
 
 use greenroom::callback::{DialogAnswer, ElicitationAnswer};
 use greenroom::hook::HookEvent;
@@ -22,7 +21,8 @@ use greenroom::{
     Turn, hook,
 };
 
-use crate::table::{check_or_bless, rows};
+use crate::bless::check_or_bless;
+use crate::table::rows;
 
 /// Paths that can be named without their types.
 macro_rules! named {
@@ -184,5 +184,5 @@ fn every_path_is_known_to_the_compiler() {
     for path in importable {
         writeln!(uses, "use greenroom::{path} as _;").unwrap();
     }
-    check_or_bless(Path::new("tests/coverage/uses.rs"), &uses);
+    check_or_bless("tests/coverage/uses.rs", &uses, "coverage");
 }

@@ -1,6 +1,6 @@
 //! The table `docs/coverage.tsv`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A row: something that the protocol or an SDK has.
 #[derive(Debug)]
@@ -89,19 +89,4 @@ pub(crate) fn mapped(kind: &str) -> Vec<Row> {
     let rows: Vec<Row> = rows().into_iter().filter(|row| row.kind == kind && !row.ours.is_empty()).collect();
     assert!(!rows.is_empty(), "no row of the kind `{kind}`");
     rows
-}
-
-/// Fails when a file is not what the table makes of it; with `GREENROOM_BLESS=1`, writes it anew.
-pub(crate) fn check_or_bless(path: &Path, made: &str) {
-    let there = file(path.to_str().unwrap());
-    if std::env::var_os("GREENROOM_BLESS").is_some_and(|bless| bless == "1") {
-        std::fs::write(&there, made).unwrap();
-    }
-    let there = std::fs::read_to_string(&there).unwrap_or_default();
-    let differs = made.lines().zip(there.lines()).find(|(made, there)| made != there);
-    assert!(
-        made == there,
-        "{} is not what the table makes of it; write it anew with GREENROOM_BLESS=1 cargo test --test coverage. {differs:?}",
-        path.display()
-    );
 }

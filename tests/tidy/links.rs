@@ -10,10 +10,20 @@ const FLEET: &str = "crates/greenroom-fleet/README.md";
 
 /// The pages that people read, by their paths in the project.
 fn pages() -> Vec<PathBuf> {
-    let mut pages: Vec<PathBuf> =
-        ["README.md", "CONTRIBUTING.md", "architecture.md", "CHANGELOG.md", "fuzz/README.md", FLEET]
-            .map(Into::into)
-            .into();
+    let mut pages: Vec<PathBuf> = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CODE_OF_CONDUCT.md",
+        "architecture.md",
+        "CHANGELOG.md",
+        "llms.txt",
+        "AGENTS.md",
+        "fuzz/README.md",
+        FLEET,
+    ]
+    .map(Into::into)
+    .into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "md") {
@@ -24,7 +34,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// The lines of a page outside of its programs.
-fn prose(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
     text.lines().filter(move |line| {
         let fence = line.trim_start().starts_with("```");
@@ -35,7 +45,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
 
 /// The anchors that the headings of a page get: lower case, dashes for spaces, no punctuation, and a number behind the
 /// second heading of a name.
-fn anchors(text: &str) -> BTreeSet<String> {
+pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
     for line in prose(text) {

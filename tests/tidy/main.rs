@@ -4,7 +4,10 @@
 
 mod structure;
 
+#[path = "../support/bless.rs"]
+mod bless;
 mod face;
+mod for_programs;
 mod links;
 mod tables;
 
