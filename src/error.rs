@@ -59,6 +59,8 @@ pub enum ErrorKind {
     CliNotFound,
     /// The executable exists but could not be started. Caller (the machine).
     Spawn,
+    /// The CLI is older than [`OLDEST_CLI`](crate::options::OLDEST_CLI). Caller (the machine).
+    CliTooOld,
     /// The CLI did not answer `initialize` within [`Timeouts::start`](crate::options::Timeouts::start). CLI.
     StartTimeout,
     /// The CLI answered `initialize` with an error. CLI.
@@ -229,6 +231,7 @@ impl Error {
             self.kind(),
             InvalidOption
                 | CliNotFound
+                | CliTooOld
                 | Spawn
                 | AtCapacity
                 | Overflow

@@ -441,7 +441,7 @@ impl Driver {
         self.prompt_uuid = frame["uuid"].as_str().unwrap_or_default().to_owned();
         self.frame(&json!({ "type": "system", "subtype": "init", "session_id": uuid::Uuid::new_v4().to_string(), "uuid": "u",
             "cwd": "/", "tools": [], "mcp_servers": [], "model": "bench", "permissionMode": "default",
-            "slash_commands": [], "apiKeySource": "none", "claude_code_version": "0.0.0-bench",
+            "slash_commands": [], "apiKeySource": "none", "claude_code_version": "999.0.0-bench",
             "output_style": "default", "skills": [], "plugins": [], "capabilities": ["sdk_mcp_manifests"] }));
         self.next_step();
         self.fill();
@@ -543,7 +543,7 @@ pub(crate) fn initialized(frame: &serde_json::Value) -> String {
         for name in frame["request"]["sdkMcpServers"].as_array().into_iter().flatten() {
             parked[name.as_str().unwrap_or_default()] = json!("parked");
         }
-        response = json!({ "commands": [], "claude_code_version": "0.0.0-bench", "pid": std::process::id(),
+        response = json!({ "commands": [], "claude_code_version": "999.0.0-bench", "pid": std::process::id(),
             "capabilities": ["sdk_mcp_manifests"], "sdk_mcp_manifests_parked": parked });
     }
     let answer = json!({ "type": "control_response", "response": { "subtype": "success",

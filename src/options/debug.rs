@@ -40,7 +40,8 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_fields!(f, Options, self,
             plain: [
-                cli_path, runtime, runtime_args, cwd, project_config_root, env_policy, user, containment, client_app, delivery,
+                cli_path, allow_old_cli, runtime, runtime_args, cwd, project_config_root, env_policy, user, containment,
+                client_app, delivery,
                 debug, debug_file, model, fallback_model, thinking, max_thinking_tokens, effort, max_turns,
                 max_budget_usd, task_budget, betas, output_format, system_prompt, exclude_dynamic_sections,
                 system_prompt_snapshot, plan_mode_instructions, verbatim_prompts, agent, agents, permission_mode,

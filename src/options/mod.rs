@@ -28,7 +28,8 @@ pub use cli::setting_source::SettingSource;
 pub(crate) use cli::settings::{Merged, merged, read_settings_file, settings_file};
 pub(crate) use definition::Options;
 pub use runtime::limits::Limits;
-pub use runtime::process::{Containment, Delivery, EnvPolicy, OsUser};
+pub(crate) use runtime::process::is_too_old;
+pub use runtime::process::{Containment, Delivery, EnvPolicy, OLDEST_CLI, OsUser};
 pub use runtime::recovery::{ResumeLadder, TurnRecovery};
 pub use runtime::restart::{Restart, Restarts};
 #[cfg(feature = "sessions")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
+use crate::options::OLDEST_CLI;
 use crate::transport::Exit;
 
 /// Why a CLI exited without being asked. The texts have no escape sequences and no control characters except line
@@ -63,6 +64,11 @@ pub enum ExitCause {
     },
     /// The CLI answered `initialize` with an error, so it was killed.
     InitializeRefused { message: String },
+    /// The CLI is older than [`OLDEST_CLI`](crate::options::OLDEST_CLI), so it was killed.
+    TooOld {
+        /// `None` if the CLI does not say its version.
+        version: Option<String>,
+    },
     /// The CLI refused to resume the conversation.
     ResumeRefused {
         session_id: String,
@@ -120,6 +126,7 @@ impl ExitCause {
             Self::NotStarted { error: _ }
             | Self::Exited { exit: _, stderr: _ }
             | Self::StartTimeout { after: _, noise: _, stderr: _ } => {}
+            Self::TooOld { version } => version.iter_mut().for_each(change),
             Self::StdinBroken { reason: text, stderr: _ }
             | Self::Unresponsive { reason: text, stderr: _ }
             | Self::InitializeRefused { message: text }
@@ -146,6 +153,11 @@ impl ExitCause {
             ExitCause::InitializeRefused { .. } => {
                 (ErrorKind::InitializeRefused, "check the options, or update the CLI")
             }
+            ExitCause::TooOld { .. } => (
+                ErrorKind::CliTooOld,
+                "update the CLI with `claude update` or `npm install -g @anthropic-ai/claude-code@latest`, or name a newer one \
+                 by option `cli_path`",
+            ),
             ExitCause::ExitedAtStart { said: Some(said), .. } if is_not_there(said) => {
                 (ErrorKind::SessionNotFound, "it may be of another directory or another configuration folder")
             }
@@ -161,6 +173,10 @@ impl ExitCause {
                 ErrorKind::CliExited,
                 "check that this is the claude CLI: with `--version` it prints `... (Claude Code)`; the option `cli_path` \
                  names another",
+            ),
+            ExitCause::ExitedAtStart { stderr, .. } if stderr.contains("unknown option") => (
+                ErrorKind::CliExited,
+                "update the CLI with `claude update`, unless option `extra_args` has the unknown flag",
             ),
             ExitCause::ExitedAtStart { .. } => {
                 (ErrorKind::CliExited, "run the CLI by hand with the same options to see what it needs")
@@ -214,6 +230,13 @@ impl fmt::Display for ExitCause {
                 }
             }
             ExitCause::InitializeRefused { message } => write!(f, "the CLI refused `initialize`: {message}"),
+            ExitCause::TooOld { version } => {
+                match version {
+                    Some(version) => write!(f, "the CLI has version {version}")?,
+                    None => f.write_str("the CLI does not say its version, as only old ones do not")?,
+                }
+                write!(f, "; the oldest version that greenroom supports is {OLDEST_CLI}")
+            }
             ExitCause::ResumeRefused { session_id, said, .. } => {
                 write!(f, "the CLI refused to resume the conversation {session_id}: {said}")
             }

@@ -45,6 +45,7 @@ impl SessionBuilder {
     /// | [`SessionInUse`](ErrorKind::SessionInUse) | another live session has the conversation |
     /// | [`Io`](ErrorKind::Io) | the conversation cannot be locked; no process was started; see [`Options::lock_dir`](crate::Options::lock_dir) |
     /// | [`Store`](ErrorKind::Store) | the store failed, or took too long |
+    /// | [`CliTooOld`](ErrorKind::CliTooOld) | the CLI is older than [`OLDEST_CLI`](crate::options::OLDEST_CLI) |
     /// | [`InitializeRefused`](ErrorKind::InitializeRefused) | the CLI answered with an error, or cannot do what the options ask for |
     pub async fn start(self) -> Result<Session> {
         self.spawn(None).await

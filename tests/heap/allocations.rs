@@ -3,6 +3,7 @@
 use crate::alone;
 use crate::common::{SOON, within};
 use crate::count::asked_here;
+use greenroom::options::OLDEST_CLI;
 use greenroom::{Message, Session, transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -27,7 +28,7 @@ async fn partial_messages_take_at_most_five_allocations_each() {
             stdin.read_line(&mut line).await.unwrap();
             let initialize: Value = serde_json::from_str(&line).unwrap();
             let answer = json!({ "type": "control_response", "response": {
-                "subtype": "success", "request_id": initialize["request_id"], "response": { "commands": [] },
+                "subtype": "success", "request_id": initialize["request_id"], "response": { "claude_code_version": OLDEST_CLI },
             } });
             stdout.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
             (cli, stdin, stdout)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::alone;
 use crate::count::{asked_here, held_here};
 use futures_util::future::join_all;
+use greenroom::options::OLDEST_CLI;
 use greenroom::transport::{Exit, MemoryCli, MemoryListener, MemoryTransport, memory};
 use greenroom::{Session, ToolDef, ToolServer};
 use serde_json::{Value, json};
@@ -63,7 +64,7 @@ impl Cli {
         let servers = initialize["request"]["sdkMcpServers"].as_array().cloned().unwrap_or_default();
         let parked: Value =
             servers.iter().map(|name| (name.as_str().unwrap().to_owned(), json!("parked"))).collect();
-        let response = json!({ "commands": [], "capabilities": ["sdk_mcp_manifests"], "sdk_mcp_manifests_parked": parked });
+        let response = json!({ "claude_code_version": OLDEST_CLI, "commands": [], "capabilities": ["sdk_mcp_manifests"], "sdk_mcp_manifests_parked": parked });
         cli.write(&json!({ "type": "control_response", "response": {
             "subtype": "success", "request_id": initialize["request_id"], "response": response } }))
             .await;

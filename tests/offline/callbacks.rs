@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::common::*;
 use greenroom::callback::{CallbackContext, DialogAnswer, ElicitationAnswer};
 use greenroom::hook::{HookOutput, OnFailure};
+use greenroom::options::OLDEST_CLI;
 use greenroom::permission::{Answers, Question};
 use greenroom::report::Events;
 use greenroom::testkit::{CliEnd, ScriptedCli};
@@ -241,7 +242,7 @@ async fn a_hook_that_is_not_there_panics_or_is_too_late_is_an_error() {
 }
 
 /// Starts a session with a hook that must block on a CLI that answers `initialize` like this.
-async fn start_with_blocking_hook(answer: Value) -> greenroom::Result<(Session, CliEnd)> {
+async fn start_with_blocking_hook(mut answer: Value) -> greenroom::Result<(Session, CliEnd)> {
     let hook = Hook::new("PreToolUse", async |_, _| HookOutput::pass()).on_failure(OnFailure::Block);
     let (transport, mut listener) = ScriptedCli::by_hand();
     let (session, end) = within(SOON, async {
@@ -250,6 +251,7 @@ async fn start_with_blocking_hook(answer: Value) -> greenroom::Result<(Session, 
             let initialize = end.expect_request("initialize").await;
             assert_eq!(initialize["request"]["hooks"]["PreToolUse"][0]["onFailure"], "block");
             let supported = answer["hook_on_failure_supported"] == true && answer["hooks_applied"] != false;
+            answer["claude_code_version"] = json!(OLDEST_CLI);
             end.answer(&initialize, answer);
             if supported {
                 return Some(end);
@@ -562,8 +564,8 @@ async fn start_with_pending(
             for (request_id, body) in before {
                 end.send(control_request(request_id, body));
             }
-            let mut response =
-                json!({ "subtype": "success", "request_id": initialize["request_id"], "response": {} });
+            let mut response = json!({ "subtype": "success", "request_id": initialize["request_id"],
+                "response": { "claude_code_version": OLDEST_CLI } });
             for (list, requests) in pending.as_object().unwrap() {
                 response[list] = requests.clone();
             }
@@ -663,7 +665,7 @@ async fn hooks_that_a_cli_did_not_take_are_told() {
         tokio::join!(builder.transport(transport).start(), async {
             let mut end = listener.accept().await;
             let initialize = end.expect_request("initialize").await;
-            end.answer(&initialize, json!({ "hooks_applied": false }));
+            end.answer(&initialize, json!({ "claude_code_version": OLDEST_CLI, "hooks_applied": false }));
             end
         })
     })

@@ -1,7 +1,7 @@
 //! Secrets go to the CLI in `initialize`, and to a CLI that does not support that by arguments or files.
 
 use crate::common::{SOON, event, start_by_hand, stop, within};
-use greenroom::options::{Delivery, ExternalServer};
+use greenroom::options::{Delivery, ExternalServer, OLDEST_CLI};
 use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::transport::Exit;
 use greenroom::{Error, ErrorKind, Event, Session, SessionBuilder};
@@ -68,7 +68,7 @@ async fn a_cli_that_does_not_say_that_it_took_them_is_told_by_arguments() {
         let initialize = first.expect_request("initialize").await;
         assert_eq!(initialize["request"]["settings"]["env"]["TOKEN"], SECRET);
         assert_eq!(initialize["request"]["mcpServers"]["web"]["headers"]["Authorization"], SECRET);
-        first.answer(&initialize, json!({ "commands": [], "settings_applied": true }));
+        first.answer(&initialize, json!({ "claude_code_version": OLDEST_CLI, "settings_applied": true }));
         first.run_out().await;
     })
     .await;
@@ -78,7 +78,7 @@ async fn a_cli_that_does_not_say_that_it_took_them_is_told_by_arguments() {
 async fn settings_that_were_seen_and_not_taken_are_not_gone_without() {
     started_twice(async |mut first| {
         let initialize = first.expect_request("initialize").await;
-        let answer = json!({ "commands": [], "settings_applied": false, "mcp_servers_applied": true });
+        let answer = json!({ "claude_code_version": OLDEST_CLI, "settings_applied": false, "mcp_servers_applied": true });
         first.answer(&initialize, answer);
         first.run_out().await;
     })
@@ -100,7 +100,7 @@ async fn refused(play: impl AsyncFnOnce(CliEnd)) -> Error {
 async fn without_arguments_an_old_cli_is_refused() {
     let error = refused(async |mut cli| {
         let initialize = cli.expect_request("initialize").await;
-        cli.answer(&initialize, json!({ "commands": [] }));
+        cli.answer(&initialize, json!({ "claude_code_version": OLDEST_CLI }));
         cli.run_out().await;
     })
     .await;
@@ -114,6 +114,7 @@ async fn without_arguments_an_old_cli_is_refused() {
     .await;
     assert_eq!(error.kind(), ErrorKind::CliExited);
     assert!(error.to_string().contains("--await-initialize"), "{error}");
+    assert!(error.to_string().contains("update the CLI"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +127,10 @@ async fn servers_that_the_cli_did_not_take_are_told_of() {
         tokio::join!(builder.start(), async {
             let mut cli = listener.accept().await;
             let initialize = cli.expect_request("initialize").await;
-            cli.answer(&initialize, json!({ "commands": [], "mcp_servers_applied": false }));
+            cli.answer(
+                &initialize,
+                json!({ "claude_code_version": OLDEST_CLI, "mcp_servers_applied": false }),
+            );
             cli
         })
     })

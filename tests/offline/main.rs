@@ -18,6 +18,7 @@ mod bursts;
 mod callbacks;
 mod cancellation;
 mod chaos;
+mod cli_version;
 mod control;
 mod define;
 mod delivery;

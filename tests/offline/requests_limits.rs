@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{SOON, counters, event, settled, start_by_hand, stop, within};
-use greenroom::options::ThinkingDisplay;
+use greenroom::options::{OLDEST_CLI, ThinkingDisplay};
 use greenroom::requests::{ContextDetail, McpCall, McpPermissionMode, ReloadPlugins, SetCwd, SetCwdStatus};
 use greenroom::testkit::{CliEnd, Fault, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
@@ -15,11 +15,14 @@ async fn begun() -> (Session, CliEnd, ScriptedListener) {
 }
 
 /// A session on a CLI that answers `initialize` with this.
-async fn begun_with(answer: Value) -> (Session, CliEnd, ScriptedListener) {
+async fn begun_with(mut answer: Value) -> (Session, CliEnd, ScriptedListener) {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let (session, end) = tokio::join!(Session::builder().transport(transport).start(), async {
         let mut end = listener.accept().await;
         let initialize = end.expect_request("initialize").await;
+        if answer["claude_code_version"].is_null() {
+            answer["claude_code_version"] = json!(OLDEST_CLI);
+        }
         end.answer(&initialize, answer);
         end
     });
@@ -244,7 +247,7 @@ async fn a_capability_that_is_missing_is_named_and_nothing_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn cli_info_belongs_to_the_incarnation_and_follows_command_changes() {
     let (session, mut end, mut listener) = begun_with(json!({
-        "commands": [{"name": "a", "description": "d", "argumentHint": "<x>"}], "claude_code_version": "1.0.0",
+        "commands": [{"name": "a", "description": "d", "argumentHint": "<x>"}], "claude_code_version": "2.1.1000",
         "models": [{"value": "m", "displayName": "M", "description": ""}], "account": {"apiProvider": "firstParty"},
         "agents": [{"name": "Explore", "description": ""}], "output_style": "default", "pid": 7,
         "capabilities": ["a_v1"], "of_tomorrow": 1,
@@ -268,13 +271,13 @@ async fn cli_info_belongs_to_the_incarnation_and_follows_command_changes() {
     session.snapshot().await.unwrap();
     let names: Vec<_> = session.server_info().commands.iter().map(|command| command.name.clone()).collect();
     assert_eq!(names, ["b", "c"]);
-    assert_eq!(session.server_info().claude_code_version.as_deref(), Some("1.0.0"));
+    assert_eq!(session.server_info().claude_code_version.as_deref(), Some("2.1.1000"));
 
     let mut events = session.events();
     end.exit(Exit::Signal(9));
     let mut end = next(&mut listener).await;
     event(&mut events, |event| matches!(event, Event::CliReady { epoch: 2, .. }).then_some(())).await;
-    assert_eq!(session.server_info().claude_code_version.as_deref(), Some("0.0.0-scripted"));
+    assert_eq!(session.server_info().claude_code_version.as_deref(), Some("999.0.0-scripted"));
     assert_eq!((session.has_capability("a_v1"), session.has_capability("b_v1")), (None, None));
     settled(&mut end).await;
     stop(session, end).await;
@@ -423,7 +426,7 @@ async fn nothing_is_asked_of_a_cli_before_all_that_was_set_is_in_force_again() {
     let initialize = within(SOON, end.expect_request("initialize")).await;
     let early = within(SOON, session.set_permission_mode(PermissionMode::Plan)).await;
     assert_eq!(kind(early), ErrorKind::NotReady, "before the handshake");
-    end.answer(&initialize, json!({}));
+    end.answer(&initialize, json!({ "claude_code_version": OLDEST_CLI }));
     let again = within(SOON, end.expect("control_request")).await;
     assert_eq!(again["request"]["mode"], "acceptEdits");
     let early = within(SOON, session.set_permission_mode(PermissionMode::Plan)).await;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::host::{Host, can_make_cgroups, test_alone};
+use crate::real;
 use crate::stage::*;
 use greenroom::options::{Containment, EnvPolicy, Timeouts};
 use greenroom::testkit::{ModelTurn, Script};
@@ -203,7 +204,10 @@ async fn host() {
     let Ok(told) = std::env::var(HOST) else { return };
     let HostOf { cli, cwd, env, containment } = serde_json::from_str(&told).unwrap();
     let builder = Session::builder().cli_path(cli).cwd(cwd).envs(env);
-    let builder = builder.configure(|options| options.env_policy = EnvPolicy::Clean);
+    let builder = builder.configure(|options| {
+        options.env_policy = EnvPolicy::Clean;
+        options.allow_old_cli = real::allow_old_cli();
+    });
     let session = start(prepare(builder, containment, Timeouts::default())).await;
     let _turn = session.prompt("Wait.").await.unwrap();
     std::future::pending().await

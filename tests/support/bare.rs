@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use greenroom::options::OLDEST_CLI;
 use greenroom::transport::{MemoryCli, memory};
 use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ impl Bare {
                 let initialize: Value = serde_json::from_str(&line).unwrap();
                 let answer = json!({ "type": "control_response", "response": {
                     "subtype": "success", "request_id": initialize["request_id"], "response": {
-                        "commands": [], "capabilities": ["sdk_mcp_manifests"],
+                        "claude_code_version": OLDEST_CLI, "commands": [], "capabilities": ["sdk_mcp_manifests"],
                         "sdk_mcp_manifests_parked": { "clock": "parked" },
                     },
                 } });

@@ -71,7 +71,13 @@ pub(crate) fn builder(cli: &Path, model: &ScriptedModel, home: &Path, cwd: &Path
         .cli_path(cli)
         .cwd(cwd)
         .configure(|options| options.env_policy = EnvPolicy::Clean)
+        .configure(|options| options.allow_old_cli = allow_old_cli())
         .envs(env(model, home))
+}
+
+/// Whether to test a CLI that greenroom refuses by default, as `tests/real_cli/range/run.py` does.
+pub(crate) fn allow_old_cli() -> bool {
+    std::env::var_os("GREENROOM_ALLOW_OLD_CLI").is_some_and(|value| value == "1")
 }
 
 /// Everything that a CLI sees of its environment.

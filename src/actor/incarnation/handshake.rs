@@ -11,7 +11,7 @@ use crate::actor::messages::session::Internal;
 use crate::actor::router::client::ask_in;
 use crate::actor::router::settings;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::{Delivery, McpRegistration};
+use crate::options::{Delivery, McpRegistration, is_too_old};
 use crate::plain::short;
 use crate::report::{Event, ExitCause, McpSetServersResult};
 use crate::requests::Reply;
@@ -45,7 +45,14 @@ impl IncarnationTask {
             reply => reply?,
         };
         let raw = reply.map_err(|error| self.no_answer(open, error))?;
-        let answer = InitializeAnswer::parse(&raw);
+        let mut answer = InitializeAnswer::parse(&raw);
+        if answer.says_version_if_asked() {
+            answer.claude_code_version = self.binary_version(open, deadline).await?;
+        }
+        let version = answer.claude_code_version.clone().map(short);
+        if !shared.options().allow_old_cli && is_too_old(version.as_deref()) {
+            return Err(PortEnd::Died(ExitCause::TooOld { version }));
+        }
         // An answer that `Reply` cannot read has nothing for `InitializeAnswer` either.
         if let Ok(info) = Reply::read("initialize", raw) {
             shared.note_server_info(info);
@@ -74,7 +81,6 @@ impl IncarnationTask {
         self.set_again(open, deadline).await?;
         // Before the event: its receiver may ask the CLI at once.
         open.outbound.set_ready();
-        let version = answer.claude_code_version.map(short);
         shared.emit(Event::CliReady { epoch, version: version.clone() });
         // A port that has ended has aborted this task.
         self.port.cast(PortMessage::Ready { version }).ok();
@@ -115,6 +121,17 @@ impl IncarnationTask {
                 reply => return Ok(reply),
             }
         }
+    }
+
+    /// The version of a CLI that leaves it out of its answer to `initialize`; `None` if it does not know the request.
+    async fn binary_version(
+        &mut self,
+        open: &mut OpenIncarnation,
+        deadline: Instant,
+    ) -> Result<Option<String>, PortEnd> {
+        let answer = self.ask(open, &json!({ "subtype": "get_binary_version" }), deadline).await?;
+        let read = |answer: Box<RawValue>| serde_json::from_str::<Value>(answer.get()).ok();
+        Ok(answer.ok().and_then(read).and_then(|answer| answer["version"].as_str().map(str::to_owned)))
     }
 
     /// The end of an incarnation whose CLI has not answered, or has answered with an error.

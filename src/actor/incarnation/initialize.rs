@@ -118,6 +118,7 @@ pub(crate) fn body(
 #[derive(Debug, Default)]
 pub(crate) struct InitializeAnswer {
     pub(crate) claude_code_version: Option<String>,
+    pid: Option<u64>,
     pub(crate) capabilities: Vec<String>,
     sdk_mcp_manifests_parked: Option<Map<String, Value>>,
     hook_on_failure_supported: Option<bool>,
@@ -155,6 +156,7 @@ impl InitializeAnswer {
         for (name, value) in fields {
             match name.as_str() {
                 "claude_code_version" => answer.claude_code_version = value.as_str().map(str::to_owned),
+                "pid" => answer.pid = value.as_u64(),
                 "capabilities" => answer.capabilities = serde_json::from_value(value).unwrap_or_default(),
                 "sdk_mcp_manifests_parked" => {
                     answer.sdk_mcp_manifests_parked = serde_json::from_value(value).unwrap_or_default();
@@ -169,6 +171,12 @@ impl InitializeAnswer {
             }
         }
         answer
+    }
+
+    /// Whether the version is missing and the CLI answers when it is asked. A CLI of before 2.1.72 says no `pid`, and leaves
+    /// requests that it does not know without an answer.
+    pub(crate) fn says_version_if_asked(&self) -> bool {
+        self.claude_code_version.is_none() && self.pid.is_some()
     }
 
     /// Whether the answer shows that the CLI took in-process servers from `initialize`.

@@ -2,6 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The oldest version of the CLI that a session uses, unless [`Options::allow_old_cli`](crate::Options::allow_old_cli) is set.
+///
+/// Up to CLI 2.1.300, calls of tools whose [`ToolPolicy`](crate::ToolPolicy) forbids them are run. CLI 2.1.290 to 2.1.301
+/// start in the permission mode `auto`, in which nobody is asked. CLIs up to 2.1.290 do not answer `initialize` with
+/// their version.
+pub const OLDEST_CLI: &str = "2.1.302";
+
+/// Whether this is a version below [`OLDEST_CLI`], or no version.
+pub(crate) fn is_too_old(version: Option<&str>) -> bool {
+    let numbers = |version: &str| -> Option<Vec<u64>> {
+        // A version may end in words, such as `-beta`.
+        let digits = version.split(|c: char| c != '.' && !c.is_ascii_digit()).next()?;
+        digits.split('.').map(|number| number.parse().ok()).collect()
+    };
+    version.and_then(numbers) < numbers(OLDEST_CLI)
+}
+
 /// Where the CLI's environment comes from.
 ///
 /// The CLI passes its environment on to every command that the model runs, so the model can read each variable that the

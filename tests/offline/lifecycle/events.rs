@@ -64,7 +64,7 @@ async fn a_snapshot_shows_the_tree_and_what_is_in_flight() {
     assert!((3000..3100).contains(&snapshot.age_ms), "{}", snapshot.age_ms);
     let cli = snapshot.cli.as_ref().unwrap();
     assert_eq!((cli.epoch, cli.pid, cli.ready, cli.lines_queued), (1, None, true, 0));
-    assert_eq!(cli.version.as_deref(), Some("0.0.0-scripted"));
+    assert_eq!(cli.version.as_deref(), Some("999.0.0-scripted"));
     let conversation = snapshot.conversation.as_ref().unwrap();
     assert_eq!((conversation.turn_running, conversation.queued, conversation.idle), (true, 1, false));
     assert!(conversation.unread_bytes > 100, "{conversation:?}");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use greenroom::options::OLDEST_CLI;
 use greenroom::testkit::{Fault, ScriptedCli};
 use greenroom::{ErrorKind, Event, NoArgs, Session, ToolContext, ToolDef, ToolServer};
 use serde_json::{Value, json};
@@ -150,7 +151,10 @@ async fn a_tool_change_during_initialize_is_told_when_the_cli_is_ready() {
     let initialize = within(SOON, end.expect_request("initialize")).await;
     session.server("base").unwrap().add_tool(says("second", "two")).unwrap();
     assert_eq!(tools(&mut end, "base").await, ["first", "second"]);
-    end.answer(&initialize, json!({ "capabilities": ["sdk_mcp_manifests"] }));
+    end.answer(
+        &initialize,
+        json!({ "claude_code_version": OLDEST_CLI, "capabilities": ["sdk_mcp_manifests"] }),
+    );
     pushed(&mut end, TOOLS_CHANGED).await;
     stop(session, end).await;
 }

@@ -239,7 +239,9 @@ async fn prompts_are_taken_as_they_say() {
 
     ask(Prompt::text("Look.").pasted("a long log").text_document("Notes", "remember")).await;
     assert!(
-        said().contains("a long log") && said().contains("pasted_content") && said().contains("remember")
+        said().contains("a long log") && said().contains("pasted_content") && said().contains("remember"),
+        "{}",
+        said()
     );
     stop(&session).await;
 }

@@ -11,7 +11,7 @@ use crate::process::{kill_self, linger};
 use crate::turn::{Prompt, Turn, is_echo, text_of_call};
 use crate::wire::{Uuids, What, Wire};
 
-const VERSION: &str = "0.0.0-fake";
+const VERSION: &str = "999.0.0-fake";
 
 pub(crate) struct Cli {
     behaviour: Behaviour,

@@ -107,7 +107,7 @@ impl StandIn {
         match frame["request"]["subtype"].as_str() {
             Some("initialize") => {
                 let mut answer = json!({
-                    "claude_code_version": "0.0.0-scripted", "commands": [], "hooks_applied": true,
+                    "claude_code_version": "999.0.0-scripted", "commands": [], "hooks_applied": true,
                     "capabilities": ["sdk_mcp_manifests", "interrupt_receipt_v1"], "mcp_servers_applied": true,
                 });
                 let manifests = frame["request"]["sdkMcpServerManifests"].as_object();

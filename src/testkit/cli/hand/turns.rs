@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::CliEnd;
 
+/// Newer than any version that greenroom may demand.
+const VERSION: &str = "999.0.0-scripted";
+
 /// Capabilities that the CLI reports.
 const CAPABILITIES: [&str; 7] = [
     "sdk_mcp_manifests",
@@ -32,12 +35,17 @@ impl CliEnd {
         initialize
     }
 
+    /// The answer of a CLI that ignores in-process servers in `initialize`.
+    pub(crate) fn old_answer() -> Value {
+        json!({ "claude_code_version": VERSION, "commands": [] })
+    }
+
     pub(crate) fn handshake_answer(initialize: &Value) -> Value {
         let parked = initialize["request"]["sdkMcpServerManifests"].as_object().map(|manifests| {
             manifests.keys().map(|name| (name.clone(), json!("parked"))).collect::<serde_json::Map<_, _>>()
         });
         let mut answer = json!({
-            "claude_code_version": "0.0.0-scripted",
+            "claude_code_version": VERSION,
             "capabilities": CAPABILITIES,
             "sdk_mcp_manifests_parked": parked.unwrap_or_default(),
             "hook_on_failure_supported": true,
@@ -67,7 +75,7 @@ impl CliEnd {
     pub fn begin_turn(&mut self) {
         self.message(json!({
             "type": "system", "subtype": "init", "cwd": "/", "model": "scripted", "tools": [], "mcp_servers": [],
-            "permissionMode": "default", "claude_code_version": "0.0.0-scripted", "capabilities": CAPABILITIES,
+            "permissionMode": "default", "claude_code_version": VERSION, "capabilities": CAPABILITIES,
         }));
     }
 

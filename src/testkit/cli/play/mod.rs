@@ -133,7 +133,7 @@ impl Player {
                     self.servers_by_initialize(request);
                     self.end.answer(frame, CliEnd::handshake_answer(frame));
                 } else {
-                    self.end.answer(frame, json!({ "commands": [] }));
+                    self.end.answer(frame, CliEnd::old_answer());
                 }
             }
             Some("mcp_status") => self.end.answer(frame, json!({ "mcpServers": self.servers.status() })),

@@ -236,7 +236,7 @@ impl Cli<'_> {
                 let answer = match frame["request"]["subtype"].as_str() {
                     Some("initialize") => {
                         pause(self.character.start);
-                        json!({"commands": [], "claude_code_version": "0.0.0-storm", "pid": process::id(),
+                        json!({"commands": [], "claude_code_version": "999.0.0-storm", "pid": process::id(),
                             "capabilities": capabilities(), "sdk_mcp_manifests_parked": {}})
                     }
                     Some("interrupt") => json!({"still_queued": []}),
@@ -255,7 +255,7 @@ impl Cli<'_> {
         self.message(
             json!({"type": "system", "subtype": "init", "cwd": std::env::current_dir()?, "tools": [],
             "mcp_servers": [], "model": "storm", "permissionMode": "default", "slash_commands": [],
-            "apiKeySource": "none", "claude_code_version": "0.0.0-storm", "output_style": "default",
+            "apiKeySource": "none", "claude_code_version": "999.0.0-storm", "output_style": "default",
             "skills": [], "plugins": [], "capabilities": capabilities()}),
         )?;
         // Noted before anything is done with the prompt, and after the sign that this CLI has begun with it: a session sends a
