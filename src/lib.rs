@@ -95,6 +95,7 @@
 //! | [Run it in a service](https://docs.rs/crate/greenroom/latest/source/docs/service.md) | serve many users; deploy |
 //! | [Testing](https://docs.rs/crate/greenroom/latest/source/docs/testing.md) | test tools and agents without a CLI |
 //! | [Fault injection](https://docs.rs/crate/greenroom/latest/source/docs/fault-injection.md) | cancel, kill and crash on purpose |
+//! | [Versions of the CLI](https://docs.rs/crate/greenroom/latest/source/docs/cli-versions.md) | choose the version of `claude` to install |
 //! | [Troubleshooting](https://docs.rs/crate/greenroom/latest/source/docs/troubleshooting.md) | find the text of an error, its cause, and what to do |
 //! | [Coming from the SDKs](https://docs.rs/crate/greenroom/latest/source/docs/coming-from-the-sdks.md) | find the name of the Python and TypeScript SDKs here |
 

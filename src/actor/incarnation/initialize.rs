@@ -173,8 +173,8 @@ impl InitializeAnswer {
         answer
     }
 
-    /// Whether the version is missing and the CLI answers when it is asked. A CLI of before 2.1.72 says no `pid`, and leaves
-    /// requests that it does not know without an answer.
+    /// Whether the version is missing, and the CLI answers when it is asked for it. CLI 2.1.5 says no `pid`, and leaves
+    /// requests that it does not know without an answer; CLI 2.1.72 says its `pid`, and refuses such requests.
     pub(crate) fn says_version_if_asked(&self) -> bool {
         self.claude_code_version.is_none() && self.pid.is_some()
     }
