@@ -130,6 +130,9 @@ pub mod telemetry;
 pub mod testkit;
 pub mod tool;
 pub mod transport;
+#[cfg(test)]
+#[path = "../tests/support/wait.rs"]
+mod wait;
 mod wire;
 
 pub use actor::turn::Turn;

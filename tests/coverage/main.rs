@@ -29,5 +29,9 @@ mod paths;
 mod prompts;
 mod requests;
 mod table;
+#[path = "../support/timeline.rs"]
+mod timeline;
 #[rustfmt::skip]
 mod uses;
+#[path = "../support/wait.rs"]
+mod wait;

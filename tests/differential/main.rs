@@ -20,7 +20,11 @@ mod real;
 mod scenarios;
 #[path = "../support/stage.rs"]
 mod stage;
+#[path = "../support/timeline.rs"]
+mod timeline;
 mod told;
+#[path = "../support/wait.rs"]
+mod wait;
 
 use std::path::Path;
 

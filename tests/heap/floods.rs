@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::alone;
 use crate::bare::{Bare, MIB};
-use crate::common::{event, within};
+use crate::common::{SOON, event, within};
 use crate::count::{HELD, PEAK};
 use greenroom::mcp::{ReadResource, ResourceTemplateDef};
 use greenroom::options::{Limits, Restart, Timeouts};
@@ -14,9 +14,6 @@ use greenroom::session::MessageOrGap;
 use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolContext, ToolServer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
-
-/// Far more than anything here takes.
-const LIMIT: Duration = Duration::from_secs(120);
 
 fn clock() -> ToolServer {
     ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon")
@@ -57,7 +54,7 @@ async fn most_held(
     let kept = HELD.load(Ordering::Relaxed).saturating_sub(before);
     println!("{what}: {:.2} MiB at most (bound {:.2}), {:.2} MiB kept", mib(peak), mib(bound), mib(kept));
     assert!(peak <= bound, "{what}: {:.2} MiB were held, {:.2} allowed", mib(peak), mib(bound));
-    within(LIMIT, bare.session.snapshot()).await.unwrap().counters
+    within(SOON, bare.session.snapshot()).await.unwrap().counters
 }
 
 fn mib(bytes: usize) -> f64 {
@@ -130,7 +127,7 @@ async fn unknown_frames_hold_no_more_than_the_message_lane() {
                 tokio::task::yield_now().await;
             }
         };
-        within(LIMIT, read).await;
+        within(SOON, read).await;
     })
     .await;
     assert_eq!(counters.messages, 100_000);
@@ -165,7 +162,7 @@ async fn a_flood_of_unknown_requests_is_answered_and_costs_little() {
                     assert!(line.contains("flood_") && line.contains("error"), "{line}");
                 }
             };
-            within(LIMIT, async { tokio::join!(ask, count) }).await;
+            within(SOON, async { tokio::join!(ask, count) }).await;
             cli.calls("then").await;
         },
     )
@@ -196,7 +193,7 @@ async fn a_cli_that_asks_and_does_not_read_is_given_up() {
         }
     };
     let gone = event(&mut events, |event| matches!(event, Event::CliExited { .. }).then(|| event.clone()));
-    let ((), gone) = within(LIMIT, async { tokio::join!(flood, gone) }).await;
+    let ((), gone) = within(SOON, async { tokio::join!(flood, gone) }).await;
     let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
     println!("a CLI that asks and does not read: {:.2} MiB at most; {gone:?}", mib(peak));
     assert!(peak <= A_FEW, "{:.2} MiB were held", mib(peak));

@@ -13,6 +13,10 @@
 mod bare;
 #[path = "../support/common.rs"]
 mod common;
+#[path = "../support/timeline.rs"]
+mod timeline;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod allocations;
 mod count;

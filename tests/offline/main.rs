@@ -11,6 +11,10 @@ mod bare;
 mod common;
 #[path = "../support/requests.rs"]
 mod samples;
+#[path = "../support/timeline.rs"]
+mod timeline;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod answers;
 mod backpressure;

@@ -5,17 +5,13 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
-use crate::common::within;
 use crate::host::{Host, test_alone};
+use crate::wait::{SOON, within};
 use greenroom::options::EnvPolicy;
 use greenroom::{ErrorKind, Session, SessionBuilder};
 
 const ID: &str = "3f0c5d3e-8a57-4b0c-9a41-5b8f1d0c7e01";
-
-/// Far more than a start takes.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the other process has its configuration, and so its locks.
 const FOLDER: &str = "GREENROOM_TEST_FOLDER";
@@ -67,14 +63,14 @@ fn other_process(folder: &Path) -> Host {
 async fn a_conversation_of_another_process_is_refused_until_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut other = other_process(folder.path());
-    let error = within(LIMIT, resuming(folder.path(), ID).start()).await.unwrap_err();
+    let error = within(SOON, resuming(folder.path(), ID).start()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SessionInUse, "{error}");
     let holder = format!("process {}", other.0.id());
     assert!(error.to_string().contains(ID) && error.to_string().contains(&holder), "{error}");
     other.0.kill().unwrap();
     other.0.wait().unwrap();
-    let session = within(LIMIT, resuming(folder.path(), ID).start()).await.unwrap();
-    within(LIMIT, session.stop()).await.unwrap();
+    let session = within(SOON, resuming(folder.path(), ID).start()).await.unwrap();
+    within(SOON, session.stop()).await.unwrap();
     assert_eq!(locks(folder.path()), [""; 0]);
 }
 
@@ -86,9 +82,9 @@ async fn the_lock_of_a_killed_process_is_removed_at_the_next_start() {
     other.0.wait().unwrap();
     let [left] = &locks(folder.path())[..] else { panic!("the killed process left no lock") };
     assert!(left.starts_with(ID), "{left}");
-    let session = within(LIMIT, builder(folder.path()).start()).await.unwrap();
+    let session = within(SOON, builder(folder.path()).start()).await.unwrap();
     assert_eq!(locks(folder.path()), [""; 0]);
-    within(LIMIT, session.stop()).await.unwrap();
+    within(SOON, session.stop()).await.unwrap();
 }
 
 /// Not a test by itself, but a process with a session that has a turn.
@@ -152,7 +148,7 @@ async fn a_session_that_cannot_lock_does_not_start_its_cli() {
     let builder = builder(folder.path())
         .env("FAKE_CLI", format!("print-args={}", started.display()))
         .configure(|options| options.lock_dir = Some(file.join("locks")));
-    let error = within(LIMIT, builder.start()).await.unwrap_err();
+    let error = within(SOON, builder.start()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     let text = error.to_string();
     assert!(text.contains(&format!("the folder {}/locks cannot be used: ", file.display())), "{text}");

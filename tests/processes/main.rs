@@ -16,6 +16,10 @@
 mod common;
 #[path = "../support/host.rs"]
 mod host;
+#[path = "../support/timeline.rs"]
+mod timeline;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod hostile;
 mod in_use;
@@ -24,6 +28,7 @@ mod model;
 mod orphans;
 mod private_files;
 mod sessions;
+mod told;
 mod watchdog;
 
 /// A folder for lock files: the tests leave nothing in the configuration folder of the user who runs them.

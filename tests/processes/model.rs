@@ -6,9 +6,8 @@ use greenroom::testkit::{LeakCheck, MAX_REQUEST_BYTES, ModelRequest, ModelTurn, 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(5);
+use crate::wait::{SOON, within};
 
 /// An HTTP answer, read to the end of its connection.
 struct Got {
@@ -45,7 +44,7 @@ fn raw(method: &str, path: &str, headers: &str, body: &str) -> String {
 
 async fn read_answer(stream: &mut TcpStream) -> Got {
     let mut bytes = Vec::new();
-    timeout(SOON, stream.read_to_end(&mut bytes)).await.unwrap().unwrap();
+    within(SOON, stream.read_to_end(&mut bytes)).await.unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let (head, mut rest) = text.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -179,7 +178,7 @@ async fn each_main_request_takes_the_next_turn_and_is_recorded() {
 
     // Taken requests are forgotten, but still count.
     assert_eq!(model.take_requests().len(), 3);
-    assert!(timeout(SOON, model.wait_for_requests(3)).await.unwrap().is_empty());
+    assert!(within(SOON, model.wait_for_requests(3)).await.is_empty());
 }
 
 #[tokio::test]
@@ -272,10 +271,9 @@ async fn waiting_for_requests_ends_when_they_have_come() {
         post(&model, main_request("a")).await;
         post(&model, main_request("b")).await;
     };
-    let (requests, ()) =
-        timeout(SOON, async { tokio::join!(model.wait_for_requests(2), both) }).await.unwrap();
+    let (requests, ()) = within(SOON, async { tokio::join!(model.wait_for_requests(2), both) }).await;
     assert_eq!(requests.len(), 2);
-    assert_eq!(timeout(SOON, model.wait_for_requests(1)).await.unwrap().len(), 2);
+    assert_eq!(within(SOON, model.wait_for_requests(1)).await.len(), 2);
 }
 
 #[tokio::test]
@@ -299,10 +297,10 @@ async fn a_client_that_hangs_up_in_mid_answer_leaves_nothing_behind() {
         let mut stream = connect(&model).await;
         let body = streamed(main_request("x")).to_string();
         stream.write_all(raw("POST", "/v1/messages", "", &body).as_bytes()).await.unwrap();
-        assert_eq!(timeout(SOON, model.wait_for_requests(count)).await.unwrap().len(), count);
+        assert_eq!(within(SOON, model.wait_for_requests(count)).await.len(), count);
     }
     only_the_acceptor.assert_none(SOON).await;
-    timeout(SOON, model.stop()).await.unwrap();
+    within(SOON, model.stop()).await;
 }
 
 #[tokio::test]
@@ -313,14 +311,14 @@ async fn dropping_the_model_closes_port_and_connections() {
     let mut idle = connect(&model).await;
     let request = raw("POST", "/v1/messages", "", &main_request("x").to_string());
     waiting.write_all(request.as_bytes()).await.unwrap();
-    timeout(SOON, model.wait_for_requests(1)).await.unwrap();
+    within(SOON, model.wait_for_requests(1)).await;
     let url = model.url();
     drop(model);
     nothing.assert_none(SOON).await;
     assert!(TcpStream::connect(url.strip_prefix("http://").unwrap()).await.is_err());
     for stream in [&mut waiting, &mut idle] {
         let mut rest = Vec::new();
-        let read = timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap();
+        let read = within(SOON, stream.read_to_end(&mut rest)).await;
         assert!(read.is_err() || rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
     }
 }

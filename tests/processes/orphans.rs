@@ -15,23 +15,18 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::host::{Host, test_alone};
+use crate::wait::{SOON, found_by_thread, in_time};
 use greenroom::guardian::{self, BootTime, Watchdog};
 use greenroom::options::{Containment, EnvPolicy};
 use greenroom::transport::{ContainedBy, ProcessIdentity};
 use greenroom::{NoArgs, Session, ToolContext, ToolServer};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Far more than a start takes.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
-
 /// Time in milliseconds that the CLIs have to end by themselves after their host has ended, unless [`GRACES`] says otherwise.
 const GRACE: u64 = 500;
 
 /// The times for the CLIs of a host, one for each session, separated by `:`.
 const GRACES: &str = "GREENROOM_TEST_GRACES";
-
-/// Limit for all processes to be gone: far more than [`GRACE`] and the search for processes take.
-pub(super) const BOUND: Duration = Duration::from_secs(20);
 
 // ---- the host ----------------------------------------------------------------------------------------------------
 
@@ -254,14 +249,14 @@ impl HostOfSessions {
         });
         let (contained, processes) = (Vec::new(), Vec::new());
         let mut host = Self { process, sessions, lines: later, contained, processes, _pipes: folder };
-        for line in ready.recv_timeout(LIMIT).unwrap() {
+        for line in ready.recv_timeout(SOON).unwrap() {
             let (by, process) = line.split_once(' ').unwrap();
             host.contained.push(by.to_owned());
             host.processes.push(serde_json::from_str(process).unwrap());
         }
         assert_eq!(host.contained.len(), host.sessions.len(), "the host has all its sessions");
         for session in &host.sessions {
-            assert_eq!(session.recv_timeout(LIMIT), Ok(Held::Opened));
+            assert_eq!(session.recv_timeout(SOON), Ok(Held::Opened));
         }
         host
     }
@@ -275,7 +270,7 @@ impl HostOfSessions {
     pub(super) fn leaves_nothing(mut self) {
         self.process.0.wait().unwrap();
         for session in &self.sessions {
-            assert_eq!(session.recv_timeout(BOUND), Ok(Held::Closed), "a process is left");
+            assert_eq!(session.recv_timeout(SOON), Ok(Held::Closed), "a process is left");
         }
     }
 }
@@ -299,7 +294,7 @@ async fn a_later_host_waits_until_the_processes_of_a_killed_one_are_gone() {
         assert!(host.processes.iter().all(ProcessIdentity::is_alive));
         host.process.0.kill().unwrap();
         for process in &host.processes {
-            tokio::time::timeout(BOUND, process.gone(Duration::from_millis(10))).await.unwrap();
+            in_time("the end of a process", process.gone(Duration::from_millis(10))).await;
         }
         host.leaves_nothing();
     }
@@ -358,9 +353,9 @@ fn a_guardian_that_is_killed_is_replaced_at_once() {
 /// Kills the guardian, and waits for the next one.
 #[cfg(target_os = "linux")]
 pub(super) fn replace_guardian(host: &HostOfSessions) {
-    let killed = until("a guardian", || guardian_of(host));
+    let killed = found_by_thread("a guardian", || guardian_of(host));
     rustix::process::kill_process(killed, Signal::KILL).unwrap();
-    until("another guardian", || guardian_of(host).filter(|guardian| *guardian != killed));
+    found_by_thread("another guardian", || guardian_of(host).filter(|guardian| *guardian != killed));
 }
 
 /// The process that guards the host.
@@ -371,19 +366,6 @@ pub(super) fn guardian_of(host: &HostOfSessions) -> Option<Pid> {
             .is_ok_and(|line| line.contains("greenroom-guardian\0"))
     };
     host.process.children().into_iter().find(guards)
-}
-
-/// Polls `look` until it finds something.
-#[cfg(target_os = "linux")]
-pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = std::time::Instant::now() + LIMIT;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(std::time::Instant::now() < end, "no {what}");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
 }
 
 #[cfg(target_os = "linux")]
@@ -399,7 +381,7 @@ fn a_host_of_many_sessions_has_one_spawner_and_one_exits_thread() {
         ours
     };
     // The threads that have looked for the CLI may take a moment to end.
-    until("two threads", || (ours() == ["greenroom-cli", "greenroom-exits"]).then_some(()));
+    found_by_thread("two threads", || (ours() == ["greenroom-cli", "greenroom-exits"]).then_some(()));
     host.signal_group(Signal::KILL);
     host.leaves_nothing();
 }

@@ -9,9 +9,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::common::*;
+use crate::wait::found;
 use greenroom::options::{Delivery, EnvPolicy, ExternalServer, OsUser};
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore};
@@ -21,9 +21,6 @@ use serde_json::json;
 
 const ID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7c44";
 const SECRET: &str = "hunter2";
-
-/// More than a start takes.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Somebody who is not the user of the tests.
 const NOBODY: OsUser = OsUser::new(65534, 65534);
@@ -117,19 +114,13 @@ async fn the_files_go_when_the_cli_dies_and_the_next_one_gets_its_own() {
     };
     let first = file(&end);
     end.exit(greenroom::transport::Exit::Signal(9));
-    let mut end = within(LIMIT, listener.accept()).await;
+    let mut end = within(SOON, listener.accept()).await;
     end.handshake().await;
     let second = file(&end);
     assert!(!first.exists() && second.exists());
-    let stopping = session.shutdown_bound();
     drop(session);
-    within(stopping, end.run_out()).await;
-    within(LIMIT, async {
-        while second.exists() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    within(SOON, end.run_out()).await;
+    found("the file is removed", || (!second.exists()).then_some(())).await;
 }
 
 /// Writes a shell script that everybody can run.
@@ -150,7 +141,7 @@ async fn a_start_that_fails_leaves_no_file() {
         &script,
         "for arg; do case $arg in --settings=*) echo \"${arg#*=}\" >&2;; esac; done\nexit 3\n",
     );
-    let error = within(LIMIT, with_secrets().cli_path(&script).start()).await.unwrap_err();
+    let error = within(SOON, with_secrets().cli_path(&script).start()).await.unwrap_err();
     let named = PathBuf::from(error.stderr().unwrap().trim());
     assert!(named.is_absolute() && !named.exists(), "{error:?}");
 }
@@ -158,7 +149,7 @@ async fn a_start_that_fails_leaves_no_file() {
 /// The folder that a session from a store is started with.
 async fn resumed_folder(builder: SessionBuilder) -> (Session, greenroom::testkit::CliEnd, PathBuf) {
     let (transport, mut listener) = ScriptedCli::by_hand();
-    let (session, end) = tokio::join!(within(LIMIT, builder.transport(transport).start()), async {
+    let (session, end) = tokio::join!(within(SOON, builder.transport(transport).start()), async {
         let mut end = listener.accept().await;
         end.handshake().await;
         end
@@ -212,7 +203,7 @@ async fn the_folder_of_a_session_from_a_store_belongs_to_the_user_of_the_cli() {
         options.env_policy = EnvPolicy::Clean;
         options.cwd = Some("/".into());
     });
-    let error = within(LIMIT, builder.start()).await.unwrap_err();
+    let error = within(SOON, builder.start()).await.unwrap_err();
     let stderr = error.stderr().unwrap();
     let expected = ["65534", "\"content\":\"hi\"", "made"];
     assert!(expected.iter().all(|part| stderr.contains(part)), "{error:?}");

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::orphans::{BOUND, EXTENDED, Held, HostOfSessions, LIMIT, guardian_of, replace_guardian, until};
+use crate::orphans::{EXTENDED, Held, HostOfSessions, guardian_of, replace_guardian};
+use crate::wait::{SOON, found_by_thread};
 
 /// Long enough for a busy machine to extend it in time.
 const DEADLINE: Duration = Duration::from_secs(6);
@@ -15,7 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(6);
 fn extends(host: &HostOfSessions, times: usize) {
     while host.lines.try_recv().is_ok() {}
     for _ in 0..times {
-        assert!(host.lines.recv_timeout(LIMIT).unwrap().contains(EXTENDED));
+        assert!(host.lines.recv_timeout(SOON).unwrap().contains(EXTENDED));
     }
 }
 
@@ -30,7 +31,7 @@ fn the_watched_session_ends(mut host: HostOfSessions) {
         "the processes are gone too early"
     );
     signal(&host, Signal::STOP);
-    assert_eq!(host.sessions[0].recv_timeout(BOUND), Ok(Held::Closed), "a process is left");
+    assert_eq!(host.sessions[0].recv_timeout(SOON), Ok(Held::Closed), "a process is left");
     assert!(host.sessions[1].try_recv().is_err(), "a session without a watchdog has ended");
     host.process.0.kill().unwrap();
     host.sessions.remove(0);
@@ -56,10 +57,11 @@ fn a_new_guardian_knows_the_deadlines_of_a_killed_one() {
 #[test]
 fn a_guardian_that_acknowledges_nothing_is_replaced() {
     let host = HostOfSessions::watched(DEADLINE);
-    let stopped = until("a guardian", || guardian_of(&host));
+    let stopped = found_by_thread("a guardian", || guardian_of(&host));
     kill_process(stopped, Signal::STOP).unwrap();
     extends(&host, 2);
-    assert!(guardian_of(&host).is_some_and(|guardian: Pid| guardian != stopped));
+    let other = || guardian_of(&host).filter(|guardian: &Pid| *guardian != stopped);
+    found_by_thread("another guardian", other);
     the_watched_session_ends(host);
 }
 
@@ -67,7 +69,7 @@ fn a_guardian_that_acknowledges_nothing_is_replaced() {
 fn the_watched_session_of_a_killed_host_ends(deadline: Duration, graces: &str) {
     let mut host = HostOfSessions::watched_with(deadline, graces);
     host.process.0.kill().unwrap();
-    assert_eq!(host.sessions[0].recv_timeout(BOUND), Ok(Held::Closed), "a process is left");
+    assert_eq!(host.sessions[0].recv_timeout(SOON), Ok(Held::Closed), "a process is left");
     assert!(host.sessions[1].try_recv().is_err(), "a session that may stay has ended");
     host.kill_cli(1);
     host.sessions.remove(0);

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use greenroom::report::{Events, ExitCause, InterruptedBy};
 use greenroom::testkit::{ModelRequest, ModelTurn, Script, ScriptedModel};
-use greenroom::transport::Exit;
+use greenroom::transport::{ChildProcess, Exit};
 use greenroom::{Event, NoArgs, Outcome, Session, ToolContext, ToolDef, ToolServer, Turn};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -23,14 +23,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Far more than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::timeline;
+use crate::wait::in_time;
 
 const KILLS: usize = 20;
-
-async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
-}
 
 /// When the CLI is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -245,6 +241,7 @@ async fn a_cli_killed_at_twenty_random_moments_resumes_its_conversation() {
         Ok(seed) => seed.parse().expect("GREENROOM_SEED is a number"),
         Err(_) => SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64,
     };
+    timeline::seed("GREENROOM_SEED", seed);
     log(format_args!("killing at random moments: GREENROOM_SEED={seed}"));
     let mut random = SmallRng::seed_from_u64(seed);
     let mut moments: Vec<_> = Moment::ALL.into_iter().cycle().take(KILLS).collect();
@@ -263,6 +260,7 @@ async fn a_cli_killed_at_twenty_random_moments_resumes_its_conversation() {
             options.restarts.cli.backoff_min = Duration::from_millis(10);
             options.restarts.cli.backoff_max = Duration::from_millis(50);
         });
+    let builder = timeline::watched(builder, ChildProcess::new());
     let session = in_time("the start", builder.start()).await.unwrap();
     let mut events = session.events();
     let mut said = Said::default();

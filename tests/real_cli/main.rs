@@ -18,6 +18,10 @@ mod host;
 mod real;
 #[path = "../support/stage.rs"]
 mod stage;
+#[path = "../support/timeline.rs"]
+mod timeline;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod basics;
 mod kills;

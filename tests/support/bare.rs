@@ -2,18 +2,13 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "in the helpers of tests, too")]
 
-use std::time::Duration;
-
 use greenroom::options::OLDEST_CLI;
 use greenroom::transport::{MemoryCli, memory};
 use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
-use crate::common::within;
-
-/// Far more than anything here takes.
-const LIMIT: Duration = Duration::from_secs(120);
+use crate::wait::{SOON, within};
 
 pub(crate) const MIB: usize = 1 << 20;
 
@@ -31,7 +26,7 @@ pub(crate) struct Bare {
 impl Bare {
     pub(crate) async fn start(builder: SessionBuilder) -> Self {
         let (transport, mut listener) = memory();
-        let (session, (cli, stdin, stdout)) = within(LIMIT, async {
+        let (session, (cli, stdin, stdout)) = within(SOON, async {
             tokio::join!(builder.transport(transport).start(), async {
                 let mut cli = listener.accept().await.unwrap();
                 let (stdin, mut stdout) = cli.take_pipes();
@@ -56,12 +51,12 @@ impl Bare {
     /// The next frame of the host.
     pub(crate) async fn recv(&mut self) -> Value {
         self.line.clear();
-        within(LIMIT, self.stdin.read_line(&mut self.line)).await.unwrap();
+        within(SOON, self.stdin.read_line(&mut self.line)).await.unwrap();
         serde_json::from_str(&self.line).unwrap()
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
-        within(LIMIT, self.stdout.write_all(bytes)).await.unwrap();
+        within(SOON, self.stdout.write_all(bytes)).await.unwrap();
     }
 
     /// So many bytes of a line, in pieces.

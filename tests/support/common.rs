@@ -1,22 +1,21 @@
 //! Helpers for tests on the in-memory transport.
 
-#![allow(dead_code)]
-
-use std::time::Duration;
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 use greenroom::report::{Counters, Events};
 use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::{Event, Session, SessionBuilder};
 use serde_json::Value;
 
-/// Longer than anything that a test waits for, so that a test that would hang fails with a message.
-pub(crate) const SOON: Duration = Duration::from_secs(300);
+use crate::timeline;
+pub(crate) use crate::wait::{SOON, in_time, within};
 
-/// Starts a session on a CLI that the test plays itself; the handshake is done.
+/// Starts a session on a CLI that the test plays itself; the handshake is done. If the test fails, it tells the session's
+/// timeline.
 pub(crate) async fn start_by_hand(builder: SessionBuilder) -> (Session, CliEnd, ScriptedListener) {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let starting = within(SOON, async {
-        tokio::join!(builder.transport(transport).start(), async {
+        tokio::join!(timeline::watched(builder, transport).start(), async {
             let mut end = listener.accept().await;
             end.handshake().await;
             end
@@ -28,18 +27,9 @@ pub(crate) async fn start_by_hand(builder: SessionBuilder) -> (Session, CliEnd, 
     }
 }
 
-/// Awaits the future; panics when it takes longer than `limit`.
-pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(limit, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("it did not happen within {limit:?}"),
-    }
-}
-
 /// Stops the session; its CLI goes when its stdin is closed.
 pub(crate) async fn stop(session: Session, end: CliEnd) {
-    let bound = session.shutdown_bound();
-    let (stopped, ()) = within(bound, async { tokio::join!(session.stop(), end.run_out()) }).await;
+    let (stopped, ()) = within(SOON, async { tokio::join!(session.stop(), end.run_out()) }).await;
     if let Err(error) = stopped {
         panic!("the session stopped with an error: {error}");
     }

@@ -1,12 +1,12 @@
 //! A scripted model, a home and a working directory for the real CLI, and what its tests do again and again.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use greenroom::report::Events;
 use greenroom::testkit::{ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
+use greenroom::transport::ChildProcess;
 use greenroom::{Event, NoArgs, Outcome, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,13 +15,8 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use crate::real;
-
-/// Far more than anything here takes.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
-}
+use crate::timeline;
+pub(crate) use crate::wait::{SOON, found, in_time};
 
 /// A scripted model, and a home and a working directory for the CLIs that talk to it.
 pub(crate) struct Stage {
@@ -38,8 +33,10 @@ impl Stage {
         Some(Self { cli, model, home: tempfile::tempdir().unwrap(), cwd: tempfile::tempdir().unwrap() })
     }
 
+    /// A session that tells its timeline if the test fails.
     pub(crate) fn builder(&self) -> SessionBuilder {
-        real::builder(&self.cli, &self.model, self.home.path(), self.cwd.path())
+        let builder = real::builder(&self.cli, &self.model, self.home.path(), self.cwd.path());
+        timeline::watched(builder, ChildProcess::new())
     }
 
     /// A session with one tool server whose tools need no permission.

@@ -7,6 +7,10 @@
 
 #[path = "../support/common.rs"]
 mod common;
+#[path = "../support/timeline.rs"]
+mod timeline;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod otel;
 mod spans;

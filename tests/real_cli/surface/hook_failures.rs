@@ -8,7 +8,7 @@ use greenroom::testkit::{Fault, Script};
 use greenroom::{Event, Hook, PermissionDecision, hook};
 
 use super::callbacks::{add, bash};
-use crate::stage::{LIMIT, Stage, answers, event, in_time, outcome, start, stop, text};
+use crate::stage::{SOON, Stage, answers, event, in_time, outcome, start, stop, text};
 
 /// A hook that fails in this way.
 fn failing(event: &str, how: &'static str) -> Hook {
@@ -21,7 +21,7 @@ fn failing(event: &str, how: &'static str) -> Hook {
         }
     });
     // No other kind of failure takes time.
-    hook.timeout(if how == "late" { Duration::from_millis(300) } else { LIMIT })
+    hook.timeout(if how == "late" { Duration::from_millis(300) } else { SOON })
 }
 
 /// Each way to fail, and what the reason contains then.
@@ -174,7 +174,7 @@ async fn a_hook_that_takes_75_seconds_denies() {
     });
     let session = start(stage.adding().hook(review)).await;
     let mut turn = session.prompt("add").await.unwrap();
-    let outcome = tokio::time::timeout(REVIEW + LIMIT, turn.outcome()).await.unwrap().unwrap();
+    let outcome = in_time("the turn", turn.outcome()).await.unwrap();
     assert_eq!(outcome.text(), Some("fine"), "{outcome:?}");
     let read = stage.read();
     assert!(read.is_error && read.text.contains("the review says no"), "{read:?}");

@@ -29,12 +29,11 @@ use super::*;
 use crate::options::Containment;
 use crate::transport::StderrSink;
 use crate::transport::process::contain::containment;
+use crate::wait::{SOON, within};
 
-/// Far more than any step takes.
-const LIMIT: Duration = Duration::from_secs(60);
-
-pub(super) async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.expect("it took too long")
+#[track_caller]
+pub(super) fn in_time<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    within(SOON, work)
 }
 
 /// A launch of `/bin/sh` with a script.
