@@ -76,6 +76,9 @@ mod request;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;
+#[cfg(test)]
+#[path = "../../../tests/support/wait.rs"]
+mod wait;
 
 pub use clock::Clock;
 pub use error::{BackendError, BackendErrorKind};

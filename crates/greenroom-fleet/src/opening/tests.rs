@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
-use tokio::time::timeout;
 
 use super::*;
 use crate::actor::stage::{accept, shared};
@@ -17,8 +16,10 @@ use crate::face::limits::FleetLimits;
 use crate::id::{AttemptId, NodeId, PromptId};
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
 use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Deletion, Ownership};
+use crate::wait::{SOON, in_time};
 
-const LONG: Duration = Duration::from_secs(60);
+/// Longer than a test takes.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// A process in a group of its own, which ends at the end of its input.
 #[allow(clippy::disallowed_methods, reason = "a process as a service that was killed leaves it")]
@@ -69,7 +70,7 @@ async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) 
 
 async fn event(events: &mut Receiver<FleetEvent>, wanted: &FleetEvent) {
     let found = async { while events.recv().await.unwrap() != *wanted {} };
-    timeout(LONG, found).await.expect("the event does not come");
+    in_time("the event", found).await;
 }
 
 /// Opens a fleet on a backend in memory after a restart of the service.
@@ -79,7 +80,7 @@ async fn reopened(
 ) -> (FleetShared, Receiver<FleetEvent>, Result<(), FleetError>) {
     let shared = shared(Arc::new(backend.reopen().await.unwrap()), limits);
     let events = shared.events.subscribe();
-    let opened = timeout(LONG, open(&shared)).await.expect("the opening does not end");
+    let opened = in_time("the opening", open(&shared)).await;
     (shared, events, opened)
 }
 
@@ -112,7 +113,7 @@ async fn an_old_cli_that_outlives_its_service_is_awaited() {
     drop(cli.stdin.take());
     let status = tokio::task::spawn_blocking(move || cli.wait().unwrap()).await.unwrap();
     assert!(status.success(), "the old CLI ended by itself: {status}");
-    timeout(LONG, opening).await.expect("the opening does not end").unwrap().unwrap();
+    in_time("the opening", opening).await.unwrap().unwrap();
     assert!(backend.left_processes(10).await.unwrap().is_empty());
     let by = InterruptedBy::OwnerLost { term };
     assert_eq!(backend.outcome(prompt).await.unwrap(), Some(PromptOutcome::Interrupted { by, result: None }));
@@ -139,7 +140,7 @@ async fn a_cli_that_was_starting_when_its_service_was_killed_is_awaited() {
     drop(cli.stdin.take());
     let status = tokio::task::spawn_blocking(move || cli.wait().unwrap()).await.unwrap();
     assert!(status.success(), "the old CLI ended by itself: {status}");
-    timeout(LONG, opening).await.expect("the opening does not end").unwrap().unwrap();
+    in_time("the opening", opening).await.unwrap().unwrap();
     assert_eq!(reopened.name_record(name).await.unwrap().unwrap().state, NameState::Free);
 }
 
@@ -209,8 +210,10 @@ async fn an_opening_takes_nothing_from_a_node_that_may_be_alive() {
     let backend = MemoryBackend::new();
     let mut cli = old_cli();
     let (name, prompt, term) = earlier_service(&backend, Some(identity(&cli))).await;
-    let shared = shared(Arc::new(backend.clone()), FleetLimits::default());
-    timeout(Duration::from_secs(5), open(&shared)).await.expect("the opening waits").unwrap();
+    // Longer than the test waits: the opening must not wait for the process.
+    let limits = FleetLimits { left_processes: SOON * 2, ..FleetLimits::default() };
+    let shared = shared(Arc::new(backend.clone()), limits);
+    in_time("the opening", open(&shared)).await.unwrap();
     let record = backend.name_record(name).await.unwrap().unwrap();
     assert_eq!((record.term, record.running), (term, Some(prompt)));
     assert_eq!(cli.try_wait().unwrap(), None, "it was killed");
@@ -332,7 +335,7 @@ async fn a_node_without_a_guardian_leaves_when_its_opening_fails() {
     let mut shared = shared(Arc::new(backend.clone()), FleetLimits::default());
     let watchdog = greenroom::guardian::Watchdog::new().unwrap();
     shared.fence = crate::fence::Fence::new(shared.limits.lease, Some(watchdog));
-    let opened = timeout(LONG, open(&shared)).await.expect("the opening does not end");
+    let opened = in_time("the opening", open(&shared)).await;
     assert!(matches!(opened, Err(FleetError::Session(_))), "{opened:?}");
     assert!(backend.nodes(None, 10).await.unwrap().is_empty());
 }

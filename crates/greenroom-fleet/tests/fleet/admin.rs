@@ -3,7 +3,7 @@
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::{NameState, PromptId, PromptOutcome, Unsent, Withdrawn};
 
-use crate::scenes::{World, asks, named, outcome, secs, send, within};
+use crate::scenes::{World, asks, in_time, named, outcome, secs, send};
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_an_operator_drops_ends_with_the_reason() {
@@ -32,7 +32,7 @@ async fn an_operator_lists_and_frees_quarantined_names() {
         asks(&fleet, name, "one").await;
     }
     for name in ["b", "c", "e"] {
-        within("the quarantine", named(&fleet, name).quarantine("looked at")).await.unwrap();
+        in_time("the quarantine", named(&fleet, name).quarantine("looked at")).await.unwrap();
     }
     let (mut seen, mut after) = (Vec::new(), None);
     loop {

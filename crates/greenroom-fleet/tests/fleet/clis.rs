@@ -137,7 +137,7 @@ impl Clis {
     }
 
     async fn until(&self, what: &str, done: impl Fn(&State) -> bool) {
-        crate::scenes::within(what, async {
+        crate::wait::in_time(what, async {
             loop {
                 let changed = self.0.changed.notified();
                 if done(&self.state()) {

@@ -15,4 +15,8 @@ mod people;
 #[path = "../support/memory.rs"]
 mod remembering;
 mod scenes;
+#[path = "../../../../tests/support/timeline.rs"]
+mod timeline;
 mod transcripts;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;

@@ -1,6 +1,5 @@
 //! Questions that sessions ask people: asked, answered, and ended without an answer.
 
-use std::future::Future;
 use std::time::Duration;
 
 use greenroom::callback::{Inquiry, InquiryAnswer};
@@ -16,12 +15,10 @@ use greenroom_fleet::{
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::wait::within;
+
 const QUESTION: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(5);
-
-async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("it did not happen within {limit:?}"))
-}
 
 /// A CLI whose model refunds an order, then says so.
 fn refunds() -> ScriptedCli {

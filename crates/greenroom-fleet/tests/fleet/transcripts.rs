@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::remembering::{Remembering, line, transcript};
-use crate::scenes::{Log, asks, drain, named, outcome, secs, send, start, within};
+use crate::scenes::{Log, asks, drain, in_time, named, outcome, secs, send, start};
 
 /// A backend with transcripts, for fleets with folders of their own.
 struct Stage {
@@ -118,7 +118,7 @@ async fn a_folder_of_an_earlier_term_is_not_read_and_is_removed() {
     let file = transcript(&earlier, &record.conversation.to_string());
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, format!("{}\n", line("refused"))).unwrap();
-    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert_eq!(asks(&fleet, "a", "next").await, "kept, next");
     assert!(!earlier.exists());
 }
@@ -237,7 +237,7 @@ async fn a_drain_that_cuts_a_session_off_quarantines_nobody() {
     let (broken, asked) = stage.broken(StoreFault::Hangs);
     let fleet = start(stage.host("one").transcripts(broken)).await;
     let cut = send(&fleet, "a", "cut off").await;
-    within("the append", asked.notified()).await;
+    in_time("the append", asked.notified()).await;
     drain(&fleet, secs(1)).await;
     let second = start(stage.host("two")).await;
     let ended = outcome(second.turn(cut.prompt_id())).await;
@@ -253,7 +253,7 @@ async fn a_deletion_removes_the_transcripts_and_may_be_repeated() {
     asks(&fleet, "b", "hello").await;
     assert_eq!(stage.transcripts.keys().len(), 2);
     let conversation = stage.record("a").await.unwrap().conversation;
-    within("the deletion", named(&fleet, "a").delete()).await.unwrap();
+    in_time("the deletion", named(&fleet, "a").delete()).await.unwrap();
     assert_eq!(stage.transcripts.keys().len(), 1);
     // Twice: there is nothing to remove any more.
     stage.transcripts.forget(conversation).await.unwrap();

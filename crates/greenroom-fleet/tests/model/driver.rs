@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::cli::{Caps, Journal};
 use super::model::{Answer, Answers, Model, check, stuck, unfinished};
 use super::ops::{Ask, Faults, NAMES, Op, Restart, Step, TENANTS, Target};
+use super::wait::SOON;
 
 const LIVE: usize = 6;
 const TENANT_LIVE: [usize; 3] = [3, 4, 5];
@@ -343,10 +344,15 @@ impl<'a> Life<'a> {
         matches!(self.case.store, Store::Memory(_))
     }
 
+    /// A limit that holds on the paused clock; on the real one it is far longer, as the machine may be busy.
+    fn limit(&self, paused: Duration) -> Duration {
+        if self.is_paused() { paused } else { SOON }
+    }
+
     /// The fleet ends, or has ended: nothing is left of it.
     async fn ended(&mut self, how: &str) {
         if let Some(mut events) = self.events.take()
-            && timeout(DRAIN + Duration::from_secs(1), &mut events).await.is_err()
+            && timeout(self.limit(DRAIN + Duration::from_secs(1)), &mut events).await.is_err()
         {
             self.violate(format!("{how}: the fleet has not ended after {DRAIN:?}"));
             events.abort();

@@ -46,6 +46,8 @@ mod driver;
 mod model;
 mod ops;
 mod promises;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,7 +120,7 @@ fn guard(seed: Arc<AtomicU64>) {
                 return;
             }
             last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
-            if last.1 >= 12 {
+            if last.1 >= 30 {
                 eprintln!("the case with GREENROOM_FLEET_MODEL_SEED={now} does not end");
                 std::process::abort();
             }
@@ -153,6 +155,7 @@ struct Totals {
 
 /// Runs cases until there is no further one.
 fn work(
+    test: &str,
     next: impl Fn() -> Option<u64>,
     draw: impl Fn(u64) -> Vec<Step>,
     case: impl Fn() -> Case,
@@ -177,7 +180,8 @@ fn work(
                 let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
                 current.store(OVER, Ordering::Relaxed);
                 panic!(
-                    "GREENROOM_FLEET_MODEL_SEED={seed} GREENROOM_FLEET_MODEL_CASES=1\n{what}\n\nshorter, {} operations:\n{}\n{shorter}",
+                    "{what}\n\nreplay: GREENROOM_FLEET_MODEL_SEED={seed} GREENROOM_FLEET_MODEL_CASES=1 \
+                     cargo test -p greenroom-fleet --test model -- --exact {test}\n\nshorter, {} operations:\n{}\n{shorter}",
                     steps.len(),
                     steps.join("\n"),
                 );
@@ -192,10 +196,12 @@ fn explore(cases: u64, draw: impl Fn(u64) -> Vec<Step> + Sync, case: impl Fn() -
     let first = setting("GREENROOM_FLEET_MODEL_SEED", 0);
     let (next, totals) = (AtomicU64::new(first), Mutex::new(Totals::default()));
     let next = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < first + cases);
+    let test = std::thread::current();
+    let test = test.name().unwrap_or_default();
     // A worker that fails lets the scope panic when the others have ended.
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
-            scope.spawn(|| work(next, &draw, &case, &totals));
+            scope.spawn(|| work(test, next, &draw, &case, &totals));
         }
     });
     let Totals { operations, launches, calls, answers } = totals.into_inner().unwrap();

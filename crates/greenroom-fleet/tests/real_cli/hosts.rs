@@ -14,7 +14,7 @@ use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, PostgresStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use super::{Stage, asks, real, server, within};
+use super::{Stage, asks, in_time, real, server};
 
 /// Set in the process of a host that is killed: its [`Host`] as JSON.
 const HOST: &str = "GREENROOM_TEST_HOST";
@@ -64,7 +64,7 @@ impl Host {
                 // The same on all hosts, as a service would deploy it.
                 builder.cwd(Path::new("/")).configure(|options| options.env_policy = EnvPolicy::Clean)
             });
-        within("the opening", builder.start()).await.unwrap()
+        in_time("the opening", builder.start()).await.unwrap()
     }
 }
 
@@ -96,11 +96,11 @@ async fn a_conversation_goes_on_with_its_memory_after_its_host_was_killed() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    within("the first answer", async {
+    in_time("the first answer", async {
         while !lines.next_line().await.unwrap().expect("the host has ended").contains(NOTED) {}
     })
     .await;
-    within("the kill", process.kill()).await.unwrap();
+    in_time("the kill", process.kill()).await.unwrap();
 
     let second = Host::new(&stage, "two", &address, &schema).fleet().await;
     assert_eq!(asks(&second, "a", "Which colour has my lamp?").await, "Noted.");
@@ -109,7 +109,7 @@ async fn a_conversation_goes_on_with_its_memory_after_its_host_was_killed() {
         asked.last().unwrap().contains("My lamp is green."),
         "the model is told what host one was told: {asked:?}"
     );
-    within("the drain", second.drain(Duration::from_secs(20))).await;
+    in_time("the drain", second.drain(Duration::from_secs(20))).await;
 }
 
 /// Asks a node of `examples/fleet_node`, and ends its input. Returns what it has printed.
@@ -144,9 +144,9 @@ async fn asks_example(stage: &Stage, host: &str, schema: &str, address: &str, li
     let mut stdin = node.stdin.take().unwrap();
     stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     let mut lines = BufReader::new(node.stdout.take().unwrap()).lines();
-    let said = within("the answer", lines.next_line()).await.unwrap().expect("the node has ended");
+    let said = in_time("the answer", lines.next_line()).await.unwrap().expect("the node has ended");
     drop(stdin);
-    assert!(within("the drain", node.wait()).await.unwrap().success());
+    assert!(in_time("the drain", node.wait()).await.unwrap().success());
     said
 }
 

@@ -16,6 +16,8 @@ mod real;
 #[path = "../postgres/server.rs"]
 #[allow(dead_code, reason = "the tests on PostgreSQL use the rest")]
 mod server;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,13 +34,7 @@ use greenroom_fleet::{
 use life::Life;
 use protocol::{Line, REAL, RealCli, Reply, Wish};
 use tempfile::TempDir;
-
-/// Far more than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
-
-async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
-}
+use wait::{found, in_time};
 
 /// A scripted model, and a folder for the CLIs' home and for the fleet.
 struct Stage {
@@ -64,7 +60,7 @@ impl Stage {
             builder.configure(|options| options.env_policy = EnvPolicy::Clean)
         };
         let builder = Fleet::builder().backend(backend.clone()).profile("default", profile).configure(change);
-        (within("the opening", builder.start()).await.unwrap(), backend)
+        (in_time("the opening", builder.start()).await.unwrap(), backend)
     }
 
     /// Starts the program of the storm with the real CLI, and waits until its fleet is open.
@@ -72,8 +68,14 @@ impl Stage {
         let env = real::env(&self.model, &self.folder.path().join("home"));
         let real = serde_json::to_string(&RealCli { program: self.cli.clone(), env }).unwrap();
         let mut life = Life::begin(self.folder.path(), number, 1, &[(REAL, real)]);
-        within("the opening", async { while !matches!(life.next().await.unwrap(), Line::Ready) {} }).await;
+        in_time("the opening", async { while !matches!(life.next().await.unwrap(), Line::Ready) {} }).await;
         life
+    }
+
+    /// Waits until the model is asked to count, which takes it ten minutes.
+    async fn counts(&self) {
+        let asked = || (!self.requests_with("Count to a million.").is_empty()).then_some(());
+        found("the request", asked).await;
     }
 
     /// The texts of all requests to the model that speak of this.
@@ -85,12 +87,12 @@ impl Stage {
 
 async fn asks(fleet: &Fleet, name: &str, prompt: &str) -> String {
     let mut turn = fleet.session(name).unwrap().prompt(prompt).await.unwrap();
-    let outcome = within("the turn", turn.outcome()).await.unwrap();
+    let outcome = in_time("the turn", turn.outcome()).await.unwrap();
     outcome.text().unwrap_or_else(|| panic!("no answer: {outcome:?}")).to_owned()
 }
 
 async fn close(fleet: Fleet, backend: LocalBackend) {
-    within("the drain", fleet.drain(Duration::from_secs(20))).await;
+    in_time("the drain", fleet.drain(Duration::from_secs(20))).await;
     backend.close().await;
 }
 
@@ -101,12 +103,12 @@ async fn a_session_that_was_woken_remembers() {
     };
     let (fleet, backend) = stage.open(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "My lamp is green.").await, "Noted.");
-    within("sleep", fleet.session("a").unwrap().passivate()).await.unwrap();
+    in_time("sleep", fleet.session("a").unwrap().passivate()).await.unwrap();
     assert_eq!(fleet.snapshot(Query::all()).await.unwrap().live, 0);
     let mut events = fleet.events();
     assert_eq!(asks(&fleet, "a", "Which colour has my lamp?").await, "Noted.");
     let resumed = loop {
-        match within("the start", events.next()).await.unwrap().unwrap() {
+        match in_time("the start", events.next()).await.unwrap().unwrap() {
             FleetEvent::Activated { resumed, .. } => break resumed,
             _ => continue,
         }
@@ -148,7 +150,7 @@ async fn six_names_wake_in_turn_on_two_slots_and_remember() {
     }
     close(fleet, backend).await;
     let mut evictions = 0;
-    while let Some(event) = within("the events", events.next()).await {
+    while let Some(event) = in_time("the events", events.next()).await {
         let event = event.unwrap();
         evictions +=
             usize::from(matches!(event, FleetEvent::Passivating { why: PassivatedBy::Eviction, .. }));
@@ -167,24 +169,21 @@ async fn a_deploy_keeps_prompts_and_conversations() {
     let mut events = fleet.events();
     let long =
         a.prompt(FleetPrompt::new("Count to a million.").continue_with("Go on counting.", 1)).await.unwrap();
-    within("the turn", async {
+    in_time("the turn", async {
         while !matches!(events.next().await.unwrap().unwrap(), FleetEvent::Begun { .. }) {}
     })
     .await;
-    while stage.requests_with("Count to a million.").is_empty() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    stage.counts().await;
     let waits = a.prompt("Which colour has my lamp?").await.unwrap();
     let (long, waits) = (long.prompt_id(), waits.prompt_id());
-    let begun = std::time::Instant::now();
-    fleet.drain(Duration::from_secs(3)).await;
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // The turn takes ten minutes: the drain does not wait for its end.
+    in_time("the drain", fleet.drain(Duration::from_secs(3))).await;
     backend.close().await;
 
     let (fleet, backend) = stage.open(|_| {}).await;
-    let outcome = within("the continuation", fleet.turn(long).outcome()).await.unwrap();
+    let outcome = in_time("the continuation", fleet.turn(long).outcome()).await.unwrap();
     assert_eq!(outcome.text(), Some("Here I am."), "{outcome:?}");
-    let outcome = within("the queued prompt", fleet.turn(waits).outcome()).await.unwrap();
+    let outcome = in_time("the queued prompt", fleet.turn(waits).outcome()).await.unwrap();
     assert_eq!(outcome.text(), Some("Here I am."));
     let asked = stage.requests_with("Which colour has my lamp?");
     let last = asked.last().unwrap();
@@ -199,16 +198,11 @@ async fn a_turn_that_a_drain_cuts_off_ends_as_interrupted_and_is_not_sent_again(
     let Some(stage) = Stage::new(script).await else { return };
     let (fleet, backend) = stage.open(|_| {}).await;
     let long = fleet.session("a").unwrap().prompt("Count to a million.").await.unwrap().prompt_id();
-    within("the request", async {
-        while stage.requests_with("Count to a million.").is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    stage.counts().await;
     fleet.drain(Duration::from_secs(3)).await;
     backend.close().await;
     let (fleet, backend) = stage.open(|_| {}).await;
-    let outcome = within("the outcome", fleet.turn(long).outcome()).await.unwrap();
+    let outcome = in_time("the outcome", fleet.turn(long).outcome()).await.unwrap();
     assert!(
         matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::Session { .. }, .. }),
         "{outcome:?}"
@@ -220,7 +214,7 @@ async fn a_turn_that_a_drain_cuts_off_ends_as_interrupted_and_is_not_sent_again(
 /// The reply of a service to a request.
 async fn reply(life: &mut Life, wish: Wish) -> Reply {
     let wanted = life.ask(wish).await;
-    within("the reply", async {
+    in_time("the reply", async {
         loop {
             match life.next().await.expect("the service has ended") {
                 Line::Reply { id, reply } if id == wanted => return reply,
@@ -258,14 +252,9 @@ async fn a_conversation_goes_on_after_kill_9_of_its_service_in_mid_turn() {
     assert_eq!(ended(&mut life, first).await.text(), Some("Noted."));
     let long = sends(&mut life, "Count to a million.").await;
     let waits = sends(&mut life, "Which colour has my lamp?").await;
-    within("the request", async {
-        while stage.requests_with("Count to a million.").is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    stage.counts().await;
     life.kill();
-    assert!(!within("the kill", life.end()).await);
+    assert!(!in_time("the kill", life.end()).await);
 
     let mut life = stage.begin(2).await;
     let outcome = ended(&mut life, long).await;
@@ -281,5 +270,5 @@ async fn a_conversation_goes_on_after_kill_9_of_its_service_in_mid_turn() {
     );
     assert_eq!(ended(&mut life, first).await.text(), Some("Noted."), "an outcome stays");
     assert!(matches!(reply(&mut life, Wish::Drain).await, Reply::Done));
-    assert!(within("the end", life.end()).await);
+    assert!(in_time("the end", life.end()).await);
 }

@@ -14,6 +14,7 @@ use crate::backend::Backend;
 use crate::id::{Name, NodeId, PromptId};
 use crate::record::{NodeState, PromptContent};
 use crate::request::{Accept, Accepted, Join, QueueBounds};
+use crate::wait::in_time;
 
 /// A disk on which the reads of exports wait while the test says so.
 #[derive(Debug)]
@@ -336,11 +337,10 @@ async fn a_long_read_delays_no_commit_and_no_other_read() {
     });
     begins.await.unwrap();
     let prompt = accept(1);
-    let limit = Duration::from_secs(60);
-    let accepted = tokio::time::timeout(limit, backend.accept(prompt.clone())).await;
-    assert!(matches!(accepted.expect("the read delays a commit").unwrap(), Accepted::New(_)));
-    let record = tokio::time::timeout(limit, backend.prompt_record(prompt.prompt)).await;
-    assert!(record.expect("the read delays another one").unwrap().is_some());
+    let accepted = in_time("a commit beside the read", backend.accept(prompt.clone())).await;
+    assert!(matches!(accepted.unwrap(), Accepted::New(_)));
+    let record = in_time("another read beside it", backend.prompt_record(prompt.prompt)).await;
+    assert!(record.unwrap().is_some());
     release.send(()).unwrap();
     assert_eq!(long.await.unwrap().unwrap(), (0, 0), "a read sees one moment");
 }
@@ -387,10 +387,7 @@ async fn nodes_of_a_file_that_was_put_in_place_of_an_open_one_are_dead() {
     std::fs::rename(&backup, &path).unwrap();
     lost.set_len(8192).unwrap();
     // The first requests find that the old file is cut, and a later one opens the new file.
-    let limit = tokio::time::Instant::now() + Duration::from_secs(60);
-    while backend.accept(accept(1)).await.is_err() {
-        assert!(tokio::time::Instant::now() < limit, "the new file is not opened");
-    }
+    in_time("the opening of the new file", async { while backend.accept(accept(1)).await.is_err() {} }).await;
     let nodes = backend.nodes(None, 10).await.unwrap();
     assert!(nodes.iter().all(|node| node.state == NodeState::Dead), "{nodes:?}");
 }

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::*;
-use crate::scenes::{asks, drain, named, outcome, secs, send, start, within};
+use crate::scenes::{asks, drain, in_time, named, outcome, secs, send, start};
 
 /// The faults of a disk, and what the error says to do about each.
 const FAULTS: [(DiskFault, &str); 3] = [
@@ -50,8 +50,8 @@ async fn a_full_disk_harms_no_turn_that_runs_and_its_outcome_is_written_later() 
         let fleet = start(builder).await;
         let log = Log::of(&fleet);
         let customer = named(&fleet, "a").profile("shop");
-        let mut turn = within("the accept", customer.prompt("I want my money back.")).await.unwrap();
-        within("the call", called.notified()).await;
+        let mut turn = in_time("the accept", customer.prompt("I want my money back.")).await.unwrap();
+        in_time("the call", called.notified()).await;
 
         disk.fail(fault);
         let begun = Instant::now();
@@ -66,7 +66,7 @@ async fn a_full_disk_harms_no_turn_that_runs_and_its_outcome_is_written_later() 
         assert!(futures_util::poll!(outcome.as_mut()).is_pending(), "nothing is told that is not kept");
 
         disk.mend();
-        assert_eq!(within("the outcome", outcome).await.unwrap().text(), Some("Done."), "{fault:?}");
+        assert_eq!(in_time("the outcome", outcome).await.unwrap().text(), Some("Done."), "{fault:?}");
         assert_unharmed(&log);
         assert_eq!(cli.launches().len(), 1, "{fault:?}");
         drain(&fleet, secs(5)).await;
@@ -82,11 +82,11 @@ async fn a_prompt_that_a_full_disk_does_not_take_is_unknown_and_says_what_to_do(
         assert_eq!(asks(&fleet, "a", "one").await, "re: one");
         let keyed = || FleetPrompt::new("two").key("k");
         disk.fail(fault);
-        let unknown = within("the accept", named(&fleet, "a").prompt(keyed())).await.unwrap_err();
+        let unknown = in_time("the accept", named(&fleet, "a").prompt(keyed())).await.unwrap_err();
         let PromptError::Unknown { key, cause, .. } = &unknown else { panic!("{unknown:?}") };
         assert_eq!(key.as_deref(), Some("k"));
         assert_says(cause, BackendErrorKind::Unavailable, &[remedy]);
-        let error = of_backend(within("the record", named(&fleet, "a").record()).await);
+        let error = of_backend(in_time("the record", named(&fleet, "a").record()).await);
         assert_says(&error, BackendErrorKind::Unavailable, &[remedy]);
         disk.mend();
         assert_eq!(outcome(send(&fleet, "a", keyed()).await).await.text(), Some("re: two"));
@@ -110,7 +110,7 @@ async fn a_start_on_a_full_disk_says_what_to_do_and_loses_nothing() {
 
         // The file is open, and the next fleet cannot join.
         disk.fail(fault);
-        let error = of_backend(within("the start", on(backend.clone(), &clis, folder.path()).start()).await);
+        let error = of_backend(in_time("the start", on(backend.clone(), &clis, folder.path()).start()).await);
         assert_says(&error, BackendErrorKind::Unavailable, &[remedy]);
         // The file cannot be opened.
         backend.close().await;
@@ -171,7 +171,7 @@ async fn a_fleet_whose_file_is_closed_under_it_ends_its_sessions() {
     // From here on another process may have the file, and the names.
     backend.close().await;
     log.wait("the fence", |event| matches!(event, FleetEvent::LeaseLost { .. })).await;
-    within("the end", fleet.wait()).await;
+    in_time("the end", fleet.wait()).await;
     clis.gone().await;
     let fleet = start(on(on_disk(&disk).await, &clis, folder.path())).await;
     assert!(matches!(outcome(fleet.turn(runs)).await, PromptOutcome::Interrupted { .. }));
@@ -190,7 +190,7 @@ async fn a_file_that_is_cut_under_a_turn_works_again_when_it_is_restored() {
     disk.replace(&whole[..8192]);
     let error = loop {
         // The first request finds the file too short, and the next one finds that it cannot be opened.
-        let error = of_backend(within("the record", named(&fleet, "a").record()).await);
+        let error = of_backend(in_time("the record", named(&fleet, "a").record()).await);
         if error.kind() == BackendErrorKind::Damaged {
             break error;
         }
@@ -198,7 +198,7 @@ async fn a_file_that_is_cut_under_a_turn_works_again_when_it_is_restored() {
     assert_says(&error, BackendErrorKind::Damaged, &["is damaged", "restore it from a backup"]);
     // The turn's end cannot be written: the session ends, because nobody would write down what it does next. It may have ended
     // already, if a message of the turn came after the cut. Then the backend is asked who owns the session. Or it ends at this moment.
-    match within("the interrupt", named(&fleet, "a").interrupt()).await {
+    match in_time("the interrupt", named(&fleet, "a").interrupt()).await {
         Ok(_) | Err(FleetError::Session(_)) => {}
         interrupted => assert_eq!(of_backend(interrupted).kind(), BackendErrorKind::Damaged),
     }
@@ -232,7 +232,7 @@ async fn a_disk_without_room_for_the_sessions_quarantines_nobody() {
     std::fs::remove_dir(&root).unwrap();
     std::os::unix::fs::symlink("/sys", &root).unwrap();
     let a = named(&fleet, "a");
-    let turn = within("the accept", a.prompt("one")).await.unwrap();
+    let turn = in_time("the accept", a.prompt("one")).await.unwrap();
     let failed = |event: &FleetEvent| matches!(event, FleetEvent::ActivationFailed { why, .. } if why.contains("create the folder"));
     log.wait_for("failed activations", 8, failed).await;
     let record = a.record().await.unwrap();

@@ -7,7 +7,7 @@ use greenroom_fleet::{FleetError, Name};
 use uuid::Uuid;
 
 use super::*;
-use crate::scenes::{asks, drain, named, secs, start, within};
+use crate::scenes::{asks, drain, in_time, named, secs, start};
 
 /// Names that a path, a file system that folds cases, or a C string would take for another one.
 fn odd_names() -> Vec<String> {
@@ -111,7 +111,7 @@ async fn odd_names_have_files_of_their_own_and_a_deletion_removes_exactly_them()
         assert_eq!(asks(&fleet, name, format!("two {n}")).await, format!("re: two {n}"), "{name:?}");
         assert_eq!(clis.prompts_of(name), [format!("one {n}"), format!("two {n}")], "{name:?}");
         assert_eq!(clis.starts_of(name), 2, "{name:?}");
-        within("sleep", named(&fleet, name).passivate()).await.unwrap();
+        in_time("sleep", named(&fleet, name).passivate()).await.unwrap();
     }
     let sessions = data.join("fleet.redb.sessions");
     let without_database = || {
@@ -129,10 +129,10 @@ async fn odd_names_have_files_of_their_own_and_a_deletion_removes_exactly_them()
     }
 
     for (name, conversation) in &conversations {
-        within("delete", named(&fleet, name).delete()).await.unwrap();
+        in_time("delete", named(&fleet, name).delete()).await.unwrap();
         left.retain(|path, _| !path.starts_with(of(*conversation)));
         assert_eq!(without_database(), left, "{name:?} removes its own files, and no others");
-        let gone = within("the record", named(&fleet, name).record()).await;
+        let gone = in_time("the record", named(&fleet, name).record()).await;
         assert!(matches!(gone, Err(FleetError::NotFound { what: "session", .. })), "{name:?}: {gone:?}");
     }
     let not_ours = ["up", "data", "data/up", "data/a", "data/anna", "data/fleet.redb.sessions"];

@@ -17,7 +17,8 @@ use greenroom_fleet::{
 use uuid::Uuid;
 
 use super::*;
-use crate::scenes::{drain, named, outcome, secs, send, start, within};
+use crate::scenes::{drain, in_time, named, outcome, secs, send, start};
+use crate::timeline;
 
 /// A fact that somebody has learnt.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ impl Life {
     async fn ends(&self, fleet: &Fleet, prompt: PromptId) -> PromptOutcome {
         let mut turn = fleet.turn(prompt);
         let mut messages = 0;
-        while let Some(item) = within("a message", turn.next()).await {
+        while let Some(item) = in_time("a message", turn.next()).await {
             messages = item.unwrap().seq().unwrap_or(messages);
         }
         let outcome = outcome(turn).await;
@@ -117,8 +118,7 @@ impl Life {
 /// Runs a life to the moment at which its process is killed.
 fn alive<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let limit = Duration::from_secs(120);
-    runtime.block_on(async { tokio::time::timeout(limit, life).await.expect("the life hangs") })
+    runtime.block_on(in_time("a life", life))
 }
 
 fn plain(prompt: FleetPrompt) -> FleetPrompt {
@@ -145,14 +145,14 @@ fn first_life() -> Life {
         let holds = life.accepts(&fleet, "a", "hold", plain).await;
         let waits = life.accepts(&fleet, "a", "three", plain).await;
         clis.read(3).await;
-        assert!(within("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
+        assert!(in_time("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
         life.ends(&fleet, holds).await;
         life.ends(&fleet, waits).await;
 
         let asks = life.accepts(&fleet, "c", "ask", plain).await;
         log.wait("the question", |event| matches!(event, FleetEvent::Asked { .. })).await;
         let question = named(&fleet, "c").questions().await.unwrap()[0].id;
-        within("the answer", fleet.answer(question, InquiryAnswer::allow())).await.unwrap();
+        in_time("the answer", fleet.answer(question, InquiryAnswer::allow())).await.unwrap();
         assert_eq!(life.ends(&fleet, asks).await.text(), Some("re: ask allow"));
 
         life.accepts(&fleet, "d", "remember", tomorrow).await;
@@ -160,13 +160,13 @@ fn first_life() -> Life {
         assert!(fleet.withdraw(withdrawn).await.unwrap());
         life.ends(&fleet, withdrawn).await;
 
-        within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+        in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
         life.runs(&fleet, "a", "four").await;
 
         let b = named(&fleet, "b");
         let conversation = b.record().await.unwrap().conversation;
         let deleted = life.accepts(&fleet, "b", "too late", tomorrow).await;
-        within("delete", b.delete()).await.unwrap();
+        in_time("delete", b.delete()).await.unwrap();
         life.note(Fact::Deleted { name: "b", conversation });
         let unsent = PromptOutcome::Unsent { why: Unsent::Deleted };
         assert_eq!(life.ends(&fleet, deleted).await, unsent);
@@ -183,6 +183,7 @@ fn first_life() -> Life {
 
 /// A second life after a power cut. Panics if it does not agree with what was told before the cut.
 fn second_life(first: &Life, cut: usize, seed: u64) -> Life {
+    timeline::note("the power cut", move || format!("at moment {cut}, with seed {seed}\n"));
     let facts = first.facts.until(cut);
     let life = Life {
         disk: first.disk.after_power_cut(cut, seed),
@@ -211,7 +212,7 @@ fn second_life(first: &Life, cut: usize, seed: u64) -> Life {
             is_kept(&backend, fact).await;
         }
         nothing_was_read_twice(&life);
-        within("the drain", fleet.drain(secs(5))).await;
+        in_time("the drain", fleet.drain(secs(5))).await;
         let queued = backend.queued().await.unwrap();
         // A prompt may be kept whose accept was not told before the cut.
         assert!((waiting..=waiting + 1).contains(&queued), "{waiting} told, {queued} queued");

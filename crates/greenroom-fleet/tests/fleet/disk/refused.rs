@@ -7,7 +7,7 @@ use greenroom_fleet::FleetPrompt;
 use greenroom_fleet::testkit::DiskFault;
 
 use super::*;
-use crate::scenes::{asks, drain, named, outcome, secs, send, within};
+use crate::scenes::{asks, drain, in_time, named, outcome, secs, send};
 
 /// A folder with the file of a fleet that has run a prompt and has ended.
 struct Ended {
@@ -44,7 +44,7 @@ impl Ended {
             names
         };
         let (before, beside) = (fs::read(&self.path).unwrap(), list());
-        let error = of_backend(within("the opening", self.open()).await);
+        let error = of_backend(in_time("the opening", self.open()).await);
         assert!(error.to_string().contains(&self.path.display().to_string()), "{what}: {error}");
         assert!(fs::read(&self.path).unwrap() == before, "{what}: the file was changed");
         assert_eq!(list(), beside, "{what}");
@@ -164,7 +164,7 @@ async fn a_second_backend_on_the_file_is_refused_and_harms_no_turn_of_the_first(
     let log = Log::of(&fleet);
     let runs = send(&fleet, "a", "hold").await;
     ended.clis.read(2).await;
-    let error = of_backend(within("the second", ended.open()).await);
+    let error = of_backend(in_time("the second", ended.open()).await);
     let remedy = "use a clone of that backend, or close it first";
     assert_says(&error, BackendErrorKind::InUse, &["another backend of this process", remedy]);
     // Also by another name of the file.
@@ -172,7 +172,7 @@ async fn a_second_backend_on_the_file_is_refused_and_harms_no_turn_of_the_first(
     fs::hard_link(&ended.path, &link).unwrap();
     assert_eq!(LocalBackend::open(&link).await.unwrap_err().kind(), BackendErrorKind::InUse);
     assert_unharmed(&log);
-    assert!(within("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
+    assert!(in_time("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
     assert!(!outcome(runs).await.is_completed());
     assert_eq!(asks(&fleet, "a", "two").await, "re: two");
     assert_unharmed(&log);

@@ -2,10 +2,11 @@
 
 use greenroom_fleet::testkit::Fault;
 use greenroom_fleet::{FleetError, InterruptedBy, NameState, PromptId, PromptOutcome, Refusal, Refused};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::scenes::{asks, named, outcome, refused, secs, send, stage};
+use crate::wait::within;
 
 /// Two nodes, the first of which owns the session `a`. `deaf`: they hear of no change.
 async fn two(world: &World, deaf: bool) -> [Node; 2] {
@@ -19,10 +20,6 @@ fn by_user(outcome: &PromptOutcome) -> bool {
     matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. })
 }
 
-async fn soon<T>(what: &str, limit: u64, work: impl Future<Output = T>) -> T {
-    timeout(secs(limit), work).await.unwrap_or_else(|_| panic!("{what} took more than {limit} s"))
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_from_another_node_ends_the_turn_once() {
     // A lost hint is found by looking: the owner looks each second once it has seen the other node.
@@ -32,10 +29,10 @@ async fn an_interrupt_from_another_node_ends_the_turn_once() {
         let turn = send(&first.fleet, "a", "hold").await;
         world.clis.read(2).await;
         let there = named(&second.fleet, "a");
-        assert!(soon("the interrupt", limit, there.interrupt()).await.unwrap());
+        assert!(within(secs(limit), there.interrupt()).await.unwrap());
         let outcome = outcome(turn).await;
         assert!(by_user(&outcome), "{outcome:?}");
-        assert!(!soon("the interrupt", limit, there.interrupt()).await.unwrap(), "no turn runs");
+        assert!(!within(secs(limit), there.interrupt()).await.unwrap(), "no turn runs");
         assert_eq!(first.backend.requests("take_command"), 1);
         assert_eq!(asks(&second.fleet, "a", "two").await, "re: two");
         assert_eq!(world.clis.starts_of("a"), 1);
@@ -51,16 +48,16 @@ async fn a_late_interrupt_from_another_node_hits_no_later_turn() {
     first.backend.fault_next("take_command", Fault::Hang);
     let there = named(&second.fleet, "a");
     let late = tokio::spawn(async move { there.interrupt().await });
-    within("the take", first.backend.wait_for_hanging(1)).await;
+    in_time("the take", first.backend.wait_for_hanging(1)).await;
     let later = send(&first.fleet, "a", "hold").await;
     assert!(outcome(ends).await.is_completed());
     world.clis.read(3).await;
     first.backend.release();
-    assert!(!within("the late interrupt", late).await.unwrap().unwrap());
+    assert!(!in_time("the late interrupt", late).await.unwrap().unwrap());
     let there = named(&second.fleet, "a");
-    assert!(!within("a wrong interrupt", there.interrupt_turn(PromptId::new())).await.unwrap());
+    assert!(!in_time("a wrong interrupt", there.interrupt_turn(PromptId::new())).await.unwrap());
     assert_eq!(stage(&first.fleet, "a").await, "running");
-    assert!(within("the interrupt", there.interrupt_turn(later.prompt_id())).await.unwrap());
+    assert!(in_time("the interrupt", there.interrupt_turn(later.prompt_id())).await.unwrap());
     assert!(by_user(&outcome(later).await));
 }
 
@@ -72,13 +69,13 @@ async fn passivate_from_another_node_waits_for_the_turn() {
         let turn = send(&first.fleet, "a", "wait 60").await;
         world.clis.read(2).await;
         let begun = Instant::now();
-        within("passivate", named(&second.fleet, "a").passivate()).await.unwrap();
+        in_time("passivate", named(&second.fleet, "a").passivate()).await.unwrap();
         assert!(begun.elapsed() >= secs(59), "{:?}", begun.elapsed());
         assert!(outcome(turn).await.is_completed());
         assert_eq!(world.clis.live(), 0);
         let record = named(&second.fleet, "a").record().await.unwrap();
         assert!(matches!(record.state, NameState::Free), "{record:?}");
-        soon("another one", 1, named(&second.fleet, "a").passivate()).await.unwrap();
+        within(secs(1), named(&second.fleet, "a").passivate()).await.unwrap();
     }
 }
 
@@ -91,9 +88,9 @@ async fn an_owner_that_is_lost_with_a_command_leaves_its_outcome_unknown() {
     first.backend.fault_next("take_command", Fault::HangReply);
     let there = named(&second.fleet, "a");
     let unknown = tokio::spawn(async move { there.interrupt().await });
-    within("the take", first.backend.wait_for_hanging(1)).await;
+    in_time("the take", first.backend.wait_for_hanging(1)).await;
     first.kill(&world).await;
-    let unknown = soon("the answer", 60, unknown).await.unwrap();
+    let unknown = within(secs(60), unknown).await.unwrap();
     assert!(matches!(unknown, Err(FleetError::OutcomeUnknown { .. })), "{unknown:?}");
     let lost = outcome(second.fleet.turn(turn.prompt_id())).await;
     let by_loss = matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. });
@@ -113,12 +110,12 @@ async fn an_owner_that_takes_no_command_is_silent_and_nothing_is_done() {
         _ => Fault::Pass,
     });
     let there = named(&second.fleet, "a");
-    let silent = soon("the answer", 12, there.interrupt()).await;
+    let silent = within(secs(12), there.interrupt()).await;
     assert!(matches!(silent, Err(FleetError::OwnerSilent { .. })), "{silent:?}");
     first.backend.disable();
     sleep(secs(30)).await;
     assert_eq!(stage(&first.fleet, "a").await, "running", "a command is not carried out after its deadline");
-    assert!(soon("the interrupt", 1, there.interrupt()).await.unwrap());
+    assert!(within(secs(1), there.interrupt()).await.unwrap());
     assert!(by_user(&outcome(turn).await));
 }
 
@@ -132,7 +129,7 @@ async fn a_command_whose_replies_are_lost_is_carried_out_once() {
         for node in [&first, &second] {
             node.backend.fault_next(method, Fault::LoseReply);
         }
-        let interrupted = soon("the interrupt", 10, named(&second.fleet, "a").interrupt()).await;
+        let interrupted = within(secs(10), named(&second.fleet, "a").interrupt()).await;
         assert!(interrupted.unwrap(), "{method}");
         assert!(by_user(&outcome(turn).await));
         let next = send(&first.fleet, "a", "hold").await;
@@ -151,7 +148,7 @@ async fn a_session_is_quarantined_and_deleted_from_another_node() {
     let waits = send(&first.fleet, "a", "later").await;
     world.clis.read(2).await;
     let there = named(&second.fleet, "a");
-    soon("the quarantine", 2, there.quarantine("by hand")).await.unwrap();
+    within(secs(2), there.quarantine("by hand")).await.unwrap();
     assert_eq!(outcome(turn).await.word(), "interrupted");
     let (why, _) = refused(&named(&first.fleet, "a"), "two").await;
     assert!(matches!(why, Refusal::Rule(Refused::Quarantined { .. })), "{why:?}");
@@ -165,7 +162,7 @@ async fn a_session_is_quarantined_and_deleted_from_another_node() {
     };
     let turn = send(&owner.fleet, "a", "hold").await;
     world.clis.read(4).await;
-    soon("the delete", 2, named(&other.fleet, "a").delete()).await.unwrap();
+    within(secs(2), named(&other.fleet, "a").delete()).await.unwrap();
     assert!(matches!(named(&owner.fleet, "a").record().await, Err(FleetError::NotFound { .. })));
     assert_eq!(outcome(turn).await.word(), "interrupted");
     assert_eq!(world.clis.live(), 0);
@@ -185,7 +182,7 @@ async fn a_flood_of_commands_is_refused_and_answered() {
     sleep(secs(2)).await;
     assert!(named(&first.fleet, "a").interrupt().await.unwrap());
     assert!(by_user(&outcome(turn).await));
-    let answers = within("the answers", asleep.join_all()).await;
+    let answers = in_time("the answers", asleep.join_all()).await;
     let refused = answers.iter().filter(|answer| matches!(answer, Err(FleetError::State(_)))).count();
     let done = answers.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!((refused, done), (4, 16));

@@ -24,13 +24,13 @@ async fn a_turn_is_read_on_another_node_than_its_owner() {
     for (node, late) in [(&first, 0), (&second, 0), (&deaf, 1)] {
         let mut turn = node.fleet.turn(prompt);
         let mut texts = Vec::new();
-        while let Some(item) = within("the next message", turn.next()).await {
+        while let Some(item) = in_time("the next message", turn.next()).await {
             if let TurnItem::Message { message, .. } = item.unwrap() {
                 texts.extend(message.text());
             }
         }
         assert_eq!(texts, ["re: wait 10"]);
-        assert_eq!(within("the outcome", turn.outcome()).await.unwrap().text(), Some("re: wait 10"));
+        assert_eq!(in_time("the outcome", turn.outcome()).await.unwrap().text(), Some("re: wait 10"));
         let took = begun.elapsed();
         assert!(took >= secs(10) && took <= secs(10 + late) + secs(1) / 10, "{took:?}");
     }
@@ -46,7 +46,7 @@ async fn steer_and_warm_on_another_node_name_the_owner() {
         panic!("nobody owns it")
     };
     let there = named(&second.fleet, "a");
-    for answer in within("the answers", async { [there.steer("faster").await, there.warm().await] }).await {
+    for answer in in_time("the answers", async { [there.steer("faster").await, there.warm().await] }).await {
         let answer = answer.unwrap_err();
         assert!(matches!(answer, FleetError::Elsewhere { node } if node == owner), "{answer:?}");
     }
@@ -96,7 +96,7 @@ async fn passivate_reaches_the_owner_where_the_session_waits_for_a_slot() {
     sleep(secs(5)).await;
     assert!(!asleep.is_finished(), "its turn runs there");
     assert!(named(&first.fleet, "a").interrupt().await.unwrap());
-    within("passivate", asleep).await.unwrap().unwrap();
+    in_time("passivate", asleep).await.unwrap().unwrap();
     assert!(named(&second.fleet, "b").interrupt().await.unwrap());
     for turn in [leaves, waits, stays] {
         assert_eq!(outcome(turn).await.word(), "interrupted");
@@ -114,7 +114,7 @@ async fn warm_names_the_owner_and_waits_for_no_slot() {
     asks(&first.fleet, "c", "one").await;
     let begun = Instant::now();
     for name in ["a", "c"] {
-        let warm = within("warm", named(&second.fleet, name).warm()).await;
+        let warm = in_time("warm", named(&second.fleet, name).warm()).await;
         assert!(matches!(warm, Err(FleetError::Elsewhere { .. })), "{name}: {warm:?}");
     }
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
@@ -130,7 +130,7 @@ async fn a_question_is_answered_on_another_node() {
         asks(&first.fleet, "a", "one").await;
         let second = if deaf { Node::deaf(&world).await } else { Node::new(&world).await };
         let turn = send(&second.fleet, "a", "ask").await;
-        let question = within("the question", async {
+        let question = in_time("the question", async {
             loop {
                 let open = second
                     .fleet
@@ -161,11 +161,11 @@ async fn a_session_that_is_bound_to_a_host_runs_on_its_nodes_only() {
     assert_eq!(named(&there.fleet, "a").record().await.unwrap().host.as_deref(), Some("here"));
     // Accepted there, run here.
     assert_eq!(asks(&there.fleet, "a", "two").await, "re: two");
-    within("the drain", here.fleet.drain(secs(5))).await;
+    in_time("the drain", here.fleet.drain(secs(5))).await;
     let waits = send(&there.fleet, "a", "three").await.prompt_id();
     sleep(secs(60)).await;
     assert_eq!(world.clis.prompts_of("a"), ["one", "two"]);
-    let warm = within("warm", named(&there.fleet, "a").warm()).await.unwrap_err();
+    let warm = in_time("warm", named(&there.fleet, "a").warm()).await.unwrap_err();
     assert_eq!(warm.to_string(), "the session belongs to the host 'here'");
     let back = on("here").await;
     assert_eq!(outcome(back.fleet.turn(waits)).await.text(), Some("re: three"));
@@ -185,9 +185,9 @@ async fn files_of_a_deleted_session_are_removed_on_its_own_host() {
     named(&here.fleet, "a").passivate().await.unwrap();
     let files = || std::fs::read_dir(folders.path().join("here")).unwrap().count();
     assert!(files() > 0);
-    within("the drain", here.fleet.drain(secs(5))).await;
+    in_time("the drain", here.fleet.drain(secs(5))).await;
 
-    let deleted = within("the delete", named(&there.fleet, "a").delete()).await.unwrap_err();
+    let deleted = in_time("the delete", named(&there.fleet, "a").delete()).await.unwrap_err();
     assert!(deleted.to_string().contains("its files are on the host 'here'"), "{deleted}");
     sleep(secs(120)).await;
     let record = named(&there.fleet, "a").record().await.unwrap();
@@ -213,10 +213,10 @@ async fn a_node_without_the_profile_of_a_session_leaves_it_to_the_others() {
     };
     let new = Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await;
     let (busy, waits) = (named(&new.fleet, "a").profile("new"), named(&new.fleet, "b").profile("new"));
-    let hold = within("the accept", busy.prompt("hold")).await.unwrap();
+    let hold = in_time("the accept", busy.prompt("hold")).await.unwrap();
     world.clis.read(1).await;
     // The new node has no free slot, and the others have not the profile.
-    let turn = within("the accept", waits.prompt("one")).await.unwrap();
+    let turn = in_time("the accept", waits.prompt("one")).await.unwrap();
     sleep(secs(30)).await;
     for node in [&old, &older] {
         let claims = node.log.count(|event| matches!(event, FleetEvent::Activating { .. }));

@@ -37,7 +37,7 @@ async fn a_draining_node_hands_its_names_over_at_once() {
     let ended = Instant::now();
     assert_eq!(outcome(waits).await.text(), Some("re: two"));
     assert!(ended.elapsed() <= HANDOVER, "{:?}", ended.elapsed());
-    within("the drain", draining).await.unwrap();
+    in_time("the drain", draining).await.unwrap();
     assert!(drains.elapsed() <= secs(8) + HANDOVER, "{:?}", drains.elapsed());
     assert_eq!((second.lost_nodes(), world.clis.starts_of("busy")), (0, 2));
     // Panics if a name had two CLIs.
@@ -61,7 +61,7 @@ async fn prompts_that_wait_for_a_slot_of_a_draining_node_run_elsewhere() {
     }
     assert!(opened.elapsed() < secs(6), "{:?}", opened.elapsed());
     assert_eq!(outcome(second.fleet.turn(runs.prompt_id())).await.text(), Some("re: wait 6"));
-    within("the drain", draining).await.unwrap();
+    in_time("the drain", draining).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,8 +94,8 @@ async fn a_draining_node_accepts_prompts_that_another_node_runs() {
     );
     assert!(outcome(holds).await.is_completed());
     assert!(outcome(runs).await.is_completed());
-    within("the drain", other).await.unwrap();
-    within("the drain", draining).await.unwrap();
+    in_time("the drain", other).await.unwrap();
+    in_time("the drain", draining).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn a_draining_node_refuses_prompts_for_which_its_host_has_no_other_node() 
     }
     assert_eq!(asks(&first.fleet, "theirs", "two").await, "re: two");
     assert!(outcome(runs).await.is_completed());
-    within("the drain", draining).await.unwrap();
+    in_time("the drain", draining).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn a_node_that_an_operator_asks_to_drain_hands_its_names_over() {
     assert!(owns.holds_lease && owns.lease_age <= secs(5), "{owns:?}");
     let asked = Instant::now();
     assert!(admin.drain(owns.record.id).await.unwrap());
-    within("the end of the node", first.fleet.wait()).await;
+    in_time("the end of the node", first.fleet.wait()).await;
     assert!(asked.elapsed() <= secs(6), "{:?}", asked.elapsed());
     assert_eq!(first.log.count(|event| matches!(event, FleetEvent::Left { .. })), 1);
     assert_eq!(asks(&second.fleet, "a", "two").await, "re: two");

@@ -63,7 +63,7 @@ async fn a_node_that_is_cut_off_ends_its_clis_before_others_start_theirs() {
     assert!(took >= secs(25) && took <= secs(32), "{took:?}");
     assert_eq!((world.clis.starts_of("a"), world.clis.most_live()), (2, 1));
     // The one that was cut off has fenced itself, and writes nothing afterwards.
-    within("the end of the first node", first.fleet.wait()).await;
+    in_time("the end of the first node", first.fleet.wait()).await;
     first.backend.disable();
     first.backend.release();
     assert_eq!(asks(&second.fleet, "a", "three").await, "re: three");

@@ -10,7 +10,7 @@ use greenroom_fleet::backend::Backend;
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{Fleet, FleetBuilder, FleetEvent};
 
-use crate::scenes::{Log, World, start, within};
+use crate::scenes::{Log, World, in_time, start};
 
 /// A fleet that shares its backend with others, and can be killed.
 struct Node {
@@ -48,7 +48,7 @@ impl Node {
     async fn kill(&self, world: &World) {
         self.backend.plan(|_| Fault::Hang);
         self.fleet.inject(FleetFault::Supervisor);
-        within("the end of the node", self.fleet.wait()).await;
+        in_time("the end of the node", self.fleet.wait()).await;
         assert!(!world.backend.nodes(None, 10).await.unwrap().is_empty(), "it has told nobody");
     }
 

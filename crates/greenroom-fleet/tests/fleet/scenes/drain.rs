@@ -73,11 +73,11 @@ async fn a_drain_refuses_prompts_and_tells_its_readers() {
     log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
     let (why, retry_after) = refused(&named(&fleet, "b"), "one").await;
     assert_eq!((why, retry_after.is_some()), (Refusal::Draining, true));
-    assert!(within("warm", named(&fleet, "a").warm()).await.is_ok(), "it is up");
-    assert!(within("warm", named(&fleet, "b").warm()).await.is_err());
-    within("the drain", draining).await.unwrap();
+    assert!(in_time("warm", named(&fleet, "a").warm()).await.is_ok(), "it is up");
+    assert!(in_time("warm", named(&fleet, "b").warm()).await.is_err());
+    in_time("the drain", draining).await.unwrap();
     assert!(outcome(turn).await.is_completed());
-    assert!(matches!(within("the reader", waits.outcome()).await, Err(greenroom_fleet::FleetError::Ended)));
+    assert!(matches!(in_time("the reader", waits.outcome()).await, Err(greenroom_fleet::FleetError::Ended)));
     let last = log.all().pop().unwrap().1;
     assert!(matches!(last, FleetEvent::Left { .. }), "{last:?}");
 }
@@ -90,7 +90,7 @@ async fn dropped_handles_drain_the_fleet() {
     world.clis.read(1).await;
     let begun = Instant::now();
     drop(fleet);
-    assert_eq!(within("the outcome", turn.outcome()).await.unwrap().text(), Some("re: wait 10"));
+    assert_eq!(in_time("the outcome", turn.outcome()).await.unwrap().text(), Some("re: wait 10"));
     world.clis.gone().await;
     // Long before the session would have slept.
     assert!(begun.elapsed() < secs(12), "{:?}", begun.elapsed());
@@ -104,7 +104,7 @@ async fn the_earliest_deadline_of_two_drains_counts() {
         drop(send(&fleet, "a", "hold").await);
         world.clis.read(1).await;
         let begun = Instant::now();
-        within("both", async { tokio::join!(fleet.drain(secs(first)), fleet.drain(secs(second))) }).await;
+        in_time("both", async { tokio::join!(fleet.drain(secs(first)), fleet.drain(secs(second))) }).await;
         assert!(begun.elapsed() <= secs(6), "{:?}", begun.elapsed());
     }
 }
@@ -159,7 +159,7 @@ async fn readers_go_on_after_a_restart_by_id_and_number() {
     let fleet = world.fleet(|_| {}).await;
     let mut turn = send(&fleet, "a", "one").await;
     let mut numbers = Vec::new();
-    while let Some(item) = within("an item", turn.next()).await {
+    while let Some(item) = in_time("an item", turn.next()).await {
         numbers.push(item.unwrap().seq().unwrap());
     }
     assert_eq!(numbers, [1, 2, 3], "init, the answer, the result");
@@ -167,7 +167,7 @@ async fn readers_go_on_after_a_restart_by_id_and_number() {
     drain(&fleet, secs(20)).await;
     let fleet = world.fleet(|_| {}).await;
     let mut again = fleet.turn(id).messages_from(2);
-    let first = within("an item", again.next()).await.unwrap().unwrap();
+    let first = in_time("an item", again.next()).await.unwrap().unwrap();
     assert_eq!((first.seq(), first.text().as_deref()), (Some(2), Some("re: one")));
     assert_eq!(outcome(again).await.text(), Some("re: one"));
 }

@@ -23,7 +23,7 @@ async fn story(log: &Log, of: PromptId, length: usize) -> Vec<String> {
 }
 
 async fn sends(fleet: &Fleet, name: &str, prompt: impl Into<FleetPrompt>) -> PromptId {
-    within("the accept", named(fleet, name).tenant("acme").prompt(prompt)).await.unwrap().prompt_id()
+    in_time("the accept", named(fleet, name).tenant("acme").prompt(prompt)).await.unwrap().prompt_id()
 }
 
 #[tokio::test(start_paused = true)]

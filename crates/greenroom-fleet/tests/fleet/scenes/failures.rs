@@ -33,7 +33,7 @@ async fn failed_activations_back_off_and_the_third_quarantines() {
     let (fleet, switch) = breakable(&world, |_| {}).await;
     let log = Log::of(&fleet);
     let a = named(&fleet, "a").profile("broken");
-    let turn = within("the accept", a.prompt("one")).await.unwrap();
+    let turn = in_time("the accept", a.prompt("one")).await.unwrap();
     log.wait("quarantine", |event| quarantined(event, "a")).await;
     let times: Vec<_> =
         log.all().into_iter().filter(|(_, event)| failed(event, "a")).map(|(at, _)| at).collect();
@@ -50,7 +50,7 @@ async fn failed_activations_back_off_and_the_third_quarantines() {
         "{record:?}"
     );
     assert_eq!(fleet.snapshot(Query::stuck()).await.unwrap().names.len(), 1);
-    let warm = within("warm", a.warm()).await.unwrap_err();
+    let warm = in_time("warm", a.warm()).await.unwrap_err();
     assert!(
         warm.to_string().contains("quarantined") && warm.to_string().contains("no such template"),
         "{warm}"
@@ -59,9 +59,9 @@ async fn failed_activations_back_off_and_the_third_quarantines() {
     sleep(secs(60)).await;
     assert_eq!(log.count(|event| failed(event, "a")), 3, "it is left alone");
     *switch.lock().unwrap() = false;
-    assert!(within("unquarantine", a.unquarantine()).await.unwrap());
+    assert!(in_time("unquarantine", a.unquarantine()).await.unwrap());
     assert_eq!(outcome(turn).await.text(), Some("re: one"));
-    assert!(!within("unquarantine", a.unquarantine()).await.unwrap());
+    assert!(!in_time("unquarantine", a.unquarantine()).await.unwrap());
     assert!(a.record().await.unwrap().failures.is_empty());
 }
 
@@ -70,7 +70,7 @@ async fn the_wait_between_failed_activations_ends_at_a_minute() {
     let world = World::new();
     let (fleet, _) = breakable(&world, |limits| (limits.failures, limits.wait) = (12, secs(3600))).await;
     let log = Log::of(&fleet);
-    let turn = within("the accept", named(&fleet, "a").profile("broken").prompt("one")).await.unwrap();
+    let turn = in_time("the accept", named(&fleet, "a").profile("broken").prompt("one")).await.unwrap();
     log.wait("quarantine", |event| quarantined(event, "a")).await;
     let times: Vec<_> =
         log.all().into_iter().filter(|(_, event)| failed(event, "a")).map(|(at, _)| at).collect();
@@ -86,7 +86,7 @@ async fn failures_that_lie_apart_do_not_quarantine() {
         breakable(&world, |limits| (limits.backoff, limits.backoff_max) = (secs(400), secs(400))).await;
     let log = Log::of(&fleet);
     let a = named(&fleet, "a").profile("broken");
-    let turn = within("the accept", a.prompt(FleetPrompt::new("one").wait(secs(8000)))).await.unwrap();
+    let turn = in_time("the accept", a.prompt(FleetPrompt::new("one").wait(secs(8000)))).await.unwrap();
     log.wait_for("failures", 4, |event| failed(event, "a")).await;
     *switch.lock().unwrap() = false;
     assert_eq!(log.count(|event| quarantined(event, "a")), 0);
@@ -101,7 +101,7 @@ async fn a_crash_loop_of_one_name_delays_no_other() {
             .await;
     let log = Log::of(&fleet);
     let loops = named(&fleet, "loops").profile("broken");
-    let turn = within("the accept", loops.prompt("one")).await.unwrap();
+    let turn = in_time("the accept", loops.prompt("one")).await.unwrap();
     log.wait("a failure", |event| failed(event, "loops")).await;
     for name in ["a", "b", "c"] {
         let begun = Instant::now();
@@ -118,10 +118,10 @@ async fn a_profile_that_is_missing_after_a_deploy_quarantines_its_names() {
     let (fleet, switch) = breakable(&world, |_| {}).await;
     *switch.lock().unwrap() = false;
     let a = named(&fleet, "a").profile("broken");
-    outcome(within("the accept", a.prompt("one")).await.unwrap()).await;
-    let hold = within("the accept", a.prompt("hold")).await.unwrap();
+    outcome(in_time("the accept", a.prompt("one")).await.unwrap()).await;
+    let hold = in_time("the accept", a.prompt("hold")).await.unwrap();
     world.clis.read(2).await;
-    let waits = within("the accept", a.prompt("two")).await.unwrap().prompt_id();
+    let waits = in_time("the accept", a.prompt("two")).await.unwrap().prompt_id();
     assert!(drain(&fleet, secs(10)).await < secs(10));
     drop((a, hold, fleet));
 
@@ -138,7 +138,7 @@ async fn a_profile_that_is_missing_after_a_deploy_quarantines_its_names() {
 
     let (fleet, switch) = breakable(&world, |_| {}).await;
     *switch.lock().unwrap() = false;
-    within("unquarantine", named(&fleet, "a").unquarantine()).await.unwrap();
+    in_time("unquarantine", named(&fleet, "a").unquarantine()).await.unwrap();
     assert_eq!(outcome(fleet.turn(waits)).await.text(), Some("re: two"));
 }
 
@@ -240,10 +240,10 @@ async fn a_fault_of_the_supervisor_ends_the_fleet_and_loses_nothing() {
     let waits = send(&fleet, "a", "two").await;
     let id = waits.prompt_id();
     fleet.inject(FleetFault::Supervisor);
-    within("the end", fleet.wait()).await;
+    in_time("the end", fleet.wait()).await;
     world.clis.gone().await;
     let mut waits = waits;
-    assert!(matches!(within("the reader", waits.outcome()).await, Err(greenroom_fleet::FleetError::Ended)));
+    assert!(matches!(in_time("the reader", waits.outcome()).await, Err(greenroom_fleet::FleetError::Ended)));
     let (why, _) = refused(&named(&fleet, "a"), "three").await;
     assert_eq!(why, Refusal::Draining);
 
@@ -272,10 +272,10 @@ async fn a_lost_lease_kills_the_sessions_and_writes_nothing() {
     world.clis.gone().await;
     // Renewed each 5 s and fenced after 24 s.
     assert!((secs(18)..secs(26)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    within("the end", fleet.wait()).await;
+    in_time("the end", fleet.wait()).await;
     assert_eq!(log.count(|event| matches!(event, FleetEvent::Fenced { .. })), 2);
-    assert!(within("the reader", runs.outcome()).await.is_err(), "the reader of a fleet that has ended");
-    assert!(within("the reader", waits.outcome()).await.is_err());
+    assert!(in_time("the reader", runs.outcome()).await.is_err(), "the reader of a fleet that has ended");
+    assert!(in_time("the reader", waits.outcome()).await.is_err());
     let record = world.backend.prompt_record(runs.prompt_id()).await.unwrap().unwrap();
     assert!(matches!(record.state, greenroom_fleet::PromptState::Begun { .. }), "{record:?}");
 
@@ -299,7 +299,7 @@ async fn a_backend_that_is_away_for_ten_seconds_ends_no_turn() {
     let runs = send(&fleet, "a", "wait 5").await;
     world.clis.read(1).await;
     backend.plan(|_| Fault::Fail);
-    let unknown = within("the accept", named(&fleet, "b").prompt("one")).await;
+    let unknown = in_time("the accept", named(&fleet, "b").prompt("one")).await;
     assert!(matches!(unknown, Err(PromptError::Unknown { .. })), "{unknown:?}");
     sleep(secs(9)).await;
     backend.disable();
@@ -336,7 +336,7 @@ async fn a_name_that_waits_after_a_failure_holds_no_slot_after_a_fault_of_admiss
     })
     .await;
     let log = Log::of(&fleet);
-    drop(within("the accept", named(&fleet, "a").profile("broken").prompt("one")).await.unwrap());
+    drop(in_time("the accept", named(&fleet, "a").profile("broken").prompt("one")).await.unwrap());
     log.wait("the failure", |event| failed(event, "a")).await;
     super::review::admission_fails(&fleet, &log).await;
     let begun = Instant::now();
@@ -358,11 +358,11 @@ async fn a_request_to_sleep_is_over_when_the_start_of_its_session_has_failed() {
     let log = Log::of(&fleet);
     let a = named(&fleet, "a").profile("broken");
     backend.fault_next("claim", Fault::Hang);
-    let turn = within("the accept", a.prompt("one")).await.unwrap();
-    within("the claim", backend.wait_for_hanging(1)).await;
+    let turn = in_time("the accept", a.prompt("one")).await.unwrap();
+    in_time("the claim", backend.wait_for_hanging(1)).await;
     let begun = Instant::now();
     let asleep = async { tokio::join!(a.passivate(), async { backend.release() }) };
-    within("sleep", asleep).await.0.unwrap();
+    in_time("sleep", asleep).await.0.unwrap();
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert_eq!(log.count(|event| failed(event, "a")), 1);
     *switch.lock().unwrap() = false;

@@ -15,7 +15,7 @@ async fn runs_although(method: &'static str, fault: Fault) {
     let keyed = |text: &str| FleetPrompt::new(text).key(text);
     // Without a key: only the ids that the fleet makes tell a repeated request.
     assert_eq!(asks(&fleet, "a", "one").await, "re: one");
-    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert_eq!(asks(&fleet, "a", keyed("two")).await, "re: two");
     assert!(backend.requests(method) > 2, "{method}: the fault was met");
     assert!(send(&fleet, "a", keyed("two")).await.is_duplicate());
@@ -57,7 +57,7 @@ async fn an_accept_without_any_reply_is_unknown_and_its_key_finds_it() {
     let fleet = start(world.on(backend.clone())).await;
     backend.plan(|request| if request.method == "accept" { Fault::LoseReply } else { Fault::Pass });
     let keyed = || FleetPrompt::new("one").key("k");
-    let unknown = within("the accept", named(&fleet, "a").prompt(keyed())).await.unwrap_err();
+    let unknown = in_time("the accept", named(&fleet, "a").prompt(keyed())).await.unwrap_err();
     let PromptError::Unknown { prompt, key, .. } = unknown else { panic!("{unknown:?}") };
     assert_eq!(key.as_deref(), Some("k"));
     backend.disable();
@@ -113,7 +113,7 @@ async fn killed_at(method: &'static str, fault: Fault) {
             tokio::time::timeout(secs(10), named(&fleet, "a").prompt(FleetPrompt::new("one").key("k"))).await;
         accepted.ok().map(|turn| turn.unwrap().prompt_id())
     };
-    let (accepted, ()) = tokio::join!(accept, within("the request", backend.wait_for_hanging(1)));
+    let (accepted, ()) = tokio::join!(accept, in_time("the request", backend.wait_for_hanging(1)));
     let world = world.killed().await;
     drop(fleet);
     world.clis.gone().await;

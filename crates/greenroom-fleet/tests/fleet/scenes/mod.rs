@@ -25,15 +25,10 @@ use greenroom_fleet::{
 use tokio::time::Instant;
 
 pub(crate) use crate::clis::Clis;
+use crate::timeline;
+pub(crate) use crate::wait::in_time;
 
-/// More than anything here takes, on the paused clock.
-const LIMIT: Duration = Duration::from_secs(3 * 3600);
-
-pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what}: did not happen"))
-}
-
-pub(crate) fn secs(seconds: u64) -> Duration {
+pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
@@ -72,8 +67,11 @@ pub(crate) fn session(clis: &Clis, name: &str) -> SessionBuilder {
     Session::builder().transport(clis.transport(name)).configure(|options| options.restarts.cli.intensity = 0)
 }
 
+/// Starts a fleet, whose events are told if the test fails.
 pub(crate) async fn start(builder: FleetBuilder) -> Fleet {
-    within("the start", builder.start()).await.unwrap()
+    let mut events = builder.events();
+    timeline::received("events of a fleet", async move || events.next().await);
+    in_time("the start", builder.start()).await.unwrap()
 }
 
 pub(crate) fn named(fleet: &Fleet, name: &str) -> FleetSession {
@@ -82,7 +80,7 @@ pub(crate) fn named(fleet: &Fleet, name: &str) -> FleetSession {
 
 /// Sends a prompt, which is accepted.
 pub(crate) async fn send(fleet: &Fleet, name: &str, prompt: impl Into<FleetPrompt>) -> FleetTurn {
-    within("the accept", named(fleet, name).prompt(prompt)).await.unwrap()
+    in_time("the accept", named(fleet, name).prompt(prompt)).await.unwrap()
 }
 
 /// Sends a prompt, which is refused.
@@ -90,14 +88,14 @@ pub(crate) async fn refused(
     session: &FleetSession,
     prompt: impl Into<FleetPrompt>,
 ) -> (Refusal, Option<Duration>) {
-    match within("the refusal", session.prompt(prompt)).await {
+    match in_time("the refusal", session.prompt(prompt)).await {
         Err(PromptError::Refused { why, retry_after }) => (why, retry_after),
         other => panic!("not refused: {other:?}"),
     }
 }
 
 pub(crate) async fn outcome(mut turn: FleetTurn) -> PromptOutcome {
-    within("the outcome", turn.outcome()).await.unwrap()
+    in_time("the outcome", turn.outcome()).await.unwrap()
 }
 
 /// Sends a prompt and waits for its answer.
@@ -108,13 +106,13 @@ pub(crate) async fn asks(fleet: &Fleet, name: &str, prompt: impl Into<FleetPromp
 
 pub(crate) async fn drain(fleet: &Fleet, limit: Duration) -> Duration {
     let begun = Instant::now();
-    within("the drain", fleet.drain(limit)).await;
+    in_time("the drain", fleet.drain(limit)).await;
     begun.elapsed()
 }
 
 /// What the name does, as a snapshot tells it.
 pub(crate) async fn stage(fleet: &Fleet, name: &str) -> &'static str {
-    let snapshot = within("the snapshot", fleet.snapshot(Query::all())).await.unwrap();
+    let snapshot = in_time("the snapshot", fleet.snapshot(Query::all())).await.unwrap();
     snapshot
         .names
         .iter()
@@ -163,7 +161,7 @@ impl Log {
         count: usize,
         fits: impl Fn(&FleetEvent) -> bool,
     ) -> Instant {
-        within(what, async {
+        in_time(what, async {
             loop {
                 let changed = self.1.notified();
                 let all = self.all();

@@ -28,7 +28,7 @@ async fn delete_removes_the_files_the_conversation_and_the_keys() {
     world.clis.read(2).await;
     let waits = send(&fleet, "a", "two").await;
     let begun = Instant::now();
-    within("delete", a.delete()).await.unwrap();
+    in_time("delete", a.delete()).await.unwrap();
     assert!(begun.elapsed() < secs(2), "{:?}", begun.elapsed());
     assert!(matches!(outcome(runs).await, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }));
     assert_eq!(outcome(waits).await, PromptOutcome::Unsent { why: Unsent::Deleted });
@@ -38,12 +38,12 @@ async fn delete_removes_the_files_the_conversation_and_the_keys() {
 
     // The name is free for another life: another profile, conversation and tenant, and the key is new.
     let b = named(&fleet, "a").tenant("other");
-    let turn = within("the accept", b.prompt(keyed())).await.unwrap();
+    let turn = in_time("the accept", b.prompt(keyed())).await.unwrap();
     assert!(!turn.is_duplicate());
     outcome(turn).await;
     assert_ne!(b.record().await.unwrap().conversation, before.conversation);
-    within("delete", b.delete()).await.unwrap();
-    within("delete again", b.delete()).await.unwrap();
+    in_time("delete", b.delete()).await.unwrap();
+    in_time("delete again", b.delete()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +54,7 @@ async fn delete_while_the_session_starts_waits_for_it_and_leaves_nothing() {
     let log = Log::of(&fleet);
     let turn = send(&fleet, "a", "hold").await;
     log.wait("the start", |event| matches!(event, FleetEvent::Activating { .. })).await;
-    within("delete", named(&fleet, "a").delete()).await.unwrap();
+    in_time("delete", named(&fleet, "a").delete()).await.unwrap();
     assert!(!outcome(turn).await.is_completed());
     world.clis.gone().await;
     assert_eq!(folders(root.path()), 0);
@@ -75,9 +75,9 @@ async fn delete_ends_a_session_whose_cli_hangs_at_its_start() {
         }
     });
     let turn = send(&fleet, "a", "one").await;
-    within("the start", starts.recv()).await.unwrap();
+    in_time("the start", starts.recv()).await.unwrap();
     let begun = Instant::now();
-    within("delete", named(&fleet, "a").delete()).await.unwrap();
+    in_time("delete", named(&fleet, "a").delete()).await.unwrap();
     assert!(begun.elapsed() < secs(10), "{:?}", begun.elapsed());
     assert_eq!(outcome(turn).await, PromptOutcome::Unsent { why: Unsent::Deleted });
 }
@@ -87,11 +87,11 @@ async fn a_quarantined_session_sleeps_and_keeps_its_prompts() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
     let a = named(&fleet, "a");
-    assert!(matches!(within("quarantine", a.quarantine("?")).await, Err(FleetError::NotFound { .. })));
+    assert!(matches!(in_time("quarantine", a.quarantine("?")).await, Err(FleetError::NotFound { .. })));
     let runs = send(&fleet, "a", "hold").await;
     world.clis.read(1).await;
     let waits = send(&fleet, "a", "two").await;
-    within("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
+    in_time("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
     assert!(matches!(outcome(runs).await, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }));
     assert_eq!(world.clis.live(), 0);
     sleep(secs(60)).await;
@@ -101,8 +101,8 @@ async fn a_quarantined_session_sleeps_and_keeps_its_prompts() {
         "{record:?}"
     );
     assert_eq!(record.queued, 1);
-    within("quarantine again", a.quarantine("?")).await.unwrap();
-    within("unquarantine", a.unquarantine()).await.unwrap();
+    in_time("quarantine again", a.quarantine("?")).await.unwrap();
+    in_time("unquarantine", a.unquarantine()).await.unwrap();
     assert_eq!(outcome(waits).await.text(), Some("re: two"));
 }
 
@@ -122,14 +122,14 @@ async fn no_prompt_begins_while_a_slow_backend_deletes_or_quarantines() {
         backend.fault_next(method, Fault::Delay(secs(3)));
         let begun = Instant::now();
         if method == "delete" {
-            within("delete", a.delete()).await.unwrap();
+            in_time("delete", a.delete()).await.unwrap();
         } else {
-            within("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
+            in_time("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
         }
         assert!(begun.elapsed() < secs(4), "{method}: {:?}", begun.elapsed());
         assert_eq!(outcome(runs).await.word(), "interrupted");
         assert_eq!((world.clis.starts_of("a"), world.clis.prompts_of("a").len()), (1, 1), "{method}");
-        within("unquarantine", a.unquarantine()).await.unwrap();
+        in_time("unquarantine", a.unquarantine()).await.unwrap();
         for wait in waits {
             assert_eq!(outcome(wait).await.is_completed(), method == "quarantine");
         }
@@ -152,7 +152,7 @@ async fn a_deletion_that_the_backend_does_not_answer_keeps_no_prompt_waiting() {
     assert_eq!(outcome(waits).await.text(), Some("re: one"));
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
     backend.release();
-    within("delete", deletion).await.unwrap().unwrap();
+    in_time("delete", deletion).await.unwrap().unwrap();
     assert_eq!(world.clis.live(), 0);
 }
 
@@ -164,7 +164,7 @@ async fn a_quarantined_session_refuses_new_prompts_and_says_why() {
     let keyed = || FleetPrompt::new("one").key("k");
     let known = send(&fleet, "a", keyed()).await.prompt_id();
     outcome(fleet.turn(known)).await;
-    within("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
+    in_time("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
     let (why, retry_after) = refused(&a, "two").await;
     assert_eq!(retry_after, Some(secs(60)));
     assert_eq!(
@@ -175,7 +175,7 @@ async fn a_quarantined_session_refuses_new_prompts_and_says_why() {
     assert_eq!(refused(&a, reminder).await.0, why, "a reminder too");
     let again = send(&fleet, "a", keyed()).await;
     assert!(again.is_duplicate() && again.prompt_id() == known);
-    within("unquarantine", a.unquarantine()).await.unwrap();
+    in_time("unquarantine", a.unquarantine()).await.unwrap();
     assert_eq!(asks(&fleet, "a", "two").await, "re: two");
     assert_eq!(world.clis.prompts_of("a"), ["one", "two"]);
 }
@@ -186,13 +186,13 @@ async fn warm_says_in_words_what_the_backend_refuses() {
     let backend = FaultedBackend::new(world.backend.clone());
     let fleet = start(world.on(backend.clone())).await;
     asks(&fleet, "a", "one").await;
-    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
     let refuse = Fault::Refuse(BackendErrorKind::Damaged);
     backend.plan(move |request| if request.method == "name_record" { refuse } else { Fault::Pass });
-    let error = within("warm", named(&fleet, "a").warm()).await.unwrap_err();
+    let error = in_time("warm", named(&fleet, "a").warm()).await.unwrap_err();
     assert_eq!(error.to_string(), "a fault of the test: the request `name_record` is refused as Damaged");
     backend.disable();
-    within("warm", named(&fleet, "a").warm()).await.unwrap();
+    in_time("warm", named(&fleet, "a").warm()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +203,7 @@ async fn a_quarantined_session_takes_no_slot_from_another_one() {
     asks(&fleet, "b", "one").await;
     let soon = std::time::SystemTime::now() + secs(30);
     drop(send(&fleet, "b", FleetPrompt::new("two").not_before(soon)).await);
-    within("quarantine", b.quarantine("looked at by Anna")).await.unwrap();
+    in_time("quarantine", b.quarantine("looked at by Anna")).await.unwrap();
     asks(&fleet, "a", "one").await;
     sleep(secs(60)).await;
     assert_eq!((stage(&fleet, "a").await, world.clis.starts_of("b")), ("idle", 1));

@@ -94,9 +94,9 @@ async fn the_queues_of_a_name_a_tenant_and_the_fleet_are_bounded() {
     waiting.push(send(&fleet, "b", "1").await);
     assert_eq!(full(refused(&named(&fleet, "b"), "2").await.0), ("for the tenant", 3));
     let other = |name| named(&fleet, name).tenant("other");
-    waiting.push(within("the accept", other("c").prompt("1")).await.unwrap());
+    waiting.push(in_time("the accept", other("c").prompt("1")).await.unwrap());
     assert_eq!(full(refused(&other("d"), "1").await.0), ("in the fleet", 4));
-    assert!(within("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
+    assert!(in_time("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
     for turn in waiting {
         assert!(outcome(turn).await.is_completed());
     }
@@ -114,7 +114,7 @@ async fn a_tenant_may_have_a_queue_of_its_own_size() {
     let running = send(&fleet, "a", "wait 10").await;
     world.clis.read(1).await;
     let small = named(&fleet, "b").tenant("small");
-    let waits = within("the accept", small.prompt("1")).await.unwrap();
+    let waits = in_time("the accept", small.prompt("1")).await.unwrap();
     let (why, _) = refused(&small, "2").await;
     assert_eq!(rule(why), Refused::QueueFull { of: "for the tenant", bound: 1 });
     outcome(running).await;
@@ -219,11 +219,11 @@ async fn an_interrupt_ends_its_turn_and_no_other() {
     let first = send(&fleet, "a", "hold").await;
     let second = send(&fleet, "a", "wait 5").await;
     world.clis.read(1).await;
-    assert!(!within("a wrong interrupt", a.interrupt_turn(second.prompt_id())).await.unwrap());
-    assert!(within("the interrupt", a.interrupt_turn(first.prompt_id())).await.unwrap());
+    assert!(!in_time("a wrong interrupt", a.interrupt_turn(second.prompt_id())).await.unwrap());
+    assert!(in_time("the interrupt", a.interrupt_turn(first.prompt_id())).await.unwrap());
     assert!(matches!(outcome(first).await, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }));
     assert_eq!(outcome(second).await.text(), Some("re: wait 5"));
-    assert!(!within("an idle interrupt", a.interrupt()).await.unwrap());
+    assert!(!in_time("an idle interrupt", a.interrupt()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ async fn a_turn_of_a_lost_owner_ends_as_interrupted_or_goes_on_with_its_continua
     );
     assert_eq!(outcome(fleet.turn(goes_on)).await.text(), Some("re: go on"));
     let (mut turn, mut seen) = (fleet.turn(goes_on), Vec::new());
-    while let Some(item) = within("an item", turn.next()).await {
+    while let Some(item) = in_time("an item", turn.next()).await {
         let item = item.unwrap();
         seen.push((item.seq().unwrap(), item.text()));
     }
@@ -291,7 +291,7 @@ async fn a_thousand_prompts_of_a_tenant_delay_another_tenant_by_one_grant() {
     world.clis.read(10).await;
     let before = world.clis.prompts().len();
     let quiet = named(&fleet, "quiet").tenant("quiet");
-    let turn = within("the accept", quiet.prompt("one")).await.unwrap();
+    let turn = in_time("the accept", quiet.prompt("one")).await.unwrap();
     assert_eq!(outcome(turn).await.text(), Some("re: one"));
     let prompts = world.clis.prompts();
     let at = prompts.iter().position(|(name, _)| name == "quiet").unwrap();
@@ -376,8 +376,8 @@ async fn no_turn_begins_before_an_interrupt_of_the_last_one_has_arrived() {
     let early = tokio::time::timeout(secs(5), cli.expect("user")).await;
     assert!(early.is_err(), "{early:?}");
     cli.answer(&interrupt, serde_json::json!({ "still_queued": [], "cancelled": [] }));
-    assert!(within("the interrupt", interrupting).await.unwrap().unwrap());
-    let prompt = within("the second prompt", cli.expect("user")).await;
+    assert!(in_time("the interrupt", interrupting).await.unwrap().unwrap());
+    let prompt = in_time("the second prompt", cli.expect("user")).await;
     cli.begin_turn();
     cli.finish_turn(&prompt, "Done, too.");
     assert_eq!(outcome(second).await.text(), Some("Done, too."));

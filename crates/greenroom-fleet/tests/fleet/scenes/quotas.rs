@@ -10,7 +10,7 @@ fn of(fleet: &Fleet, tenant: &str, name: &str) -> FleetSession {
 }
 
 async fn sends(session: &FleetSession, prompt: &str) -> FleetTurn {
-    within("the accept", session.prompt(prompt)).await.unwrap()
+    in_time("the accept", session.prompt(prompt)).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ async fn the_turn_of_a_name_whose_actor_has_failed_can_be_interrupted() {
     let turn = send(&fleet, "a", "hold").await;
     world.clis.read(1).await;
     fail(&fleet, &log).await;
-    assert!(within("the interrupt", named(&fleet, "a").interrupt_turn(turn.prompt_id())).await.unwrap());
+    assert!(in_time("the interrupt", named(&fleet, "a").interrupt_turn(turn.prompt_id())).await.unwrap());
     let outcome = outcome(turn).await;
     assert!(matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }), "{outcome:?}");
 }
@@ -43,7 +43,7 @@ async fn a_name_whose_actor_has_failed_is_asleep_after_its_turn() {
     let turn = send(&fleet, "a", "wait 30").await;
     world.clis.read(1).await;
     fail(&fleet, &log).await;
-    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert_eq!(world.clis.live(), 0);
     assert_eq!(outcome(turn).await.text(), Some("re: wait 30"));
 }

@@ -5,13 +5,10 @@ use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameState, PassivatedBy, 
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::wait::within;
 
 /// Much less than anything takes that waits for a limit.
-const SOON: Duration = Duration::from_secs(20);
-
-async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("{what}: not soon"))
-}
+const SOON: Duration = secs(20);
 
 fn restarted(event: &FleetEvent) -> bool {
     matches!(event, FleetEvent::ActorRestarted { .. })
@@ -35,7 +32,7 @@ async fn a_session_whose_background_work_ended_in_a_later_turn_makes_room_for_an
     // The session counts as busy after a second.
     sleep(secs(2)).await;
     asks(&fleet, "a", "background off").await;
-    assert_eq!(soon("the eviction", asks(&fleet, "b", "one")).await, "re: one");
+    assert_eq!(within(SOON, asks(&fleet, "b", "one")).await, "re: one");
     assert_eq!(world.clis.most_live(), 1);
 }
 
@@ -61,18 +58,18 @@ async fn a_fleet_whose_supervisor_failed_leaves_its_names_to_the_next_fleet_at_o
     world.clis.read(1).await;
     let waits = send(&fleet, "a", "two").await.prompt_id();
     fleet.inject(FleetFault::Supervisor);
-    soon("the end", fleet.wait()).await;
+    within(SOON, fleet.wait()).await;
     assert_eq!(world.clis.live(), 0);
     let nodes = world.backend.nodes(None, 10).await.unwrap();
     assert!(nodes.iter().all(|node| node.state == greenroom_fleet::NodeState::Dead), "{nodes:?}");
 
     let next = world.fleet(|_| {}).await;
-    let lost = soon("the outcome", outcome(next.turn(begun))).await;
+    let lost = within(SOON, outcome(next.turn(begun))).await;
     assert!(
         matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
         "{lost:?}"
     );
-    assert_eq!(soon("the answer", outcome(next.turn(waits))).await.text(), Some("re: two"));
+    assert_eq!(within(SOON, outcome(next.turn(waits))).await.text(), Some("re: two"));
     assert_eq!(world.clis.most_live(), 1);
 }
 
@@ -88,8 +85,8 @@ async fn a_budget_of_half_a_dollar_lasts_for_more_than_one_turn() {
     let world = World::new();
     let (_fleet, a) = half_a_dollar(&world).await;
     for n in 1..=5 {
-        let turn = within("the accept", a.prompt("cost 0.01")).await.unwrap();
-        assert!(soon("the turn", outcome(turn)).await.is_completed(), "turn {n}");
+        let turn = in_time("the accept", a.prompt("cost 0.01")).await.unwrap();
+        assert!(within(SOON, outcome(turn)).await.is_completed(), "turn {n}");
     }
     let account = world.backend.tenant("t".to_owned()).await.unwrap();
     assert_eq!((account.reserved, account.spent), (0, 50_000));
@@ -100,7 +97,7 @@ async fn a_budget_with_less_left_than_a_turn_reserves_refuses_and_finds_keys_all
     let world = World::new();
     let (_fleet, a) = half_a_dollar(&world).await;
     let keyed = || FleetPrompt::new("cost 0.48").key("k");
-    let turn = within("the accept", a.prompt(keyed())).await.unwrap();
+    let turn = in_time("the accept", a.prompt(keyed())).await.unwrap();
     let id = turn.prompt_id();
     assert!(outcome(turn).await.is_completed());
 
@@ -109,7 +106,7 @@ async fn a_budget_with_less_left_than_a_turn_reserves_refuses_and_finds_keys_all
         why == Refusal::Rule(Refused::OverBudget) && retry_after.is_some_and(|time| time <= secs(24 * 3600)),
         "{why:?} {retry_after:?}"
     );
-    let again = within("the accept", a.prompt(keyed())).await.unwrap();
+    let again = in_time("the accept", a.prompt(keyed())).await.unwrap();
     assert!(again.is_duplicate() && again.prompt_id() == id, "{again:?}");
     assert_eq!(outcome(again).await.text(), Some("re: cost 0.48"));
 }
@@ -151,7 +148,7 @@ async fn admission_may_restart_at_any_moment_while_a_session_falls_asleep() {
         backend.fault_next("release", Fault::Hang);
         let a = named(&fleet, "a");
         let asleep = tokio::spawn(async move { a.passivate().await });
-        within("the release", backend.wait_for_hanging(1)).await;
+        in_time("the release", backend.wait_for_hanging(1)).await;
         let turns = [send(&fleet, "a", "two").await, send(&fleet, "b", "one").await];
         sleep(secs(1)).await;
         fleet.inject(FleetFault::Admission);
@@ -160,10 +157,10 @@ async fn admission_may_restart_at_any_moment_while_a_session_falls_asleep() {
         }
         backend.release();
         for turn in turns {
-            let outcome = soon(&format!("a turn, after {steps} steps"), outcome(turn)).await;
+            let outcome = within(SOON, outcome(turn)).await;
             assert!(outcome.is_completed(), "after {steps} steps: {outcome:?}");
         }
-        within("sleep", asleep).await.unwrap().unwrap();
+        in_time("sleep", asleep).await.unwrap().unwrap();
         assert_eq!(world.clis.most_live(), 1);
     }
 }
@@ -176,7 +173,7 @@ async fn delete_ends_the_turn_of_a_name_whose_actor_has_failed() {
     let turn = send(&fleet, "a", "hold").await;
     world.clis.read(1).await;
     fail(&fleet, &log).await;
-    soon("delete", named(&fleet, "a").delete()).await.unwrap();
+    within(SOON, named(&fleet, "a").delete()).await.unwrap();
     let cut = outcome(turn).await;
     assert!(by_user(&cut), "{cut:?}");
     assert_eq!(world.clis.live(), 0);
@@ -191,10 +188,10 @@ async fn an_interrupt_while_the_backend_begins_the_turn_keeps_the_prompt_from_be
         let fleet = start(world.on(backend.clone())).await;
         backend.fault_next("begin", fault);
         let turn = send(&fleet, "a", "one").await;
-        within("the request", backend.wait_for_hanging(1)).await;
-        assert!(soon("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
+        in_time("the request", backend.wait_for_hanging(1)).await;
+        assert!(within(SOON, named(&fleet, "a").interrupt()).await.unwrap());
         backend.release();
-        let cut = soon("the outcome", outcome(turn)).await;
+        let cut = within(SOON, outcome(turn)).await;
         assert!(by_user(&cut), "{fault:?}: {cut:?}");
         assert_eq!(asks(&fleet, "a", "two").await, "re: two");
         assert_eq!(world.clis.prompts_of("a"), ["two"], "{fault:?}");
@@ -209,15 +206,15 @@ async fn a_turn_that_is_cut_off_by_four_drains_is_not_quarantined() {
     let mut fleet = world.fleet(|_| {}).await;
     let id = send(&fleet, "a", prompt).await.prompt_id();
     for n in 1..=4 {
-        within("the turn", world.clis.read(n)).await;
+        in_time("the turn", world.clis.read(n)).await;
         drain(&fleet, secs(6)).await;
         assert_eq!(world.clis.live(), 0);
         fleet = world.fleet(|_| {}).await;
     }
-    soon("the fifth attempt", world.clis.read(5)).await;
+    within(SOON, world.clis.read(5)).await;
     let record = named(&fleet, "a").record().await.unwrap();
     assert!(matches!(record.state, NameState::Owned { .. }) && record.losses == 0, "{record:?}");
-    assert!(soon("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
+    assert!(within(SOON, named(&fleet, "a").interrupt()).await.unwrap());
     assert!(matches!(outcome(fleet.turn(id)).await, PromptOutcome::Interrupted { .. }));
 }
 
@@ -271,7 +268,7 @@ async fn a_name_that_is_lost_alone_is_fenced_and_owned_again() {
     backend.fault_next("append", Fault::Hang);
     let lost = send(&fleet, "a", "hold").await;
     let waits = send(&fleet, "a", "two").await;
-    within("the append", backend.wait_for_hanging(1)).await;
+    in_time("the append", backend.wait_for_hanging(1)).await;
     let record = named(&fleet, "a").record().await.unwrap();
     let NameState::Owned { node, .. } = record.state else { panic!("{record:?}") };
     let owner = greenroom_fleet::Ownership { name: record.name, node, term: record.term };
@@ -304,7 +301,7 @@ async fn a_name_whose_actor_has_failed_gives_its_slot_back() {
     world.clis.read(1).await;
     fail(&fleet, &log).await;
     assert!(outcome(running).await.is_completed());
-    assert_eq!(soon("the answer", asks(&fleet, "b", "one")).await, "re: one");
+    assert_eq!(within(SOON, asks(&fleet, "b", "one")).await, "re: one");
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,7 +316,7 @@ async fn a_name_whose_actor_has_failed_while_it_waited_gets_no_slot_for_nothing(
     fail(&fleet, &log).await;
     assert!(fleet.withdraw(waits.prompt_id()).await.unwrap());
     assert!(outcome(running).await.is_completed());
-    assert_eq!(soon("the answer", asks(&fleet, "c", "one")).await, "re: one");
+    assert_eq!(within(SOON, asks(&fleet, "c", "one")).await, "re: one");
     assert_eq!(world.clis.starts_of("a"), 0);
 }
 
@@ -367,7 +364,7 @@ async fn a_fleet_whose_admission_fails_more_than_ten_times_in_a_minute_ends() {
             log.count(|event| matches!(event, FleetEvent::Failed { why } if why.contains("too often")));
         assert_eq!(failed, usize::from(ends));
         if ends {
-            soon("the end", fleet.wait()).await;
+            within(SOON, fleet.wait()).await;
         } else {
             assert_eq!(asks(&fleet, "a", "one").await, "re: one");
         }

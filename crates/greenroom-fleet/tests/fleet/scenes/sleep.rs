@@ -41,7 +41,7 @@ async fn a_session_sleeps_by_request_and_wakes_in_its_conversation() {
     let fleet = world.fleet(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "one").await, "re: one");
     let begun = Instant::now();
-    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert_eq!(world.clis.live(), 0);
     assert_eq!(asks(&fleet, "a", "two").await, "re: two");
@@ -55,7 +55,7 @@ async fn passivate_waits_for_the_running_turn() {
     let turn = send(&fleet, "a", "wait 30").await;
     world.clis.read(1).await;
     let begun = Instant::now();
-    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
     assert!((secs(29)..secs(32)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     assert_eq!(outcome(turn).await.text(), Some("re: wait 30"));
     assert_eq!(world.clis.live(), 0);
@@ -199,13 +199,13 @@ async fn a_prompt_that_arrives_while_its_session_falls_asleep_waits_and_runs() {
 async fn warm_starts_a_known_session_and_refuses_an_unknown_one() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
-    let unknown = within("warm", named(&fleet, "a").warm()).await.unwrap_err();
+    let unknown = in_time("warm", named(&fleet, "a").warm()).await.unwrap_err();
     assert_eq!(unknown.to_string(), "the session is not known: send it a prompt first");
     asks(&fleet, "a", "one").await;
-    within("sleep", named(&fleet, "a").passivate()).await.unwrap();
-    within("warm", named(&fleet, "a").warm()).await.unwrap();
+    in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
+    in_time("warm", named(&fleet, "a").warm()).await.unwrap();
     assert_eq!((world.clis.live(), stage(&fleet, "a").await), (1, "idle"));
-    within("warm again", named(&fleet, "a").warm()).await.unwrap();
+    in_time("warm again", named(&fleet, "a").warm()).await.unwrap();
     asks(&fleet, "a", "two").await;
     assert_eq!(world.clis.starts_of("a"), 2);
 }
@@ -229,11 +229,11 @@ async fn a_message_to_an_idle_session_keeps_no_prompt_from_it() {
     let fleet = world.fleet(|_| {}).await;
     let a = named(&fleet, "a");
     asks(&fleet, "a", "one").await;
-    assert!(!within("the interrupt", a.interrupt()).await.unwrap());
+    assert!(!in_time("the interrupt", a.interrupt()).await.unwrap());
     assert_eq!(asks(&fleet, "a", "two").await, "re: two");
-    within("warm", a.warm()).await.unwrap();
+    in_time("warm", a.warm()).await.unwrap();
     assert_eq!(asks(&fleet, "a", "three").await, "re: three");
-    assert!(within("steering", a.steer("no turn")).await.is_err());
+    assert!(in_time("steering", a.steer("no turn")).await.is_err());
     assert_eq!(asks(&fleet, "a", "four").await, "re: four");
 }
 
@@ -290,7 +290,7 @@ async fn two_requests_to_sleep_at_once_end_the_session_once() {
     asks(&fleet, "a", "one").await;
     let a = named(&fleet, "a");
     let both = async { tokio::join!(a.passivate(), a.passivate(), async { asks(&fleet, "a", "two").await }) };
-    let (first, second, _) = within("both", both).await;
+    let (first, second, _) = in_time("both", both).await;
     first.and(second).unwrap();
     sleep(secs(1)).await;
     assert_eq!((world.clis.starts_of("a"), stage(&fleet, "a").await), (2, "idle"));
@@ -305,7 +305,7 @@ async fn a_request_to_sleep_is_over_at_once_while_its_session_waits_for_a_slot()
     let waits = send(&fleet, "b", "one").await;
     sleep(secs(1)).await;
     let begun = Instant::now();
-    within("sleep", named(&fleet, "b").passivate()).await.unwrap();
+    in_time("sleep", named(&fleet, "b").passivate()).await.unwrap();
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert!(outcome(running).await.is_completed());
     assert_eq!(outcome(waits).await.text(), Some("re: one"));
@@ -326,13 +326,13 @@ async fn a_slot_that_is_being_freed_is_not_taken_from_another_session() {
     backend.fault_next("release", Fault::Hang);
     let a = named(&fleet, "a");
     let asleep = tokio::spawn(async move { a.passivate().await });
-    within("the release", backend.wait_for_hanging(1)).await;
+    in_time("the release", backend.wait_for_hanging(1)).await;
     let waits = send(&fleet, "c", "one").await;
     sleep(secs(20)).await;
     assert_eq!((stage(&fleet, "a").await, stage(&fleet, "b").await), ("passivating", "idle"));
     backend.release();
     assert_eq!(outcome(waits).await.text(), Some("re: one"));
-    within("sleep", asleep).await.unwrap().unwrap();
+    in_time("sleep", asleep).await.unwrap().unwrap();
     assert_eq!((stage(&fleet, "b").await, world.clis.most_live()), ("idle", 2));
 }
 
@@ -343,10 +343,10 @@ async fn a_prompt_that_arrives_while_its_session_is_warmed_runs_and_so_does_the_
     let fleet = start(world.on(backend.clone())).await;
     asks(&fleet, "a", "one").await;
     let a = named(&fleet, "a");
-    within("sleep", a.passivate()).await.unwrap();
+    in_time("sleep", a.passivate()).await.unwrap();
     backend.fault_next("claim", Fault::Hang);
     let (warm, two) = tokio::join!(a.warm(), async {
-        within("the claim", backend.wait_for_hanging(1)).await;
+        in_time("the claim", backend.wait_for_hanging(1)).await;
         let two = send(&fleet, "a", "wait 2").await;
         sleep(secs(1)).await;
         backend.release();
@@ -370,7 +370,7 @@ async fn a_prompt_that_arrives_while_its_queue_is_read_is_not_overlooked() {
     world.clis.read(1).await;
     // Read before the second prompt is there, and answered after it.
     backend.fault_next("name_record", Fault::HangReply);
-    within("the reading", backend.wait_for_hanging(1)).await;
+    in_time("the reading", backend.wait_for_hanging(1)).await;
     assert!(outcome(first).await.is_completed());
     let second = send(&fleet, "a", "two").await;
     sleep(secs(1)).await;

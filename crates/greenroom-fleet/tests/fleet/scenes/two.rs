@@ -51,7 +51,7 @@ async fn the_answer_of_another_fleets_session_is_read_here() {
     let second = world.fleet(|_| {}).await;
     assert_eq!(asks(&second, "a", "two").await, "re: two");
     assert_eq!(world.clis.starts_of("a"), 1, "its owner ran it");
-    let error = within("steering", named(&second, "a").steer("no")).await.unwrap_err();
+    let error = in_time("steering", named(&second, "a").steer("no")).await.unwrap_err();
     assert!(error.to_string().contains("owns the session"), "{error}");
 }
 
@@ -89,18 +89,18 @@ async fn an_application_supervises_a_fleet_as_its_child() {
     let (told, mut hears) = mpsc::unbounded_channel();
     let (application, joined) = Actor::spawn(None, Application, told).await.unwrap();
     let fleet = world.builder().spawn_linked(application.get_cell()).await.unwrap();
-    assert!(matches!(within("the start", hears.recv()).await, Some(SupervisionEvent::ActorStarted(_))));
+    assert!(matches!(in_time("the start", hears.recv()).await, Some(SupervisionEvent::ActorStarted(_))));
     asks(&fleet, "a", "one").await;
     fleet.inject(greenroom_fleet::testkit::FleetFault::Supervisor);
-    assert!(matches!(within("the failure", hears.recv()).await, Some(SupervisionEvent::ActorFailed(..))));
+    assert!(matches!(in_time("the failure", hears.recv()).await, Some(SupervisionEvent::ActorFailed(..))));
     world.clis.gone().await;
 
     let world = world.killed().await;
     let fleet = world.builder().spawn_linked(application.get_cell()).await.unwrap();
-    assert!(matches!(within("the start", hears.recv()).await, Some(SupervisionEvent::ActorStarted(_))));
+    assert!(matches!(in_time("the start", hears.recv()).await, Some(SupervisionEvent::ActorStarted(_))));
     asks(&fleet, "a", "two").await;
     drain(&fleet, secs(20)).await;
-    assert!(matches!(within("the end", hears.recv()).await, Some(SupervisionEvent::ActorTerminated(..))));
+    assert!(matches!(in_time("the end", hears.recv()).await, Some(SupervisionEvent::ActorTerminated(..))));
     application.stop(None);
     joined.await.unwrap();
 }
@@ -116,6 +116,6 @@ async fn a_fleet_ends_with_the_actor_that_supervises_it() {
     log.wait("the turn", |event| matches!(event, FleetEvent::Begun { .. })).await;
     sleep(secs(1)).await;
     application.stop(None);
-    within("the end", fleet.wait()).await;
+    in_time("the end", fleet.wait()).await;
     world.clis.gone().await;
 }
