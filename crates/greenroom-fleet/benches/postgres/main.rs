@@ -14,6 +14,8 @@
 #[path = "../../tests/postgres/server.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod server;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;
 
 use std::future::Future;
 use std::sync::Mutex;

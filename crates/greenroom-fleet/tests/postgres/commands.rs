@@ -15,13 +15,8 @@ use greenroom_fleet::{
 use tokio::task::JoinSet;
 
 use crate::nodes::{HOUR, accepted, joined, owner};
+use crate::wait::{SOON, within};
 use crate::{connect, schema, server};
-
-const SOON: Duration = Duration::from_secs(60);
-
-async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, future).await.expect("it did not happen in time")
-}
 
 /// A node whose turns take an hour.
 struct Node {
@@ -48,14 +43,14 @@ impl Node {
             .backend(backend.clone())
             .folder(folder)
             .profile("default", profile)
-            .configure(|limits| (limits.live, limits.lease) = (4, Duration::from_secs(4)));
-        Self { fleet: within(builder.start()).await.unwrap(), backend }
+            .configure(|limits| (limits.live, limits.lease) = (4, Duration::from_secs(20)));
+        Self { fleet: within(SOON, builder.start()).await.unwrap(), backend }
     }
 
     /// Waits until the session runs a turn.
     async fn runs(&self, name: &str) {
         let session = self.fleet.session(name).unwrap();
-        within(async {
+        within(SOON, async {
             while !matches!(session.record().await, Ok(record) if record.running.is_some()) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -72,24 +67,24 @@ async fn interrupt_and_passivate_reach_the_owner_through_postgres() {
         let first = Node::new(&address, &schema, folder.path(), deaf).await;
         let second = Node::new(&address, &schema, folder.path(), deaf).await;
         let here = first.fleet.session("a\0b").unwrap();
-        let mut turn = within(here.prompt(FleetPrompt::new("hello"))).await.unwrap();
+        let mut turn = within(SOON, here.prompt(FleetPrompt::new("hello"))).await.unwrap();
         let names = [&first, &second];
         first.runs("a\0b").await;
         // Either node may have claimed the session.
-        let snapshot = within(first.fleet.snapshot(Query::all())).await.unwrap();
+        let snapshot = within(SOON, first.fleet.snapshot(Query::all())).await.unwrap();
         let owner = usize::from(snapshot.names[0].stage != "running");
         let (owner, other) = (names[owner], names[1 - owner]);
         let there = other.fleet.session("a\0b").unwrap();
-        assert!(within(there.interrupt()).await.unwrap());
-        let outcome = within(turn.outcome()).await.unwrap();
+        assert!(within(SOON, there.interrupt()).await.unwrap());
+        let outcome = within(SOON, turn.outcome()).await.unwrap();
         assert!(matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }), "{outcome:?}");
-        assert!(!within(there.interrupt_turn(turn.prompt_id())).await.unwrap(), "the turn has ended");
-        within(there.passivate()).await.unwrap();
+        assert!(!within(SOON, there.interrupt_turn(turn.prompt_id())).await.unwrap(), "the turn has ended");
+        within(SOON, there.passivate()).await.unwrap();
         let record = here.record().await.unwrap();
         assert!(matches!(record.state, NameState::Free), "{record:?}");
         assert_eq!(owner.backend.requests("take_command"), 2);
         for node in names {
-            within(node.fleet.drain(Duration::from_secs(20))).await;
+            within(SOON, node.fleet.drain(Duration::from_secs(20))).await;
         }
     }
 }
@@ -100,23 +95,23 @@ async fn an_owner_killed_with_a_command_is_told_to_the_caller_on_postgres() {
     let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
     let first = Node::new(&address, &schema, folder.path(), false).await;
     let here = first.fleet.session("a").unwrap();
-    let turn = within(here.prompt(FleetPrompt::new("hello"))).await.unwrap().prompt_id();
+    let turn = within(SOON, here.prompt(FleetPrompt::new("hello"))).await.unwrap().prompt_id();
     first.runs("a").await;
     let second = Node::new(&address, &schema, folder.path(), false).await;
     first.backend.fault_next("take_command", Fault::HangReply);
     let there = second.fleet.session("a").unwrap();
     let mut interrupting = JoinSet::new();
     interrupting.spawn(async move { there.interrupt().await });
-    within(first.backend.wait_for_hanging(1)).await;
+    within(SOON, first.backend.wait_for_hanging(1)).await;
     first.backend.plan(|_| Fault::Hang);
     first.fleet.inject(FleetFault::Supervisor);
-    let answer = within(interrupting.join_next()).await.unwrap().unwrap();
+    let answer = within(SOON, interrupting.join_next()).await.unwrap().unwrap();
     assert!(matches!(answer, Err(FleetError::OutcomeUnknown { .. })), "{answer:?}");
-    let outcome = within(second.fleet.turn(turn).outcome()).await.unwrap();
+    let outcome = within(SOON, second.fleet.turn(turn).outcome()).await.unwrap();
     let by_loss = matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. });
     assert!(by_loss, "{outcome:?}");
     assert_eq!(second.backend.requests("take_command"), 0, "nobody carries it out again");
-    within(second.fleet.drain(Duration::from_secs(20))).await;
+    within(SOON, second.fleet.drain(Duration::from_secs(20))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +137,7 @@ async fn a_command_is_taken_or_withdrawn_and_never_both() {
         });
         let take = TakeCommand { command, owner: owner.clone(), attempt };
         let answer = backend.take_command(take.clone()).await.unwrap();
-        within(racing.join_all()).await;
+        within(SOON, racing.join_all()).await;
         let state = backend.command(command).await.unwrap().unwrap().state;
         match (&answer, &state) {
             (Owned::Done(true), CommandState::Taken { .. }) => {

@@ -121,7 +121,8 @@ impl Pair {
     fn check<T: Debug>(&self, memory: T, postgres: T) {
         let (memory, postgres) = (text(&memory), text(&postgres));
         let last = self.log.len().saturating_sub(12);
-        assert_eq!(memory, postgres, "in memory and in PostgreSQL, after\n{}", self.log[last..].join("\n"));
+        let (seed, newest) = (&self.log[0], self.log[last..].join("\n"));
+        assert_eq!(memory, postgres, "in memory and in PostgreSQL, {seed}, after\n{newest}");
     }
 
     async fn join(&mut self) {

@@ -9,13 +9,8 @@ use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::{ActivationContext, Fleet, FleetError, FleetEvent, FleetPrompt};
 
+use crate::wait::{SOON, within};
 use crate::{connect, schema, server};
-
-const SOON: Duration = Duration::from_secs(60);
-
-async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, future).await.expect("it did not happen in time")
-}
 
 /// A node whose sessions say who they are.
 pub(crate) async fn node(address: &str, schema: &str, folder: &Path, says: &'static str) -> Fleet {
@@ -34,13 +29,13 @@ pub(crate) async fn node(address: &str, schema: &str, folder: &Path, says: &'sta
         .folder(folder)
         .profile("default", profile)
         .configure(|limits| limits.live = 4);
-    within(builder.start()).await.unwrap()
+    within(SOON, builder.start()).await.unwrap()
 }
 
 pub(crate) async fn answer(fleet: &Fleet, name: &str, text: &str) -> String {
     let session = fleet.session(name).unwrap();
-    let mut turn = within(session.prompt(FleetPrompt::new(text))).await.unwrap();
-    within(turn.outcome()).await.unwrap().text().unwrap_or_default().to_owned()
+    let mut turn = within(SOON, session.prompt(FleetPrompt::new(text))).await.unwrap();
+    within(SOON, turn.outcome()).await.unwrap().text().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,7 +51,7 @@ async fn sessions_go_on_at_another_node_when_theirs_is_drained() {
     assert_eq!(answer(&second, "a", "who are you?").await, "first");
 
     let mut events = second.events();
-    within(first.drain(Duration::from_secs(20))).await;
+    within(SOON, first.drain(Duration::from_secs(20))).await;
     for name in ["a", "b", "c"] {
         assert_eq!(answer(&second, name, "who are you now?").await, "second");
     }
@@ -64,7 +59,7 @@ async fn sessions_go_on_at_another_node_when_theirs_is_drained() {
     while let Some(Some(event)) = events.next().now_or_never() {
         assert!(matches!(event, Ok(ref event) if !matches!(event, FleetEvent::NodeLost { .. })), "{event:?}");
     }
-    within(second.drain(Duration::from_secs(20))).await;
+    within(SOON, second.drain(Duration::from_secs(20))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +72,7 @@ async fn a_fleet_that_its_guardian_cannot_end_in_time_is_refused() {
             .backend(backend)
             .folder(folder.path())
             .configure(|limits| limits.lease = Duration::from_secs(lease));
-        match within(builder.start()).await.err() {
+        match within(SOON, builder.start()).await.err() {
             Some(FleetError::Invalid(why)) => assert!(why.contains(reason), "{why}"),
             other => panic!("{other:?}"),
         }

@@ -38,6 +38,8 @@ mod remembering;
 mod rights;
 mod server;
 mod transcripts;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +57,15 @@ async fn connect(address: &str, schema: &str) -> PostgresBackend {
     let mut options = PostgresOptions::new(address);
     options.schema = schema.to_owned();
     options.connections = 4;
+    PostgresBackend::connect(options).await.unwrap()
+}
+
+/// A backend whose requests may wait for a lock for as long as a busy machine takes to do something else meanwhile.
+async fn connect_patiently(address: &str, schema: &str) -> PostgresBackend {
+    let mut options = PostgresOptions::new(address);
+    options.schema = schema.to_owned();
+    options.connections = 4;
+    options.statement_timeout = wait::SOON;
     PostgresBackend::connect(options).await.unwrap()
 }
 

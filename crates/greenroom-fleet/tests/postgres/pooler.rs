@@ -4,15 +4,14 @@
 
 use std::process::{Child, Stdio};
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::{BackendErrorKind, Change, Name};
 
 use crate::nodes::accepted;
+use crate::wait::{found, in_time};
 use crate::{connect, schema, server};
-
-const SOON: Duration = Duration::from_secs(30);
 
 struct Pooler {
     address: String,
@@ -58,11 +57,7 @@ async fn pooler(address: &str, mode: &str) -> Option<Pooler> {
         .unwrap();
     let address = server::through(address, port);
     let pooler = Pooler { address, process, _folder: folder };
-    let begin = Instant::now();
-    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-        assert!(begin.elapsed() < SOON, "the pooler does not start");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    found("the pooler", || std::net::TcpStream::connect(("127.0.0.1", port)).ok()).await;
     Some(pooler)
 }
 
@@ -73,20 +68,21 @@ async fn a_pooler_in_session_mode_carries_requests_and_hints() {
     let schema = schema();
     let (here, there) = (connect(&pooler.address, &schema).await, connect(&address, &schema).await);
     let mut changes = here.changes();
-    let begin = Instant::now();
-    loop {
-        // The same statement on several connections, each of which prepares it.
-        let prompt = accepted(&here, "a").await;
-        assert!(there.prompt_record(prompt).await.unwrap().is_some());
-        accepted(&there, "b").await;
-        let heard = tokio::time::timeout(Duration::from_secs(1), async {
-            while changes.recv().await.unwrap() != Change::Queued(Name::new("b").unwrap()) {}
-        });
-        if heard.await.is_ok() {
-            break;
+    in_time("a hint through the pooler", async {
+        loop {
+            // The same statement on several connections, each of which prepares it.
+            let prompt = accepted(&here, "a").await;
+            assert!(there.prompt_record(prompt).await.unwrap().is_some());
+            accepted(&there, "b").await;
+            let heard = tokio::time::timeout(Duration::from_secs(1), async {
+                while changes.recv().await.unwrap() != Change::Queued(Name::new("b").unwrap()) {}
+            });
+            if heard.await.is_ok() {
+                return;
+            }
         }
-        assert!(begin.elapsed() < SOON, "no hint is heard through the pooler");
-    }
+    })
+    .await;
     here.close().await;
 }
 

@@ -8,9 +8,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, Once};
-use std::time::{Duration, Instant};
 
 use sqlx::{Connection, Executor, Row};
+
+use crate::wait::{found_by_thread, in_time};
 
 /// The address of a server that runs already.
 const ADDRESS: &str = "GREENROOM_POSTGRES";
@@ -18,8 +19,6 @@ const ADDRESS: &str = "GREENROOM_POSTGRES";
 pub(crate) const REQUIRED: &str = "GREENROOM_REQUIRE_POSTGRES";
 /// The folder with the programs of PostgreSQL, if they are not where Debian puts them.
 pub(crate) const PROGRAMS: &str = "GREENROOM_POSTGRES_PROGRAMS";
-/// The time for a server to start or to end.
-const SOON: Duration = Duration::from_secs(60);
 
 /// The folder with `initdb` and `postgres`: `GREENROOM_POSTGRES_PROGRAMS`, or the newest one of Debian.
 fn programs() -> Option<PathBuf> {
@@ -151,20 +150,18 @@ impl Server {
 
     /// Waits until the server takes connections. A server whose forerunner's processes still run ends at once, and is started again.
     fn wait(&self) {
-        let begin = Instant::now();
         let mut process = self.process.lock().unwrap();
-        loop {
+        found_by_thread("the start of the server", || {
             // The server writes its process and, once it takes connections, `ready` into its file.
             let file = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
             if file.lines().next() == Some(&process.id().to_string()) && file.contains("ready") {
-                return;
+                return Some(());
             }
             if process.try_wait().unwrap().is_some() {
                 *process = Self::run(&self.folder, self.port);
             }
-            assert!(begin.elapsed() < SOON, "the server has not started");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            None
+        });
     }
 
     #[allow(dead_code, reason = "tests with proxies use it")]
@@ -211,13 +208,14 @@ pub(crate) async fn run(connection: &mut sqlx::PgConnection, statements: &str) {
 
 /// Waits until a request of a backend waits for a lock.
 pub(crate) async fn until_a_request_waits_for_a_lock(address: &str, function: &str) {
-    let (mut connection, begin) = (raw(address).await, Instant::now());
+    let mut connection = raw(address).await;
     let waiting = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{function}(%' AND pid <> pg_backend_pid()"
     );
-    while sqlx::query(&waiting).fetch_one(&mut connection).await.unwrap().get::<i64, _>(0) == 0 {
-        assert!(begin.elapsed() < SOON, "no request waits for a lock");
-    }
+    in_time("a request that waits for a lock", async {
+        while sqlx::query(&waiting).fetch_one(&mut connection).await.unwrap().get::<i64, _>(0) == 0 {}
+    })
+    .await;
 }
 
 /// The server refuses to run for root.

@@ -11,9 +11,8 @@ use serde_json::json;
 
 use crate::nodes::{accepted, joined, owner};
 use crate::remembering::Remembering;
+use crate::wait::in_time;
 use crate::{connect, schema, server};
-
-const SOON: Duration = Duration::from_secs(60);
 
 fn entry(uuid: &str) -> TranscriptEntry {
     json!({ "type": "user", "uuid": uuid }).try_into().unwrap()
@@ -119,7 +118,7 @@ async fn a_conversation_moves_between_hosts_after_a_drain() {
     };
     let asks = async |fleet: &Fleet, text: &str| {
         let mut turn = fleet.session("a").unwrap().prompt(text).await.unwrap();
-        let outcome = tokio::time::timeout(SOON, turn.outcome()).await.unwrap().unwrap();
+        let outcome = in_time("the turn", turn.outcome()).await.unwrap();
         outcome.text().unwrap_or_else(|| panic!("{outcome:?}")).to_owned()
     };
     let (first, second) = (node(0).await, node(1).await);
