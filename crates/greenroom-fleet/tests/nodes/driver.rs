@@ -15,6 +15,7 @@ use crate::prompts::{Known, Prompt, Prompts};
 use crate::protocol::{Dice, Line, NodeOf, Reply, Wish};
 use crate::proxy::Proxy;
 use crate::server::Server;
+use crate::wait::SOON;
 
 const NAMES: usize = 200;
 
@@ -121,14 +122,14 @@ impl Driver {
         }
     }
 
-    /// Prompts and disturbs, until the time is over.
+    /// Prompts and disturbs, until the time is over and enough has happened: a busy machine takes longer.
     pub(crate) async fn rage(&mut self) {
         let end = Instant::now() + self.length;
         for _ in 0..3 {
             self.start().await;
         }
         let (mut act, mut disturb) = (Instant::now(), Instant::now() + LEASE);
-        while Instant::now() < end {
+        while Instant::now() < end || (self.lacks().is_some() && Instant::now() < end + SOON) {
             self.hear_until(act.min(disturb)).await;
             self.recover();
             if Instant::now() >= act {

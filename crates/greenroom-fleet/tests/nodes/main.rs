@@ -25,15 +25,16 @@ mod scene;
 #[allow(dead_code, reason = "the tests of the backend use the rest")]
 mod server;
 mod stopped;
+#[path = "../../../../tests/support/timeline.rs"]
+mod timeline;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;
 
 use std::time::{Duration, SystemTime};
 
 use driver::Driver;
 use server::Server;
-use tokio::time::timeout;
-
-/// Far more than the prompts that are left take.
-const CALM: Duration = Duration::from_secs(240);
+use wait::in_time;
 
 /// The length of the storm in seconds: `GREENROOM_FLEET_NODES_SECONDS`, or 30.
 fn length() -> Duration {
@@ -53,9 +54,11 @@ fn seed() -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_keep_the_promises_while_they_and_the_server_are_disturbed() {
     let Some(server) = Server::of_its_own() else { return };
-    let mut driver = Driver::new(seed(), length(), server);
+    let (seed, length) = (seed(), length());
+    timeline::seed(&format!("GREENROOM_FLEET_NODES_SECONDS={} GREENROOM_SEED", length.as_secs()), seed);
+    let mut driver = Driver::new(seed, length, server);
     driver.rage().await;
-    timeout(CALM, driver.calm()).await.expect("every prompt ends after the storm");
-    driver.end().await;
+    in_time("the end of every prompt after the storm", driver.calm()).await;
+    in_time("the end of all processes", driver.end()).await;
     driver.check();
 }

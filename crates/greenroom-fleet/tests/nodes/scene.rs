@@ -7,15 +7,12 @@ use std::time::Duration;
 use greenroom_fleet::{Name, PromptId, PromptOutcome};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use crate::node::{Heard, Node};
 use crate::protocol::{LINGER, Line, NodeOf, PACE, Reply, Wish};
 use crate::proxy::Proxy;
 use crate::server::Server;
-
-/// Far more than anything here takes, on a machine that does much else.
-const LIMIT: Duration = Duration::from_secs(120);
+use crate::wait::in_time;
 
 /// The time that a CLI takes for a turn, in milliseconds.
 const TURN: &str = "20";
@@ -71,7 +68,7 @@ impl Scene {
 
     /// Takes the next line of any node.
     pub(crate) async fn hear(&mut self) {
-        let (number, line) = timeout(LIMIT, self.lines.recv()).await.expect("a node says something").unwrap();
+        let (number, line) = in_time("a line of a node", self.lines.recv()).await.unwrap();
         match line {
             None => {
                 let at = self.nodes.iter().position(|node| node.number == number).unwrap();

@@ -10,7 +10,7 @@ use crate::proxy::Flow;
 use crate::scene::Scene;
 use crate::server::Server;
 
-const LEASE: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_stopped_after_its_begin_writes_nothing_when_it_wakes() {

@@ -22,12 +22,17 @@ impl Process {
         started(self.pid) == Some(self.started)
     }
 
-    /// Kills the process, and no other one that has got its id meanwhile. `false`: it has ended.
+    /// Kills the process. `false`: it has ended.
     pub(crate) fn kill(self) -> bool {
+        self.signal(Signal::KILL)
+    }
+
+    /// Signals the process, and no other one that has got its id meanwhile. `false`: it has ended.
+    pub(crate) fn signal(self, signal: Signal) -> bool {
         let pid = Pid::from_raw(self.pid.cast_signed()).unwrap();
         let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-        // The start is read after the process was opened, so it is the start of what is killed.
-        self.lives() && pidfd_send_signal(held, Signal::KILL).is_ok()
+        // The start is read after the process was opened, so it is the start of what is signalled.
+        self.lives() && pidfd_send_signal(held, signal).is_ok()
     }
 }
 

@@ -3,15 +3,12 @@
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::protocol::{self, Line, Request, Wish};
-
-/// Far more than anything here takes, on a machine that does much else.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+use crate::wait::in_time;
 
 pub(crate) struct Life {
     child: Child,
@@ -53,7 +50,7 @@ impl Life {
         let mut line = serde_json::to_vec(&Request { id: self.last_id, wish }).unwrap();
         line.push(b'\n');
         // The service reads its requests in a thread, but the pipe may be full for a moment.
-        tokio::time::timeout(LIMIT, self.stdin.write_all(&line)).await.expect("a request is read").unwrap();
+        in_time("the reading of a request", self.stdin.write_all(&line)).await.unwrap();
         self.last_id
     }
 
@@ -70,6 +67,6 @@ impl Life {
 
     /// Waits for the end, and tells whether the service has ended by itself and well.
     pub(crate) async fn end(mut self) -> bool {
-        tokio::time::timeout(LIMIT, self.child.wait()).await.expect("the service ends").unwrap().success()
+        in_time("the end of the service", self.child.wait()).await.unwrap().success()
     }
 }

@@ -15,14 +15,15 @@ mod prompts;
 #[allow(dead_code, reason = "the program uses the rest")]
 mod protocol;
 mod storm;
+#[path = "../../../../tests/support/timeline.rs"]
+mod timeline;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;
 
 use std::time::{Duration, SystemTime};
 
 use storm::Storm;
-use tokio::time::timeout;
-
-/// Far more than the prompts that the storm leaves take.
-const CALM: Duration = Duration::from_secs(240);
+use wait::in_time;
 
 /// The length of the storm in seconds: `GREENROOM_FLEET_STORM_SECONDS`, or 20.
 fn length() -> Duration {
@@ -41,9 +42,11 @@ fn seed() -> u64 {
 
 #[tokio::test]
 async fn a_fleet_keeps_its_promises_while_clis_and_the_service_are_killed() {
-    let mut storm = Storm::new(seed(), length());
+    let (seed, length) = (seed(), length());
+    timeline::seed(&format!("GREENROOM_FLEET_STORM_SECONDS={} GREENROOM_SEED", length.as_secs()), seed);
+    let mut storm = Storm::new(seed, length);
     storm.rage().await;
-    timeout(CALM, storm.calm()).await.expect("every prompt ends after the storm");
+    in_time("the end of every prompt after the storm", storm.calm()).await;
     storm.clear().await;
     storm.check();
 }

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use greenroom_fleet::{Name, PromptOutcome};
+use rustix::process::Signal;
 
 use crate::checks::wait_for_processes;
 use crate::journal::{Journal, Process, guardian_of};
-use crate::life::{LIMIT, Life};
+use crate::life::Life;
 use crate::protocol::{LINGER, Line, Reply, Wish};
+use crate::wait::in_time;
 
 /// A service whose only session has run a turn: its CLI is idle, or runs the next turn, and lingers after SIGTERM.
 struct Stage {
@@ -44,7 +46,7 @@ impl Stage {
 /// Reads until the fleet is open. No name may be activated before.
 async fn opened(life: &mut Life) {
     loop {
-        match tokio::time::timeout(LIMIT, life.next()).await.expect("the fleet opens") {
+        match in_time("the opening of the fleet", life.next()).await {
             Some(Line::Ready) => return,
             Some(Line::Joined(_)) => {}
             Some(Line::Event(kind)) => assert_ne!(kind, "activating", "a name is claimed"),
@@ -57,7 +59,7 @@ async fn opened(life: &mut Life) {
 async fn reply(life: &mut Life, wish: Wish) -> Reply {
     let wanted = life.ask(wish).await;
     loop {
-        match tokio::time::timeout(LIMIT, life.next()).await.expect("a reply") {
+        match in_time("a reply", life.next()).await {
             Some(Line::Reply { id, reply }) if id == wanted => return reply,
             Some(_) => {}
             None => panic!("the service has ended"),
@@ -77,16 +79,20 @@ async fn completes(life: &mut Life, text: &str) {
     assert!(matches!(ended, Reply::Ended(PromptOutcome::Completed { .. })), "{ended:?}");
 }
 
-/// A service that was killed, with its CLI and the guardian.
-async fn killed(stage: &Stage) -> (Process, Option<Process>) {
+/// A service that was killed, after its guardian was stopped if it is to be: its CLI, the guardian, and a moment before.
+async fn killed(stage: &Stage, stopped: bool) -> (Process, Process, Instant) {
     let mut life = stage.begin(1);
     opened(&mut life).await;
     completes(&mut life, "one").await;
     let [cli] = stage.journal().processes[..] else { panic!("one CLI") };
-    let guardian = guardian_of(life.pid());
+    let guardian = guardian_of(life.pid()).expect("there is a guardian");
+    if stopped {
+        assert!(guardian.signal(Signal::STOP));
+    }
+    let before = Instant::now();
     life.kill();
     life.end().await;
-    (cli, guardian)
+    (cli, guardian, before)
 }
 
 /// The next life has opened the fleet, and goes on with the session.
@@ -104,13 +110,12 @@ async fn goes_on(stage: &Stage, life: &mut Life, cli: Process) {
 #[tokio::test]
 async fn an_old_cli_that_outlives_its_service_by_ten_seconds_is_awaited() {
     let stage = Stage::new(Duration::from_secs(10));
-    let (cli, guardian) = killed(&stage).await;
-    let killed_at = Instant::now();
     // The guardian would end the CLI after two seconds.
-    assert!(guardian.expect("there is a guardian").kill() && cli.lives());
+    let (cli, guardian, before) = killed(&stage, true).await;
+    assert!(guardian.kill() && cli.lives());
     let mut life = stage.begin(2);
     opened(&mut life).await;
-    let waited = killed_at.elapsed();
+    let waited = before.elapsed();
     assert!(waited >= Duration::from_secs(9), "the CLI goes on for ten seconds, and not {waited:?}");
     goes_on(&stage, &mut life, cli).await;
 }
@@ -118,12 +123,11 @@ async fn an_old_cli_that_outlives_its_service_by_ten_seconds_is_awaited() {
 #[tokio::test]
 async fn a_guardian_ends_the_clis_of_a_killed_service_before_the_next_one_opens() {
     let stage = Stage::new(Duration::from_secs(600));
-    let (cli, _) = killed(&stage).await;
-    assert!(cli.lives());
-    let killed_at = Instant::now();
+    let (cli, ..) = killed(&stage, false).await;
+    let begun = Instant::now();
     let mut life = stage.begin(2);
     opened(&mut life).await;
-    let waited = killed_at.elapsed();
+    let waited = begun.elapsed();
     assert!(waited < Duration::from_secs(50), "the opening kills after a minute, and it took {waited:?}");
     goes_on(&stage, &mut life, cli).await;
 }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use greenroom_fleet::{Name, PromptId};
 use tempfile::TempDir;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::checks::wait_for_processes;
 use crate::journal::{Journal, guardian_of};
-use crate::life::{LIMIT, Life};
+use crate::life::Life;
 use crate::moment::Moment;
 use crate::prompts::{Known, Prompt, Prompts};
 use crate::protocol::{Dice, Line, Reply, Seen, Wish};
+use crate::wait::{SOON, in_time};
 
 const NAMES: usize = 200;
 
@@ -105,10 +106,10 @@ impl Storm {
         }
     }
 
-    /// Lives and kills, one after another, until the time is over.
+    /// Lives and kills, one after another, until the time is over and enough has happened: a busy machine takes longer.
     pub(crate) async fn rage(&mut self) {
         let end = Instant::now() + self.length;
-        while Instant::now() < end {
+        while Instant::now() < end || (self.lacks().is_some() && Instant::now() < end + SOON) {
             let moment = Moment::throw(&mut self.dice);
             let mut life = self.begin();
             if let Moment::Opening(after) = moment {
@@ -186,7 +187,7 @@ impl Storm {
                 }
             }
         };
-        let opened = timeout(LIMIT, opened).await.expect("the fleet opens in time");
+        let opened = in_time("the opening of the fleet", opened).await;
         assert!(opened, "the service has not opened the fleet: {}", self.stderr());
         for number in 0..NAMES {
             if self.sessions[number].deleting {
@@ -316,9 +317,8 @@ impl Storm {
 
     /// Reads one line of a service that is not killed.
     async fn hear(&mut self, life: &mut Life) {
-        let Ok(line) = timeout(LIMIT, life.next()).await else {
-            panic!("nothing was said for {LIMIT:?}, and {:?} wait: {}", self.waiting, self.stderr());
-        };
+        let waiting = format!("a line, and {:?} wait", self.waiting);
+        let line = in_time(waiting, life.next()).await;
         let line = line.unwrap_or_else(|| panic!("the service has ended: {}", self.stderr()));
         self.take(line);
         self.read_journal();
@@ -339,7 +339,7 @@ impl Storm {
             self.counts.guardian_kills += u64::from(guardian.kill());
         }
         self.counts.service_kills += 1;
-        while let Some(line) = timeout(LIMIT, life.next()).await.expect("the output ends with the service") {
+        while let Some(line) = in_time("the end of the output", life.next()).await {
             self.take(line);
         }
         life.end().await;
