@@ -3,17 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 #![allow(clippy::disallowed_methods, reason = "the program under test is a process")]
 
+#[path = "../../../tests/support/wait.rs"]
+mod wait;
+
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// Far more than anything here takes.
-const LIMIT: Duration = Duration::from_secs(120);
+use wait::in_time;
 
 struct Program {
     child: Child,
@@ -36,14 +37,14 @@ impl Program {
     /// Reads until this many sessions run or have run.
     async fn read_until_running(&mut self, sessions: usize) {
         while self.names("runs").len() < sessions {
-            let line = tokio::time::timeout(LIMIT, self.stdout.next_line()).await.unwrap();
+            let line = in_time("a line", self.stdout.next_line()).await;
             self.lines.push(line.unwrap().expect("the program ended before its time"));
         }
     }
 
     /// Reads to the end.
     async fn read(&mut self) {
-        while let Some(line) = tokio::time::timeout(LIMIT, self.stdout.next_line()).await.unwrap().unwrap() {
+        while let Some(line) = in_time("a line", self.stdout.next_line()).await.unwrap() {
             self.lines.push(line);
         }
     }
@@ -138,7 +139,7 @@ async fn a_second_process_on_the_data_is_refused_and_harms_no_turn_of_the_first(
     let mut first = Program::start(data.path(), "1000");
     first.read_until_running(2).await;
     let second = Command::new(env!("CARGO_BIN_EXE_fleet")).arg("--data").arg(data.path()).output();
-    let second = tokio::time::timeout(LIMIT, second).await.unwrap().unwrap();
+    let second = in_time("the refusal", second).await.unwrap();
     let stderr = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success(), "{stderr}");
     assert!(stderr.contains("another process has the fleet's file"), "{stderr}");
@@ -158,7 +159,7 @@ async fn bad_arguments_are_named() {
     {
         let missing = (said == "--data").then_some("--data");
         let output = Command::new(env!("CARGO_BIN_EXE_fleet")).args(arguments).args(missing).output();
-        let output = tokio::time::timeout(LIMIT, output).await.unwrap().unwrap();
+        let output = in_time("the output", output).await.unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && stderr.contains(said), "{stderr}");
     }

@@ -5,3 +5,5 @@ mod answers;
 mod person;
 mod real_cli;
 mod typing;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;

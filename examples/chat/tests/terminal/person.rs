@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU16;
 use std::process::ExitStatus;
-use std::time::Duration;
 
 use greenroom::testkit::Script;
 use pty_process::{Command, Pty, Size};
@@ -11,8 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
 use tokio::time::Instant;
 
-/// Far more than a test takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wait::{SOON, in_time};
 
 pub(crate) const ENTER: &str = "\r";
 pub(crate) const UP: &str = "\u{1b}[A";
@@ -112,7 +110,7 @@ impl Person {
     }
 
     pub(crate) async fn until_rows(&mut self, what: &str, fits: impl Fn(&[String]) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SOON;
         while !fits(&self.rows()) {
             let mut bytes = [0; 4096];
             let read = tokio::time::timeout_at(deadline, self.terminal.read(&mut bytes)).await;
@@ -127,13 +125,10 @@ impl Person {
     pub(crate) async fn until_end(&mut self) -> ExitStatus {
         let mut bytes = [0; 4096];
         // On Linux, reading fails when the last process has closed its end.
-        while let Ok(count @ 1..) = tokio::time::timeout(PATIENCE, self.terminal.read(&mut bytes))
-            .await
-            .expect("the chat does not end")
-        {
+        while let Ok(count @ 1..) = in_time("the end of the chat", self.terminal.read(&mut bytes)).await {
             self.take(&bytes[..count]);
         }
-        tokio::time::timeout(PATIENCE, self.chat.wait()).await.expect("the chat does not end").unwrap()
+        in_time("the end of the chat", self.chat.wait()).await.unwrap()
     }
 
     fn take(&mut self, bytes: &[u8]) {

@@ -9,3 +9,5 @@ mod real_cli;
 mod refusals;
 mod size;
 mod support;
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;

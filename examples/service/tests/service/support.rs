@@ -16,14 +16,9 @@ use serde_json::{Value, json};
 use service::{Connect, router, users};
 use tower::ServiceExt;
 
-/// More than anything here takes: a prompt may wait for 5 minutes.
-pub(crate) const LIMIT: Duration = Duration::from_secs(400);
+pub(crate) use crate::wait::in_time;
 
 pub(crate) const IDLE: Duration = Duration::from_secs(30);
-
-pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
-}
 
 pub(crate) struct Service {
     fleet: Fleet,
