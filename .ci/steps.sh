@@ -380,6 +380,18 @@ step_fuzz() {
   done
 }
 
+# The tests on the real CLI with older versions of it: docs/cli-versions.md says what holds.
+step_cli_versions() {
+  python3 tests/real_cli/range/run.py --check
+}
+
+# What is published: tests/release/check says what each of these checks.
+step_package() { tests/release/check package; }
+step_deny() { tests/release/check deny; }
+step_public_api() { tests/release/check public-api; }
+step_semver() { tests/release/check semver; }
+step_minimal_versions() { tests/release/check minimal-versions; }
+
 need_cli() {
   local manifest=.cli/node_modules/$sdk/package.json
   if ! grep -qs "\"version\": \"$sdk_version\"" "$manifest"; then

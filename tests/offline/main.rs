@@ -11,6 +11,8 @@ mod bare;
 mod common;
 #[path = "../support/requests.rs"]
 mod samples;
+#[path = "../support/snapshot.rs"]
+mod snapshot;
 #[path = "../support/timeline.rs"]
 mod timeline;
 #[path = "../support/wait.rs"]

@@ -16,6 +16,8 @@
 mod common;
 #[path = "../support/host.rs"]
 mod host;
+#[path = "../support/snapshot.rs"]
+mod snapshot;
 #[path = "../support/timeline.rs"]
 mod timeline;
 #[path = "../support/wait.rs"]

@@ -16,6 +16,8 @@
 mod host;
 #[path = "../support/real_cli.rs"]
 mod real;
+#[path = "../support/snapshot.rs"]
+mod snapshot;
 #[path = "../support/stage.rs"]
 mod stage;
 #[path = "../support/timeline.rs"]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::host::{Host, can_make_cgroups, test_alone};
 use crate::real;
+use crate::snapshot::cli_of;
 use crate::stage::*;
 use greenroom::options::{Containment, EnvPolicy, Timeouts};
 use greenroom::testkit::{ModelTurn, Script};
@@ -94,7 +95,7 @@ fn prepare(builder: SessionBuilder, containment: Containment, timeouts: Timeouts
 }
 
 async fn contained_by(session: &Session) -> ContainedBy {
-    session.snapshot().await.unwrap().cli.unwrap().contained_by.unwrap()
+    cli_of(&session).await.contained_by.unwrap()
 }
 
 /// A session whose CLI runs both commands is ended like this; afterwards they are gone. With each way to contain them.
@@ -106,7 +107,7 @@ async fn ended<F: Future<Output = ()>>(what: &str, timeouts: &Timeouts, end: imp
         assert_eq!(contained_by(&session).await, by);
         let turn = in_time("accepting the prompt", session.prompt("Wait.")).await.unwrap();
         sleeps.begun().await;
-        let pid = session.snapshot().await.unwrap().cli.unwrap().pid.unwrap();
+        let pid = cli_of(&session).await.pid.unwrap();
         let other = session.clone();
         end(session, Pid::from_raw(pid.cast_signed()).unwrap()).await;
         drop((other, turn));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::snapshot::cli_of;
 use crate::stage::*;
 use greenroom::hook::UserPromptSubmitOutput;
 use greenroom::message::CommandState;
@@ -268,6 +269,6 @@ async fn a_cancelled_turn_ends_alone_and_the_next_one_is_answered() {
         let ended = in_time("the turn", next.outcome()).await.unwrap();
         assert_eq!(ended.text(), Some("Fine."), "{ended:?}");
     }
-    assert_eq!(session.snapshot().await.unwrap().cli.unwrap().epoch, 1, "the CLI answered every cancel");
+    assert_eq!(cli_of(&session).await.epoch, 1, "the CLI answered every cancel");
     stop(&session).await;
 }
