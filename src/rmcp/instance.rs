@@ -22,6 +22,7 @@ use crate::lock::lock;
 use crate::tool::run::context::{CallContext, ToolContext};
 use crate::tool::run::erased::HandlerResult;
 use crate::tool::spec::ServerSpec;
+use crate::wire::brief::Short;
 use crate::wire::rpc::RpcError;
 
 /// A running handler.
@@ -88,9 +89,7 @@ impl Mounted {
         let open = self.open.begin(call.clone());
         let mut message = json!({ "jsonrpc": "2.0", "id": open.id, "method": method });
         if let Some(params) = params {
-            let mut params: Value = serde_json::from_str(params.get()).map_err(|error| {
-                RpcError::invalid_params(format!("the parameters of '{method}': {error}"))
-            })?;
+            let mut params: Value = serde_json::from_str(params.get()).map_err(|error| misfit(method, &error))?;
             if call.progress_token().is_some() {
                 params["_meta"]["progressToken"] = json!(open.id);
             }
@@ -98,11 +97,8 @@ impl Mounted {
         }
         let mut request = match serde_json::from_value::<ClientJsonRpcMessage>(message) {
             Ok(JsonRpcMessage::Request(request)) => request.request,
-            Ok(_) => return Err(RpcError::invalid_params(format!("'{method}' is no request"))),
-            Err(error) => {
-                let text = format!("the parameters of '{method}' do not fit: {error}");
-                return Err(RpcError::invalid_params(text));
-            }
+            Ok(_) => return Err(RpcError::invalid_params(format!("'{}' is no request", Short(method)))),
+            Err(error) => return Err(misfit(method, &error)),
         };
         let id = RequestId::Number(open.id);
         let mut context = RequestContext::new(id.clone(), self.running.peer().clone());
@@ -138,6 +134,11 @@ impl Mounted {
             RpcError::internal(format!("the result of '{method}' does not serialise: {error}"))
         })
     }
+}
+
+fn misfit(method: &str, error: &serde_json::Error) -> RpcError {
+    let error = error.to_string();
+    RpcError::invalid_params(format!("the parameters of '{}' do not fit: {}", Short(method), Short(&error)))
 }
 
 /// Receives notifications in the loop. It holds the handler weakly, so that the handler is dropped as a state, on the

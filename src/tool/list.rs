@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use super::define::about::Listable;
 use crate::error::{Error, Result};
+use crate::wire::brief::Short;
 use crate::wire::rpc::RpcError;
 
 /// A list of definitions, in the order in which they were added.
@@ -126,7 +127,9 @@ impl<T: Listable> List<T> {
                 .and_then(|rest| rest.strip_prefix(':'))
                 .and_then(|position| position.parse::<u64>().ok())
                 .filter(|position| (1..self.next).contains(position))
-                .ok_or_else(|| RpcError::invalid_params(format!("'{cursor}' is no cursor of this list")))?,
+                .ok_or_else(|| {
+                    RpcError::invalid_params(format!("'{}' is no cursor of this list", Short(cursor)))
+                })?,
         };
         let mut rest = self.enabled().filter(|item| item.position > after).peekable();
         let page: Vec<&ListItem<T>> = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();

@@ -1,4 +1,4 @@
-//! `Debug` that stays short: long texts are cut, with their length, and fields that are not set are left out.
+//! Texts that stay short: `Debug` leaves out fields that are not set, and long texts are cut, with their length.
 
 use std::fmt::{self, Debug, DebugStruct, Write};
 
@@ -17,6 +17,25 @@ impl Debug for Brief<'_> {
         write!(cut, "{:?}", self.0)?;
         let Cut { written, seen, .. } = cut;
         if written > VALUE { write!(f, "... ({seen} characters)") } else { Ok(()) }
+    }
+}
+
+/// Writes a text of the CLI in an error, cut after 200 characters: a name may be as long as a line.
+pub(crate) struct Short<'a>(pub(crate) &'a str);
+
+impl Short<'_> {
+    /// Whether the text is short enough to be written whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.0.char_indices().nth(TEXT).is_none()
+    }
+}
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(TEXT) {
+            Some((end, _)) => write!(f, "{}... ({} characters)", &self.0[..end], self.0.chars().count()),
+            None => f.write_str(self.0),
+        }
     }
 }
 

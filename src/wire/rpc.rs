@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::brief::Short;
+
 /// MCP protocol versions of this library, newest first.
 pub(crate) const PROTOCOL_VERSIONS: [&str; 5] =
     ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
@@ -132,11 +134,12 @@ impl RpcError {
         Self::new(INTERNAL_ERROR, message)
     }
 
-    /// No such resource (-32002).
+    /// No such resource (-32002). The text and the [`data`](RpcError::data) name the URI. A URI of more than 200
+    /// characters is cut in the text, and left out of the data.
     pub fn resource_not_found(uri: &str) -> Self {
-        let mut error = Self::new(RESOURCE_NOT_FOUND, format!("Resource '{uri}' not found"));
-        error.data = Some(serde_json::json!({ "uri": uri }));
-        error
+        let shown = Short(uri);
+        let error = Self::new(RESOURCE_NOT_FOUND, format!("Resource '{shown}' not found"));
+        if shown.is_whole() { error.with_data(serde_json::json!({ "uri": uri })) } else { error }
     }
 
     /// Adds [`data`](RpcError::data).
@@ -151,15 +154,15 @@ impl RpcError {
     }
 
     pub(crate) fn unknown_method(method: &str) -> Self {
-        Self::new(METHOD_NOT_FOUND, format!("Method '{method}' not supported"))
+        Self::new(METHOD_NOT_FOUND, format!("Method '{}' not supported", Short(method)))
     }
 
     pub(crate) fn unknown_server(server: &str) -> Self {
-        Self::new(METHOD_NOT_FOUND, format!("Server '{server}' not found"))
+        Self::new(METHOD_NOT_FOUND, format!("Server '{}' not found", Short(server)))
     }
 
     pub(crate) fn unknown_tool(tool: &str) -> Self {
-        Self::new(METHOD_NOT_FOUND, format!("Tool '{tool}' not found"))
+        Self::new(METHOD_NOT_FOUND, format!("Tool '{}' not found", Short(tool)))
     }
 
     pub(crate) fn cancelled() -> Self {

@@ -46,6 +46,7 @@ use crate::control::{
     PermissionRequest, Replied, Wired,
 };
 use crate::report::{CallbacksSnapshot, Event};
+use crate::wire::brief::Short;
 use crate::wire::envelope::CallbackRequest;
 use crate::wire::rpc::RpcError;
 
@@ -149,8 +150,8 @@ impl CallbacksState {
             }
             CallbackRequest::Hook { callback_id, tool_use_id, input } => {
                 let Some(hook) = Hook::index(&callback_id).and_then(|index| handlers.hooks.get(index)) else {
-                    return pending
-                        .refuse(&RpcError::internal(format!("the host has no hook '{callback_id}'")));
+                    let text = format!("the host has no hook '{}'", Short(&callback_id));
+                    return pending.refuse(&RpcError::internal(text));
                 };
                 let (event, run) = (hook.event.clone(), hook.run.clone());
                 let limit = Some(hook.limit(timeouts.hook));

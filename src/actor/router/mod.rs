@@ -42,6 +42,7 @@ use crate::actor::mcp_server::outgoing::PUSH_PREFIX;
 use crate::actor::messages::router::RouterMessage;
 use crate::plain::short;
 use crate::report::{RequestSnapshot, RouterSnapshot};
+use crate::wire::brief::Short;
 use crate::wire::envelope::{ControlReply, UnservedRequest};
 use crate::wire::rpc::RpcError;
 
@@ -170,7 +171,7 @@ impl RouterState {
             }
             InboundBody::Unserved(UnservedRequest::Unknown { subtype }) => {
                 self.shared.counting.unknown_requests.one();
-                let text = format!("Unsupported control request subtype: {subtype}");
+                let text = format!("Unsupported control request subtype: {}", Short(&subtype));
                 answer.pending().refuse_unsupported(&text);
             }
             InboundBody::Unserved(UnservedRequest::Incomplete { subtype, missing }) => {

@@ -18,8 +18,9 @@ use crate::tool::define::resource::{ReadResource, ResourceSource};
 use crate::tool::list::{List, Listable};
 use crate::tool::registry::{Lists, Revisions};
 use crate::tool::spec::ServerSpec;
+use crate::wire::brief::Short;
 use crate::wire::rpc::{
-    CallMeta, CallParams, CancelledParams, INVALID_PARAMS, InitializeParams, RpcError, negotiate,
+    CallMeta, CallParams, CancelledParams, InitializeParams, RpcError, negotiate,
 };
 
 /// Longest URI of a subscription, in bytes: with the number of subscriptions, a bound on their memory.
@@ -163,8 +164,7 @@ impl McpSession {
 
     fn prompt(&self, params: GetPromptParams) -> Result<Dispatched, RpcError> {
         let GetPromptParams { name, arguments, meta } = params;
-        let unknown = || RpcError::invalid_params(format!("Prompt '{name}' not found"));
-        let item = self.lists.prompts.get(&name).ok_or_else(unknown)?;
+        let item = self.lists.prompts.get(&name).ok_or_else(|| unknown("Prompt", &name))?;
         if let Some(missing) = item.definition.missing(&arguments) {
             let text = format!("prompt '{name}' needs the argument '{missing}'");
             return Err(RpcError::invalid_params(text));
@@ -185,13 +185,12 @@ impl McpSession {
         let CompleteParams { reference, argument, context, meta } = params;
         let (completers, state, timeout, subject) = match reference {
             Reference::Prompt { name } => {
-                let unknown = || RpcError::invalid_params(format!("Prompt '{name}' not found"));
-                let item = self.lists.prompts.get(&name).ok_or_else(unknown)?;
+                let item = self.lists.prompts.get(&name).ok_or_else(|| unknown("Prompt", &name))?;
                 (&item.definition.completers, item.state, item.definition.about.timeout, name)
             }
             Reference::Resource { uri } => {
-                let unknown = || RpcError::invalid_params(format!("Resource template '{uri}' not found"));
-                let item = self.lists.templates.get(&uri).ok_or_else(unknown)?;
+                let template = self.lists.templates.get(&uri);
+                let item = template.ok_or_else(|| unknown("Resource template", &uri))?;
                 (&item.definition.completers, item.state, item.definition.about.timeout, uri)
             }
         };
@@ -326,6 +325,12 @@ struct PageParams {
 
 fn parse<P: DeserializeOwned>(params: Option<&RawValue>, method: &str) -> Result<P, RpcError> {
     serde_json::from_str(params.map_or("{}", RawValue::get)).map_err(|error| {
-        RpcError::new(INVALID_PARAMS, format!("the parameters of '{method}' do not fit: {error}"))
+        // The text may quote a value.
+        let error = error.to_string();
+        RpcError::invalid_params(format!("the parameters of '{method}' do not fit: {}", Short(&error)))
     })
+}
+
+fn unknown(what: &str, name: &str) -> RpcError {
+    RpcError::invalid_params(format!("{what} '{}' not found", Short(name)))
 }

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::erased::StartHandler;
 use crate::tool::registry::Lists;
 use crate::wire::CallToolResult;
+use crate::wire::brief::Short;
 use crate::wire::rpc::{CallMeta, CallParams, CancelledParams, INVALID_REQUEST, Rpc, RpcError};
 
 /// The MCP session of one server. The server's actor calls it with the CLI's messages in order; it lives as long as the
@@ -87,9 +88,9 @@ impl HandlerRun {
     /// For events and errors: the tool's name, or the method and the subject.
     pub(crate) fn label(&self) -> String {
         match (self.is_tool(), &*self.subject) {
-            (true, tool) => tool.to_owned(),
+            (true, tool) => Short(tool).to_string(),
             (false, "") => self.method.to_owned(),
-            (false, subject) => format!("{} {subject}", self.method),
+            (false, subject) => format!("{} {}", self.method, Short(subject)),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod content;
 mod dynamic;
+mod misfits;
 mod offers;
 mod promises;
 mod requests;
