@@ -12,6 +12,7 @@ use super::instance::Mounted;
 use crate::lock::lock;
 use crate::tool::registry::Lists;
 use crate::tool::run::service::{HandlerRun, Service, ServiceStep};
+use crate::wire::lenient::read_object;
 use crate::wire::rpc::{CallMeta, CancelledParams, RpcError};
 
 /// The methods named in spans and events. All others share one name, so that a CLI cannot make up names.
@@ -57,7 +58,7 @@ impl Service for MountedSession {
         self.sessions += u64::from(method == "initialize");
         // The handler refuses parameters that cannot be read.
         let subject: Subject =
-            params.as_deref().and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
+            params.as_deref().and_then(|params| read_object(params.get()).ok()).unwrap_or_default();
         let run = HandlerRun {
             method: METHODS.into_iter().find(|known| *known == method).unwrap_or("another method"),
             subject: subject.name.or(subject.uri).unwrap_or_default(),
@@ -80,8 +81,7 @@ impl Service for MountedSession {
         let params = params.as_deref().map_or("{}", RawValue::get);
         if method == "notifications/cancelled" {
             // A cancellation that cannot be read is dropped.
-            return serde_json::from_str::<CancelledParams>(params)
-                .map_or(ServiceStep::Ack, ServiceStep::Cancelled);
+            return read_object::<CancelledParams>(params).map_or(ServiceStep::Ack, ServiceStep::Cancelled);
         }
         let params = serde_json::from_str::<Value>(params).unwrap_or_default();
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });

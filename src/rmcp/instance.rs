@@ -23,6 +23,7 @@ use crate::tool::run::context::{CallContext, ToolContext};
 use crate::tool::run::erased::HandlerResult;
 use crate::tool::spec::ServerSpec;
 use crate::wire::brief::Short;
+use crate::wire::lenient::read_object;
 use crate::wire::rpc::RpcError;
 
 /// A running handler.
@@ -89,7 +90,13 @@ impl Mounted {
         let open = self.open.begin(call.clone());
         let mut message = json!({ "jsonrpc": "2.0", "id": open.id, "method": method });
         if let Some(params) = params {
-            let mut params: Value = serde_json::from_str(params.get()).map_err(|error| misfit(method, &error))?;
+            let mut params: Value = read_object(params.get()).map_err(|error| misfit(method, &error))?;
+            // Ignored, as in the calls of other servers.
+            if !params["_meta"].is_object()
+                && let Some(params) = params.as_object_mut()
+            {
+                params.remove("_meta");
+            }
             if call.progress_token().is_some() {
                 params["_meta"]["progressToken"] = json!(open.id);
             }

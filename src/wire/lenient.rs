@@ -7,8 +7,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -88,6 +90,42 @@ pub(crate) fn each_field<'de, D: Deserializer<'de>>(
         }
     }
     from.deserialize_map(EachField(take))
+}
+
+/// Reads a struct from a JSON object, also for `deserialize_with`. The code that serde derives would read a list as well,
+/// and take its elements for the fields in order.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    from.deserialize_map(Object(PhantomData))
+}
+
+/// Reads as [`object`] does.
+pub(crate) struct Object<T>(pub(crate) PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Object<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
+        object(from)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+/// Reads a struct from the text of a JSON object: see [`object`].
+pub(crate) fn read_object<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
+    let mut json = serde_json::Deserializer::from_str(json);
+    let read = object(&mut json)?;
+    json.end().map(|()| read)
 }
 
 /// Treatment of lists and maps with an element that does not fit.
@@ -199,6 +237,23 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_struct_is_read_from_an_object_and_not_from_a_list() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Point {
+            x: u8,
+            y: Option<u8>,
+        }
+        let both = Point { x: 1, y: Some(2) };
+        assert_eq!(read_object::<Point>(r#" {"y": 2, "x": 1, "z": [0]}"#).unwrap(), both);
+        assert_eq!(serde_json::from_str::<Point>("[1, 2]").unwrap(), both);
+        let error = read_object::<Point>("[1, 2]").unwrap_err();
+        assert!(error.to_string().starts_with("invalid type: sequence, expected a JSON object"), "{error}");
+        for json in ["null", "1", r#""x""#, r#"{"x": 1} 2"#, ""] {
+            assert!(read_object::<Point>(json).is_err(), "{json}");
+        }
+    }
 
     #[test]
     fn counts_are_read_from_any_number_that_is_not_negative() {

@@ -3,11 +3,12 @@
 //! `method` tells requests from responses, never the id: both sides count their ids from 0, so a response of one side
 //! may have the id of an open request of the other. Ids are echoed as raw JSON, so that any number survives.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::brief::Short;
+use super::lenient::{each_field, read_object};
 
 /// MCP protocol versions of this library, newest first.
 pub(crate) const PROTOCOL_VERSIONS: [&str; 5] =
@@ -61,14 +62,14 @@ struct RpcFields<'a> {
 impl Rpc {
     /// Never fails: anything else is [`Rpc::Malformed`].
     pub(crate) fn parse(message: &RawValue) -> Self {
-        let Ok(fields) = serde_json::from_str::<RpcFields<'_>>(message.get()) else {
+        let Ok(fields) = read_object::<RpcFields<'_>>(message.get()) else {
             return Rpc::Malformed;
         };
         // JSON null is no id. Other ids must be numbers or strings: an object or an array could hold a line end, which
         // would tear the line that echoes the id.
         let id = match fields.id.map(RawValue::get) {
             None | Some("null") => None,
-            Some(id) if id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => fields.id,
+            Some(id) if is_id(id) => fields.id,
             Some(_) => return Rpc::Malformed,
         };
         let id = id.map(ToOwned::to_owned);
@@ -86,6 +87,11 @@ impl Rpc {
             _ => Rpc::Malformed,
         }
     }
+}
+
+/// Whether this JSON is a string or a number, as ids and progress tokens are.
+fn is_id(json: &str) -> bool {
+    json.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
 
 /// A JSON-RPC error. Handlers of resources, prompts and completions return one to choose the error code; the CLI
@@ -150,7 +156,7 @@ impl RpcError {
 
     /// Reads the error of a response. JSON of another shape becomes the text of an internal error.
     fn read(raw: &RawValue) -> Self {
-        serde_json::from_str(raw.get()).unwrap_or_else(|_| Self::internal(raw.get()))
+        read_object(raw.get()).unwrap_or_else(|_| Self::internal(raw.get()))
     }
 
     pub(crate) fn unknown_method(method: &str) -> Self {
@@ -234,13 +240,29 @@ pub(crate) struct CallParams {
 }
 
 /// The fields of a call's `_meta` that matter here.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
 pub(crate) struct CallMeta {
-    #[serde(default, rename = "claudecode/toolUseId")]
     pub(crate) tool_use_id: Option<String>,
     /// A string or a number, echoed as raw JSON.
-    #[serde(default, rename = "progressToken")]
     pub(crate) progress_token: Option<Box<RawValue>>,
+}
+
+impl<'de> Deserialize<'de> for CallMeta {
+    /// Ignores fields of another type, and a `_meta` that is no object: a call must not fail because the CLI changes
+    /// what it says beside the call.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let raw = <&'de RawValue>::deserialize(from)?;
+        let mut meta = Self::default();
+        let read =
+            each_field(&mut serde_json::Deserializer::from_str(raw.get()), &mut |key, value| match key {
+                "claudecode/toolUseId" => meta.tool_use_id = value.parse(),
+                "progressToken" => {
+                    meta.progress_token = value.parse::<Box<RawValue>>().filter(|token| is_id(token.get()));
+                }
+                _ => {}
+            });
+        Ok(read.map_or_else(|_| Self::default(), |()| meta))
+    }
 }
 
 /// The parameters of `notifications/cancelled`.

@@ -13,6 +13,7 @@ use crate::control::{Hook, OnFailure};
 use crate::error::Result;
 use crate::options::{Delivery, McpRegistration};
 use crate::transport::{Channel, LaunchSpec, Resume, StderrSink, fields, has_private};
+use crate::wire::lenient::read_object;
 
 /// The channels for options that may be arguments or fields of `initialize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +239,6 @@ pub(crate) fn lists_servers(status: &RawValue, roster: &Roster) -> bool {
         #[serde(default, rename = "mcpServers")]
         servers: Vec<Value>,
     }
-    let Ok(status) = serde_json::from_str::<Status>(status.get()) else { return false };
+    let Ok(status) = read_object::<Status>(status.get()) else { return false };
     roster.inside().iter().all(|server| status.servers.iter().any(|row| row["name"] == server.name.as_str()))
 }

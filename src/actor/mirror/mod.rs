@@ -40,6 +40,7 @@ use crate::options::{StoreFlush, StoreOptions};
 use crate::plain::LONGEST;
 use crate::sessions::TranscriptEntry;
 use crate::store::SessionStore;
+use crate::wire::lenient::read_object;
 
 /// A store of the application. The session drops its reference as if it were the last.
 pub(crate) type SharedStore = Arc<DropElsewhere<Arc<dyn SessionStore>>>;
@@ -90,7 +91,7 @@ impl Mirror {
     /// Takes a `transcript_mirror` frame.
     pub(crate) fn push(&self, frame: &RawValue) {
         let bytes = frame.get().len();
-        let read = serde_json::from_str::<MirrorFrame>(frame.get());
+        let read = read_object::<MirrorFrame>(frame.get());
         let queue = &mut *self.queue();
         let lost = match read {
             // A path this long names no file, and paths of losses and keys are kept.

@@ -25,6 +25,10 @@ pub(super) fn parse_arguments<A: DeserializeOwned>(
             serde_json::from_str(&text).map_err(|error| invalid(&without_position(&error.to_string())))?;
         rules.check(&value).map_err(|what| invalid(&what))?;
     }
+    // serde would take the elements of a list for the fields of the type, in order.
+    if text.starts_with('[') {
+        return Err(invalid("invalid type: sequence, expected a JSON object"));
+    }
     // Tracking the path doubles the cost of parsing, so only a failure is parsed again with it.
     serde_json::from_str(&text).or_else(|_| {
         let parse = |text: &str| {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -19,9 +18,8 @@ use crate::tool::list::{List, Listable};
 use crate::tool::registry::{Lists, Revisions};
 use crate::tool::spec::ServerSpec;
 use crate::wire::brief::Short;
-use crate::wire::rpc::{
-    CallMeta, CallParams, CancelledParams, InitializeParams, RpcError, negotiate,
-};
+use crate::wire::lenient::{object, read_object};
+use crate::wire::rpc::{CallMeta, CallParams, CancelledParams, InitializeParams, RpcError, negotiate};
 
 /// Longest URI of a subscription, in bytes: with the number of subscriptions, a bound on their memory.
 const LONGEST_URI: usize = 8 << 10;
@@ -287,8 +285,9 @@ struct GetPromptParams {
 
 #[derive(Deserialize)]
 struct CompleteParams {
-    #[serde(rename = "ref")]
+    #[serde(rename = "ref", deserialize_with = "object")]
     reference: Reference,
+    #[serde(deserialize_with = "object")]
     argument: Argument,
     #[serde(default)]
     context: Option<CompletionContext>,
@@ -323,8 +322,8 @@ struct PageParams {
     cursor: Option<String>,
 }
 
-fn parse<P: DeserializeOwned>(params: Option<&RawValue>, method: &str) -> Result<P, RpcError> {
-    serde_json::from_str(params.map_or("{}", RawValue::get)).map_err(|error| {
+fn parse<'a, P: Deserialize<'a>>(params: Option<&'a RawValue>, method: &str) -> Result<P, RpcError> {
+    read_object(params.map_or("{}", RawValue::get)).map_err(|error| {
         // The text may quote a value.
         let error = error.to_string();
         RpcError::invalid_params(format!("the parameters of '{method}' do not fit: {}", Short(&error)))

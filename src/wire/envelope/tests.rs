@@ -44,6 +44,20 @@ fn requests_are_read_in_any_order_of_keys() {
 }
 
 #[test]
+fn a_list_is_neither_a_frame_nor_a_request() {
+    let line = br#"["control_request","r1",{"subtype":"can_use_tool"}]"#;
+    assert_eq!(Frame::parse(line).unwrap_err(), Unreadable::Noise);
+    assert!(matches!(
+        request(json!(["can_use_tool"])),
+        ControlRequest::Unserved(UnservedRequest::Incomplete { missing: "an object as `request`", .. })
+    ));
+    let mcp =
+        json!({"subtype": "mcp_message", "server_name": "calc", "message": [1, "ping", null, null, null]});
+    assert!(matches!(request(mcp), ControlRequest::Mcp { rpc: Rpc::Malformed, .. }));
+    assert!(Frame::parse(br#"{"type":"control_response","response":["success","r1",{}]}"#).is_err());
+}
+
+#[test]
 fn older_spellings_are_read() {
     let old =
         json!({"subtype": "sdk_mcp_request", "serverName": "calc", "message": {"method": "ping", "id": 1}});

@@ -4,7 +4,7 @@
 //! [`CallParams`](crate::wire::rpc::CallParams) define how a line is read, layer by layer. This module reads the same
 //! values without a copy from a line that is plainly a call, and leaves every other line to the layers: white space
 //! between tokens, another first key, a duplicate key, an escape of a surrogate (which may have to be mended), a field
-//! of an unexpected type.
+//! of an unexpected type outside of `_meta`.
 
 use std::borrow::Cow;
 
@@ -101,10 +101,7 @@ impl<'a> MessagePart<'a> {
             0 => once(&mut method, reader.word("\"tools/call\"")?),
             1 => once(&mut params, ParamsPart::read(reader)?),
             2 => reader.skip(),
-            3 => match reader.peek()? {
-                b'"' | b'-' | b'0'..=b'9' => once(&mut id, reader.json()?),
-                _ => None,
-            },
+            3 => once(&mut id, reader.id()??),
             _ => None,
         })?;
         method?;
@@ -143,20 +140,22 @@ struct MetaPart<'a> {
 
 impl<'a> MetaPart<'a> {
     fn read(reader: &mut Cursor<'a>) -> Option<Self> {
-        if reader.null() {
+        if reader.peek()? != b'{' {
+            reader.skip()?;
             return Some(Self::default());
         }
         let (mut tool_use_id, mut progress_token) = (None, None);
         let keys = ["\"claudecode/toolUseId\":", "\"progressToken\":"];
         reader.object(&keys, |reader, key| match key {
             0 => {
-                let id = if reader.null() { None } else { Some(reader.string()?) };
+                let id = if reader.peek()? == b'"' {
+                    Some(reader.string()?)
+                } else {
+                    reader.skip().map(|()| None)?
+                };
                 once(&mut tool_use_id, id)
             }
-            _ => {
-                let token = if reader.null() { None } else { Some(reader.json()?) };
-                once(&mut progress_token, token)
-            }
+            _ => once(&mut progress_token, reader.id()?),
         })?;
         Some(Self { tool_use_id: tool_use_id.flatten(), progress_token: progress_token.flatten() })
     }
@@ -286,6 +285,14 @@ impl<'a> Cursor<'a> {
         let raw = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_str(self.rest())).ok()?;
         self.at += raw.get().len();
         Some(raw)
+    }
+
+    /// A string or a number, as text. Skips a value of another type, and returns `Some(None)`.
+    fn id(&mut self) -> Option<Option<&'a str>> {
+        match self.peek()? {
+            b'"' | b'-' | b'0'..=b'9' => self.json().map(Some),
+            _ => self.skip().map(|()| None),
+        }
     }
 
     /// Any value, as text. Fast for whole numbers, which ids nearly always are.

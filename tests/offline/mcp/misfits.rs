@@ -1,11 +1,13 @@
 //! Requests that do not have the shape of MCP: fields of another type, lists where an object belongs, names of 1 MB.
 
 use greenroom::mcp::{CompletionRequest, PromptDef, ReadResource, ResourceDef, ResourceTemplateDef};
+use greenroom::testkit::CliEnd;
 use greenroom::{Session, ToolContext, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::ask;
 use crate::common::*;
 
 #[derive(Deserialize, JsonSchema)]
@@ -28,6 +30,78 @@ fn server() -> ToolServer {
             PromptDef::new("greet", "A greeting", async |echo: Echo, _: ToolContext| echo.text)
                 .complete("text", async |_: CompletionRequest, _: ToolContext| ["hello"]),
         )
+}
+
+/// Sends a call as this line and returns its answer.
+async fn call_by_line(end: &mut CliEnd, params: &str) -> Value {
+    let message = format!(r#"{{"method":"tools/call","params":{params},"jsonrpc":"2.0","id":7}}"#);
+    let request = format!(r#"{{"subtype":"mcp_message","server_name":"shed","message":{message}}}"#);
+    // White space between tokens makes the layers read the line, and not the fast path.
+    for space in ["", " "] {
+        end.send_bytes(format!(
+            "{{\"type\":\"control_request\",\"request_id\":\"r{space}\",{space}\"request\":{request}}}\n"
+        ));
+    }
+    let fast = rpc_answer(end, "r").await;
+    assert_eq!(fast, rpc_answer(end, "r ").await, "{params}");
+    fast
+}
+
+#[tokio::test(start_paused = true)]
+async fn meta_fields_of_another_type_are_ignored() {
+    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server())).await;
+    for (meta, says) in [
+        (r#"{"claudecode/toolUseId":"toolu_1","progressToken":"p"}"#, r#"hi Some("toolu_1")"#),
+        (r#"{"claudecode/toolUseId":5,"progressToken":3}"#, "hi None"),
+        (r#"{"claudecode/toolUseId":["toolu_1"],"progressToken":null}"#, "hi None"),
+        (r#"{"claudecode/toolUseId":"toolu_1","progressToken":{"a":1}}"#, r#"hi Some("toolu_1")"#),
+        (r#"{"claudecode/toolUseId":"toolu_1","progressToken":true}"#, r#"hi Some("toolu_1")"#),
+        (r#"["toolu_1",3]"#, "hi None"),
+        (r#""toolu_1""#, "hi None"),
+        ("5", "hi None"),
+        ("null", "hi None"),
+    ] {
+        let params = format!(r#"{{"name":"echo","arguments":{{"text":"hi"}},"_meta":{meta}}}"#);
+        assert_eq!(text(&call_by_line(&mut end, &params).await), says, "{meta}");
+        let params = format!(r#"{{"uri":"shed://key","_meta":{meta}}}"#);
+        let read = ask(&mut end, "shed", "resources/read", serde_json::from_str(&params).unwrap()).await;
+        assert_eq!(read["result"]["contents"][0]["text"], "Below the mat.", "{meta}");
+    }
+    stop(session, end).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_by_position_are_refused() {
+    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server())).await;
+    let answer = call_by_line(&mut end, r#"["echo",{"text":"hi"}]"#).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let says = "the parameters of 'tools/call' do not fit: invalid type: sequence, expected a JSON object";
+    assert!(answer["error"]["message"].as_str().unwrap().starts_with(says), "{answer}");
+    for (method, params) in [
+        ("initialize", json!(["2025-11-25"])),
+        ("resources/read", json!(["shed://key"])),
+        ("prompts/get", json!(["greet", { "text": "hi" }])),
+        (
+            "completion/complete",
+            json!({ "ref": ["ref/prompt", "greet"], "argument": { "name": "text", "value": "h" } }),
+        ),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "greet" }, "argument": ["text", "h"] }),
+        ),
+    ] {
+        let answer = ask(&mut end, "shed", method, params).await;
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+    }
+    // A message by position is none at all.
+    let message = json!([7, "tools/call", { "name": "echo", "arguments": { "text": "hi" } }, null, null]);
+    let id = end.mcp("shed", message);
+    assert_eq!(rpc_answer(&mut end, &id).await["error"]["code"], -32600);
+    // The model wrote the arguments, so the model reads what is wrong with them.
+    let answer = call_by_line(&mut end, r#"{"name":"echo","arguments":["hi"]}"#).await;
+    let says = "Input validation error: invalid type: sequence, expected a JSON object";
+    assert_eq!(error_text(&answer), says);
+    stop(session, end).await;
 }
 
 #[tokio::test(start_paused = true)]

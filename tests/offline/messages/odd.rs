@@ -1,6 +1,7 @@
 //! Unexpected shapes, and properties of any JSON.
 
 use greenroom::Message;
+use greenroom::message::ContentBlock;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,9 @@ fn messages_without_a_required_field_are_other_with_a_problem() {
         json!({"type": "assistant", "message": {"content": 3}}),
         json!({"type": "user", "message": {"role": "user"}}),
         json!({"type": "user", "message": {"content": {"type": "text"}}}),
+        json!({"type": "assistant", "message": [null, null, null, []]}),
+        json!({"type": "user", "message": [[{"type": "text", "text": "a"}]]}),
+        json!({"type": "stream_event", "event": ["message_stop", 0, null, null, null, null, null]}),
         json!({"type": "stream_event", "event": "message_stop"}),
         json!({"type": "stream_event", "event": {"type": 3}}),
         json!({"type": "result", "result": "8"}),
@@ -41,6 +45,16 @@ fn messages_without_a_required_field_are_other_with_a_problem() {
         let Message::Other(other) = message else { panic!("{message:?}") };
         assert!(other.problem().is_some(), "{other:?}");
     }
+}
+
+#[test]
+fn a_list_is_no_content_block() {
+    let block = json!(["text", "hello", null, null, null, null, null, null, null, null]);
+    let Message::Assistant(message) = parse(&json!({"type": "assistant", "message": {"content": [block]}}))
+    else {
+        panic!()
+    };
+    assert!(matches!(&message.message.content[..], [ContentBlock::Unknown(list)] if *list == block));
 }
 
 #[test]

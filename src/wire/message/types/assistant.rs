@@ -8,7 +8,7 @@ use super::content::{ContentBlock, ToolUseRef, join};
 use super::context::{ContextSummary, UsageSummary};
 use super::reason::ApiErrorKind;
 use super::usage::Usage;
-use crate::wire::lenient::or_default;
+use crate::wire::lenient::{object, or_default};
 use crate::wire::message::read::MessageHead;
 use crate::wire::message::view::message;
 use crate::wire::objects::objects;
@@ -35,6 +35,7 @@ message! {
     /// ```
     AssistantMessage from AssistantFields {
         read {
+            #[serde(deserialize_with = "object")]
             message: ApiMessage,
         }
         made |fields, _head| {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::wire::lenient::by_json;
+use crate::wire::lenient::{by_json, read_object};
 use crate::wire::objects::objects;
 
 /// The sender of a message, or the cause of a turn (`origin`, told apart by its `kind`).
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Origin {
         }
         let raw = <&'de RawValue>::deserialize(deserializer)?;
         let read = || {
-            let fields: Fields = serde_json::from_str(raw.get()).ok()?;
+            let fields: Fields = read_object(raw.get()).ok()?;
             Some(match fields.kind.as_deref()? {
                 "human" => Origin::Human,
                 "channel" => Origin::Channel { server: fields.server? },

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::content::parse::Blocks;
 use super::content::{ContentBlock, ToolResultRef, join};
 use super::origin::Origin;
+use crate::wire::lenient::object;
 use crate::wire::message::read::{self, MessageHead};
 use crate::wire::message::view::message;
 use crate::wire::objects::objects;
@@ -32,6 +33,7 @@ message! {
     /// ```
     UserMessage from UserFields {
         read {
+            #[serde(deserialize_with = "object")]
             message: UserContent,
         }
         made |fields, _head| {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{ContentBlock, MediaSource, ToolResultContent, WebSearchContent};
-use crate::wire::lenient::fits;
+use crate::wire::lenient::{fits, read_object};
 
 impl ContentBlock {
     /// # Errors
@@ -20,7 +20,7 @@ impl ContentBlock {
     }
 
     fn known(raw: &RawValue, place: Place) -> Option<Self> {
-        let fields: BlockFields<'_> = serde_json::from_str(raw.get()).ok()?;
+        let fields: BlockFields<'_> = read_object(raw.get()).ok()?;
         match &*fields.kind {
             "text" => Some(ContentBlock::Text {
                 text: fields.text?,

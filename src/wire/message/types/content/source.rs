@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::wire::lenient::{JsonSource, Lenient, ListRule, fits};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule, read_object};
 use crate::wire::objects::objects;
 
 /// The source of an image or a document.
@@ -75,7 +75,7 @@ impl MediaSource {
             file_id: Option<String>,
         }
         let known = || {
-            let source: Source = fits(raw)?;
+            let source: Source = read_object(raw.get()).ok()?;
             Some(match source.kind.as_str() {
                 "base64" => MediaSource::Base64 { media_type: source.media_type?, data: source.data? },
                 "text" => MediaSource::Text { media_type: source.media_type?, data: source.data? },
@@ -97,9 +97,9 @@ impl WebSearchContent {
         if raw.get().starts_with('[') {
             return Lenient::read(JsonSource::Raw(raw), ListRule::Fitting).map(WebSearchContent::Results);
         }
-        match fits::<Failure>(raw) {
-            Some(failure) => Some(WebSearchContent::Error(failure.error_code)),
-            None => serde_json::from_str(raw.get()).ok().map(WebSearchContent::Other),
+        match read_object::<Failure>(raw.get()) {
+            Ok(failure) => Some(WebSearchContent::Error(failure.error_code)),
+            Err(_) => serde_json::from_str(raw.get()).ok().map(WebSearchContent::Other),
         }
     }
 }

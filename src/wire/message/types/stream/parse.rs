@@ -1,6 +1,7 @@
 //! Reads partial messages: most of them in one pass.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use serde::de::{self, MapAccess};
 use serde_json::value::RawValue;
 
 use super::{ApiEvent, BlockDelta, StreamEvent};
-use crate::wire::lenient::{JsonSource, Lenient, ListRule, fits, or_default};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule, Object, fits, or_default, read_object};
 use crate::wire::message::read::{MessageHead, Rest, Span, known, mend};
 
 #[derive(Deserialize)]
@@ -75,7 +76,7 @@ impl<'de> Deserialize<'de> for EventFields {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&'de RawValue>::deserialize(deserializer)?;
         let event: RawEvent<'_> =
-            serde_json::from_str(raw.get()).map_err(|error| de::Error::custom(format!("event: {error}")))?;
+            read_object(raw.get()).map_err(|error| de::Error::custom(format!("event: {error}")))?;
         Ok(EventFields {
             raw: raw.to_owned(),
             kind: known(&event.kind, StreamEvent::EVENT_TYPES),
@@ -99,7 +100,7 @@ impl<'de> Rest<'de> for RawPiece<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         let slot = match name {
             "event" if self.event.is_none() => {
-                self.event = Some(map.next_value()?);
+                self.event = Some(map.next_value_seed(Object(PhantomData))?);
                 return Ok(());
             }
             "api_message_id" => &mut self.api_message_id,
@@ -175,7 +176,7 @@ impl<'de> Deserialize<'de> for BlockDelta {
         }
         let raw = <&'de RawValue>::deserialize(deserializer)?;
         let known = || {
-            let fields: DeltaFields<'_> = fits(raw)?;
+            let fields: DeltaFields<'_> = read_object(raw.get()).ok()?;
             match &*fields.kind {
                 "text_delta" => fields.text.map(BlockDelta::Text),
                 "thinking_delta" => fields.thinking.map(BlockDelta::Thinking),
