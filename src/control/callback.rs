@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 pub use super::dialog::{DialogAnswer, DialogRequest};
 pub use super::elicitation::{ElicitationAnswer, ElicitationMode, ElicitationRequest};
 pub use super::inquiry::{Inquiry, InquiryAnswer};
+pub use super::lazy::LazyValue;
 use crate::identity::{Identity, TestSession, identity_methods};
 
 /// Context of a callback: which request it handles, the session with the application's data, and whether anybody still

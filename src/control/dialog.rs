@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::fields::requests;
+use super::lazy::LazyValue;
 
 requests! {
     /// The CLI asks the user something (`request_user_dialog`), of a kind that you declared with
@@ -12,7 +13,7 @@ requests! {
         /// Such as `refusal_fallback_prompt`: the set is open.
         need dialog_kind: String,
         /// The shape depends on the kind.
-        or_default payload: Value,
+        or_default payload: LazyValue,
         may tool_use_id: String,
     }
 }
@@ -23,7 +24,7 @@ impl DialogRequest {
     /// # Errors
     /// The payload does not fit the type.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        T::deserialize(&self.payload)
+        serde_json::from_str(self.payload.raw().get())
     }
 }
 

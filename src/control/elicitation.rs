@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fields::requests;
+use super::lazy::LazyValue;
 use crate::wire::words::words;
 
 words! {
@@ -29,7 +30,7 @@ requests! {
         /// is done.
         may elicitation_id: String,
         /// JSON schema of the content, with [`ElicitationMode::Form`].
-        may requested_schema: Value,
+        may requested_schema: LazyValue,
         /// The schema's properties in the server's order, which JSON objects do not keep.
         or_default property_order: Vec<String>,
         /// A heading.

@@ -10,6 +10,7 @@ pub(crate) mod elicitation;
 pub(crate) mod fields;
 pub mod hook;
 pub(crate) mod inquiry;
+pub(crate) mod lazy;
 pub mod permission;
 
 use std::fmt;
@@ -111,7 +112,7 @@ where
 /// [`erase`] for a handler whose input is read first, within the handler's task: reading may run the application's
 /// code.
 pub(crate) fn erase_reading<I, O, Fut>(
-    read: impl Fn(&RawValue) -> Result<I, String> + Send + Sync + 'static,
+    read: impl Fn(Box<RawValue>) -> Result<I, String> + Send + Sync + 'static,
     handler: impl Fn(I, CallbackContext) -> Fut + Send + Sync + 'static,
 ) -> Handler<Box<RawValue>, O>
 where
@@ -122,8 +123,7 @@ where
     Arc::new(move |raw, cx| {
         let both = both.clone();
         Box::pin(async move {
-            let input = (both.0)(&raw)?;
-            drop(raw);
+            let input = (both.0)(raw)?;
             (both.1)(input, cx).await.into_reply()
         })
     })

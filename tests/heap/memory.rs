@@ -7,12 +7,15 @@ use crate::alone;
 use crate::bare::{Bare, MIB};
 use crate::common::{SOON, within};
 use crate::count::{HELD, PEAK};
+use greenroom::callback::{DialogAnswer, ElicitationAnswer};
 use greenroom::options::Limits;
-use greenroom::{NoArgs, PermissionDecision, Session, SessionBuilder, ToolDef, ToolServer};
+use greenroom::permission::Answers;
+use greenroom::{Hook, NoArgs, PermissionDecision, Session, SessionBuilder, ToolDef, ToolServer, hook};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 const LARGE: usize = 4 * MIB;
 
@@ -183,6 +186,76 @@ async fn a_permission_request_costs_four_times_its_line_at_most() {
     costs_four_times_its_size_at_most("a permission request", Some("much"), &head, "}}}", asked).await;
     // Two of three: arguments that are nested too deep for `Value` are refused without asking.
     assert_eq!(ASKED.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_input_of_a_hook_costs_four_times_its_line_at_most() {
+    let _alone = alone().await;
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    fn seen(json: &RawValue) {
+        SEEN.fetch_add(usize::from(json.get().len() > LINE / 2), Ordering::Relaxed);
+    }
+    let hooked = || {
+        builder()
+            .hook(Hook::on(hook::PostToolUse, async |input, _| {
+                seen(input.tool_response.raw());
+                hook::PostToolUseOutput::pass()
+            }))
+            .hook(Hook::new("PostToolUse", async |input, _| {
+                assert_eq!((input.event(), input.field("tool_name")), ("PostToolUse", &json!("Grep")));
+                seen(input.raw());
+                hook::HookOutput::pass()
+            }))
+            .hook(Hook::on(hook::PostToolBatch, async |input, _| {
+                seen(input.tool_calls[0].tool_response.as_ref().unwrap().raw());
+                hook::PostToolBatchOutput::pass()
+            }))
+            .hook(Hook::on(hook::Stop, async |_, _| hook::StopOutput::pass()))
+    };
+    let call = r#""hook_event_name":"PostToolUse","tool_name":"Grep","tool_input":{},"tool_use_id":"t""#;
+    for (what, index, fields, tail, times) in [
+        ("a result", 0, format!(r#"{call},"tool_response":"#), "}}}", 2),
+        ("an input as JSON", 1, format!(r#"{call},"tool_response":"#), "}}}", 2),
+        ("a result of a batch", 2, format!(r#""tool_calls":[{{{call},"tool_response":"#), "}]}}}", 2),
+        ("an unknown field", 3, format!(r#"{call},"stop_hook_active":true,"of_tomorrow":"#), "}}}", 0),
+    ] {
+        SEEN.store(0, Ordering::Relaxed);
+        let head = format!(r#""subtype":"hook_callback","callback_id":"hook_{index}","input":{{{fields}"#);
+        costs_four_times_its_size_at_most(what, Some("much"), &request(&head), tail, hooked).await;
+        // JSON that is nested too deep for `Value`, and an unknown field with too many values, fail the hook.
+        assert_eq!(SEEN.load(Ordering::Relaxed), times, "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_to_a_person_cost_four_times_their_line_at_most() {
+    let _alone = alone().await;
+    let asked = || {
+        builder()
+            .on_elicitation(async |_, _| ElicitationAnswer::Decline)
+            .on_dialog(["retry"], async |_, _| DialogAnswer::Cancelled)
+            .on_question(async |_, _| Answers::new())
+    };
+    for (what, head, tail) in [
+        (
+            "a schema",
+            r#""subtype":"elicitation","mcp_server_name":"s","message":"m","requested_schema":"#,
+            "}}",
+        ),
+        (
+            "an elicitation",
+            r#""subtype":"elicitation","mcp_server_name":"s","message":"m","of_tomorrow":"#,
+            "}}",
+        ),
+        ("a payload", r#""subtype":"request_user_dialog","dialog_kind":"retry","payload":"#, "}}"),
+        (
+            "questions",
+            r#""subtype":"can_use_tool","tool_name":"AskUserQuestion","input":{"questions":"#,
+            "}}}",
+        ),
+    ] {
+        costs_four_times_its_size_at_most(what, Some("much"), &request(head), tail, asked).await;
+    }
 }
 
 /// Arguments whose value the tool ignores.

@@ -324,7 +324,7 @@ fn dialog(kind: &str) -> Value {
 async fn declared_dialogs_are_answered_and_others_are_left_to_the_cli() {
     let builder = Session::builder().on_dialog(["retry", "bad", "slow"], async |request, _| {
         match request.dialog_kind.as_str() {
-            "retry" => DialogAnswer::Completed(request.payload),
+            "retry" => DialogAnswer::Completed(request.payload.into()),
             "bad" => panic!("no answer"),
             "slow" => std::future::pending().await,
             other => unreachable!("{other:?} was not declared"),

@@ -120,7 +120,7 @@ macro_rules! event {
                     $($ifield: fields.need(stringify!($ifield))?,)*
                     $($mfield: fields.may(stringify!($mfield)),)*
                     common: fields.common(),
-                    extra: fields.rest(),
+                    extra: fields.rest()?,
                 })
             }
         }

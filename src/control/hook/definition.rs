@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{EventType, HookEvent, HookInput, HookOutput, Output};
-use crate::control::permission::check_value;
+use crate::control::lazy::check_value;
 use crate::control::{CallbackContext, Handler, IntoReply, erase_reading};
 use crate::error::{Error, Result};
 
@@ -74,7 +74,7 @@ impl Hook {
     where
         Fut: Future<Output: IntoReply<HookOutput>> + Send + 'static,
     {
-        Self::made(event.into(), erase_reading(|raw| read(raw).map(HookInput::new), handler))
+        Self::made(event.into(), erase_reading(|raw| HookInput::read(raw).map_err(unreadable), handler))
     }
 
     fn made(event: HookEvent, run: Handler<Box<RawValue>, HookOutput>) -> Self {
@@ -155,10 +155,12 @@ impl Hook {
 }
 
 /// Reads the input as the type that the hook takes.
-fn read<I: serde::de::DeserializeOwned>(raw: &RawValue) -> std::result::Result<I, String> {
-    check_value(raw)
-        .and_then(|()| serde_json::from_str(raw.get()))
-        .map_err(|error| format!("its input cannot be read: {error}"))
+fn read<I: serde::de::DeserializeOwned>(raw: Box<RawValue>) -> std::result::Result<I, String> {
+    check_value(&raw).and_then(|()| serde_json::from_str(raw.get())).map_err(unreadable)
+}
+
+fn unreadable(error: serde_json::Error) -> String {
+    format!("its input cannot be read: {error}")
 }
 
 impl fmt::Debug for Hook {

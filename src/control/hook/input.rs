@@ -1,11 +1,16 @@
 //! The part of a hook's input that all events share, and an input as plain JSON.
 
+use std::collections::BTreeMap;
+
 use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::PermissionMode;
-use crate::control::fields::RequestFields;
+use crate::control::fields::{RequestFields, unparsed};
+use crate::control::lazy::LazyValue;
+use crate::wire::lenient::by_serde;
 
 /// The input of a hook as JSON, for [`Hook::new`](super::Hook::new).
 ///
@@ -17,12 +22,33 @@ use crate::control::fields::RequestFields;
 /// assert_eq!(input.field("stop_hook_active"), false);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct HookInput(Value);
+pub struct HookInput {
+    json: LazyValue,
+    fields: BTreeMap<String, LazyValue>,
+}
 
 impl HookInput {
     /// An input, for unit tests.
     pub fn new(input: Value) -> Self {
-        Self(input)
+        let fields = match &input {
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect()
+            }
+            _ => BTreeMap::new(),
+        };
+        Self { json: input.into(), fields }
+    }
+
+    /// # Errors
+    /// As [`LazyValue::check`], and for an object with too many fields.
+    pub(super) fn read(json: Box<RawValue>) -> serde_json::Result<Self> {
+        let json = LazyValue::unchecked(json);
+        json.check()?;
+        let fields = match json.is_object() {
+            true => unparsed(&mut serde_json::Deserializer::from_str(json.raw().get()))?,
+            false => BTreeMap::new(),
+        };
+        Ok(Self { json, fields })
     }
 
     /// The event's name.
@@ -30,22 +56,19 @@ impl HookInput {
         self.field("hook_event_name").as_str().unwrap_or_default()
     }
 
-    /// A field; JSON null when it is missing.
+    /// A field; JSON null when it is missing. Parsed on the first use, as a [`LazyValue`] is.
     pub fn field(&self, name: &str) -> &Value {
-        &self.0[name]
+        self.fields.get(name).map_or(&Value::Null, |field| &**field)
     }
 
     /// The fields that all events share.
     pub fn common(&self) -> Common {
-        match self.0.clone() {
-            Value::Object(fields) => RequestFields::new(fields).common(),
-            _ => Common::default(),
-        }
+        RequestFields::new(self.fields.clone()).common()
     }
 
-    /// The whole input.
-    pub fn raw(&self) -> &Value {
-        &self.0
+    /// The whole input as the CLI wrote it.
+    pub fn raw(&self) -> &RawValue {
+        self.json.raw()
     }
 }
 
@@ -88,6 +111,8 @@ pub struct Effort {
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
+
+by_serde!(Effort);
 
 impl Common {
     /// Writes the common fields, except those that the event wrote as its own.

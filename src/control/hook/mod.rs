@@ -27,12 +27,16 @@
 //! | subagents, tasks | [`SubagentStart`], [`SubagentStop`], [`TaskCreated`], [`TaskCompleted`], [`TeammateIdle`] |
 //! | settings, files | [`ConfigChange`], [`InstructionsLoaded`], [`WorktreeCreate`], [`WorktreeRemove`], [`CwdChanged`], [`FileChanged`], [`DirectoryAdded`] |
 //!
+//! Arguments and results of tools are [`LazyValue`](crate::callback::LazyValue)s, which are parsed on their first use: a
+//! hook that does not look at a large result does not pay for it.
+//!
 //! For an event that this library does not know yet, use [`Hook::new`] with JSON, or implement [`EventType`].
 //!
 //! # When a hook fails
 //!
 //! A hook fails when it returns an error, panics, times out, gets an input that does not fit its type, or returns an
-//! answer that the CLI could not read (not an object, arguments that are no object, an invalid decision). [`OnFailure`]
+//! answer that the CLI could not read (not an object, arguments that are no object, an invalid decision). It also fails at
+//! an input that holds more than 8,192 values, and more than one for every 128 bytes, beside its `LazyValue`s. [`OnFailure`]
 //! decides what the CLI is told: by default a hook that can deny something denies it. The session emits
 //! [`Event::CallbackFailed`](crate::Event::CallbackFailed), [`CallbackPanicked`](crate::Event::CallbackPanicked) or
 //! [`CallbackTimedOut`](crate::Event::CallbackTimedOut) with the name of the hook's event.

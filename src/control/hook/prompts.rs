@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::define::event;
 use crate::control::elicitation::{ElicitationAnswer, ElicitationMode};
+use crate::control::lazy::LazyValue;
 use crate::wire::words::words;
 
 words! {
@@ -91,7 +92,7 @@ event! {
     /// an [`ElicitationRequest`](crate::callback::ElicitationRequest).
     Elicitation: ElicitationInput, ElicitationOutput, ElicitationFields;
     input { mcp_server_name: String, message: String, }
-    may { mode: ElicitationMode, url: String, elicitation_id: String, requested_schema: Value, }
+    may { mode: ElicitationMode, url: String, elicitation_id: String, requested_schema: LazyValue, }
     output {
         /// The reaction that replaces the user's.
         action: ElicitationAction,
@@ -104,7 +105,7 @@ event! {
     /// Before the user's answer reaches the MCP server.
     ElicitationResult: ElicitationResultInput, ElicitationResultOutput, ElicitationResultFields;
     input { mcp_server_name: String, action: ElicitationAction, }
-    may { elicitation_id: String, mode: ElicitationMode, content: Value, }
+    may { elicitation_id: String, mode: ElicitationMode, content: LazyValue, }
     output {
         /// Replaces the user's reaction.
         action: ElicitationAction,

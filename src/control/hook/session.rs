@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::define::event;
 use super::tools::HookPermission;
 use crate::control::fields::requests;
+use crate::wire::lenient::by_serde;
 use crate::wire::words::words;
 
 words! {
@@ -146,6 +147,8 @@ pub struct SessionCron {
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
+
+by_serde!(SessionCron);
 
 event! {
     /// After the model's API failed a turn.

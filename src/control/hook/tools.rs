@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::define::event;
 use crate::control::fields::{McpServerProvenance, requests};
+use crate::control::lazy::LazyValue;
 use crate::control::permission::{PermissionDecision, PermissionUpdate};
 use crate::wire::words::words;
 
@@ -24,7 +25,7 @@ words! {
 event! {
     /// Before a tool runs, and before any permission prompt.
     PreToolUse: PreToolUseInput, PreToolUseOutput, PreToolUseFields;
-    input { tool_name: String, tool_input: Value, tool_use_id: String, }
+    input { tool_name: String, tool_input: LazyValue, tool_use_id: String, }
     may { mcp_server: McpServerProvenance, }
     output {
         permission_decision: HookPermission,
@@ -64,9 +65,9 @@ event! {
     PostToolUse: PostToolUseInput, PostToolUseOutput, PostToolUseFields;
     input {
         tool_name: String,
-        tool_input: Value,
+        tool_input: LazyValue,
         /// The result, in a shape of the tool's own.
-        tool_response: Value,
+        tool_response: LazyValue,
         tool_use_id: String,
     }
     may {
@@ -90,7 +91,7 @@ event! {
 event! {
     /// After a tool failed.
     PostToolUseFailure: PostToolUseFailureInput, PostToolUseFailureOutput, PostToolUseFailureFields;
-    input { tool_name: String, tool_input: Value, tool_use_id: String, error: String, }
+    input { tool_name: String, tool_input: LazyValue, tool_use_id: String, error: String, }
     may {
         is_interrupt: bool,
         /// Milliseconds, without permission prompts and hooks.
@@ -119,9 +120,9 @@ requests! {
     /// A call of a [`PostToolBatch`].
     part BatchedToolCall {
         need tool_name: String,
-        need tool_input: Value,
+        need tool_input: LazyValue,
         need tool_use_id: String,
-        may tool_response: Value,
+        may tool_response: LazyValue,
     }
 }
 
@@ -129,7 +130,7 @@ event! {
     /// Before the user is asked for a permission. CLI 2.1.328 was seen to ask the application's permission handler at
     /// the same time; the first decision counts.
     PermissionRequest: PermissionRequestInput, PermissionRequestOutput, PermissionRequestFields;
-    input { tool_name: String, tool_input: Value, }
+    input { tool_name: String, tool_input: LazyValue, }
     may {
         /// Rule changes after which the CLI would not ask again.
         permission_suggestions: Vec<PermissionUpdate>,
@@ -165,7 +166,7 @@ impl PermissionRequestOutput {
 event! {
     /// After the classifier of the permission mode `auto` denied a call.
     PermissionDenied: PermissionDeniedInput, PermissionDeniedOutput, PermissionDeniedFields;
-    input { tool_name: String, tool_input: Value, tool_use_id: String, reason: String, }
+    input { tool_name: String, tool_input: LazyValue, tool_use_id: String, reason: String, }
     may { mcp_server: McpServerProvenance, }
     output {
         /// Tells the model that it may try again.

@@ -3,7 +3,8 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::{Answers, Input, PermissionRequest, PermissionUpdate};
+use super::{Answers, PermissionRequest, PermissionUpdate};
+use crate::control::lazy::LazyValue;
 use crate::wire::words::words;
 
 words! {
@@ -196,7 +197,7 @@ impl PermissionDecision {
 #[derive(Debug)]
 pub(crate) struct Wired {
     answer: Value,
-    input: Option<Input>,
+    input: Option<LazyValue>,
 }
 
 impl From<Value> for Wired {

@@ -13,15 +13,11 @@
 //! | is missing | the answer of `on_inquiry`; an error without it, which the CLI treats as a denial |
 
 pub(crate) mod decision;
-mod input;
 mod question;
 pub(crate) mod request;
 mod update;
 
 pub use crate::plain::plain_text;
-
-use input::Input;
-pub(crate) use input::check_value;
 
 pub use super::fields::McpServerProvenance;
 pub use decision::DecisionClassification;

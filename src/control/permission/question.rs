@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Question {
             header: fields.may("header").unwrap_or_default(),
             options: fields.may("options").unwrap_or_default(),
             multi_select: fields.may("multiSelect").unwrap_or_default(),
-            extra: fields.rest(),
+            extra: fields.rest()?,
         })
     }
 }

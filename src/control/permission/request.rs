@@ -1,15 +1,13 @@
 //! Requests to decide whether a tool may run.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::input::Input;
 use super::{McpServerProvenance, PermissionUpdate, Question, plain_text, question};
 use crate::control::fields::{RequestFields, requests};
-use crate::wire::message::abridge::holds_much;
+use crate::control::lazy::LazyValue;
+use crate::wire::message::abridge::{most_values, values};
 use crate::wire::words::words;
 
 words! {
@@ -63,8 +61,8 @@ requests! {
 #[non_exhaustive]
 pub struct PermissionRequest {
     pub tool_name: String,
-    #[serde(skip_serializing_if = "Input::is_null")]
-    pub(super) input: Input,
+    #[serde(skip_serializing_if = "LazyValue::is_null")]
+    pub(super) input: LazyValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
     /// Rule changes after which the CLI would not ask again. Return one with
@@ -119,12 +117,12 @@ impl PermissionRequest {
     /// The arguments of the call: an object, or `Null` if the CLI sent none. Parsed on the first use, which takes many
     /// times the memory of the JSON if it holds very many values.
     pub fn input(&self) -> &Value {
-        self.input.value()
+        &self.input
     }
 
     /// The arguments as the CLI wrote them, to be read as a type of yours.
     pub fn raw_input(&self) -> &RawValue {
-        self.input.json()
+        self.input.raw()
     }
 
     /// [`decision_reason`](Self::decision_reason) without escape sequences of a terminal.
@@ -143,6 +141,10 @@ impl PermissionRequest {
         if self.tool_name != question::TOOL {
             return None;
         }
+        let json = self.raw_input().get();
+        if values(json) > most_values(json.len()) {
+            return Some(Err("the questions cannot be read: they hold too many values".into()));
+        }
         let questions = self.input().get("questions").unwrap_or(&Value::Null);
         Some(Vec::deserialize(questions).map_err(|error| format!("the questions cannot be read: {error}")))
     }
@@ -150,26 +152,12 @@ impl PermissionRequest {
 
 impl<'de> Deserialize<'de> for PermissionRequest {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut raw = BTreeMap::<String, Box<RawValue>>::deserialize(from)?;
-        let input = match raw.get("input") {
-            Some(input) if input.get() != "null" => raw.remove("input"),
-            _ => None,
-        };
-        let mut fields = Map::new();
-        for (name, json) in raw {
-            if holds_much(json.get()) {
-                return Err(de::Error::custom(format_args!("field `{name}` holds too many values")));
-            }
-            fields.insert(name, serde_json::from_str(json.get()).map_err(de::Error::custom)?);
-        }
-        let mut fields = RequestFields::new(fields);
+        let mut fields = RequestFields::read(from)?;
         fields.may::<String>("subtype");
-        let input = input.map(Input::read).transpose();
         Ok(Self {
             tool_name: fields.need("tool_name")?,
-            input: input
-                .map_err(|error| de::Error::custom(format_args!("field `input`: {error}")))?
-                .unwrap_or_else(Input::null),
+            // Arguments that do not parse stay in the rest, which is an error.
+            input: fields.or_default("input"),
             tool_use_id: fields.may("tool_use_id"),
             permission_suggestions: fields.or_default("permission_suggestions"),
             blocked_path: fields.may("blocked_path"),
@@ -185,7 +173,7 @@ impl<'de> Deserialize<'de> for PermissionRequest {
             description: fields.may("description"),
             agent_id: fields.may("agent_id"),
             mcp_server: fields.may("mcp_server"),
-            extra: fields.rest(),
+            extra: fields.rest()?,
         })
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::PermissionMode;
+use crate::wire::lenient::by_serde;
 use crate::wire::words::words;
 
 words! {
@@ -67,6 +68,8 @@ pub enum PermissionUpdate {
     #[serde(untagged)]
     Other(Value),
 }
+
+by_serde!(PermissionUpdate);
 
 impl PermissionUpdate {
     /// Adds rules for this session; [`to`](PermissionUpdate::to) sets another destination.

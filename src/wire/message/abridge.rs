@@ -38,7 +38,7 @@ pub(super) fn abridge(text: &str) -> Result<Cow<'_, str>, String> {
     if is_short(text) {
         return Ok(Cow::Borrowed(text));
     }
-    let (left_out, fits) = too_many(text.as_bytes(), ALWAYS.max(text.len() / BYTES));
+    let (left_out, fits) = too_many(text.as_bytes(), most_values(text.len()));
     match left_out.is_empty() {
         true if fits => Ok(Cow::Borrowed(text)),
         _ if fits => Ok(Cow::Owned(without(text, &left_out))),
@@ -46,12 +46,24 @@ pub(super) fn abridge(text: &str) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// Whether a typed view of this JSON text would be incomplete.
-pub(crate) fn holds_much(text: &str) -> bool {
-    !is_short(text) && {
-        let (left_out, fits) = too_many(text.as_bytes(), ALWAYS.max(text.len() / BYTES));
-        !fits || !left_out.is_empty()
+/// Number of values that a view of a text of this length may have.
+pub(crate) fn most_values(bytes: usize) -> usize {
+    ALWAYS.max(bytes / BYTES)
+}
+
+/// Number of values in a JSON text, without a value that stands alone. `text` is valid JSON.
+pub(crate) fn values(text: &str) -> usize {
+    let json = text.as_bytes();
+    let (mut values, mut at) = (0, 0);
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'"' => at = string_end(json, at),
+            b',' | b'{' | b'[' => values += 1,
+            _ => {}
+        }
+        at += 1;
     }
+    values
 }
 
 /// Replaces these ranges by `null`.
@@ -147,6 +159,19 @@ mod tests {
             );
             let wanted = json!({ "type": "x", "a": { "b": null, "c": [1, 2] }, "d": "[,".repeat(20_000), "e": [null, 3] });
             assert_eq!(read(&text), Some(wanted), "{value}");
+        }
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (text, count) in [
+            ("1", 0),
+            (r#""[,""#, 0),
+            ("[]", 1),
+            (r#"[1,"a\",{",[],{}]"#, 6),
+            (r#"{"a":[1,2],"b":{"c":3}}"#, 5),
+        ] {
+            assert_eq!(values(text), count, "{text}");
         }
     }
 

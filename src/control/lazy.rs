@@ -1,8 +1,9 @@
-//! The arguments of a call that needs a permission: kept as JSON, and parsed on the first use.
+//! JSON of the CLI that is kept as text, and parsed on the first use.
 //!
-//! Parsed arguments take many times the memory of their line, and most handlers need only the tool's name or one field.
+//! Parsed JSON takes many times the memory of its text, and most handlers need only the tool's name or one field.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -10,67 +11,124 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The arguments. Clones share them.
+/// JSON of the CLI: use it like a [`Value`]. It is parsed on the first use, which takes many times the memory of the JSON
+/// if it holds very many values. To read large JSON as a type of yours, parse [`raw`](LazyValue::raw) instead.
+///
+/// Clones share the JSON and the [`Value`].
+///
+/// ```
+/// use greenroom::callback::LazyValue;
+///
+/// let arguments: LazyValue = serde_json::from_str(r#"{"command": "ls", "timeout": 5}"#)?;
+/// assert_eq!(arguments["command"], "ls");
+/// assert_eq!(arguments.raw().get(), r#"{"command": "ls", "timeout": 5}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone)]
-pub(crate) struct Input(Arc<InputJson>);
+pub struct LazyValue(Arc<LazyJson>);
 
-struct InputJson {
+struct LazyJson {
     json: Box<RawValue>,
     value: OnceLock<Value>,
 }
 
-static NULL: LazyLock<Input> = LazyLock::new(|| Input::new(RawValue::NULL.to_owned()));
-
-impl Input {
-    fn new(json: Box<RawValue>) -> Self {
-        Self(Arc::new(InputJson { json, value: OnceLock::new() }))
+impl LazyValue {
+    /// The JSON as the CLI wrote it.
+    pub fn raw(&self) -> &RawValue {
+        &self.0.json
     }
 
-    /// No arguments.
-    pub(super) fn null() -> Self {
-        NULL.clone()
+    /// Whether the JSON is `null`. Does not parse it.
+    pub fn is_null(&self) -> bool {
+        self.raw().get() == "null"
+    }
+
+    /// Whether the JSON is an object. Does not parse it.
+    pub fn is_object(&self) -> bool {
+        self.raw().get().starts_with('{')
+    }
+
+    /// JSON that was not checked yet.
+    pub(super) fn unchecked(json: Box<RawValue>) -> Self {
+        Self(Arc::new(LazyJson { json, value: OnceLock::new() }))
     }
 
     /// # Errors
     /// As [`check_value`].
-    pub(super) fn read(json: Box<RawValue>) -> serde_json::Result<Self> {
-        check_value(&json)?;
-        Ok(Self::new(json))
-    }
-
-    pub(super) fn value(&self) -> &Value {
-        // `read` checked the JSON: it parses.
-        self.0.value.get_or_init(|| serde_json::from_str(self.0.json.get()).unwrap_or_default())
-    }
-
-    pub(super) fn json(&self) -> &RawValue {
-        &self.0.json
-    }
-
-    pub(super) fn is_null(&self) -> bool {
-        self.json().get() == "null"
-    }
-
-    pub(super) fn is_object(&self) -> bool {
-        self.json().get().starts_with('{')
+    pub(super) fn check(&self) -> serde_json::Result<()> {
+        check_value(self.raw())
     }
 }
 
-impl fmt::Debug for Input {
+impl Default for LazyValue {
+    /// JSON null.
+    fn default() -> Self {
+        static NULL: LazyLock<LazyValue> = LazyLock::new(|| LazyValue::unchecked(RawValue::NULL.to_owned()));
+        NULL.clone()
+    }
+}
+
+impl Deref for LazyValue {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        // The JSON was checked: it parses.
+        self.0.value.get_or_init(|| serde_json::from_str(self.raw().get()).unwrap_or_default())
+    }
+}
+
+impl From<Value> for LazyValue {
+    fn from(value: Value) -> Self {
+        // A `Value` always serialises to JSON.
+        let json = serde_json::value::to_raw_value(&value).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self(Arc::new(LazyJson { json, value: value.into() }))
+    }
+}
+
+impl From<LazyValue> for Value {
+    fn from(lazy: LazyValue) -> Self {
+        (*lazy).clone()
+    }
+}
+
+impl fmt::Debug for LazyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.json().get())
+        f.write_str(self.raw().get())
     }
 }
 
-impl PartialEq for Input {
+/// Writes the parsed JSON: an escape in the text of the CLI hides nothing from whoever searches in what is written.
+impl fmt::Display for LazyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}
+
+impl PartialEq for LazyValue {
+    /// Parses nothing to compare with `null`.
     fn eq(&self, other: &Self) -> bool {
-        self.json().get() == other.json().get() || self.value() == other.value()
+        let (one, two) = (self.raw().get(), other.raw().get());
+        one == two || (one != "null" && two != "null" && **self == **other)
     }
 }
 
-impl Serialize for Input {
+impl PartialEq<Value> for LazyValue {
+    fn eq(&self, other: &Value) -> bool {
+        **self == *other
+    }
+}
+
+impl Serialize for LazyValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.json.serialize(serializer)
+        self.raw().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for LazyValue {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let lazy = Self::unchecked(Box::deserialize(from)?);
+        lazy.check().map_err(de::Error::custom)?;
+        Ok(lazy)
     }
 }
 
@@ -167,8 +225,8 @@ mod tests {
 
     use super::*;
 
-    fn read(json: &str) -> Option<Input> {
-        Input::read(RawValue::from_string(json.to_owned()).unwrap()).ok()
+    fn read(json: &str) -> Option<LazyValue> {
+        serde_json::from_str(json).ok()
     }
 
     #[test]
@@ -176,6 +234,13 @@ mod tests {
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(read(&deep(127)).is_some() && read(&deep(128)).is_none());
         assert!(read(r#"{"a": 1e999}"#).is_none() && read(r#"{"a": -1.5e9}"#).is_some());
+    }
+
+    #[test]
+    fn escapes_hide_nothing_from_a_search_in_the_text() {
+        let lazy = read(r#"{"a": "\u0070assword"}"#).unwrap();
+        assert_eq!(lazy.to_string(), r#"{"a":"password"}"#);
+        assert_eq!(lazy.raw().get(), r#"{"a": "\u0070assword"}"#);
     }
 
     #[test]
@@ -194,10 +259,7 @@ mod tests {
     proptest! {
         #[test]
         fn check_value_accepts_exactly_what_serde_json_parses(json in r#"[\[\]{}:,"a1e9.\-\\u ]{1,12}"#) {
-            if let Ok(raw) = RawValue::from_string(json.clone()) {
-                let value = serde_json::from_str::<Value>(&json);
-                prop_assert_eq!(Input::read(raw).ok().map(|input| input.value().clone()), value.ok());
-            }
+            prop_assert_eq!(read(&json).map(Value::from), serde_json::from_str(&json).ok());
         }
     }
 }
