@@ -1,6 +1,5 @@
 //! Causes of a CLI's exit.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,14 +19,16 @@ use crate::transport::Exit;
 /// let cause = ExitCause::Exited { exit: Exit::Signal(9), stderr: String::new() };
 /// assert_eq!(cause.to_string(), "the CLI was ended by signal 9");
 /// ```
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, thiserror::Error)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the variant says what its fields are")]
 #[non_exhaustive]
 pub enum ExitCause {
     /// The process ended.
+    #[error("the CLI {exit}")]
     Exited { exit: Exit, stderr: String },
     /// The CLI closed its stdout, or reading from it failed, while the process kept running, so it was killed.
+    #[error("{}", stdout_closed(.error.as_deref()))]
     StdoutClosed {
         /// The read error; `None` if stdout was closed.
         error: Option<String>,
@@ -35,17 +36,20 @@ pub enum ExitCause {
     },
     /// The CLI closed its stdin, or did not read it for
     /// [`Timeouts::stdin_stall`](crate::options::Timeouts::stdin_stall), so it was killed.
+    #[error("the CLI's stdin is broken: {reason}")]
     StdinBroken {
         /// The write error.
         reason: String,
         stderr: String,
     },
     /// The CLI could not be started.
+    #[error("{error}")]
     NotStarted {
         #[serde(serialize_with = "as_text")]
         error: Error,
     },
     /// The CLI did not answer `initialize` in time, so it was killed.
+    #[error("{}", start_timeout(.after, .noise))]
     StartTimeout {
         #[serde(serialize_with = "crate::options::millis_serialize")]
         after: Duration,
@@ -54,6 +58,7 @@ pub enum ExitCause {
         stderr: String,
     },
     /// The CLI exited before it answered `initialize`.
+    #[error("{}", exited_at_start(.exit, .said.as_deref(), .command.as_deref()))]
     ExitedAtStart {
         exit: Exit,
         /// Text of the CLI's error result.
@@ -63,13 +68,16 @@ pub enum ExitCause {
         stderr: String,
     },
     /// The CLI answered `initialize` with an error, so it was killed.
+    #[error("the CLI refused `initialize`: {message}")]
     InitializeRefused { message: String },
     /// The CLI is older than [`OLDEST_CLI`](crate::options::OLDEST_CLI), so it was killed.
+    #[error("{}; the oldest version that greenroom supports is {}", too_old(.version.as_deref()), OLDEST_CLI)]
     TooOld {
         /// `None` if the CLI does not say its version.
         version: Option<String>,
     },
     /// The CLI refused to resume the conversation.
+    #[error("the CLI refused to resume the conversation {session_id}: {said}")]
     ResumeRefused {
         session_id: String,
         /// The conversation has no transcript.
@@ -79,14 +87,17 @@ pub enum ExitCause {
         stderr: String,
     },
     /// The CLI refused to start a conversation: a conversation with this id exists.
+    #[error("the CLI refused to start the conversation {session_id}: a conversation with this id exists")]
     ConversationExists { session_id: String, stderr: String },
     /// The CLI did not react to a request, so it was killed.
+    #[error("the CLI was given up: {reason}")]
     Unresponsive {
         /// The missing reaction.
         reason: String,
         stderr: String,
     },
     /// The actor that owns the CLI was killed or panicked.
+    #[error("the actor that owns the CLI ended: {reason}")]
     Port { reason: String },
 }
 
@@ -199,57 +210,33 @@ fn is_not_there(said: &str) -> bool {
     SAYINGS.iter().any(|saying| said.contains(saying))
 }
 
-impl fmt::Display for ExitCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ExitCause::Exited { exit, .. } => write!(f, "the CLI {exit}"),
-            ExitCause::StdoutClosed { error: None, .. } => f.write_str("the CLI closed its stdout"),
-            ExitCause::StdoutClosed { error: Some(error), .. } => {
-                write!(f, "the CLI's stdout cannot be read: {error}")
-            }
-            ExitCause::StdinBroken { reason, .. } => write!(f, "the CLI's stdin is broken: {reason}"),
-            ExitCause::NotStarted { error } => write!(f, "{error}"),
-            ExitCause::StartTimeout { after, noise: 0, .. } => {
-                write!(f, "the CLI did not answer `initialize` within {after:?}")
-            }
-            ExitCause::StartTimeout { after, noise, .. } => write!(
-                f,
-                "what was started as the CLI does not speak its protocol: no answer to `initialize` within {after:?}, \
-                 but {noise} lines that are no frames"
-            ),
-            ExitCause::ExitedAtStart { exit, said, command, .. } => {
-                write!(f, "the CLI {exit} before it answered `initialize`")?;
-                if let Some(said) = said {
-                    write!(f, ": {said}")?;
-                }
-                match command {
-                    Some(command) => {
-                        write!(f, "; it was started as `{command}` (without the values of flags)")
-                    }
-                    None => Ok(()),
-                }
-            }
-            ExitCause::InitializeRefused { message } => write!(f, "the CLI refused `initialize`: {message}"),
-            ExitCause::TooOld { version } => {
-                match version {
-                    Some(version) => write!(f, "the CLI has version {version}")?,
-                    None => f.write_str("the CLI does not say its version, as only old ones do not")?,
-                }
-                write!(f, "; the oldest version that greenroom supports is {OLDEST_CLI}")
-            }
-            ExitCause::ResumeRefused { session_id, said, .. } => {
-                write!(f, "the CLI refused to resume the conversation {session_id}: {said}")
-            }
-            ExitCause::ConversationExists { session_id, .. } => {
-                write!(
-                    f,
-                    "the CLI refused to start the conversation {session_id}: a conversation with this id exists"
-                )
-            }
-            ExitCause::Unresponsive { reason, .. } => write!(f, "the CLI was given up: {reason}"),
-            ExitCause::Port { reason } => write!(f, "the actor that owns the CLI ended: {reason}"),
-        }
+fn stdout_closed(error: Option<&str>) -> String {
+    match error {
+        None => "the CLI closed its stdout".to_owned(),
+        Some(error) => format!("the CLI's stdout cannot be read: {error}"),
     }
 }
 
-impl std::error::Error for ExitCause {}
+fn start_timeout(after: &Duration, noise: &u64) -> String {
+    match noise {
+        0 => format!("the CLI did not answer `initialize` within {after:?}"),
+        _ => format!(
+            "what was started as the CLI does not speak its protocol: no answer to `initialize` within {after:?}, but \
+             {noise} lines that are no frames"
+        ),
+    }
+}
+
+fn too_old(version: Option<&str>) -> String {
+    match version {
+        Some(version) => format!("the CLI has version {version}"),
+        None => "the CLI does not say its version, as only old ones do not".to_owned(),
+    }
+}
+
+fn exited_at_start(exit: &Exit, said: Option<&str>, command: Option<&str>) -> String {
+    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+    let command =
+        command.map(|command| format!("; it was started as `{command}` (without the values of flags)"));
+    format!("the CLI {exit} before it answered `initialize`{said}{}", command.unwrap_or_default())
+}

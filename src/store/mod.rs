@@ -198,7 +198,8 @@ pub trait SessionStore: Send + Sync + 'static {
 }
 
 /// The error of a store that does not have a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the session store does not support `{method}`")]
 pub struct Unsupported {
     method: &'static str,
 }
@@ -213,14 +214,6 @@ impl Unsupported {
         Box::pin(async move { Err(Unsupported { method }.into()) })
     }
 }
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the session store does not support `{}`", self.method)
-    }
-}
-
-impl std::error::Error for Unsupported {}
 
 /// Removes entries with a uuid that came before.
 pub(crate) fn dedup(entries: &mut Vec<TranscriptEntry>) {

@@ -104,7 +104,8 @@ fn is_id(json: &str) -> bool {
 /// assert_eq!(error.code, -32002);
 /// assert_eq!(error.to_string(), "Resource 'file:///gone.txt' not found (-32002)");
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message} ({code})")]
 #[non_exhaustive]
 pub struct RpcError {
     /// Error code of JSON-RPC or MCP: -32602 for bad parameters, -32603 for an internal error.
@@ -115,14 +116,6 @@ pub struct RpcError {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
-
-impl std::fmt::Display for RpcError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.message, self.code)
-    }
-}
-
-impl std::error::Error for RpcError {}
 
 impl RpcError {
     /// An error with `code`.

@@ -1,7 +1,5 @@
 //! The messages of the port, the actor of one incarnation.
 
-use std::fmt;
-
 use tokio::sync::oneshot;
 
 use crate::actor::actor_message;
@@ -40,32 +38,26 @@ pub(crate) struct OpenCli {
 }
 
 /// The end of an incarnation; the error with which the port's actor fails, unless the end was asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum PortEnd {
     /// The end was asked for.
+    #[error("the CLI was asked to end")]
     Asked,
     /// The CLI ended by itself, or was ended because it did not do what it was told.
+    #[error("{0}")]
     Died(ExitCause),
     /// The CLI exited with a failure code right after the error result that announced it: on purpose, not a crash.
+    #[error("{0}")]
     AfterErrorResult(ExitCause),
     /// The CLI ignored a part of `initialize`. The next incarnation is told through these channels.
+    #[error("the CLI takes no {} from `initialize`", ignored(.0))]
     Reregister(Channels),
 }
 
-impl fmt::Display for PortEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PortEnd::Asked => f.write_str("the CLI was asked to end"),
-            PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => cause.fmt(f),
-            PortEnd::Reregister(channels) => {
-                let what = match channels.private {
-                    Channel::Arguments => "settings, servers or plugins",
-                    Channel::Initialize => "servers",
-                };
-                write!(f, "the CLI takes no {what} from `initialize`")
-            }
-        }
+/// The fields of `initialize` that a CLI ignores if it needs these channels.
+fn ignored(channels: &Channels) -> &'static str {
+    match channels.private {
+        Channel::Arguments => "settings, servers or plugins",
+        Channel::Initialize => "servers",
     }
 }
-
-impl std::error::Error for PortEnd {}

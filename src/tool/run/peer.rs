@@ -1,7 +1,6 @@
 //! The CLI as a handler sees it: takes the server's notifications, and answers its requests.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,49 +136,36 @@ impl Peer for Alone {
 /// });
 /// # let _ = server;
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// The CLI answered with an error; -32601 means that it does not know the method.
+    #[error("the CLI refused the request: {0}")]
     Refused(RpcError),
     /// The CLI rejected the message itself, with this text.
+    #[error("the CLI did not take the request: {0}")]
     NotTaken(String),
     /// The CLI did not answer within [`Timeouts::mcp_request`](crate::options::Timeouts::mcp_request). The request was
     /// withdrawn.
+    #[error("the CLI did not answer the request within {0:?}")]
     TimedOut(Duration),
     /// The call that sent the request was cancelled or timed out.
+    #[error("the call that asked was cancelled")]
     Cancelled,
     /// The CLI has ended, or there is no session, as in a unit test.
+    #[error("there is no CLI to answer the request")]
     Ended,
     /// The server that sent the request was restarted or stopped.
+    #[error("the server that asked has ended")]
     ServerEnded,
     /// The server already waits for
     /// [`Limits::mcp_requests_per_server`](crate::options::Limits::mcp_requests_per_server) answers. Nothing was sent.
+    #[error("at capacity: {0} requests of this server wait for an answer")]
     AtCapacity(usize),
     /// The parameters do not serialise. Nothing was sent.
+    #[error("the parameters of the request do not serialise: {0}")]
     Unserializable(String),
 }
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RequestError::Refused(error) => write!(f, "the CLI refused the request: {error}"),
-            RequestError::NotTaken(reason) => write!(f, "the CLI did not take the request: {reason}"),
-            RequestError::TimedOut(limit) => write!(f, "the CLI did not answer the request within {limit:?}"),
-            RequestError::Cancelled => f.write_str("the call that asked was cancelled"),
-            RequestError::Ended => f.write_str("there is no CLI to answer the request"),
-            RequestError::ServerEnded => f.write_str("the server that asked has ended"),
-            RequestError::AtCapacity(limit) => {
-                write!(f, "at capacity: {limit} requests of this server wait for an answer")
-            }
-            RequestError::Unserializable(reason) => {
-                write!(f, "the parameters of the request do not serialise: {reason}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RequestError {}
 
 impl From<RequestError> for Error {
     fn from(error: RequestError) -> Self {
