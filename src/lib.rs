@@ -106,11 +106,8 @@ mod blocking;
 mod control;
 mod error;
 mod files;
-#[cfg(fuzzing)]
-#[doc(hidden)]
-pub mod fuzzing;
 mod identity;
-#[cfg(any(fuzzing, feature = "__internals"))]
+#[cfg(feature = "__internals")]
 #[doc(hidden)]
 pub mod internals;
 mod lock;

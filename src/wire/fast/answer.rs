@@ -202,7 +202,7 @@ fn push_unit(line: &mut Vec<u8>, bytes: &[u8]) -> usize {
     }
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "__internals"))]
 pub(crate) mod layers {
     //! Writes the line by the layers, for tests to compare.
 

@@ -314,7 +314,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "__internals"))]
 pub(crate) mod layers;
 #[cfg(test)]
 mod tests;
