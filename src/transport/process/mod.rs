@@ -13,6 +13,7 @@
 //! - `identity.rs`: the identity of a CLI's process, for a host that comes after this one
 //! - `group.rs`: the process group of one CLI; sends signals only while its id is not reused
 //! - `stderr.rs`: stderr as lines
+//! - `start/exec.rs`: executes a program without the shell that the C library would take for a file that is no program
 //! - `start/spawn.rs`: from a launch to a running child, and the cause of a failed start
 
 mod contain;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use super::exec;
 use super::spawner::{Spawner, aside};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::locate::{Located, ThisMachine, locate};
@@ -55,7 +56,8 @@ pub(crate) async fn start_on(spawner: &'static Spawner, launch: Launch) -> Resul
     let (command, contained, launch, located) = aside(look).await??;
     let guarded = Guarded { grace: launch.exit_after_host, watchdog: launch.watchdog.clone() };
     let program = located.script.as_ref().unwrap_or(&located.program).clone();
-    match spawner.run(move || fork(command, program, contained, guarded)).await? {
+    let inherits = launch.inherit_env;
+    match spawner.run(move || fork(command, inherits, program, contained, guarded)).await? {
         Ok(started) => Ok(started),
         Err(error) => Err(aside(move || explain(error, &launch, &located)).await?),
     }
@@ -66,10 +68,8 @@ pub(crate) async fn start_on(spawner: &'static Spawner, launch: Launch) -> Resul
 fn look_for(launch: &Launch) -> Result<Located> {
     let path = launch.env.get("PATH").map(AsRef::as_ref);
     let located = locate(launch.program.as_deref(), launch.runtime.as_deref(), path, &ThisMachine)?;
-    // The system reads this much to find out the kind of program. Errors are left to the start itself.
-    if let Ok(program) = File::open(&located.program) {
-        io::copy(&mut program.take(256), &mut io::sink()).ok();
-    }
+    // Errors are left to the start itself.
+    start_of(&located.program);
     if let Some(cwd) = &launch.cwd {
         std::fs::metadata(cwd).ok();
     }
@@ -99,6 +99,7 @@ const LOOSE: (&str, &str) = (
 /// Blocks until the child executes its program. The calling thread must outlive the child.
 fn fork(
     mut command: Command,
+    inherits: bool,
     program: PathBuf,
     mut contained: Contained,
     guarded: Guarded,
@@ -112,6 +113,7 @@ fn fork(
         return Err(io::Error::other(UNGUARDED.0));
     }
     die_with_parent(&mut command, is_guarded);
+    exec::without_shell(&mut command, inherits)?;
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let confirmed = contained.confirm(pid);
@@ -230,13 +232,52 @@ fn explain(error: io::Error, launch: &Launch, located: &Located) -> Error {
             "the CLI's arguments and environment are longer than the system takes".to_owned(),
             "give large settings and MCP configs as files",
         ),
-        _ if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => spawn(
-            format!("'{program}' is not a program of this system"),
-            "install the build for this system, or name another executable in the option `cli_path`",
-        ),
+        _ if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+            let (reason, help) = no_program(&located.program);
+            spawn(format!("'{program}' is not a program of this system: {reason}"), help)
+        }
         _ => Error::new(ErrorKind::Spawn, format!("'{program}' could not be started: {error_text}")),
     };
     explained.with_source(error)
+}
+
+/// The reason why the system takes a file for no program, and what helps.
+fn no_program(path: &Path) -> (&'static str, &'static str) {
+    /// `\x7fELF`, the class, the byte order, and the processor.
+    fn build(start: &[u8]) -> Option<(&[u8], &[u8])> {
+        start.starts_with(b"\x7fELF").then(|| start.get(4..6).zip(start.get(18..20)))?
+    }
+    let (start, own) =
+        (start_of(path), std::env::current_exe().map(|own| start_of(&own)).unwrap_or_default());
+    let again = "install it again, or name another executable in the option `cli_path`";
+    match build(&start) {
+        Some(other) if build(&own).is_some_and(|own| own != other) => (
+            "it is a build for another processor",
+            "install the build for this machine, or name another executable in the option `cli_path`",
+        ),
+        _ if start.is_empty() => ("the file is empty", again),
+        _ if start.starts_with(b"\x7fELF") => ("the file is damaged or incomplete", again),
+        _ if start.starts_with(b"#!") => {
+            ("nor is the interpreter in its first line", "correct the first line of the file")
+        }
+        _ if !start.contains(&0) => (
+            "it may be a script, but its first line names no interpreter",
+            "add a first line such as `#!/bin/sh`, or install the build for this system",
+        ),
+        _ => (
+            "its format is unknown here",
+            "install the build for this system, or name another executable in the option `cli_path`",
+        ),
+    }
+}
+
+/// The part of a file by which the system tells the kind of program. Empty if the file cannot be read.
+fn start_of(path: &Path) -> Vec<u8> {
+    let mut start = Vec::new();
+    if let Ok(file) = File::open(path) {
+        file.take(256).read_to_end(&mut start).ok();
+    }
+    start
 }
 
 fn trouble_with_directory(path: &Path) -> Option<String> {
@@ -251,15 +292,6 @@ fn trouble_with_directory(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Not tested with a real file: some C libraries hand such a file to a shell.
-    #[test]
-    fn a_file_in_another_format_is_named() {
-        let located = Located { program: "/bin/sh".into(), script: None };
-        let error = explain(Errno::NOEXEC.into(), &Launch::new(1), &located);
-        assert_eq!(error.kind(), ErrorKind::Spawn);
-        assert!(error.to_string().starts_with("'/bin/sh' is not a program of this system"), "{error}");
-    }
 
     #[test]
     fn a_program_that_vanished_is_named() {

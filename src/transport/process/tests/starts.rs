@@ -43,7 +43,7 @@ async fn the_working_directory_is_the_one_given() {
 #[tokio::test]
 async fn the_program_is_searched_on_the_path_of_the_child() {
     let directory = tempfile::tempdir().unwrap();
-    executable(&directory.path().join("claude"), "#!/bin/sh\\necho \"$@\"\\n");
+    executable(&directory.path().join("claude"), "#!/bin/sh\necho \"$@\"\n");
     let env = [("PATH".to_owned(), directory.path().to_str().unwrap().to_owned())].into();
     let launch = Launch { program: None, env, ..program("", ["--verbose", "--x=a b"]) };
     assert_eq!(printed(launch).await, ["--verbose --x=a b"]);
@@ -82,7 +82,7 @@ async fn a_program_that_the_system_cannot_run_is_named() {
     assert_refused(&refused(program(&path, [])).await, ErrorKind::CliNotFound, "is not executable");
     std::fs::remove_file(&path).unwrap();
 
-    executable(&path, "#!/no/such/interpreter\\n");
+    executable(&path, "#!/no/such/interpreter\n");
     assert_refused(&refused(program(&path, [])).await, ErrorKind::Spawn, "interpreter or loader");
 }
 
@@ -96,9 +96,44 @@ async fn arguments_that_are_too_long_are_refused() {
 
 /// Writes an executable, in a child: a child of another test could inherit a descriptor that is open for writing here,
 /// and the file could not be executed then ("text file busy").
-fn executable(path: &Path, content: &str) {
-    let script = format!("printf '{content}' > \"$0\" && chmod +x \"$0\"");
-    assert!(Command::new("/bin/sh").args(["-c", &script]).arg(path).status().unwrap().success());
+fn executable(path: &Path, content: impl AsRef<[u8]>) {
+    use std::io::Write;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "cat >\"$0\" && chmod +x \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(content.as_ref()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_file_that_the_system_refuses_is_run_by_no_shell() {
+    let mut program = [0; 4096];
+    File::open(std::env::current_exe().unwrap()).unwrap().read_exact(&mut program).unwrap();
+    let mut foreign = program;
+    foreign[18..20].copy_from_slice(&[0xff, 0xff]);
+    // Read as a script, each of them would write a file into the working directory.
+    let script = b"\necho >written\n";
+    let files = [
+        (b"echo >written\n".to_vec(), "its first line names no interpreter"),
+        ([&program[..4], script].concat(), "damaged or incomplete"),
+        (program[..60].to_vec(), "damaged or incomplete"),
+        ([&foreign[..], script].concat(), "a build for another processor"),
+        ([&b"MZ\0"[..], script].concat(), "its format is unknown here"),
+        (Vec::new(), "the file is empty"),
+    ];
+    for (content, words) in files {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("claude");
+        executable(&path, content);
+        let cwd = Some(folder.path().to_owned());
+        let launch = Launch { cwd, ..super::program(&path, []) };
+        match in_time(ChildProcess::new().open(launch)).await {
+            Ok(mut connection) => panic!("{words}: it was run, and {}", wait(&mut connection).await),
+            Err(error) => assert_refused(&error, ErrorKind::Spawn, words),
+        }
+        let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(files.len(), 1, "{words}: {files:?}");
+    }
 }
 
 #[tokio::test]
