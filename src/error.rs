@@ -90,6 +90,9 @@ pub enum ErrorKind {
     SessionInUse,
     /// The session was stopped, or is stopping. Caller.
     Stopped,
+    /// The session has stopped, but processes that its CLIs had started could not be ended. The text names them. Caller (the
+    /// machine).
+    ProcessesLeft,
     /// The session has failed for good; the message says why. CLI.
     SessionFailed,
     /// The turn ended with an error result of the CLI, for a reason that has no kind of its own. CLI.
@@ -236,6 +239,7 @@ impl Error {
                 | AtCapacity
                 | Overflow
                 | Stopped
+                | ProcessesLeft
                 | SessionNotFound
                 | SessionInUse
                 | Unauthenticated

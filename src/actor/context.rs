@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::base::current_value::CurrentValue;
 use super::base::gate::Gate;
+use super::base::left::LeftProcesses;
 use super::base::roster::Roster;
 use super::conversation::early::EarlyFeed;
 use super::mcp_server::outgoing::Outgoing;
@@ -181,6 +182,8 @@ pub(crate) struct Shared {
     pub(crate) in_order: AtomicBool,
     /// The error with which the session has failed.
     pub(crate) failed: OnceLock<Error>,
+    /// Processes that could not be ended.
+    pub(crate) left: LeftProcesses,
     /// The configuration folder of a session that was loaded from a store, until the supervisor takes it.
     pub(crate) home: Mutex<Option<ResumeHome>>,
     /// The claim on the conversation.
@@ -242,6 +245,7 @@ impl Shared {
             killed,
             in_order: AtomicBool::new(false),
             failed: OnceLock::new(),
+            left: LeftProcesses::default(),
             home: Mutex::default(),
             claims,
             spec,

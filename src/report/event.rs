@@ -90,6 +90,9 @@ pub enum Event {
     /// Processes that a CLI had started outlived it and were killed. Processes in the CLI's own process group are
     /// killed with the CLI and not listed.
     LeftoversKilled { epoch: u64, processes: Vec<Leftover> },
+    /// Processes of a CLI had not ended within [`Timeouts::reap`](crate::options::Timeouts::reap) after they were killed, the
+    /// CLI itself among them. [`Session::stop`](crate::Session::stop) returns an error that names them.
+    LeftoversRemain { epoch: u64, processes: Vec<Leftover> },
     /// The CLI will be started again.
     CliRestarting {
         /// The next incarnation.
@@ -290,7 +293,7 @@ impl Event {
             | Self::Failed { cause: text }
             | Self::MirrorFailed { key: _, entries: _, error: text } => change(text),
             Self::CliExited { epoch: _, cause } => cause.each_text(change),
-            Self::LeftoversKilled { epoch: _, processes } => {
+            Self::LeftoversKilled { epoch: _, processes } | Self::LeftoversRemain { epoch: _, processes } => {
                 processes.iter_mut().for_each(|Leftover { pid: _, name }| change(name));
             }
             Self::CallPanicked { server, tool, request_id, message } => {

@@ -212,7 +212,8 @@ impl Session {
     /// May be called more than once. If the future is dropped, the session still stops.
     ///
     /// # Errors
-    /// The reason why the session failed, if it failed.
+    /// The reason why the session failed, if it failed. Else [`ProcessesLeft`](crate::ErrorKind::ProcessesLeft) if processes
+    /// of its CLIs could not be ended; the session has stopped all the same.
     pub async fn stop(&self) -> Result<()> {
         // Before the supervisor hears of the stop: a prompt that follows is refused.
         self.inner.shared.refuse_prompts();
@@ -221,8 +222,8 @@ impl Session {
         if let Ok(outcome) = stopped {
             return outcome;
         }
-        match self.inner.shared.failed.get() {
-            Some(error) => Err(error.clone()),
+        match self.inner.shared.failed.get().cloned().or_else(|| self.inner.shared.left.error()) {
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }
@@ -245,7 +246,7 @@ impl Session {
     /// Works in every state: while the CLI is restarted, and during a [`stop`](Session::stop), which then returns early.
     /// [`SessionBuilder::kill_switch`](crate::SessionBuilder::kill_switch) also works during the first start. May be called more than once. If the future is dropped after its first poll, the session still
     /// ends. A process that the system cannot end within [`Timeouts::reap`](crate::options::Timeouts::reap) is left
-    /// behind with a warning.
+    /// behind, and told as [`LeftoversRemain`](crate::Event::LeftoversRemain).
     ///
     /// ```
     /// use greenroom::testkit::{Script, ScriptedCli};

@@ -51,4 +51,8 @@ impl<T: Send + 'static> Process for Keeping<T> {
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
         self.process.cleared()
     }
+
+    fn left(&self) -> Vec<Leftover> {
+        self.process.left()
+    }
 }

@@ -282,10 +282,16 @@ pub trait Process: Send + 'static {
     }
 
     /// After [`kill`](Process::kill): waits until no descendant is left, and returns those that were found outside the
-    /// process group. May be called again, also after its future was dropped. A process that wraps another one waits for
-    /// the inner process.
+    /// process group. Also returns if descendants are left that cannot be ended. May be called again, also after its future
+    /// was dropped. A process that wraps another one waits for the inner process.
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    /// After [`kill`](Process::kill): the processes that were killed and have not ended yet, the CLI itself among them. A
+    /// process that wraps another one returns those of the inner process.
+    fn left(&self) -> Vec<Leftover> {
+        Vec::new()
     }
 }
 
@@ -302,11 +308,11 @@ pub enum ContainedBy {
     Group,
 }
 
-/// A process that the CLI had started, and that was killed because it outlived the CLI.
+/// A process of a CLI that outlived the CLI, or could not be ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Leftover {
-    /// The former process id.
+    /// The process id. If the process has ended, another process may have the id.
     pub pid: u32,
     /// The name of its program as the system shows it, at most 15 bytes.
     pub name: String,

@@ -43,6 +43,9 @@ const THEN: &str = "GREENROOM_TEST_THEN";
 /// Set for a host that is to do without control groups.
 const BY_MARK: &str = "GREENROOM_TEST_BY_MARK";
 
+/// Set for a host whose CLIs start chains of processes: behaviours of the CLIs.
+const CHAINS: &str = "GREENROOM_TEST_CHAINS";
+
 /// Set for a host whose guardian is a program and not a shell.
 const BY_PROGRAM: &str = "GREENROOM_TEST_BY_PROGRAM";
 
@@ -78,6 +81,7 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
     let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let mut running = Vec::new();
     let graces = std::env::var(GRACES).unwrap_or_default();
+    let chains = std::env::var(CHAINS).unwrap_or_default();
     let mut graces = graces.split(':').map(|millis| millis.parse().unwrap_or(GRACE));
     for pipe in pipes {
         let grace = Duration::from_millis(graces.next().unwrap_or(GRACE));
@@ -95,7 +99,9 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
             .mcp_server(ToolServer::new("bench", "1.0.0").tool("hang", "Wait for ever", hang))
             .env(
                 "FAKE_CLI",
-                format!("ignore-term;fork;fork-away;hold={pipe};calls={CALLS};window={CALLS};tool=hang"),
+                format!(
+                    "ignore-term;fork;fork-away;{chains};hold={pipe};calls={CALLS};window={CALLS};tool=hang"
+                ),
             )
             .configure(|options| {
                 options.env_policy = EnvPolicy::Clean;
@@ -173,6 +179,21 @@ pub(super) enum Held {
     Closed,
 }
 
+/// Tells when a process opens the pipe, and when no process holds it any more.
+pub(super) fn watch(path: std::path::PathBuf) -> Receiver<Held> {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut pipe = File::open(path).unwrap();
+        let mut line = [0; 5];
+        pipe.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"held\n");
+        tell.send(Held::Opened).ok();
+        pipe.read_to_end(&mut Vec::new()).unwrap();
+        tell.send(Held::Closed).ok();
+    });
+    told
+}
+
 impl HostOfSessions {
     /// Returns when all calls are in flight.
     fn start(sessions: usize, then: &str) -> Self {
@@ -223,19 +244,6 @@ impl HostOfSessions {
                 .process_group(0),
         );
         let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
-        let watch = |path: std::path::PathBuf| {
-            let (tell, told) = channel();
-            std::thread::spawn(move || {
-                let mut pipe = File::open(path).unwrap();
-                let mut line = [0; 5];
-                pipe.read_exact(&mut line).unwrap();
-                assert_eq!(&line, b"held\n");
-                tell.send(Held::Opened).ok();
-                pipe.read_to_end(&mut Vec::new()).unwrap();
-                tell.send(Held::Closed).ok();
-            });
-            told
-        };
         let sessions = pipes.into_iter().map(watch).collect();
         let (tell, ready) = channel();
         let (tell_line, later) = channel();
@@ -322,6 +330,32 @@ fn what_a_terminal_sends_to_all_leaves_nothing() {
 #[test]
 fn a_host_that_exits_without_stopping_leaves_nothing() {
     HostOfSessions::start(1, "exit").leaves_nothing();
+}
+
+/// Chains of forks take most of a machine: one test at a time has them.
+#[cfg(target_os = "linux")]
+pub(super) static ONE_WITH_CHAINS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Twelve chains, which fork every 2 ms, of a CLI without a control group.
+#[cfg(target_os = "linux")]
+fn chains_end_with_a_killed_host(guardian: Option<(&'static str, &'static str)>) {
+    let _one = ONE_WITH_CHAINS.blocking_lock();
+    let variables = [(BY_MARK, "1"), (CHAINS, "fork-chains=12")];
+    let mut host = HostOfSessions::of(1, "stay", variables.into_iter().chain(guardian));
+    host.process.0.kill().unwrap();
+    host.leaves_nothing();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_shell_ends_chains_of_forks_of_a_killed_host() {
+    chains_end_with_a_killed_host(None);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_program_ends_chains_of_forks_of_a_killed_host() {
+    chains_end_with_a_killed_host(Some((BY_PROGRAM, "1")));
 }
 
 #[cfg(target_os = "linux")]

@@ -439,6 +439,16 @@ const FAKE_CLI: &str = "greenroom-fake-";
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
+async fn stop_ends_chains_of_forks_without_a_control_group() {
+    let _one = crate::orphans::ONE_WITH_CHAINS.lock().await;
+    let scratch = Scratch::new();
+    let (session, held) = stubborn_by(&scratch, "fork-chains=12", Containment::Mark).await;
+    stop(&session).await;
+    held.closed().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn stop_without_time_ends_what_left_the_group_and_tells_it() {
     for containment in [Containment::Auto, Containment::Mark] {
         let scratch = Scratch::new();

@@ -270,7 +270,7 @@ impl IncarnationTask {
     }
 
     /// Kills what is left of the incarnation's processes, waits until they are gone, and reports processes that
-    /// outlived the CLI.
+    /// outlived the CLI, and those that could not be ended.
     async fn kill(&self, open: &mut OpenIncarnation) {
         let shared = &self.arguments.shared;
         open.process.kill();
@@ -287,6 +287,11 @@ impl IncarnationTask {
                 let pid = open.process.pid();
                 tracing::warn!(parent: &shared.span, pid, "a killed process was not reaped in time");
             }
+        }
+        let left = open.process.left();
+        if !left.is_empty() {
+            shared.left.add(&left);
+            shared.emit(Event::LeftoversRemain { epoch: self.arguments.epoch, processes: left });
         }
     }
 

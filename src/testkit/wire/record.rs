@@ -283,6 +283,10 @@ impl Process for Watched {
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
         self.inner.cleared()
     }
+
+    fn left(&self) -> Vec<Leftover> {
+        self.inner.left()
+    }
 }
 
 impl Drop for Watched {

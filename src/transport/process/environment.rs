@@ -11,6 +11,7 @@
 //!
 //! Not seen: a child that has not begun its first program. It shows the environment of its parent.
 
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,13 @@ use crate::files::is_absent;
 
 /// Pause between two looks at processes that are between two programs.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Longest time that a search follows processes that are started while it runs, besides the wait for processes that are
+/// between two programs.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// Most numbers that are looked at one by one.
+const MOST_NUMBERS: i32 = 4096;
 
 /// Looks at a process that shows no environment although it may have one: it may have begun its program, or one of its
 /// threads may have become its first thread, between two readings. A process can hide its environment for ever, and
@@ -49,7 +57,8 @@ const MOST_ROOM: usize = 8 << 20;
 /// processes, and up to 200 ms more while a process is in `execve(2)`. Finds nothing on any other system than Linux.
 ///
 /// # Errors
-/// This process has no file descriptor left, or no memory: then nobody knows whether there is such a process.
+/// This process has no file descriptor left, or no memory, or processes are started faster than they can be looked at: then
+/// nobody knows whether there is such a process.
 ///
 /// ```
 /// use greenroom::transport::processes_with;
@@ -101,44 +110,95 @@ pub(super) fn of(pid: Pid) -> Vec<u8> {
     environment
 }
 
-/// Calls `look` with the environment of each process besides this process.
+/// Calls `look` with the environment of each process besides this process, the newest process first. A process may be
+/// looked at more than once.
+///
+/// The search goes on until it has looked at every process that was started meanwhile. So it misses no process whose parent
+/// has started it and ended. Without `/proc/loadavg` it may.
 ///
 /// # Errors
-/// A process could not be looked at. The others were.
+/// A process could not be looked at, or processes are started faster than they can be looked at. The others were.
 #[expect(
     clippy::disallowed_methods,
     reason = "a search blocks its thread anyway, and the system tells no event"
 )]
 pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) -> io::Result<()> {
-    let processes = match fs::read_dir("/proc") {
-        Err(error) if is_absent(&error) => return Ok(()),
-        processes => processes?,
-    };
     let own = getpid();
     let mut environment = vec![0; ROOM];
     let mut result = Ok(());
     // Returns whether the process is between two programs.
-    let mut visit = |pid: Pid| {
+    let mut visit = |pid: Pid, is_listed: bool| {
         match show(pid, &mut environment) {
-            Ok(Shown::Environment(length)) => look(pid, &environment[..length]),
+            Ok(Shown::Environment(length)) if is_listed || is_process(pid) => {
+                look(pid, &environment[..length])
+            }
             Ok(Shown::NotYet) => return true,
-            Ok(Shown::Nothing) => {}
+            Ok(_) => {}
             Err(error) => result = Err(error),
         }
         false
     };
-    let mut between = Vec::new();
-    for entry in processes.flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
-        between.extend(pid.filter(|pid| *pid != own && visit(*pid)));
+    let mut last = last_number();
+    let mut between = listed()?;
+    between.retain(|pid| *pid != own && visit(*pid, true));
+    let (begin, mut waited) = (Instant::now(), Duration::ZERO);
+    let settled = loop {
+        let before = std::mem::replace(&mut last, last_number());
+        let mut started = started_between(before, last)?;
+        if started.is_empty() && (between.is_empty() || waited >= patience.0) {
+            break true;
+        }
+        if begin.elapsed() >= LONGEST + patience.0 {
+            break false;
+        }
+        if started.is_empty() {
+            let pause = Instant::now();
+            std::thread::sleep(PAUSE);
+            waited += pause.elapsed();
+        }
+        started.extend(between.drain(..));
+        started.retain(|pid| *pid != own && visit(*pid, false));
+        between = started;
+    };
+    patience.0 = patience.0.saturating_sub(waited);
+    if settled {
+        return result;
     }
-    let begin = Instant::now();
-    while !between.is_empty() && begin.elapsed() < patience.0 {
-        std::thread::sleep(PAUSE);
-        between.retain(|pid| visit(*pid));
+    result.and(Err(io::Error::other("processes are started faster than they can be looked at")))
+}
+
+/// The processes of this machine, the newest first as long as their numbers have not begun anew.
+fn listed() -> io::Result<Vec<Pid>> {
+    let processes = match fs::read_dir("/proc") {
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        processes => processes?.flatten(),
+    };
+    let number = |name: &str| Pid::from_raw(name.parse().ok()?);
+    let mut processes: Vec<Pid> = processes.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
+    processes.sort_unstable_by_key(|pid| Reverse(pid.as_raw_pid()));
+    Ok(processes)
+}
+
+/// The number of the process or thread that was started last.
+fn last_number() -> Option<i32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().nth(4)?.parse().ok()
+}
+
+/// The numbers of processes and threads that were started between two looks at the last number, the newest first.
+fn started_between(before: Option<i32>, now: Option<i32>) -> io::Result<Vec<Pid>> {
+    let (Some(before), Some(now)) = (before, now) else { return Ok(Vec::new()) };
+    if (0..=MOST_NUMBERS).contains(&(now - before)) {
+        return Ok((before + 1..=now).rev().filter_map(Pid::from_raw).collect());
     }
-    patience.0 = patience.0.saturating_sub(begin.elapsed());
-    result
+    // The numbers have begun anew, or a list has fewer.
+    listed()
+}
+
+/// False for a thread other than the first one of its process. Such threads are not listed, but can be looked at.
+fn is_process(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap_or_default();
+    let first = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    first == Some(pid.as_raw_pid())
 }
 
 /// The result of a look at a process.
@@ -160,6 +220,7 @@ fn show(pid: Pid, environment: &mut Vec<u8>) -> io::Result<Shown> {
         match state(pid)? {
             State::Program => {}
             State::BetweenPrograms => return Ok(Shown::NotYet),
+            State::OtherThreads if has_ended(pid) => return Ok(Shown::Nothing),
             State::OtherThreads => {
                 let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid()));
                 for thread in threads.into_iter().flatten().flatten() {
@@ -199,6 +260,22 @@ fn read(path: &Path, environment: &mut Vec<u8>) -> io::Result<usize> {
 /// True for an error of this process, such as too many open files: it tells nothing of the process that is looked at.
 fn is_ours(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+/// True for a zombie without other threads, which no program comes after. False if the system does not tell.
+#[cfg(target_os = "linux")]
+fn has_ended(pid: Pid) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{PidfdFlags, pidfd_open};
+
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    pidfd_open(pid, PidfdFlags::empty())
+        .is_ok_and(|pidfd| poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&now)) == Ok(1))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_ended(_: Pid) -> bool {
+    false
 }
 
 /// The state of a process that showed no environment.

@@ -28,7 +28,7 @@ use super::contain::containment::{Contained, Descendants};
 use super::exits::{self, WatchedChild};
 use super::guardian;
 use super::identity::ProcessIdentity;
-use crate::transport::Exit;
+use crate::transport::{Exit, Leftover};
 
 /// State of the leader, which is the CLI process itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,15 @@ impl Group {
 
     pub(super) fn descendants(&self) -> &Descendants {
         &self.descendants
+    }
+
+    /// The leader, if it has not exited, and the descendants that the sweep has found and that still run.
+    pub(super) fn left(&self) -> Vec<Leftover> {
+        let mut left = self.descendants.left();
+        if self.exit.get().is_none() && left.iter().all(|leftover| leftover.pid != self.pid()) {
+            left.push(Leftover { pid: self.pid(), name: "the CLI".to_owned() });
+        }
+        left
     }
 
     /// Waits until the leader has exited.

@@ -8,6 +8,7 @@
 //! - `environment.rs`: finds processes by a variable of their environment
 //! - `contain/`: finds every descendant by a control group (`cgroup.rs`) and a variable that descendants inherit (`mark.rs`);
 //!   `containment.rs` combines the two
+//! - `contain/ending.rs`: stops and kills the processes that have a mark
 //! - `contain/sweep.rs`: kills the descendants that have left the process group
 //! - `guardian/`: one process for each host that outlives the host and ends what it leaves behind
 //! - `identity.rs`: the identity of a CLI's process, for a host that comes after this one
@@ -177,5 +178,9 @@ impl Process for CliProcess {
 
     fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
         Box::pin(self.group.descendants().swept())
+    }
+
+    fn left(&self) -> Vec<Leftover> {
+        self.group.left()
     }
 }

@@ -23,6 +23,69 @@ async fn a_start_that_fails_is_told_at_once_and_not_tried_again() {
     assert!(within(SOON, listener.try_accept()).await.is_none(), "it was tried again");
 }
 
+/// A transport whose processes leave a process behind.
+struct Leaving(MemoryTransport);
+
+struct LeavingProcess(Box<dyn Process>);
+
+impl Transport for Leaving {
+    fn open(&self, launch: Launch) -> BoxFuture<'static, greenroom::Result<Connection>> {
+        let opening = self.0.open(launch);
+        Box::pin(async move {
+            let connection = opening.await?;
+            Ok(Connection { process: Box::new(LeavingProcess(connection.process)), ..connection })
+        })
+    }
+}
+
+impl Process for LeavingProcess {
+    fn pid(&self) -> Option<u32> {
+        self.0.pid()
+    }
+
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
+        self.0.wait()
+    }
+
+    fn terminate(&mut self) {
+        self.0.terminate();
+    }
+
+    fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    fn left(&self) -> Vec<Leftover> {
+        vec![serde_json::from_value(json!({"pid": 4711, "name": "dd"})).unwrap()]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_names_processes_that_could_not_be_ended() {
+    let (transport, mut listener) = ScriptedCli::by_hand();
+    let (session, mut end) = tokio::join!(builder().transport(Leaving(transport)).start(), async {
+        let mut end = listener.accept().await;
+        end.handshake().await;
+        end
+    });
+    let session = session.unwrap();
+    let mut events = session.events();
+    let (stopped, ()) = tokio::join!(within(SOON, session.stop()), async {
+        while within(SOON, end.recv()).await.is_some() {}
+        end.exit(Exit::Code(0));
+    });
+    for error in [stopped.unwrap_err(), session.stop().await.unwrap_err()] {
+        assert!(error.kind() == ErrorKind::ProcessesLeft && error.is_caller(), "{error:?}");
+        assert!(error.to_string().contains("4711 (dd)") && error.help().is_some(), "{error}");
+    }
+    let (mut remain, mut stops) = (0, 0);
+    while let Some(event) = within(SOON, events.next()).await {
+        remain += usize::from(matches!(event, Event::LeftoversRemain { epoch: 1, .. }));
+        stops += usize::from(matches!(event, Event::Stopped));
+    }
+    assert_eq!((remain, stops), (1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_start_takes_no_longer_than_its_limit() {
     let (transport, mut listener) = ScriptedCli::by_hand();

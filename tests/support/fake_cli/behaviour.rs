@@ -36,6 +36,7 @@ pub(crate) struct Behaviour {
     pub(crate) fork: bool,
     pub(crate) fork_away: bool,
     pub(crate) move_away: bool,
+    pub(crate) fork_chains: u32,
     pub(crate) hold: Option<PathBuf>,
     pub(crate) mcp_server: bool,
     /// Set for the child of `fork`: ignore SIGTERM and wait.
@@ -76,6 +77,7 @@ impl Behaviour {
                 "fork" => this.fork = true,
                 "fork-away" => this.fork_away = true,
                 "move-away" => this.move_away = true,
+                "fork-chains" => this.fork_chains = number(entry, value)?,
                 "hold" => this.hold = Some(value.into()),
                 "mcp-server" => this.mcp_server = true,
                 "sleep" => this.sleep = true,

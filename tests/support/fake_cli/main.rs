@@ -49,6 +49,8 @@
 //!   `grandchild PID` to stderr before anything else.
 //! - `fork-away`: the same in a process group of its own, as the commands of the CLI's Bash tool.
 //! - `move-away`: the same, and then moves to the process group of the process that it started.
+//! - `fork-chains=N`: starts N chains of processes, each of which starts the next one after 2 ms, in a session of its own,
+//!   and exits. The chains end when nobody reads the pipe of `hold` any more.
 //! - `hold=PATH`: opens this named pipe, says `held` in it, and keeps it open for as long as this process, or the
 //!   ones that it started, live: the reader sees the end when all are gone.
 //!
@@ -92,9 +94,7 @@ fn main() -> ExitCode {
 }
 
 fn run(behaviour: Behaviour) -> io::Result<ExitCode> {
-    if let Some(path) = &behaviour.hold {
-        process::hold(path)?;
-    }
+    let held = behaviour.hold.as_deref().map(process::hold).transpose()?;
     if behaviour.fork {
         process::fork(process::Group::Same)?;
     }
@@ -103,6 +103,9 @@ fn run(behaviour: Behaviour) -> io::Result<ExitCode> {
     }
     if behaviour.move_away {
         process::join_group_of(process::fork(process::Group::New)?)?;
+    }
+    if let Some(pipe) = held {
+        process::fork_chains(behaviour.fork_chains, pipe)?;
     }
     if behaviour.ignore_term || behaviour.sleep {
         process::ignore_sigterm(true);

@@ -1,6 +1,6 @@
 //! Signals, child processes and pipes of the stand-in.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
@@ -22,11 +22,38 @@ pub(crate) fn linger() -> ! {
 
 /// Opens a named pipe, says so in it, and keeps it open in this process and in all that it starts.
 #[cfg(unix)]
-pub(crate) fn hold(path: &Path) -> io::Result<()> {
+pub(crate) fn hold(path: &Path) -> io::Result<&'static File> {
     let mut pipe = OpenOptions::new().write(true).open(path)?;
     pipe.write_all(b"held\n")?;
     rustix::io::fcntl_setfd(&pipe, rustix::io::FdFlags::empty())?;
-    std::mem::forget(pipe);
+    Ok(Box::leak(Box::new(pipe)))
+}
+
+/// Starts chains of processes. Each process starts the next one after 2 ms, in a session of its own, and exits. The chains end
+/// when nobody reads the pipe any more.
+#[cfg(unix)]
+pub(crate) fn fork_chains(chains: u32, pipe: &File) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    unsafe extern "C" {
+        fn fork() -> std::ffi::c_int;
+        fn _exit(status: std::ffi::c_int) -> !;
+    }
+    const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    for _ in 0..chains {
+        // SAFETY: this process has one thread, so its fork may do all that the process may do.
+        if unsafe { fork() } != 0 {
+            continue;
+        }
+        loop {
+            let _ = rustix::process::setsid();
+            // An event: nobody reads the pipe any more.
+            let end = !matches!(poll(&mut [PollFd::new(pipe, PollFlags::empty())], Some(&PAUSE)), Ok(0));
+            // SAFETY: as above. `_exit` runs nothing that this process has inherited.
+            if end || unsafe { fork() } != 0 {
+                unsafe { _exit(0) };
+            }
+        }
+    }
     Ok(())
 }
 
@@ -84,7 +111,12 @@ pub(crate) fn kill_self() -> ! {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn hold(_: &Path) -> io::Result<()> {
+pub(crate) fn hold(_: &Path) -> io::Result<&'static File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn fork_chains(_: u32, _: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

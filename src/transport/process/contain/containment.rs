@@ -29,6 +29,7 @@ use uuid::Uuid;
 use super::cgroup::{self, Leaf};
 use super::mark;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::options::Containment;
 use crate::transport::{ContainedBy, Leftover};
 
@@ -76,11 +77,13 @@ pub(crate) struct Descendants {
     leader: Pid,
     contained: Contained,
     leftovers: SetOnce<Vec<Leftover>>,
+    /// The processes that the last round of the sweep has found.
+    left: Mutex<Vec<Leftover>>,
 }
 
 impl Descendants {
     pub(crate) fn new(leader: Pid, contained: Contained) -> Self {
-        Self { leader, contained, leftovers: SetOnce::new() }
+        Self { leader, contained, leftovers: SetOnce::new(), left: Mutex::default() }
     }
 
     pub(crate) fn leader(&self) -> Pid {
@@ -91,7 +94,8 @@ impl Descendants {
         &self.contained
     }
 
-    /// Waits until the group was killed and no descendant is left. Returns those that had left the group.
+    /// Waits until the group was killed and no descendant is left, or until those that are left cannot be ended. Returns the
+    /// killed ones that had left the group.
     pub(crate) async fn swept(&self) -> Vec<Leftover> {
         self.leftovers.wait().await.clone()
     }
@@ -99,6 +103,22 @@ impl Descendants {
     /// Ends the wait of [`swept`](Self::swept). There is one sweep, so a second call changes nothing.
     pub(crate) fn set_swept(&self, leftovers: Vec<Leftover>) {
         self.leftovers.set(leftovers).ok();
+    }
+
+    /// The processes that the sweep has found and that still run.
+    pub(crate) fn left(&self) -> Vec<Leftover> {
+        let mut left = lock(&self.left).clone();
+        left.retain(|leftover| {
+            let pid = i32::try_from(leftover.pid).ok().and_then(Pid::from_raw);
+            pid.is_some_and(|pid| self.contained.has(pid))
+        });
+        left
+    }
+
+    /// The processes that a round of the sweep has found.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn set_left(&self, left: Vec<Leftover>) {
+        *lock(&self.left) = left;
     }
 }
 
@@ -179,6 +199,12 @@ impl Contained {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the process, unless it is a zombie, is in the control group or has the mark.
+    fn has(&self, pid: Pid) -> bool {
+        self.leaf.as_ref().is_some_and(|leaf| leaf.processes().contains(&pid))
+            || self.mark.as_ref().is_some_and(|mark| mark::has(mark, pid))
     }
 
     pub(crate) fn by(&self) -> ContainedBy {

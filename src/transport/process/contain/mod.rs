@@ -2,6 +2,8 @@
 
 pub(super) mod cgroup;
 pub(super) mod containment;
+#[cfg(target_os = "linux")]
+pub(super) mod ending;
 pub(super) mod mark;
 #[cfg(target_os = "linux")]
 pub(super) mod sweep;

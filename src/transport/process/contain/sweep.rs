@@ -1,10 +1,10 @@
 //! Kills the descendants that an incarnation has left behind, and reports them.
 //!
 //! ```text
-//! killed ──► control group: list, kill ──► marked processes: list, kill ──┐
-//!                ▲                                                        │ found any
-//!                └──────────── wait for the killed ones to end ◄──────────┤
-//!                                                                         └ found none ──► swept
+//! killed ──► control group: list, kill ──► marked processes: stop, kill (ending.rs) ──┐
+//!                ▲                                                                    │ found any
+//!                └────────────────── wait for the killed ones to end ◄────────────────┤
+//!                                                        found none, or ROUNDS passed └──► swept
 //! ```
 //!
 //! A thread (`greenroom-sweep`) does this, because it reads files of the system and must work without a runtime. The
@@ -12,27 +12,22 @@
 //! time share each scan of the process list.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getpgid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, getpgid, pidfd_open};
 
 use super::containment::Descendants;
-use super::mark;
+use super::ending::{self, Dying};
 use crate::transport::process::environment::Patience;
 use crate::transport::{ContainedBy, Leftover};
 
 /// Most rounds of one sweep. Processes that are left then cannot be killed, or fork faster than they die.
 const ROUNDS: u32 = 64;
 
-/// The next round starts when no killed process has ended for this long.
-const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-
-/// Most processes whose end one round waits for.
-const AWAITED: usize = 64;
+/// Most processes of a round that are named if they are left.
+const MOST_LEFT: usize = 64;
 
 static SWEEPER: Mutex<Sweeper> = Mutex::new(Sweeper::new(0));
 
@@ -94,7 +89,10 @@ fn serve() {
 /// The sweep of one incarnation.
 struct Sweep {
     descendants: Arc<Descendants>,
+    /// Processes outside the process group that were found in any round.
     killed: BTreeMap<i32, Leftover>,
+    /// Processes that were found in this round.
+    found: BTreeMap<i32, Leftover>,
     rounds: u32,
     /// Rounds in a row that found nothing.
     clean_rounds: u32,
@@ -102,7 +100,7 @@ struct Sweep {
 
 impl Sweep {
     fn new(descendants: Arc<Descendants>) -> Self {
-        Self { descendants, killed: BTreeMap::new(), rounds: 0, clean_rounds: 0 }
+        Self { descendants, killed: BTreeMap::new(), found: BTreeMap::new(), rounds: 0, clean_rounds: 0 }
     }
 
     /// Records a process that is about to be killed. Members of the process group were killed with it and are no
@@ -112,23 +110,24 @@ impl Sweep {
         // A process that has just ended may have been a member of the group.
         let Ok(group) = getpgid(Some(pid)) else { return };
         let Ok(name) = std::fs::read(format!("/proc/{}/comm", pid.as_raw_pid())) else { return };
-        if pid == leader || group == leader {
-            return;
+        let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+        let leftover = Leftover { pid: pid.as_raw_pid().unsigned_abs(), name };
+        if pid != leader && group != leader {
+            self.killed.entry(pid.as_raw_pid()).or_insert_with(|| leftover.clone());
         }
-        self.killed.entry(pid.as_raw_pid()).or_insert_with(|| {
-            let name = String::from_utf8_lossy(&name).trim_end().to_owned();
-            Leftover { pid: pid.as_raw_pid().unsigned_abs(), name }
-        });
+        if self.found.len() < MOST_LEFT {
+            self.found.insert(pid.as_raw_pid(), leftover);
+        }
     }
 
     /// Kills all processes in the control group. Returns false if there are none.
-    fn kill_control_group(&mut self, dying: &mut Vec<OwnedFd>) -> bool {
+    fn kill_control_group(&mut self, dying: &mut Dying) -> bool {
         let descendants = Arc::clone(&self.descendants);
         let Some(leaf) = &descendants.contained().leaf else { return false };
         let processes = leaf.processes();
         for pid in &processes {
             self.record(*pid);
-            await_end(dying, pidfd_open(*pid, PidfdFlags::empty()).ok());
+            dying.add(pidfd_open(*pid, PidfdFlags::empty()).ok());
         }
         if processes.is_empty() {
             // The folder cannot be removed while a dying process is in it.
@@ -140,14 +139,24 @@ impl Sweep {
         true
     }
 
-    /// Without a control group two clean rounds are needed: a process may start another one and end. A round can be too
-    /// early for the new process and too late for the old one.
+    /// Without a control group two clean rounds are needed: where the system does not tell the number of its newest process, a
+    /// search can be too early for a new process and too late for the process that has started it.
     fn is_done(&self) -> bool {
         let needed = if self.descendants.contained().by() == ContainedBy::Cgroup { 1 } else { 2 };
         self.clean_rounds >= needed || self.rounds >= ROUNDS
     }
 
-    fn finish(self) {
+    /// Counts a round, in which processes were `found` or not.
+    fn count(&mut self, found: bool) {
+        self.rounds += 1;
+        self.clean_rounds = if found { 0 } else { self.clean_rounds + 1 };
+        self.descendants.set_left(std::mem::take(&mut self.found).into_values().collect());
+    }
+
+    fn finish(mut self) {
+        for left in self.descendants.left() {
+            self.killed.remove(&left.pid.cast_signed());
+        }
         if self.clean_rounds == 0 {
             tracing::warn!(
                 pid = self.descendants.leader().as_raw_pid(),
@@ -159,64 +168,22 @@ impl Sweep {
 }
 
 fn round(open: &mut Vec<Sweep>) {
-    let mut dying = Vec::new();
+    let mut dying = Dying::default();
     let mut found: Vec<bool> = open.iter_mut().map(|sweep| sweep.kill_control_group(&mut dying)).collect();
     let swept: Vec<_> = open.iter().map(|sweep| Arc::clone(&sweep.descendants)).collect();
     let marks: Vec<_> = swept.iter().map(|it| it.contained().mark.as_deref().unwrap_or_default()).collect();
-    let searched = mark::scan(&marks, &mut Patience::default(), |nth, pid| {
+    let ended = ending::round(&marks, &mut Patience::default(), &mut dying, |nth, pid| {
         found[nth] = true;
-        if let Some(pidfd) = kill_marked(marks[nth], pid, || open[nth].record(pid)) {
-            await_end(&mut dying, pidfd);
-        }
+        open[nth].record(pid);
     });
-    if let Err(error) = searched {
+    if let Err(error) = ended {
         tracing::debug!(%error, "what CLIs have started is searched for once more");
         found.fill(true);
     }
-    for (sweep, found) in open.iter_mut().zip(&found) {
-        sweep.rounds += 1;
-        sweep.clean_rounds = if *found { 0 } else { sweep.clean_rounds + 1 };
-    }
+    open.iter_mut().zip(&found).for_each(|(sweep, found)| sweep.count(*found));
     open.extract_if(.., |sweep| sweep.is_done()).for_each(Sweep::finish);
     if found.contains(&true) {
-        wait(&mut dying);
-    }
-}
-
-/// Kills the process if it still has the mark, because its id may have been reused since the scan. Returns `None` if
-/// not.
-fn kill_marked(mark: &str, pid: Pid, record: impl FnOnce()) -> Option<Option<OwnedFd>> {
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-    if !mark::has(mark, pid) {
-        return None;
-    }
-    record();
-    // Fails if the process has ended, or now runs as another user.
-    match &pidfd {
-        Some(pidfd) => pidfd_send_signal(pidfd, Signal::KILL).ok(),
-        // Systems before Linux 5.3. The mark was seen a moment ago.
-        None => kill_process(pid, Signal::KILL).ok(),
-    };
-    Some(pidfd)
-}
-
-fn await_end(dying: &mut Vec<OwnedFd>, pidfd: Option<OwnedFd>) {
-    dying.extend(pidfd.filter(|_| dying.len() < AWAITED));
-}
-
-/// Waits until all have ended, or none has ended for [`PAUSE`].
-fn wait(dying: &mut Vec<OwnedFd>) {
-    loop {
-        let mut events: Vec<_> = dying.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)).collect();
-        if !poll(&mut events, Some(&PAUSE)).is_ok_and(|ended| ended > 0) {
-            return;
-        }
-        let mut ended =
-            events.iter().map(|event| !event.revents().is_empty()).collect::<Vec<_>>().into_iter();
-        dying.retain(|_| !ended.next().unwrap_or_default());
-        if dying.is_empty() {
-            return;
-        }
+        dying.wait();
     }
 }
 
@@ -226,6 +193,7 @@ mod tests {
 
     use super::super::containment::Contained;
     use super::*;
+    use crate::options::Containment;
 
     #[test]
     fn a_process_that_ends_before_it_is_recorded_is_no_leftover() {
@@ -242,5 +210,41 @@ mod tests {
         assert_eq!(sweep.killed.len(), 1);
         drop(leader.stdin.take());
         leader.wait().unwrap();
+    }
+
+    /// A process of another user, and a host without the capability to end it.
+    #[test]
+    fn a_process_that_cannot_be_ended_is_left_and_named() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+        let mut contained = Contained::prepare(Containment::Mark, None).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the process is started without the code under test")]
+        let mut command = std::process::Command::new("/bin/cat");
+        command.stdin(std::process::Stdio::piped()).process_group(0);
+        let is_root = rustix::process::getuid().is_root();
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        contained.apply(&mut command);
+        let mut child = command.spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        // Nobody but root can start it, and without `CAP_SYS_PTRACE` nobody finds it.
+        let stays = is_root && contained.confirm(pid).is_ok();
+        let descendants = Arc::new(Descendants::new(pid, contained));
+        let mut open = vec![Sweep::new(Arc::clone(&descendants))];
+        let sweep = move || {
+            // Changes this thread only.
+            let mut own = capabilities(None).unwrap();
+            own.effective -= CapabilitySet::KILL;
+            set_capabilities(None, own).unwrap();
+            while !open.is_empty() {
+                round(&mut open);
+            }
+        };
+        thread::spawn(sweep).join().unwrap();
+        let left: Vec<_> = descendants.left().into_iter().map(|left| (left.pid, left.name)).collect();
+        assert_eq!(left, if stays { vec![(child.id(), "cat".to_owned())] } else { Vec::new() });
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 }

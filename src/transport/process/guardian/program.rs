@@ -33,6 +33,7 @@ use rustix::time::{
 };
 
 use super::boot_time::BootTime;
+use crate::transport::process::contain::ending::{self, Dying};
 use crate::transport::process::contain::{cgroup, mark};
 use crate::transport::process::environment::Patience;
 
@@ -54,7 +55,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Most rounds of the last search for marked processes.
-const ROUNDS: u32 = 50;
+const ROUNDS: u32 = 250;
 
 /// Most rounds of a search at a deadline: other deadlines wait for its end, and there is another search after [`AGAIN`].
 const ROUNDS_AT_A_DEADLINE: u32 = 5;
@@ -316,31 +317,20 @@ fn group(id: Option<u64>, grace: Option<u64>, watchdog: Option<u64>) -> Option<(
     Some((Pid::from_raw(i32::try_from(id?).ok()?)?, grace?, watchdog?))
 }
 
-/// Kills all processes whose mark begins with one of `marks`, until two searches in a row find none and `done` is true: a
-/// process may start another one and end, and a search can be too early for the new process and too late for the old one.
+/// Ends all processes whose mark begins with one of `marks`, until two rounds in a row find none and `done` is true.
 fn kill_marked(marks: &[String], rounds: u32, done: impl Fn() -> bool) {
     let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
     let mut clean = 0;
     let mut patience = Patience::of(PATIENCE);
     for _ in 0..rounds {
-        let mut found = false;
-        let searched = mark::scan(&marks, &mut patience, |mark, pid| {
-            found = true;
-            let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-            // Once more: it may have ended during the search, and its number may be another's.
-            if mark::has(marks[mark], pid) {
-                match pidfd {
-                    Some(pidfd) => pidfd_send_signal(pidfd, Signal::KILL).ok(),
-                    None => rustix::process::kill_process(pid, Signal::KILL).ok(),
-                };
-            }
-        });
+        let (mut found, mut dying) = (false, Dying::default());
+        let searched = ending::round(&marks, &mut patience, &mut dying, |_, _| found = true);
         clean = if !done() || found || searched.is_err() { 0 } else { clean + 1 };
         if clean == 2 {
             return;
         }
         if clean == 0 {
-            std::thread::park_timeout(PAUSE);
+            dying.wait();
         }
     }
 }

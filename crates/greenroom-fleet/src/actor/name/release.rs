@@ -47,7 +47,7 @@ pub(super) async fn end_session(cell: &NameCell) {
         () = kill.cancelled() => session.kill().await,
         stopped = session.stop() => {
             if let Err(error) = stopped {
-                tracing::debug!(%error, "the session had failed");
+                tracing::debug!(%error, "the session ended with an error");
             }
         }
     }
