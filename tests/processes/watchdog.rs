@@ -2,11 +2,14 @@
 
 #![cfg(target_os = "linux")]
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::orphans::{EXTENDED, Held, HostOfSessions, guardian_of, replace_guardian};
+use crate::host::Host;
+use crate::orphans::{EXTENDED, Held, HostOfSessions, guardian_of, replace_guardian, watch};
 use crate::wait::{SOON, found_by_thread};
 
 /// Long enough for a busy machine to extend it in time.
@@ -84,4 +87,29 @@ fn a_killed_host_loses_its_watched_sessions_at_the_deadline_at_the_latest() {
 #[test]
 fn a_killed_host_loses_its_watched_sessions_before_others_that_may_stay() {
     the_watched_session_of_a_killed_host_ends(Duration::from_secs(600), "500:600000");
+}
+
+/// The host calls `guardian::init` in a runtime with threads, and so does its guardian, which is the same program.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the host is started without the library, as a user would")]
+fn a_guardian_whose_main_runs_in_a_runtime_works() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut host = Host::start(
+            Command::new(env!("CARGO_BIN_EXE_greenroom-late-guardian"))
+                .arg(env!("CARGO_BIN_EXE_greenroom-fake-cli"))
+                .env("FAKE_CLI", format!("ignore-term;fork-away;hold={}", pipe.display()))
+                .stdout(Stdio::piped()),
+        );
+        let mut lines = BufReader::new(host.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let session = watch(pipe);
+        let first = lines.next();
+        host.0.kill().unwrap();
+        assert_eq!(first.as_deref(), Some("ready"));
+        assert_eq!(session.recv_timeout(SOON), Ok(Held::Opened));
+        assert_eq!(session.recv_timeout(SOON), Ok(Held::Closed), "a process is left");
+        assert_eq!(lines.next(), None, "a warning of the host");
+    }
 }

@@ -162,7 +162,8 @@ impl FleetBuilder {
     }
 
     /// Does without a watchdog on a backend that other services [share](Backend::is_shared). Without this call the fleet has a
-    /// [`Watchdog`](greenroom::guardian::Watchdog) there, and needs [`greenroom::guardian::init`] first in `main`.
+    /// [`Watchdog`](greenroom::guardian::Watchdog) there, and needs [`greenroom::guardian::init`] first in `main`,
+    /// before the runtime starts.
     ///
     /// Without a watchdog, the CLIs of a service that is stopped (by SIGSTOP, or by a debugger) act on while another node takes over
     /// their sessions. Two CLIs may then write to one conversation. Use it where no session has a process, as in tests on scripted

@@ -1,6 +1,6 @@
 //! The guardian: a process that ends what a host leaves behind, and watchdogs, which end sessions at a deadline.
 //!
-//! Call [`init`] first in `main`, and the guardian is your program, started once more. Without the call it is a shell, which ends
+//! Call [`init`] first in `main`, before a runtime starts, and the guardian is your program, started once more. Without the call it is a shell, which ends
 //! CLIs when the host has ended, but knows no deadlines.
 //!
 //! [`ChildProcess`](crate::transport::ChildProcess) says what the guardian does when the host ends. A [`Watchdog`] ends the CLIs
@@ -29,12 +29,23 @@ pub use self::watchdog::Watchdog;
 /// ends the process. Otherwise it returns at once, and the first CLI's guardian is this program, started once more, in
 /// place of a shell. That is what a [`Watchdog`] needs.
 ///
-/// Nothing should happen before the call: no thread, no runtime, no output, no parsing of arguments.
+/// Nothing should happen before the call: no thread, no runtime, no output, no parsing of arguments. It would happen in the
+/// guardian as well.
 ///
 /// ```no_run
-/// // The first line of `main`:
-/// greenroom::guardian::init();
+/// fn main() -> std::io::Result<()> {
+///     greenroom::guardian::init();
+///     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve())
+/// }
+///
+/// async fn serve() -> std::io::Result<()> {
+///     // Sessions.
+///     Ok(())
+/// }
 /// ```
+///
+/// In a `main` with `#[tokio::main]` the call works too, but the guardian then has a runtime with idle threads. Call it in
+/// `main` itself, and not in a task: while the guardian works in a task, `main` goes on.
 ///
 /// On other systems than Linux it does nothing, and the guardian is a shell.
 pub fn init() {

@@ -88,16 +88,20 @@ fn ignore_signals() {
     }
 }
 
-/// Closes the descriptors that the host has left open for every program that it starts: somebody may wait for their end.
+/// Closes the descriptors that the host has left open for every program that it starts: somebody may wait for their end. The
+/// program may have opened descriptors before the call of `init`, such as those of a runtime; these are closed on `execve`.
 fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<RawFd> =
         open.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).collect();
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
-        // SAFETY: the program has opened nothing yet, so nothing in this process owns the descriptor. The descriptor of the
-        // folder that was read is closed already, and closing it again fails.
-        unsafe {
-            libc::close(descriptor);
+        // SAFETY: reads the flags of a number, which need not be a descriptor.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            // SAFETY: this program opens no descriptor that stays open on `execve`, so it does not own this one.
+            unsafe {
+                libc::close(descriptor);
+            }
         }
     }
 }

@@ -31,15 +31,19 @@ use crate::transport::process::start::spawner::aside;
 /// use greenroom::Session;
 /// use greenroom::guardian::{self, BootTime, Watchdog};
 ///
-/// # async fn example() -> greenroom::Result<()> {
-/// // First in `main`:
-/// guardian::init();
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     // First, before the runtime starts:
+///     guardian::init();
+///     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+///     Ok(runtime.block_on(serve())?)
+/// }
 ///
-/// let watchdog = Watchdog::new()?;
-/// watchdog.extend(BootTime::now() + Duration::from_secs(24)).await?;
-/// let session = Session::builder().watchdog(&watchdog).start().await?;
-/// # session.stop().await
-/// # }
+/// async fn serve() -> greenroom::Result<()> {
+///     let watchdog = Watchdog::new()?;
+///     watchdog.extend(BootTime::now() + Duration::from_secs(24)).await?;
+///     let session = Session::builder().watchdog(&watchdog).start().await?;
+/// #   session.stop().await
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Watchdog(Arc<State>);
