@@ -179,8 +179,7 @@ impl SessionBuilder {
 
     /// Subscribes to the supervision events of the session that this builder starts. Unlike [`Session::events`], the
     /// subscription sees the start of the first CLI, which is over when [`start`](SessionBuilder::start) returns. Set
-    /// [`Limits::events_kept`](crate::options::Limits::events_kept) and
-    /// [`Limits::kept_bytes`](crate::options::Limits::kept_bytes) before. A clone of the builder has events of its own.
+    /// `events_kept` and `kept_bytes` of [`Limits`](crate::options::Limits) before. A clone of the builder has events of its own.
     ///
     /// ```no_run
     /// # async fn example() -> greenroom::Result<()> {
