@@ -66,3 +66,4 @@ mod store;
 mod testkit;
 mod tools;
 mod turn_cancel;
+mod waits;
