@@ -41,6 +41,7 @@ const MESSAGES: usize = 400;
 const ACTIVATIONS: usize = 100;
 
 fn main() {
+    server::FORCED.store(true, std::sync::atomic::Ordering::Relaxed);
     let Some(address) = server::address() else { return };
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let backend = connect(&address, "bench").await;

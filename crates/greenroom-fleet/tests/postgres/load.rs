@@ -90,6 +90,7 @@ const PACE: Duration = Duration::from_millis(5);
 async fn a_node_renews_its_lease_in_time_under_two_hundred_begins_a_second() {
     let Some(address) = server::address() else { return };
     let mut options = PostgresOptions::new(&address);
+    options.connect_timeout = crate::wait::SOON;
     options.schema = schema();
     let backend = PostgresBackend::connect(options).await.unwrap();
     let node = NodeId::new();

@@ -11,7 +11,7 @@ use greenroom_fleet::backend::{Backend, PostgresBackend};
 use greenroom_fleet::{AttemptId, Begin, Begun, NodeId, Owned, Ownership, Renewed, Timestamp};
 
 use crate::nodes::{HOUR, accepted, joined, owner};
-use crate::{connect, connect_patiently, schema, server};
+use crate::{connect, schema, server};
 
 /// Somebody else's connection.
 struct Psql {
@@ -64,7 +64,7 @@ async fn renews(backend: &PostgresBackend, node: NodeId) {
 async fn a_begin_that_waits_for_its_name_holds_up_no_renewal() {
     let Some(address) = server::address() else { return };
     let schema = schema();
-    let backend = connect_patiently(&address, &schema).await;
+    let backend = connect(&address, &schema).await;
     let node = joined(&backend).await;
     let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::nodes::{accept, accepted, joined, owner};
 use crate::proxy::Proxy;
 use crate::wait::in_time;
-use crate::{connect, connect_patiently, schema, server};
+use crate::{connect, connect_hastily, schema, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -36,7 +36,8 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     let Some(address) = server::address() else { return };
     let schema = schema();
     let proxy = Proxy::to(&address).await;
-    let (backend, direct) = (connect(proxy.address(), &schema).await, connect(&address, &schema).await);
+    let (backend, direct) =
+        (connect_hastily(proxy.address(), &schema).await, connect(&address, &schema).await);
     let node = joined(&direct).await;
 
     let accept = accept("a");
@@ -99,7 +100,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
 async fn a_node_renews_its_lease_after_connections_fell_silent() {
     let Some(address) = server::address() else { return };
     let proxy = Proxy::to(&address).await;
-    let backend = connect(proxy.address(), &schema()).await;
+    let backend = connect_hastily(proxy.address(), &schema()).await;
     let node = joined(&backend).await;
     // Each pool has connections.
     backend.nodes(None, 10).await.unwrap();
@@ -116,7 +117,7 @@ async fn a_listener_that_connects_again_says_that_changes_were_missed() {
     let Some(address) = server::address() else { return };
     let schema = schema();
     let proxy = Proxy::to(&address).await;
-    let (here, there) = (connect(proxy.address(), &schema).await, connect(&address, &schema).await);
+    let (here, there) = (connect_hastily(proxy.address(), &schema).await, connect(&address, &schema).await);
     let mut changes = here.changes();
     until_heard(&there, &mut changes, "before").await;
     proxy.cut();
@@ -135,7 +136,7 @@ async fn changes_are_told_and_heard_after_connections_fell_silent() {
     let Some(address) = server::address() else { return };
     let schema = schema();
     let proxy = Proxy::to(&address).await;
-    let (here, there) = (connect(proxy.address(), &schema).await, connect(&address, &schema).await);
+    let (here, there) = (connect_hastily(proxy.address(), &schema).await, connect(&address, &schema).await);
     let (mut heard_here, mut heard_there) = (here.changes(), there.changes());
     until_heard(&there, &mut heard_here, "here").await;
     until_heard(&here, &mut heard_there, "there").await;
@@ -174,7 +175,7 @@ async fn until_heard(
 async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
     let Some(address) = server::address() else { return };
     let schema = schema();
-    let backend = connect(&address, &schema).await;
+    let backend = connect_hastily(&address, &schema).await;
     let node = joined(&backend).await;
     let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;
@@ -196,7 +197,7 @@ async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
 async fn turns_go_on_while_the_row_of_their_node_is_locked() {
     let Some(address) = server::address() else { return };
     let schema = schema();
-    let backend = connect_patiently(&address, &schema).await;
+    let backend = connect(&address, &schema).await;
     let node = joined(&backend).await;
     let prompt = accepted(&backend, "a").await;
     let mut other = server::raw(&address).await;
@@ -221,7 +222,7 @@ async fn turns_go_on_while_the_row_of_their_node_is_locked() {
 async fn a_begin_waits_for_a_claim_and_is_then_refused() {
     let Some(address) = server::address() else { return };
     let schema = schema();
-    let backend = connect_patiently(&address, &schema).await;
+    let backend = connect(&address, &schema).await;
     let node = joined(&backend).await;
     let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;
@@ -243,7 +244,7 @@ async fn a_begin_waits_for_a_claim_and_is_then_refused() {
 async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
     let Some(address) = server::address() else { return };
     let schema = schema();
-    let backend = connect_patiently(&address, &schema).await;
+    let backend = connect(&address, &schema).await;
     let node = joined(&backend).await;
     let accept = Accept { wait: Duration::from_secs(5), ..accept("a") };
     let prompt = accept.prompt;

@@ -43,6 +43,7 @@ mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
 use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
@@ -53,19 +54,21 @@ fn schema() -> String {
     format!("test_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A backend whose server may be ten times as slow as the defaults allow.
 async fn connect(address: &str, schema: &str) -> PostgresBackend {
-    let mut options = PostgresOptions::new(address);
-    options.schema = schema.to_owned();
-    options.connections = 4;
-    PostgresBackend::connect(options).await.unwrap()
+    connect_with(address, schema, Duration::from_secs(20)).await
 }
 
-/// A backend whose requests may wait for a lock for as long as a busy machine takes to do something else meanwhile.
-async fn connect_patiently(address: &str, schema: &str) -> PostgresBackend {
+/// A backend that soon gives up a request without an answer, for tests that keep the answer back.
+async fn connect_hastily(address: &str, schema: &str) -> PostgresBackend {
+    connect_with(address, schema, Duration::from_secs(2)).await
+}
+
+async fn connect_with(address: &str, schema: &str, statement_timeout: Duration) -> PostgresBackend {
     let mut options = PostgresOptions::new(address);
     options.schema = schema.to_owned();
     options.connections = 4;
-    options.statement_timeout = wait::SOON;
+    (options.statement_timeout, options.connect_timeout) = (statement_timeout, wait::SOON);
     PostgresBackend::connect(options).await.unwrap()
 }
 

@@ -269,6 +269,7 @@ async fn a_schema_that_needs_a_later_version_is_refused() {
 
     server::run(&mut other, &format!("INSERT INTO {schema}.migrations VALUES (8, 8)")).await;
     let mut options = PostgresOptions::new(&address);
+    options.connect_timeout = crate::wait::SOON;
     options.schema = schema;
     let error = PostgresBackend::connect(options).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Version, "{error}");

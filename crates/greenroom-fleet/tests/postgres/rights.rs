@@ -37,6 +37,7 @@ async fn a_user_with_the_rights_of_the_guide_runs_a_node() {
     server::run(&mut owner, &format!("CREATE ROLE {user} LOGIN PASSWORD 'secret'")).await;
     let refused = async || {
         let mut options = PostgresOptions::new(&theirs);
+        options.connect_timeout = crate::wait::SOON;
         options.schema = schema.clone();
         PostgresBackend::connect(options).await.unwrap_err().kind()
     };
