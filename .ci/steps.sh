@@ -463,6 +463,6 @@ start_postgres() {
   port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   as_postgres "$programs/initdb" -A trust -U postgres -E UTF8 --locale=C.UTF-8 -D "$postgres/data" >/dev/null
   as_postgres "$programs/pg_ctl" -D "$postgres/data" -l "$postgres/log" -w -t 120 start >/dev/null \
-    -o "-c port=$port -c listen_addresses=127.0.0.1 -c max_connections=300 -c unix_socket_directories=$postgres"
+    -o "-c port=$port -c fsync=off -c listen_addresses=127.0.0.1 -c max_connections=300 -c unix_socket_directories=$postgres"
   export GREENROOM_POSTGRES="postgres://postgres@127.0.0.1:$port/postgres"
 }

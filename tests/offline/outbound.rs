@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bare::Bare;
 use crate::common::{SOON, counters, event, within};
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use greenroom::report::ExitCause;
 use greenroom::{ErrorKind, Event, NoArgs, Session, SessionBuilder, ToolDef, ToolServer};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ async fn past_the_bound(tool: &str) {
     let mut cli = Bare::start(builder).await;
     let mut events = cli.session.events();
     calls(&mut cli, tool, 0..10).await;
-    let held = cli_of(&cli.session).await.outbound_bytes;
+    let held = reported_cli(&cli.session).await.outbound_bytes;
     assert!((100_000..100_000 + 2 * LARGE).contains(&held), "{held}");
     assert_eq!(begun.load(Ordering::SeqCst), 3, "two are in the queue, and the pipe took one");
 
@@ -114,7 +114,7 @@ async fn past_the_bound(tool: &str) {
     }
     assert_eq!(begun.load(Ordering::SeqCst), 8);
     cli.calls("then").await;
-    let held = cli_of(&cli.session).await.outbound_bytes;
+    let held = reported_cli(&cli.session).await.outbound_bytes;
     assert_eq!(held, 0);
 
     // The event comes again, because there was room in between.
@@ -141,7 +141,7 @@ async fn a_change_of_servers_is_undone_past_the_bound() {
         let asked = cli.recv().await;
         assert!(asked["request"]["servers"].get("late").is_some(), "{asked}");
         calls(&mut cli, "large", 0..5).await;
-        assert!(cli_of(&session).await.outbound_bytes >= 100_000);
+        assert!(reported_cli(&session).await.outbound_bytes >= 100_000);
         let mut answer = json!({ "type": "control_response", "response": {
             "subtype": "success", "request_id": asked["request_id"], "response": {
                 "added": [], "removed": [], "errors": { "late": "no" },

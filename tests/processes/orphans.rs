@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::host::{Host, test_alone};
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use crate::wait::{SOON, found_by_thread, in_time};
 use greenroom::guardian::{self, BootTime, Watchdog};
 use greenroom::options::{Containment, EnvPolicy};
@@ -114,7 +114,7 @@ async fn host_of(pipes: impl Iterator<Item = &str>) {
             .start()
             .await
             .unwrap();
-        let by = cli_of(&session).await.contained_by.unwrap();
+        let by = reported_cli(&session).await.contained_by.unwrap();
         let process = serde_json::to_string(&session.process().unwrap()).unwrap();
         println!("{CONTAINED}{by:?} {process}");
         let turn = session.prompt("go").await.unwrap();

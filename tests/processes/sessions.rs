@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use crate::timeline;
 use crate::wait::in_time;
 
@@ -453,7 +453,7 @@ async fn stop_without_time_ends_what_left_the_group_and_tells_it() {
     for containment in [Containment::Auto, Containment::Mark] {
         let scratch = Scratch::new();
         let (session, held) = stubborn_by(&scratch, "fork;fork-away", containment).await;
-        let by = cli_of(&session).await.contained_by;
+        let by = reported_cli(&session).await.contained_by;
         assert!(containment == Containment::Auto || by == Some(ContainedBy::Mark), "{by:?}");
         let mut events = session.events();
         stop(&session).await;
@@ -469,7 +469,7 @@ async fn a_recorded_cli_is_contained_and_its_leftovers_are_told() {
     let recorder = Recorder::around(ChildProcess::new());
     let (session, held) =
         stubborn_of(&scratch, "fork-away", |builder| builder.transport(recorder.clone())).await;
-    assert!(cli_of(&session).await.contained_by.is_some());
+    assert!(reported_cli(&session).await.contained_by.is_some());
     let mut events = session.events();
     stop(&session).await;
     held.closed().await;
@@ -484,7 +484,7 @@ async fn a_cli_that_is_killed_from_outside_leaves_nothing_that_left_its_group() 
         let scratch = Scratch::new();
         let (session, held) = stubborn_by(&scratch, "fork-away", containment).await;
         let mut events = session.events();
-        let pid = cli_of(&session).await.pid.unwrap();
+        let pid = reported_cli(&session).await.pid.unwrap();
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         held.closed().await;
@@ -498,7 +498,7 @@ async fn a_cli_that_moves_to_another_group_is_killed_all_the_same() {
     for containment in [Containment::Auto, Containment::Group] {
         let scratch = Scratch::new();
         let (session, held) = stubborn_by(&scratch, "move-away", containment).await;
-        let pid = cli_of(&session).await.pid.unwrap();
+        let pid = reported_cli(&session).await.pid.unwrap();
         stop(&session).await;
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
         assert!(rustix::process::test_kill_process(pid).is_err(), "reaped: {containment:?}");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use crate::stage::*;
 use futures_util::future::BoxFuture;
 use greenroom::hook::HookOutput;
@@ -222,7 +222,7 @@ async fn an_interrupt_reaches_the_tool_and_the_session_goes_on() {
         |event: &Event| matches!(event, Event::CallCancelled { tool, .. } if tool == "hang").then_some(());
     event(&mut events, "the cancellation", cancelled).await;
     answers(&session, "Are you there?", "Still here.").await;
-    assert_eq!(cli_of(&session).await.epoch, 1);
+    assert_eq!(reported_cli(&session).await.epoch, 1);
     stop(&session).await;
 }
 
@@ -324,7 +324,7 @@ async fn a_killed_cli_is_restarted_and_remembers() {
     let mut turn = session.prompt("Hang.").await.unwrap();
     hears(&mut hear, "called").await;
 
-    let pid = cli_of(&session).await.pid.unwrap();
+    let pid = reported_cli(&session).await.pid.unwrap();
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
 
     hears(&mut hear, "cancelled").await;
@@ -578,7 +578,7 @@ async fn stop_leaves_no_process_behind() {
     let builder = stage.builder().mcp_server(calc()).external_mcp_server("outside", outside());
     let session = start(builder.allow_server_tools("outside")).await;
     answers(&session, "Shout.", "A.").await;
-    let pid = cli_of(&session).await.pid.unwrap();
+    let pid = reported_cli(&session).await.pid.unwrap();
     let group = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     assert!(test_kill_process_group(group).is_ok(), "the CLI leads a group of its own");
 

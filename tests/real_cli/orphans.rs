@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::host::{Host, can_make_cgroups, test_alone};
 use crate::real;
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use crate::stage::*;
 use greenroom::options::{Containment, EnvPolicy, Timeouts};
 use greenroom::testkit::{ModelTurn, Script};
@@ -95,7 +95,7 @@ fn prepare(builder: SessionBuilder, containment: Containment, timeouts: Timeouts
 }
 
 async fn contained_by(session: &Session) -> ContainedBy {
-    cli_of(&session).await.contained_by.unwrap()
+    reported_cli(&session).await.contained_by.unwrap()
 }
 
 /// A session whose CLI runs both commands is ended like this; afterwards they are gone. With each way to contain them.
@@ -107,7 +107,7 @@ async fn ended<F: Future<Output = ()>>(what: &str, timeouts: &Timeouts, end: imp
         assert_eq!(contained_by(&session).await, by);
         let turn = in_time("accepting the prompt", session.prompt("Wait.")).await.unwrap();
         sleeps.begun().await;
-        let pid = cli_of(&session).await.pid.unwrap();
+        let pid = reported_cli(&session).await.pid.unwrap();
         let other = session.clone();
         end(session, Pid::from_raw(pid.cast_signed()).unwrap()).await;
         drop((other, turn));

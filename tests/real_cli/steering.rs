@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use crate::stage::*;
 use greenroom::hook::UserPromptSubmitOutput;
 use greenroom::message::CommandState;
@@ -269,6 +269,6 @@ async fn a_cancelled_turn_ends_alone_and_the_next_one_is_answered() {
         let ended = in_time("the turn", next.outcome()).await.unwrap();
         assert_eq!(ended.text(), Some("Fine."), "{ended:?}");
     }
-    assert_eq!(cli_of(&session).await.epoch, 1, "the CLI answered every cancel");
+    assert_eq!(reported_cli(&session).await.epoch, 1, "the CLI answered every cancel");
     stop(&session).await;
 }

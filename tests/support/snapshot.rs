@@ -1,7 +1,7 @@
 //! Snapshots on a busy machine: one leaves out a part of the session that does not answer within a second.
 
-use greenroom::Session;
-use greenroom::report::{CliSnapshot, Snapshot};
+use greenroom::report::CliSnapshot;
+use greenroom::{Session, Snapshot};
 
 use crate::wait::in_time;
 
@@ -10,7 +10,7 @@ use crate::wait::in_time;
 /// # Panics
 /// As [`in_time`], and if the session has ended.
 #[track_caller]
-pub(crate) fn cli_of(session: &Session) -> impl Future<Output = CliSnapshot> {
+pub(crate) fn reported_cli(session: &Session) -> impl Future<Output = CliSnapshot> {
     in_time("a snapshot with the CLI", async move {
         loop {
             match session.snapshot().await {

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use crate::stage::{Add, Stage, answers, call, hears, in_time, loaded, start, stop, text};
 
 /// A stdio MCP server, with a tool `shout`.
@@ -105,14 +105,14 @@ async fn servers_added_during_a_call_serve_the_same_turn_and_the_next_cli() {
     let waited = &stage.model.requests()[1].tool_results()[0];
     assert_eq!((&*waited.text, waited.is_error), ("waited", false), "the call in flight was not disturbed");
 
-    let pid = cli_of(&session).await.pid.unwrap();
+    let pid = reported_cli(&session).await.pid.unwrap();
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     answers(&session, "Again.", "Both.").await;
     assert_eq!(results(&stage), [("8".to_owned(), false), ("AGAIN".to_owned(), false)]);
     let status = session.requests().control(json!({ "subtype": "mcp_status" })).await.unwrap();
     let connected = |server: &serde_json::Value| server["status"] == "connected";
     assert!(status["mcpServers"].as_array().unwrap().iter().all(connected), "{status}");
-    assert_eq!(cli_of(&session).await.epoch, 2);
+    assert_eq!(reported_cli(&session).await.epoch, 2);
     stop(&session).await;
 }
 

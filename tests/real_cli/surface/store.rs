@@ -11,7 +11,7 @@ use greenroom::{ErrorKind, Event, Message, Outcome, Session, ToolServer, convers
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::snapshot::cli_of;
+use crate::snapshot::reported_cli;
 use crate::stage::{Stage, answers, calc, call, event, hang, hears, in_time, start, stop, text};
 
 fn told(messages: &SessionMessages) -> Vec<String> {
@@ -122,7 +122,7 @@ async fn a_session_goes_on_from_its_store_on_a_machine_that_never_saw_it() {
     answers(&session, "What did I ask?", "You asked for 5 + 3.").await;
     let seen = stage.last_request().body()["messages"].to_string();
     assert!(seen.contains("What is 5 + 3?") && seen.contains("5 + 3 is 8."), "{seen}");
-    let pid = cli_of(&session).await.pid.unwrap();
+    let pid = reported_cli(&session).await.pid.unwrap();
     // A crash goes on in the same place.
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     event(&mut events, "the restart", |event| matches!(event, Event::CliRestarted { .. }).then_some(()))
@@ -166,7 +166,7 @@ async fn a_store_has_all_that_a_killed_cli_has_written() {
     answers(&session, "Say first.", "First.").await;
     let mut turn = in_time("accepting the prompt", session.prompt("Hang.")).await.unwrap();
     hears(&mut hear, "called").await;
-    let pid = cli_of(&session).await.pid.unwrap();
+    let pid = reported_cli(&session).await.pid.unwrap();
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     assert!(matches!(in_time("the turn", turn.outcome()).await.unwrap(), Outcome::Interrupted { .. }));
     event(&mut events, "the restart", |event| matches!(event, Event::CliRestarted { .. }).then_some(()))
@@ -254,7 +254,7 @@ async fn a_conversation_of_a_key_is_started_once_and_resumed_ever_after() {
     let mut events = session.events();
     answers(&session, "And then?", "Two.").await;
     assert!(stage.last_request().body()["messages"].to_string().contains("What is first?"));
-    let pid = cli_of(&session).await.pid.unwrap();
+    let pid = reported_cli(&session).await.pid.unwrap();
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     event(&mut events, "the restart", |event| matches!(event, Event::CliRestarted { .. }).then_some(()))
         .await;
