@@ -33,7 +33,7 @@ async fn arguments_that_violate_the_schema_name_every_path_in_the_result() {
         (json!({}), vec!["\"items\" is a required property"]),
         (json!({ "items": [{ "n": 2 }, { "n": 0 }], "mode": "odd" }), vec!["`items[1].n`: ", "`mode`: "]),
         (json!({ "items": 7 }), vec!["`items`: 7 is not of type \"array\""]),
-        (json!([1]), vec!["[1] is not of type \"object\""]),
+        (json!([1]), vec!["invalid type: sequence, expected a JSON object"]),
     ] {
         let result = server.call("order", arguments).await;
         assert!(
