@@ -12,8 +12,10 @@ mod lines;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+type Check = fn(&[u8]);
+
 /// The fuzz targets and their checks.
-const TARGETS: [(&str, fn(&[u8])); 3] =
+const TARGETS: [(&str, Check); 3] =
     [("dispatch", dispatch::check), ("envelope", envelope::check), ("lines", lines::check)];
 
 /// The files of a folder in `fuzz/`.

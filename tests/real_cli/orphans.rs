@@ -95,7 +95,7 @@ fn prepare(builder: SessionBuilder, containment: Containment, timeouts: Timeouts
 }
 
 async fn contained_by(session: &Session) -> ContainedBy {
-    reported_cli(&session).await.contained_by.unwrap()
+    reported_cli(session).await.contained_by.unwrap()
 }
 
 /// A session whose CLI runs both commands is ended like this; afterwards they are gone. With each way to contain them.

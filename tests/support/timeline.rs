@@ -41,8 +41,11 @@ struct Notes {
 
 struct Note {
     title: String,
-    tell: Box<dyn FnMut(&mut BTreeSet<u32>) -> String>,
+    tell: Box<Tell>,
 }
+
+/// Returns the text of a note, and adds the processes that it names.
+type Tell = dyn FnMut(&mut BTreeSet<u32>) -> String;
 
 /// The test draws from this seed. It takes another one from the variable.
 pub(crate) fn seed(variable: &str, seed: impl Display) {

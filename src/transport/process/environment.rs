@@ -156,7 +156,7 @@ pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) ->
             std::thread::sleep(PAUSE);
             waited += pause.elapsed();
         }
-        started.extend(between.drain(..));
+        started.append(&mut between);
         started.retain(|pid| *pid != own && visit(*pid, false));
         between = started;
     };

@@ -48,8 +48,9 @@ pub(crate) fn fork_chains(chains: u32, pipe: &File) -> io::Result<()> {
             let _ = rustix::process::setsid();
             // An event: nobody reads the pipe any more.
             let end = !matches!(poll(&mut [PollFd::new(pipe, PollFlags::empty())], Some(&PAUSE)), Ok(0));
-            // SAFETY: as above. `_exit` runs nothing that this process has inherited.
+            // SAFETY: as above.
             if end || unsafe { fork() } != 0 {
+                // SAFETY: it runs nothing that this process has inherited.
                 unsafe { _exit(0) };
             }
         }
