@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The oldest version of the CLI that a session uses, unless [`Options::allow_old_cli`](crate::Options::allow_old_cli) is set.
 ///
-/// Up to CLI 2.1.300, calls of tools whose [`ToolPolicy`](crate::ToolPolicy) forbids them are run. CLI 2.1.290 to 2.1.301
+/// Up to CLI 2.1.300, calls of tools whose [`ToolPolicy`](crate::tool::ToolPolicy) forbids them are run. CLI 2.1.290 to 2.1.301
 /// start in the permission mode `auto`, in which nobody is asked. CLIs up to 2.1.290 do not answer `initialize` with
 /// their version.
 pub const OLDEST_CLI: &str = "2.1.302";
