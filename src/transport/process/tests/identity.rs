@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt;
 
 use super::*;
 use crate::transport::process::environment::processes_with;
+use crate::wait::found_by_thread;
 
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -79,17 +80,22 @@ async fn what_has_left_the_group_is_recognised_by_its_mark() {
     in_time(identity.gone(LOOK)).await;
 }
 
+/// The processes that a search finds. A search that cannot follow the processes that other tests start says so, and is
+/// repeated.
+fn found(variable: &str, value: &str) -> Vec<u32> {
+    found_by_thread("a search that sees all processes", || processes_with(variable, value).ok())
+}
+
 /// Between two programs a process has no environment. Here that is a twentieth of the time.
 #[tokio::test]
 async fn a_process_that_runs_one_program_after_another_is_found_by_every_search() {
     let next = r#"next='exec sh -c "$0" "$0"'; echo ready; exec sh -c "$next" "$next""#;
     let (_reader, process, identity) = ready(next).await;
     let mark = identity.mark.as_deref().unwrap();
-    let found =
-        (0..500).filter(|_| processes_with("GREENROOM_INCARNATION", mark).unwrap() == [identity.pid]).count();
+    let found = (0..500).filter(|_| found("GREENROOM_INCARNATION", mark) == [identity.pid]).count();
     end(process).await;
     assert_eq!(found, 500);
-    assert!(processes_with("GREENROOM_INCARNATION", mark).unwrap().is_empty());
+    assert!(self::found("GREENROOM_INCARNATION", mark).is_empty());
 }
 
 /// Meanwhile the first thread of the process has ended, and the process looks like one that has ended.
@@ -105,8 +111,7 @@ fn a_process_whose_second_thread_runs_the_next_program_is_found_by_every_search(
     }
     let value = std::process::id().to_string();
     let mut child = next.env(VARIABLE, &value).stdout(Stdio::null()).spawn().unwrap();
-    let searches = (0..500).map(|_| processes_with(VARIABLE, &value));
-    let found = searches.filter(|found| found.as_ref().is_ok_and(|found| *found == [child.id()])).count();
+    let found = (0..500).filter(|_| found(VARIABLE, &value) == [child.id()]).count();
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(found, 500);
