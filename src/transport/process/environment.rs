@@ -54,7 +54,8 @@ const MOST_ROOM: usize = 8 << 20;
 /// read its environment again, and then send the signal by the descriptor.
 ///
 /// Blocks the calling thread, so use `spawn_blocking` in asynchronous code: milliseconds on a machine with hundreds of
-/// processes, and up to 200 ms more while a process is in `execve(2)`. Finds nothing on any other system than Linux.
+/// processes, and up to 400 ms more while processes are started or are in `execve(2)`. Finds nothing on any other system
+/// than Linux.
 ///
 /// # Errors
 /// This process has no file descriptor left, or no memory, or processes are started faster than they can be looked at: then

@@ -51,8 +51,9 @@ impl ProcessIdentity {
     /// Whether the CLI, a member of its process group, or another process with its mark still runs. Zombies do not
     /// count. False after a reboot, and on any other machine than that of the CLI.
     ///
-    /// Blocks the calling thread: milliseconds on a machine with hundreds of processes, and up to 200 ms more while a
-    /// process is in `execve(2)`. True if this process has no file descriptor left to look with.
+    /// Blocks the calling thread: milliseconds on a machine with hundreds of processes, and up to 800 ms more, for two
+    /// searches, while processes are started or are in `execve(2)`. True if nobody can tell: this process has no file
+    /// descriptor left to look with, or processes are started faster than they can be looked at.
     ///
     /// | not noticed | why |
     /// |---|---|
