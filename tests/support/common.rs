@@ -27,9 +27,15 @@ pub(crate) async fn start_by_hand(builder: SessionBuilder) -> (Session, CliEnd, 
     }
 }
 
-/// Stops the session; its CLI goes when its stdin is closed.
+/// Stops the session; its CLI goes when its stdin is closed. On the paused clock the stop keeps its bound; in real time a
+/// busy machine may take longer.
 pub(crate) async fn stop(session: Session, end: CliEnd) {
+    let bound = session.shutdown_bound();
+    // In this order, so that real time is never behind the time of a clock that is not paused.
+    let (in_reality, begun) = (std::time::Instant::now(), tokio::time::Instant::now());
     let (stopped, ()) = within(SOON, async { tokio::join!(session.stop(), end.run_out()) }).await;
+    let took = begun.elapsed();
+    assert!(took <= bound || took <= in_reality.elapsed(), "the stop took {took:?} of {bound:?}");
     if let Err(error) = stopped {
         panic!("the session stopped with an error: {error}");
     }
