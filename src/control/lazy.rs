@@ -16,12 +16,20 @@ use serde_json::value::RawValue;
 ///
 /// Clones share the JSON and the [`Value`].
 ///
+/// Compare parsed values, not text. Serialisation and `Debug` write the exact JSON of the CLI, with its escapes: a hook that
+/// searches for `sudo` in `serde_json::to_string(&input.tool_input)` does not find `"\u0073udo"`. `Display` writes the
+/// parsed JSON.
+///
 /// ```
 /// use greenroom::callback::LazyValue;
 ///
 /// let arguments: LazyValue = serde_json::from_str(r#"{"command": "ls", "timeout": 5}"#)?;
 /// assert_eq!(arguments["command"], "ls");
 /// assert_eq!(arguments.raw().get(), r#"{"command": "ls", "timeout": 5}"#);
+///
+/// let escaped: LazyValue = serde_json::from_str(r#"{"command": "\u0073udo ls"}"#)?;
+/// assert!(!serde_json::to_string(&escaped)?.contains("sudo"));
+/// assert!(escaped["command"].as_str().is_some_and(|command| command.contains("sudo")));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone)]
@@ -91,13 +99,14 @@ impl From<LazyValue> for Value {
     }
 }
 
+/// Writes the exact JSON of the CLI.
 impl fmt::Debug for LazyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.raw().get())
     }
 }
 
-/// Writes the parsed JSON: an escape in the text of the CLI hides nothing from whoever searches in what is written.
+/// Writes the parsed JSON: a text search also finds escaped characters.
 impl fmt::Display for LazyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&**self, f)
@@ -118,6 +127,7 @@ impl PartialEq<Value> for LazyValue {
     }
 }
 
+/// Writes the exact JSON of the CLI.
 impl Serialize for LazyValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.raw().serialize(serializer)
@@ -237,10 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn escapes_hide_nothing_from_a_search_in_the_text() {
+    fn escaped_characters_are_shown_and_serialised_as_written() {
         let lazy = read(r#"{"a": "\u0070assword"}"#).unwrap();
         assert_eq!(lazy.to_string(), r#"{"a":"password"}"#);
-        assert_eq!(lazy.raw().get(), r#"{"a": "\u0070assword"}"#);
+        let exact = r#"{"a": "\u0070assword"}"#;
+        let written = serde_json::to_string(&lazy).unwrap();
+        assert_eq!([lazy.raw().get(), &format!("{lazy:?}"), &written], [exact; 3]);
     }
 
     #[test]
