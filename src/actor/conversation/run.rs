@@ -3,7 +3,7 @@
 //! A `result` ends a turn ([`results`](super::results)), not the run: a background agent that finishes may begin
 //! another turn, and closing stdin before would take the application's tools away from it. The signs are the CLI's
 //! session state, its results, and the background tasks that it has announced. A ceiling ends the run of a CLI that
-//! says too little, or that announces more tasks at once than are told apart.
+//! says too little, or that has more than 16,384 background tasks.
 //!
 //! ```text
 //!                 prompt written
@@ -27,8 +27,8 @@ use crate::wire::{Message, SessionState, TaskEvent};
 /// Kinds of background tasks that keep a run open. Shells and monitors do not: they may never end.
 const ENDING_TASKS: [&str; 2] = ["local_agent", "local_workflow"];
 
-/// Most running background tasks that are told apart. While there were more, nobody knows whether one still runs, so a
-/// run without other work ends at its ceiling; without a ceiling, when the CLI ends.
+/// Most running background tasks whose ids are kept. If there were more, nobody knows whether one still runs, so a run
+/// without other work ends at its ceiling; without a ceiling, when the CLI ends.
 const MOST_TASKS: usize = 16_384;
 
 /// Watches whether the run is over.
@@ -40,7 +40,7 @@ pub(crate) struct RunTracker {
     /// Hashes of the ids of background tasks: the CLI chooses how long the ids are.
     tasks: HashSet<u64>,
     /// Whether tasks were announced that are not in `tasks`, which was full.
-    untold: bool,
+    tasks_overflowed: bool,
     ceiling: Option<Duration>,
     ceiling_at: Option<Instant>,
 }
@@ -52,7 +52,7 @@ impl RunTracker {
             result_seen: false,
             state: None,
             tasks: HashSet::new(),
-            untold: false,
+            tasks_overflowed: false,
             ceiling,
             ceiling_at: None,
         }
@@ -90,7 +90,7 @@ impl RunTracker {
             self.ceiling_at = None;
             if self.result_seen && self.tasks.is_empty() {
                 self.ended = true;
-                self.untold = false;
+                self.tasks_overflowed = false;
             }
         }
     }
@@ -131,7 +131,7 @@ impl RunTracker {
         if self.tasks.len() < MOST_TASKS {
             self.tasks.insert(task);
         } else if !self.tasks.contains(&task) {
-            self.untold = true;
+            self.tasks_overflowed = true;
         }
     }
 
@@ -182,7 +182,7 @@ impl RunTracker {
     /// Ends the run after a result, or waits for the CLI to become idle and for its tasks.
     fn settle(&mut self, now: Instant) {
         let idle = !matches!(self.state, Some(SessionState::Running | SessionState::RequiresAction));
-        if idle && self.tasks.is_empty() && !self.untold {
+        if idle && self.tasks.is_empty() && !self.tasks_overflowed {
             self.ended = true;
             self.ceiling_at = None;
         } else {

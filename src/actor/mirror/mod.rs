@@ -42,7 +42,7 @@ use crate::sessions::TranscriptEntry;
 use crate::store::SessionStore;
 use crate::wire::lenient::read_object;
 
-/// A store of the application. The session drops its reference as if it were the last.
+/// A store of the application. The session drops its reference on a blocking thread.
 pub(crate) type SharedStore = Arc<DropElsewhere<Arc<dyn SessionStore>>>;
 
 pub(crate) struct Mirror {

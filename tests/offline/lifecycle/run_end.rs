@@ -128,7 +128,7 @@ async fn more_agents_than_are_told_apart_leave_the_end_to_the_ceiling() {
     for number in 1..TOLD_APART {
         run.end.message(task_ended(&number.to_string()));
     }
-    assert!(!run.after(10_000).await, "one of those told apart still runs");
+    assert!(!run.after(10_000).await, "one whose id is kept still runs");
     assert!(!run.sees(task_ended("0")).await, "another may still run");
     assert!(!run.after(599).await);
     assert!(run.after(2).await);
