@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, PostgresBackend};
 use greenroom_fleet::{
-    Accept, Accepted, Answered, Append, Appended, Ask, AttemptId, BackendError, BackendErrorKind, Begin,
-    Begun, Change, Claim, Claimed, Finish, Finished, InterruptedBy, Name, Owned, Ownership, PromptOutcome,
+    Accepted, Answered, Append, Appended, Ask, AttemptId, BackendError, BackendErrorKind, Begin, Begun,
+    Change, Claim, Claimed, Finish, Finished, InterruptedBy, Name, Owned, Ownership, PromptOutcome,
     QuestionId, Renewed, Withdrawn,
 };
 use serde_json::json;
@@ -246,9 +246,7 @@ async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
     let schema = schema();
     let backend = connect(&address, &schema).await;
     let node = joined(&backend).await;
-    let accept = Accept { wait: Duration::from_secs(5), ..accept("a") };
-    let prompt = accept.prompt;
-    assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
+    let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;
     let mut other = server::raw(&address).await;
     server::run(&mut other, &format!("BEGIN; SELECT FROM {schema}.names FOR NO KEY UPDATE")).await;
@@ -256,7 +254,9 @@ async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
     let (theirs, mut beginning) = (backend.clone(), tokio::task::JoinSet::new());
     beginning.spawn(async move { theirs.begin(begin).await });
     server::until_a_request_waits_for_a_lock(&address, "fleet_begin").await;
-    server::run(&mut other, "SELECT pg_sleep(6); ROLLBACK").await;
+    // The prompt expires now, when begin waits.
+    let expires = format!("UPDATE {schema}.prompts SET expires_at = {schema}.now_ms(); COMMIT");
+    server::run(&mut other, &expires).await;
     let begun = beginning.join_next().await.unwrap().unwrap().unwrap();
     assert!(matches!(begun, Owned::Done(Begun::Expired)), "{begun:?}");
 }
