@@ -249,8 +249,8 @@ pub struct Options {
     pub spill_dir: Option<PathBuf>,
 
     /// The folder for the lock files that keep two live sessions out of one conversation
-    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: the first of these folders that can hold a
-    /// lock file, each with `greenroom-locks-<uid>` in it:
+    /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: the first of these folders that does not
+    /// refuse lock files for good, each with `greenroom-locks-<uid>` in it:
     ///
     /// 1. the configuration folder of the CLI, which has the conversation: `CLAUDE_CONFIG_DIR` or `.claude` in the home,
     ///    also if [`env`](Self::env) sets them. Not with another [`user`](Self::user);
@@ -261,8 +261,10 @@ pub struct Options {
     /// two depend on the environment: set this if programs use them, and do not all have the same home and `TMPDIR`.
     ///
     /// The folder is created if it does not exist. It must belong to the user of this process and be closed to others (mode
-    /// 0700). `start` fails with [`ErrorKind::Io`](crate::ErrorKind::Io), before it starts a process, if no folder can be
-    /// used; with this option only this folder is tried.
+    /// 0700). `start` fails with [`ErrorKind::Io`](crate::ErrorKind::Io), before it starts a process, if the folder cannot be
+    /// used. Only a folder that is read-only, that this user may not create or that has no locks is passed over for the next
+    /// one. A full disk, a wrong mode or another owner of the lock folder is an error, because a live session may hold its
+    /// lock there. With this option only this folder is tried.
     pub lock_dir: Option<PathBuf>,
 
     /// All time limits.

@@ -81,7 +81,7 @@ async fn the_lock_of_a_killed_process_is_removed_at_the_next_start() {
     other.0.kill().unwrap();
     other.0.wait().unwrap();
     let [left] = &locks(folder.path())[..] else { panic!("the killed process left no lock") };
-    assert!(left.starts_with(ID), "{left}");
+    assert_eq!(*left, format!("{ID}.lock"));
     let session = within(SOON, builder(folder.path()).start()).await.unwrap();
     assert_eq!(locks(folder.path()), [""; 0]);
     within(SOON, session.stop()).await.unwrap();

@@ -4,30 +4,56 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::files::{is_same_file, private_folders};
+use crate::files::{is_absent, is_same_file, private_folders};
 use crate::sessions::find::key::is_session_id;
 
-/// The name of a conversation's lock file.
-pub(super) fn name(id: &str, config_hash: &str) -> String {
-    format!("{id}-{config_hash}.lock")
+/// How often a claim tries to lock a file while another process sweeps the folder. A sweep locks each file for a moment,
+/// but the sweeping process may be stopped in that moment.
+const TRIES_IN_SWEEP: usize = 200;
+
+/// The pause between two tries.
+const PAUSE_IN_SWEEP: Duration = Duration::from_millis(5);
+
+/// The name of a conversation's lock file. The hash tells apart the configuration folders that share a lock folder.
+pub(super) fn name(id: &str, config_hash: Option<&str>) -> String {
+    match config_hash {
+        Some(hash) => format!("{id}-{hash}.lock"),
+        None => format!("{id}.lock"),
+    }
 }
 
 /// Whether a file of this name is a lock file. The folder may have other files, if an option names it.
 pub(super) fn is_name(name: &str) -> bool {
     let id = name.strip_suffix(".lock").and_then(|name| name.split_at_checked(36));
-    id.is_some_and(|(id, rest)| is_session_id(id) && rest.starts_with('-'))
+    id.is_some_and(|(id, rest)| is_session_id(id) && (rest.is_empty() || rest.starts_with('-')))
 }
 
 /// The reason why a file is not locked.
 pub(super) enum Refused {
     /// This session holds the lock.
     Held(String),
+    /// The folder refuses lock files now and later.
+    Lasting(io::Error),
     Io(io::Error),
     /// The folder is not safe, for this reason.
     Folder(String),
+}
+
+impl Refused {
+    /// The error of a call that makes the folder, makes the file or locks it. Other errors may pass, such as those of a
+    /// full disk; so may ENOLCK, if the lock service of NFS is starting.
+    fn of_use(error: io::Error) -> Self {
+        use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+
+        match error.kind() {
+            NotADirectory | PermissionDenied | ReadOnlyFilesystem | Unsupported => Self::Lasting(error),
+            _ => Self::Io(error),
+        }
+    }
 }
 
 impl From<io::Error> for Refused {
@@ -69,22 +95,28 @@ impl LockFile {
 
     /// Locks the file of this name. Creates the folder if it does not exist.
     pub(super) fn take(folder: &Path, name: &str) -> Result<Self, Refused> {
-        private_folders(folder)?;
+        private_folders(folder).map_err(Refused::of_use)?;
         belongs_to_user(folder)?;
         let path = folder.join(name);
-        let mut no_sweep = None;
+        let (mut no_sweep, mut tries) = (None, 0);
         loop {
-            let mut file = opening().create(true).truncate(false).mode(0o600).open(&path)?;
+            let mut file = match opening().create(true).truncate(false).mode(0o600).open(&path) {
+                // A file that exists may be locked, even if this process cannot open it. On a read-only disk nobody can
+                // write to the conversation either.
+                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem || is_missing(&path) => {
+                    return Err(Refused::of_use(error));
+                }
+                file => file?,
+            };
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) if no_sweep.is_none() => {
-                    // A sweep locks each file for a moment. Without locks on folders there is no sweep.
-                    let waited = File::open(folder).and_then(|folder| folder.lock_shared().map(|()| folder));
-                    no_sweep = Some(waited);
+                Err(TryLockError::WouldBlock) if no_sweep.is_none() && tries < TRIES_IN_SWEEP => {
+                    no_sweep = keep_sweeps_out(folder)?;
+                    tries += 1;
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => return Err(Refused::Held(holder(&mut file))),
-                Err(TryLockError::Error(error)) => return Err(error.into()),
+                Err(TryLockError::Error(error)) => return Err(Refused::of_use(error)),
             }
             // The previous owner may have deleted the file between opening and locking.
             if !is_same_file(&file, &path)? {
@@ -126,8 +158,8 @@ impl LockFile {
     }
 }
 
-/// Refuses a folder of another user, or one that others can write to: they could release our locks, or hold them for
-/// ever.
+/// Refuses a folder of another user, or one that others can open: they could release our locks, or hold them for ever.
+/// Its mode is not repaired: an option may name a folder that others need, such as `/tmp`.
 fn belongs_to_user(folder: &Path) -> Result<(), Refused> {
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() {
@@ -138,14 +170,35 @@ fn belongs_to_user(folder: &Path) -> Result<(), Refused> {
         let text = format!("belongs to user {owner}, but this process runs as user {user}");
         return Err(Refused::Folder(text));
     }
-    if found.mode() & 0o077 != 0 {
-        let text = format!("is open to other users (mode {:o})", found.mode() & 0o777);
-        return Err(Refused::Folder(text));
+    let mode = found.mode() & 0o777;
+    if mode != 0o700 {
+        return Err(Refused::Folder(format!("has the mode {mode:o}, and must have 700")));
     }
     Ok(())
 }
 
-/// To open a lock file. A link could lead to a file that is none of ours, which would be overwritten.
+fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| is_absent(&error))
+}
+
+/// Locks the folder, so that no sweep begins. `None`, after a pause, if another process sweeps it.
+fn keep_sweeps_out(folder: &Path) -> io::Result<Option<File>> {
+    let folder = File::open(folder)?;
+    match folder.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "on a blocking thread, and no event ends the wait in time"
+            )]
+            std::thread::sleep(PAUSE_IN_SWEEP);
+            Ok(None)
+        }
+        // Without locks on folders there is no sweep.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(folder)),
+    }
+}
+
+/// To open a lock file. A link could lead to a file that is not a lock file, which would be overwritten.
 fn opening() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());

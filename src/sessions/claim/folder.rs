@@ -2,7 +2,7 @@
 //! user may take the folder first.
 //!
 //! ```text
-//!   lock_dir, if the option is set; else the first that can be used of
+//!   lock_dir, if the option is set; else the first that does not refuse lock files for good of
 //!   1. <configuration folder of the CLI>/greenroom-locks-<uid>      not if the CLI runs as another user
 //!   2. <configuration folder of this process>/greenroom-locks-<uid>
 //!   3. <folder for temporary files>/greenroom-locks-<uid>
@@ -10,10 +10,15 @@
 //!
 //! The conversation is in the configuration folder of its CLI, so whoever can open the conversation finds the lock there,
 //! whatever the environment: services, logins and containers of one user may each have their own `TMPDIR` and
-//! `XDG_RUNTIME_DIR`. The other two are for a configuration folder that cannot hold locks, such as a read-only one. They
-//! depend on the environment of the process.
+//! `XDG_RUNTIME_DIR`. The other two are for a configuration folder that never holds locks: it is read-only, this user may
+//! not write to it, or its file system has no locks. They depend on the environment of the process.
+//!
+//! Any other trouble with a folder ends the claim with an error: a full disk, a wrong mode or another owner of the lock
+//! folder. It may be new, so a live session may have its lock in that folder, and a lock in the next folder would let a
+//! second session in.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -41,29 +46,35 @@ pub fn lock_folders(config: Option<&Path>) -> Vec<PathBuf> {
     folders.into_iter().chain([std::env::temp_dir()]).map(|folder| folder.join(&name)).collect()
 }
 
-/// Locks a file in the first folder that can hold it. `Ok(Err(_))`: this session holds the lock.
+/// Locks a file in the first folder that does not refuse lock files for good. The file's name may depend on the folder.
+/// `Ok(Err(_))`: this session holds the lock.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if no folder can hold the file; the error says what is wrong with each.
-pub(super) fn take_first(folders: &[PathBuf], name: &str) -> Result<std::result::Result<LockFile, String>> {
+/// [`ErrorKind::Io`] if all folders refuse lock files, or if something else is wrong with the first that does not; the
+/// error says what is wrong with each.
+pub(super) fn take_first(
+    folders: &[PathBuf],
+    name: impl Fn(&Path) -> String,
+) -> Result<std::result::Result<LockFile, String>> {
     let (mut problems, mut source) = (Vec::new(), None);
     for folder in folders {
-        let problem = match LockFile::take(folder, name) {
+        let (problem, lasting) = match LockFile::take(folder, &name(folder)) {
             Ok(lock) => return Ok(Ok(lock)),
             Err(Refused::Held(by)) => return Ok(Err(by)),
-            Err(Refused::Folder(problem)) => problem,
-            Err(Refused::Io(error)) => {
-                let problem = format!("cannot be used: {error}");
-                source = Some(error);
-                problem
-            }
+            Err(Refused::Folder(problem)) => (problem, false),
+            Err(Refused::Lasting(error)) => (cannot_be_used(&mut source, error), true),
+            Err(Refused::Io(error)) => (cannot_be_used(&mut source, error), false),
         };
         tracing::debug!(folder = %folder.display(), problem, "a folder cannot hold lock files");
         problems.push(format!("the folder {} {problem}", folder.display()));
+        if !lasting {
+            break;
+        }
     }
     let text = format!("the session cannot lock its conversation: {}", problems.join("; "));
     let error = Error::new(ErrorKind::Io, text).with_help(
-        "name a folder in `lock_dir` that belongs to this user, is closed to others (mode 0700) and has free space",
+        "repair the folder, or name a folder in `lock_dir` that belongs to this user, is closed to others (mode 0700) and has \
+         free space",
     );
     Err(match source {
         Some(source) => error.with_source(source),
@@ -71,13 +82,19 @@ pub(super) fn take_first(folders: &[PathBuf], name: &str) -> Result<std::result:
     })
 }
 
-/// Locks a file that nobody else wants, and sweeps the folder that holds it, if this process has not done so.
+fn cannot_be_used(source: &mut Option<io::Error>, error: io::Error) -> String {
+    let problem = format!("cannot be used: {error}");
+    *source = Some(error);
+    problem
+}
+
+/// Locks a probe file, and sweeps the folder that holds it, if this process has not done so.
 ///
 /// # Errors
 /// Those of [`take_first`].
 pub(super) fn check(folders: &[PathBuf]) -> Result<()> {
-    let name = file::name(&Uuid::new_v4().to_string(), "start");
-    let Ok(probe) = take_first(folders, &name)? else { return Ok(()) };
+    let name = file::name(&Uuid::new_v4().to_string(), None);
+    let Ok(probe) = take_first(folders, |_| name.clone())? else { return Ok(()) };
     let folder = probe.folder().to_owned();
     drop(probe);
     if is_first_sweep(&folder)

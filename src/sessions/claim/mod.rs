@@ -5,10 +5,12 @@
 //! releases the lock when the process ends, even by SIGKILL:
 //!
 //! ```text
-//!   <lock folder>/<conversation>-<hash of the configuration folder>.lock     contains the process id of the owner
+//!   <lock folder>/<conversation>.lock                                        in the configuration folder
+//!   <lock folder>/<conversation>-<hash of the configuration folder>.lock     elsewhere
 //! ```
 //!
-//! The module [`folder`] says which folder that is. The file of a killed owner is reused by the next claim of its
+//! A lock file contains the process id of its owner. In the conversation's own configuration folder the name has no path in it,
+//! because containers may have that folder at different paths. The module [`folder`] says which folder that is. The file of a killed owner is reused by the next claim of its
 //! conversation; the start of a session removes the others ([`Claim::check`]).
 //!
 //! A program that deletes the file of a held lock, such as a cleaner of temporary files, releases it for other
@@ -32,7 +34,7 @@ use crate::lock::lock;
 /// Where a conversation is kept. The same id in another place is another conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationPlace {
-    /// On disk, below this configuration folder. The first of `locks` that can be used has the lock files.
+    /// On disk, below this configuration folder. The first of `locks` that does not refuse them for good has the lock files.
     Disk { config_dir: PathBuf, locks: Vec<PathBuf> },
     /// In the memory of one transport of this process.
     Transport(u64),
@@ -51,8 +53,8 @@ impl Claim {
     /// Claims a conversation. The id must be a UUID.
     ///
     /// # Errors
-    /// [`ErrorKind::SessionInUse`] if a live session has claimed it, [`ErrorKind::Io`] if no folder can hold the lock
-    /// file.
+    /// [`ErrorKind::SessionInUse`] if a live session has claimed it, [`ErrorKind::Io`] if the lock file cannot be made
+    /// or locked.
     pub(crate) async fn take(place: &ConversationPlace, id: &str) -> Result<Self> {
         if !is_session_id(id) {
             let text = format!("{id:?} is not a session id, so its conversation cannot be claimed");
@@ -69,11 +71,14 @@ impl Claim {
                 blocking(move || {
                     // Resolved: one folder may have two paths, before and after the CLI creates it.
                     let config_dir = real(&config_dir);
-                    let config_dir = config_dir.to_string_lossy();
-                    let entry = ListEntry::add(format!("{config_dir}/{id}"))
+                    let config = config_dir.to_string_lossy();
+                    let entry = ListEntry::add(format!("{config}/{id}"))
                         .ok_or_else(|| in_use(&id, "another session of this process"))?;
-                    let lock = folder::take_first(&locks, &file::name(&id, &hash(&config_dir)))?
-                        .map_err(|by| in_use(&id, &by))?;
+                    let name = |locks: &Path| {
+                        let apart = !real(locks).starts_with(&config_dir);
+                        file::name(&id, apart.then(|| hash(&config)).as_deref())
+                    };
+                    let lock = folder::take_first(&locks, name)?.map_err(|by| in_use(&id, &by))?;
                     Ok(Self { id, _lock: Some(lock), _entry: entry })
                 })
                 .await
@@ -84,7 +89,7 @@ impl Claim {
     /// Checks that a conversation in this place can be claimed, and removes the lock files of killed processes.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if no folder can hold lock files.
+    /// [`ErrorKind::Io`] if a lock file cannot be made or locked.
     pub(crate) async fn check(place: &ConversationPlace) -> Result<()> {
         let ConversationPlace::Disk { locks, .. } = place else { return Ok(()) };
         let locks = locks.clone();
@@ -99,6 +104,8 @@ impl Claim {
 
 /// The folder without symbolic links; the missing end of a path is kept as it is.
 fn real(folder: &Path) -> PathBuf {
+    // An error: the working directory of this process is gone.
+    let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let there = folder.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
     match there {
         // `join` with an empty path would add a slash.

@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use super::file::Refused;
 use super::*;
@@ -89,7 +89,7 @@ async fn a_lock_folder_that_others_can_write_to_is_refused() {
     fs::set_permissions(&locks, fs::Permissions::from_mode(0o770)).unwrap();
     let error = Claim::take(&place(folder.path()), ID).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.to_string().contains("open to other users (mode 770)"), "{error}");
+    assert!(error.to_string().contains("has the mode 770"), "{error}");
     fs::remove_dir(&locks).unwrap();
     fs::create_dir(folder.path().join("elsewhere")).unwrap();
     symlink(folder.path().join("elsewhere"), &locks).unwrap();
@@ -131,19 +131,85 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// A conversation with two lock folders.
+fn two_folders(folder: &Path, first: &Path, second: &Path) -> ConversationPlace {
+    let locks = vec![first.to_owned(), second.to_owned()];
+    ConversationPlace::Disk { config_dir: folder.join("config"), locks }
+}
+
 #[tokio::test]
-async fn a_folder_that_somebody_else_made_first_stops_no_session() {
+async fn a_folder_that_refuses_lock_files_for_good_stops_no_session() {
     let folder = tempfile::tempdir().unwrap();
-    let [taken, own] = ["taken", "own"].map(|name| folder.path().join(name));
-    fs::create_dir(&taken).unwrap();
-    fs::set_permissions(&taken, fs::Permissions::from_mode(0o777)).unwrap();
-    let place = ConversationPlace::Disk {
-        config_dir: folder.path().join("config"),
-        locks: vec![taken.clone(), own.clone()],
-    };
+    let [file, own] = ["file", "own"].map(|name| folder.path().join(name));
+    fs::write(&file, "").unwrap();
+    let place = two_folders(folder.path(), &file.join("locks"), &own);
     Claim::check(&place).await.unwrap();
     let _claim = Claim::take(&place, ID).await.unwrap();
-    assert_eq!((names(&taken).len(), names(&own).len()), (0, 1));
+    assert_eq!(names(&own).len(), 1);
+}
+
+#[tokio::test]
+async fn a_lock_folder_with_a_wrong_mode_lets_no_second_session_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    let place = two_folders(folder.path(), &first, &second);
+    drop(Claim::take(&place, ID).await.unwrap());
+    // Another session may have its lock there since before.
+    for mode in [0o755, 0o500] {
+        fs::set_permissions(&first, fs::Permissions::from_mode(mode)).unwrap();
+        for error in [Claim::check(&place).await.unwrap_err(), Claim::take(&place, ID).await.unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert!(
+                error.to_string().contains(&format!("has the mode {mode:o}, and must have 700")),
+                "{error}"
+            );
+        }
+    }
+    assert!(!second.exists(), "it locked elsewhere");
+    fs::set_permissions(&first, fs::Permissions::from_mode(0o700)).unwrap();
+    drop(Claim::take(&place, ID).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_lock_folder_of_another_user_lets_no_second_session_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut foreign, second] = ["foreign", "second"].map(|name| folder.path().join(name));
+    fs::create_dir(&foreign).unwrap();
+    if chown(&foreign, Some(1), None).is_err() {
+        // Only root may give a folder away. This one belongs to root.
+        foreign = "/".into();
+    }
+    let error = Claim::take(&two_folders(folder.path(), &foreign, &second), ID).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("belongs to user "), "{error}");
+    assert!(!second.exists(), "it locked elsewhere");
+}
+
+#[tokio::test]
+async fn one_configuration_folder_under_two_paths_has_one_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let [root, home] = ["root", "home"].map(|name| folder.path().join(name));
+    let place = |home: &Path| ConversationPlace::Disk {
+        config_dir: home.join(".claude"),
+        locks: vec![home.join(".claude/locks")],
+    };
+    let claim = Claim::take(&place(&root), ID).await.unwrap();
+    // As if two containers had the folder at different paths.
+    fs::rename(&root, &home).unwrap();
+    let error = Claim::take(&place(&home), ID).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SessionInUse);
+    drop(claim);
+    drop(Claim::take(&place(&home), ID).await.unwrap());
+}
+
+#[test]
+fn a_claim_does_not_wait_for_ever_for_a_sweep_that_was_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let locks = folder.path().join("locks");
+    let _held = LockFile::take(&locks, "a.lock").unwrap_or_else(|_| panic!("it is free"));
+    let sweeping = File::open(&locks).unwrap();
+    sweeping.lock().unwrap();
+    assert!(matches!(LockFile::take(&locks, "a.lock"), Err(Refused::Held(_))));
 }
 
 #[tokio::test]
@@ -162,7 +228,7 @@ async fn each_folder_that_cannot_have_locks_is_named_before_the_start() {
     let text = error.to_string();
     for part in [
         &format!("the folder {}/locks cannot be used: ", file.display()),
-        &format!("the folder {} is open to other users (mode 755)", open.display()),
+        &format!("the folder {} has the mode 755, and must have 700", open.display()),
         "name a folder in `lock_dir`",
     ] {
         assert!(text.contains(part), "{part} is not in: {text}");
@@ -186,7 +252,9 @@ async fn locks_of_killed_processes_are_removed_and_nothing_else() {
     let claim = Claim::take(&place(folder.path()), ID).await.unwrap();
     let held = names(&locks).pop().unwrap();
     let stale = format!("{}-abc.lock", uuid::Uuid::new_v4());
-    let ours = [&stale, "notes.lock", "00000000-notes.lock", "notes"].map(|name| locks.join(name));
+    let in_own_folder = format!("{}.lock", uuid::Uuid::new_v4());
+    let ours =
+        [&stale, &in_own_folder, "notes.lock", "00000000-notes.lock", "notes"].map(|name| locks.join(name));
     ours.iter().for_each(|path| fs::write(path, "4194305").unwrap());
     let link = format!("{}-abc.lock", uuid::Uuid::new_v4());
     symlink(folder.path().join("notes"), locks.join(&link)).unwrap();
@@ -210,7 +278,7 @@ fn a_claim_of_a_killed_owners_conversation_is_not_refused_by_a_sweep() {
             }
         });
         let refused = (0..300).filter(|_| {
-            let name = file::name(&uuid::Uuid::new_v4().to_string(), "abc");
+            let name = file::name(&uuid::Uuid::new_v4().to_string(), Some("abc"));
             fs::write(locks.join(&name), "4194305").unwrap();
             let first = LockFile::take(&locks, &name);
             let second = LockFile::take(&locks, &name);

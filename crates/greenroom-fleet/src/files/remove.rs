@@ -177,7 +177,7 @@ pub(super) fn remove_locks(folder: &Path, conversation: Uuid) -> Result<()> {
         }
         entries => entries.map_err(|error| failed(folder, error))?,
     };
-    let prefix = format!("{conversation}-");
+    let prefix = conversation.to_string();
     for entry in entries {
         let entry = entry.map_err(|error| failed(folder, error))?;
         let name = entry.file_name();

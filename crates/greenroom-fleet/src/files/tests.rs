@@ -279,7 +279,7 @@ async fn a_live_session_that_locks_in_its_own_folder_refuses_the_removal() {
     let locks = greenroom::sessions::lock_folders(Some(&own.config)).remove(0);
     assert!(locks.starts_with(&own.config));
     fs::create_dir(&locks).unwrap();
-    let lock = locks.join(format!("{}-abc.lock", record.conversation));
+    let lock = locks.join(format!("{}.lock", record.conversation));
     let held = fs::File::create(&lock).unwrap();
     held.lock().unwrap();
     let error = remove(&folders, record.conversation).await.unwrap_err();
