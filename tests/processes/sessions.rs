@@ -61,6 +61,8 @@ fn short() -> Timeouts {
         exit_after_eof: short,
         exit_after_term: short,
         cancel_grace: short,
+        // On a busy machine a killed process may take seconds to end, and `stop` names it then.
+        reap: crate::wait::SOON,
         ..Timeouts::default()
     }
 }
