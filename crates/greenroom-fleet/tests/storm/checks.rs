@@ -123,7 +123,7 @@ impl Storm {
         assert_eq!(left, documented, "{}: files are left", self.told());
     }
 
-    /// What the storm has not done enough of yet.
+    /// The disturbances of which the storm has not made enough yet.
     pub(crate) fn lacks(&self) -> Option<(&'static str, u64)> {
         let seconds = self.length.as_secs();
         let accepted = self.prompts.all.iter().filter(|prompt| prompt.id().is_some()).count() as u64;
