@@ -90,8 +90,8 @@ pub enum ErrorKind {
     SessionInUse,
     /// The session was stopped, or is stopping. Caller.
     Stopped,
-    /// The session has stopped, but processes that its CLIs had started could not be ended. The text names them. Caller (the
-    /// machine).
+    /// The session has stopped, but processes of its CLIs were killed and still run, or nobody knows whether they do. The text
+    /// names them. Caller (the machine).
     ProcessesLeft,
     /// The session has failed for good; the message says why. CLI.
     SessionFailed,

@@ -91,7 +91,8 @@ pub enum Event {
     /// killed with the CLI and not listed.
     LeftoversKilled { epoch: u64, processes: Vec<Leftover> },
     /// Processes of a CLI had not ended within [`Timeouts::reap`](crate::options::Timeouts::reap) after they were killed, the
-    /// CLI itself among them. [`Session::stop`](crate::Session::stop) returns an error that names them.
+    /// CLI itself among them. No processes: nobody knows whether all have ended. [`Session::stop`](crate::Session::stop)
+    /// returns an error that names those that still run then.
     LeftoversRemain { epoch: u64, processes: Vec<Leftover> },
     /// The CLI will be started again.
     CliRestarting {

@@ -213,16 +213,17 @@ impl Session {
     ///
     /// # Errors
     /// The reason why the session failed, if it failed. Else [`ProcessesLeft`](crate::ErrorKind::ProcessesLeft) if processes
-    /// of its CLIs could not be ended; the session has stopped all the same.
+    /// of its CLIs were killed and still run, or if nobody knows; the session has stopped all the same. The processes are looked
+    /// at again in each call.
     pub async fn stop(&self) -> Result<()> {
         // Before the supervisor hears of the stop: a prompt that follows is refused.
         self.inner.shared.refuse_prompts();
         let stopped = self.ask(|reply| SessionMessage::Stop(reply.into())).await;
         self.wait().await;
-        if let Ok(outcome) = stopped {
-            return outcome;
-        }
-        match self.inner.shared.failed.get().cloned().or_else(|| self.inner.shared.left.error()) {
+        // A session that has ended does not answer.
+        let failed = stopped.map_or_else(|_| self.inner.shared.failed.get().cloned(), Result::err);
+        // Asked here, because a transport is code of the application.
+        match failed.or_else(|| self.inner.shared.left.error()) {
             Some(error) => Err(error),
             None => Ok(()),
         }

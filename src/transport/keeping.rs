@@ -4,7 +4,7 @@ use std::path::Path;
 
 use futures_util::future::BoxFuture;
 
-use super::{ContainedBy, Exit, Leftover, Process, ProcessIdentity};
+use super::{ContainedBy, Exit, Leftover, Leftovers, Process, ProcessIdentity};
 
 /// A process, and a value that is dropped after the process: the files that the process was started with.
 pub(crate) struct Keeping<T> {
@@ -52,7 +52,7 @@ impl<T: Send + 'static> Process for Keeping<T> {
         self.process.cleared()
     }
 
-    fn left(&self) -> Vec<Leftover> {
+    fn left(&self) -> Leftovers {
         self.process.left()
     }
 }

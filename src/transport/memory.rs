@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::pipe::{Closer, ReadEnd, WriteEnd, pipe};
-use super::{Connection, Conversations, Exit, Launch, Process, Transport};
+use super::{Connection, Conversations, Exit, Launch, Leftovers, Process, Transport};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Most connections that wait to be accepted.
@@ -279,6 +279,11 @@ impl Process for MemoryProcess {
 
     fn kill(&mut self) {
         self.0.kill();
+    }
+
+    fn left(&self) -> Leftovers {
+        let state = Arc::clone(&self.0);
+        Leftovers(Arc::new(move || state.ended.is_cancelled().then(Vec::new)))
     }
 }
 

@@ -288,10 +288,11 @@ pub trait Process: Send + 'static {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// After [`kill`](Process::kill): the processes that were killed and have not ended yet, the CLI itself among them. A
-    /// process that wraps another one returns those of the inner process.
-    fn left(&self) -> Vec<Leftover> {
-        Vec::new()
+    /// After [`kill`](Process::kill): a way to ask which of the killed processes still run, the CLI itself among them. The
+    /// session asks after [`Timeouts::reap`](crate::options::Timeouts::reap), and when it stops. By default the answer is
+    /// that nobody knows. A process that wraps another one returns that of the inner process.
+    fn left(&self) -> Leftovers {
+        Leftovers(Arc::new(|| None))
     }
 }
 
@@ -316,6 +317,32 @@ pub struct Leftover {
     pub pid: u32,
     /// The name of its program as the system shows it, at most 15 bytes.
     pub name: String,
+}
+
+/// Tells which processes of a killed CLI still run. Outlives the [`Process`].
+#[derive(Clone)]
+pub struct Leftovers(Arc<dyn Fn() -> Option<Vec<Leftover>> + Send + Sync>);
+
+impl Leftovers {
+    /// `ask` returns the processes that still run, or `None` if it does not know whether one does. It must not block.
+    pub fn new(ask: impl Fn() -> Option<Vec<Leftover>> + Send + Sync + 'static) -> Self {
+        let ask = DropElsewhere::new(ask);
+        Self(Arc::new(move || {
+            let ask = &*ask;
+            ask()
+        }))
+    }
+
+    /// The processes that run at this moment. `None`: nobody knows whether one does.
+    pub fn ask(&self) -> Option<Vec<Leftover>> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Leftovers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Leftovers")
+    }
 }
 
 /// The exit of a CLI process.

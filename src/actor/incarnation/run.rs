@@ -278,7 +278,9 @@ impl IncarnationTask {
             open.process.wait().await;
             open.process.cleared().await
         };
-        match tokio::time::timeout(shared.options().timeouts.reap, gone).await {
+        let cleared = tokio::time::timeout(shared.options().timeouts.reap, gone).await;
+        let in_time = cleared.is_ok();
+        match cleared {
             Ok(processes) if processes.is_empty() => {}
             Ok(processes) => {
                 shared.emit(Event::LeftoversKilled { epoch: self.arguments.epoch, processes });
@@ -289,9 +291,14 @@ impl IncarnationTask {
             }
         }
         let left = open.process.left();
-        if !left.is_empty() {
-            shared.left.add(&left);
-            shared.emit(Event::LeftoversRemain { epoch: self.arguments.epoch, processes: left });
+        match left.ask() {
+            None if in_time => {}
+            Some(processes) if processes.is_empty() => {}
+            processes => {
+                shared.left.add(left);
+                let processes = processes.unwrap_or_default();
+                shared.emit(Event::LeftoversRemain { epoch: self.arguments.epoch, processes });
+            }
         }
     }
 

@@ -239,7 +239,7 @@ impl SupervisorState {
         self.shared.claims.release();
         let (event, outcome) = match &failed {
             Some(error) => (Event::Failed { cause: error.to_string() }, Err(error.clone())),
-            None => (Event::Stopped, self.shared.left.error().map_or(Ok(()), Err)),
+            None => (Event::Stopped, Ok(())),
         };
         self.shared.emit(event);
         for waiter in self.await_start.drain(..) {

@@ -14,7 +14,8 @@ use super::redact::Redact;
 use super::transcript::{Entry, Line, Side, Transcript, Wire};
 use crate::error::Result;
 use crate::transport::{
-    Connection, ContainedBy, Conversations, Exit, Launch, Leftover, Process, ProcessIdentity, Transport,
+    Connection, ContainedBy, Conversations, Exit, Launch, Leftover, Leftovers, Process, ProcessIdentity,
+    Transport,
 };
 
 /// A transport around another one that keeps a [`Transcript`] of every incarnation, in both directions. It changes
@@ -284,7 +285,7 @@ impl Process for Watched {
         self.inner.cleared()
     }
 
-    fn left(&self) -> Vec<Leftover> {
+    fn left(&self) -> Leftovers {
         self.inner.left()
     }
 }

@@ -78,13 +78,26 @@ impl Group {
         &self.descendants
     }
 
-    /// The leader, if it has not exited, and the descendants that the sweep has found and that still run.
-    pub(super) fn left(&self) -> Vec<Leftover> {
+    /// The leader, if it runs, and the descendants that the sweep has found and that still run. `None` if there are none and
+    /// the sweep has not ended.
+    pub(super) fn left(&self) -> Option<Vec<Leftover>> {
+        // Before the processes: the sweep may end meanwhile.
+        let is_swept = self.descendants.is_swept();
         let mut left = self.descendants.left();
-        if self.exit.get().is_none() && left.iter().all(|leftover| leftover.pid != self.pid()) {
+        if self.leader_runs() && left.iter().all(|leftover| leftover.pid != self.pid()) {
             left.push(Leftover { pid: self.pid(), name: "the CLI".to_owned() });
         }
-        left
+        (is_swept || !left.is_empty()).then_some(left)
+    }
+
+    /// Asks the system: the thread that notes the exit may be behind.
+    fn leader_runs(&self) -> bool {
+        // Locked until it is looked at, so that it is not reaped meanwhile.
+        let leader = self.leader();
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let status = || rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.id), options));
+        // An error: someone else has reaped it.
+        *leader != Leader::Reaped && matches!(status(), Ok(None))
     }
 
     /// Waits until the leader has exited.

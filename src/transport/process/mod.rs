@@ -41,7 +41,7 @@ use self::identity::ProcessIdentity;
 use self::start::spawn::{Started, start};
 use self::stderr::StderrTask;
 use self::stdin::Stdin;
-use super::{Connection, ContainedBy, Exit, Launch, Leftover, Process, Transport};
+use super::{Connection, ContainedBy, Exit, Launch, Leftover, Leftovers, Process, Transport};
 use crate::error::{Error, ErrorKind, Result};
 
 #[cfg(not(unix))]
@@ -180,7 +180,8 @@ impl Process for CliProcess {
         Box::pin(self.group.descendants().swept())
     }
 
-    fn left(&self) -> Vec<Leftover> {
-        self.group.left()
+    fn left(&self) -> Leftovers {
+        let group = Arc::clone(&self.group);
+        Leftovers(Arc::new(move || group.left()))
     }
 }

@@ -23,7 +23,9 @@ use greenroom::options::Restart;
 use greenroom::report::{Events, ExitCause, InterruptedBy, Phase, ServerStatus};
 use greenroom::session::MessageOrGap;
 use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
-use greenroom::transport::{Connection, Exit, Launch, Leftover, MemoryTransport, Process, Transport};
+use greenroom::transport::{
+    Connection, Exit, Launch, Leftover, Leftovers, MemoryTransport, Process, Transport,
+};
 use greenroom::{
     Error, ErrorKind, Event, NoArgs, Outcome, Prompt, Session, SessionBuilder, ToolContext, ToolServer, Turn,
 };

@@ -1,5 +1,8 @@
 //! Starts and stops.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures_util::FutureExt;
 
 use super::*;
@@ -23,52 +26,78 @@ async fn a_start_that_fails_is_told_at_once_and_not_tried_again() {
     assert!(within(SOON, listener.try_accept()).await.is_none(), "it was tried again");
 }
 
-/// A transport whose processes leave a process behind.
-struct Leaving(MemoryTransport);
+/// Whether the process that was left behind runs. `None`: nobody knows what is left, and the search does not end.
+type Left = Option<Arc<AtomicBool>>;
 
-struct LeavingProcess(Box<dyn Process>);
+/// A transport whose processes leave a process behind.
+struct Leaving(MemoryTransport, Left);
+
+struct LeavingProcess {
+    inner: Box<dyn Process>,
+    left: Left,
+}
+
+impl LeavingProcess {
+    /// A running session.
+    async fn session(left: Left) -> (Session, CliEnd) {
+        let (transport, mut listener) = ScriptedCli::by_hand();
+        let (session, end) = tokio::join!(builder().transport(Leaving(transport, left)).start(), async {
+            let mut end = listener.accept().await;
+            end.handshake().await;
+            end
+        });
+        (session.unwrap(), end)
+    }
+}
 
 impl Transport for Leaving {
     fn open(&self, launch: Launch) -> BoxFuture<'static, greenroom::Result<Connection>> {
-        let opening = self.0.open(launch);
+        let (opening, left) = (self.0.open(launch), self.1.clone());
         Box::pin(async move {
-            let connection = opening.await?;
-            Ok(Connection { process: Box::new(LeavingProcess(connection.process)), ..connection })
+            let Connection { reader, writer, process: inner } = opening.await?;
+            Ok(Connection { reader, writer, process: Box::new(LeavingProcess { inner, left }) })
         })
     }
 }
 
 impl Process for LeavingProcess {
     fn pid(&self) -> Option<u32> {
-        self.0.pid()
+        self.inner.pid()
     }
 
     fn wait(&mut self) -> BoxFuture<'_, Exit> {
-        self.0.wait()
+        self.inner.wait()
     }
 
     fn terminate(&mut self) {
-        self.0.terminate();
+        self.inner.terminate();
     }
 
     fn kill(&mut self) {
-        self.0.kill();
+        self.inner.kill();
     }
 
-    fn left(&self) -> Vec<Leftover> {
-        vec![serde_json::from_value(json!({"pid": 4711, "name": "dd"})).unwrap()]
+    fn cleared(&mut self) -> BoxFuture<'_, Vec<Leftover>> {
+        match &self.left {
+            Some(_) => self.inner.cleared(),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn left(&self) -> Leftovers {
+        let left = self.left.clone();
+        Leftovers::new(move || {
+            let runs = left.as_ref()?.load(Ordering::Acquire);
+            let process = || serde_json::from_value(json!({"pid": 4711, "name": "dd"})).unwrap();
+            Some(runs.then(process).into_iter().collect())
+        })
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn stop_names_processes_that_could_not_be_ended() {
-    let (transport, mut listener) = ScriptedCli::by_hand();
-    let (session, mut end) = tokio::join!(builder().transport(Leaving(transport)).start(), async {
-        let mut end = listener.accept().await;
-        end.handshake().await;
-        end
-    });
-    let session = session.unwrap();
+    let runs = Arc::new(AtomicBool::new(true));
+    let (session, mut end) = LeavingProcess::session(Some(runs.clone())).await;
     let mut events = session.events();
     let (stopped, ()) = tokio::join!(within(SOON, session.stop()), async {
         while within(SOON, end.recv()).await.is_some() {}
@@ -84,6 +113,34 @@ async fn stop_names_processes_that_could_not_be_ended() {
         stops += usize::from(matches!(event, Event::Stopped));
     }
     assert_eq!((remain, stops), (1, 1));
+    runs.store(false, Ordering::Release);
+    session.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_does_not_name_a_process_that_has_ended_since() {
+    let runs = Arc::new(AtomicBool::new(true));
+    let (session, end) = LeavingProcess::session(Some(runs.clone())).await;
+    let mut events = session.events();
+    end.exit(killed());
+    event(&mut events, |event| matches!(event, Event::LeftoversRemain { .. }).then_some(())).await;
+    runs.store(false, Ordering::Release);
+    within(SOON, session.stop()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_says_so_if_nobody_knows_whether_a_process_is_left() {
+    let (session, mut end) = LeavingProcess::session(None).await;
+    let mut events = session.events();
+    let (stopped, ()) = tokio::join!(within(SOON, session.stop()), async {
+        while within(SOON, end.recv()).await.is_some() {}
+        end.exit(Exit::Code(0));
+    });
+    let error = stopped.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ProcessesLeft);
+    assert!(error.to_string().contains("not known whether all"), "{error}");
+    let told = rest(&mut events).await;
+    assert_eq!(names(&told), ["stopping", "leftovers_remain", "stopped"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,8 +279,10 @@ async fn a_cli_that_survives_sigkill_delays_stop_at_most_to_the_bound() {
     end.call_tool("calc", "hang", json!({}));
     settled(&mut end).await;
     end.process().survive_kill();
-    within(session.shutdown_bound(), session.stop()).await.unwrap();
+    let error = within(session.shutdown_bound(), session.stop()).await.unwrap_err();
+    assert!(error.to_string().contains("not known whether all"), "{error}");
     drop(end);
+    session.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -105,6 +105,11 @@ impl Descendants {
         self.leftovers.set(leftovers).ok();
     }
 
+    /// Whether the wait of [`swept`](Self::swept) has ended.
+    pub(crate) fn is_swept(&self) -> bool {
+        self.leftovers.initialized()
+    }
+
     /// The processes that the sweep has found and that still run.
     pub(crate) fn left(&self) -> Vec<Leftover> {
         let mut left = lock(&self.left).clone();

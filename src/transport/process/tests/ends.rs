@@ -147,3 +147,15 @@ async fn if_someone_else_reaps_the_child_its_group_is_killed() {
     let stdout = ChildStdout::from_std(child.stdout.take().unwrap()).unwrap();
     assert_eq!(to_the_end(stdout).await, "ready\n");
 }
+
+#[tokio::test]
+async fn a_child_whose_exit_is_not_noted_yet_is_not_left() {
+    use std::os::unix::process::CommandExt;
+    let mut child = Command::new("/bin/cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
+    let group = group::Group::new(Pid::from_child(&child), Default::default());
+    assert_eq!(group.left().unwrap_or_default().len(), 1, "it runs");
+    group.kill();
+    exits::wait_without_reaping(Pid::from_child(&child)).unwrap();
+    assert_eq!(group.left(), Some(Vec::new()));
+    child.wait().unwrap();
+}
