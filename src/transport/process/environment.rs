@@ -82,18 +82,29 @@ pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// How long searches wait for processes that are between two programs, all searches that share it together.
-pub(crate) struct Patience(Duration);
+/// How long searches wait, all searches that share it together.
+pub(crate) struct Patience {
+    /// The rest of the wait for processes that are between two programs.
+    between: Duration,
+    /// When the searches end.
+    end: Option<Instant>,
+}
 
 impl Patience {
-    pub(crate) fn of(most: Duration) -> Self {
-        Self(most)
+    /// Waits for processes that are between two programs for `between`, and ends the searches after `total`, except that the
+    /// first search looks at each process once.
+    pub(crate) fn of(between: Duration, total: Option<Duration>) -> Self {
+        Self { between, end: total.map(|total| Instant::now() + total) }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
     }
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self(Duration::from_millis(200))
+        Self::of(Duration::from_millis(200), None)
     }
 }
 
@@ -146,10 +157,10 @@ pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) ->
     let settled = loop {
         let before = std::mem::replace(&mut last, last_number());
         let mut started = started_between(before, last)?;
-        if started.is_empty() && (between.is_empty() || waited >= patience.0) {
+        if started.is_empty() && (between.is_empty() || waited >= patience.between) {
             break true;
         }
-        if begin.elapsed() >= LONGEST + patience.0 {
+        if begin.elapsed() >= LONGEST + patience.between || patience.is_over() {
             break false;
         }
         if started.is_empty() {
@@ -161,7 +172,7 @@ pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) ->
         started.retain(|pid| *pid != own && visit(*pid, false));
         between = started;
     };
-    patience.0 = patience.0.saturating_sub(waited);
+    patience.between = patience.between.saturating_sub(waited);
     if settled {
         return result;
     }
@@ -258,7 +269,7 @@ fn read(path: &Path, environment: &mut Vec<u8>) -> io::Result<usize> {
     }
 }
 
-/// True for an error of this process, such as too many open files: it tells nothing of the process that is looked at.
+/// True for an error of this process, such as too many open files: it says nothing about the process that is looked at.
 fn is_ours(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }

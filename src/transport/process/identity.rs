@@ -84,6 +84,12 @@ impl ProcessIdentity {
     }
 }
 
+/// The start of a process, in clock ticks of the system since its boot. `None` if there is no such process.
+#[cfg(target_os = "linux")]
+pub(super) fn started(pid: Pid) -> Option<u64> {
+    system::started(pid.as_raw_nonzero().get().unsigned_abs())
+}
+
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs;

@@ -3,12 +3,15 @@
 //! ```text
 //!        ┌─ found one that it had not found before: SIGSTOP ─┐
 //! round ─┴─► search ──found no other──► SIGKILL to all, the newest process first ──► the next round
-//!              └──found none──► clean
+//!              └──found none──► clean       │ the mark is gone
+//!                                           └─► SIGCONT
 //! ```
 //!
 //! Processes are stopped before they are killed. A stopped process starts no other one, and does not notice that a process
 //! that it waits for has ended. The newest process is killed first: the system continues stopped processes whose parent has
 //! ended, if the parent's end leaves their process group without a link to another group of the session.
+//!
+//! A process may be in `execve` when it gets SIGSTOP, to a program without the mark. It is not killed, and must not stay stopped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 
 use super::mark;
 use crate::transport::process::environment::Patience;
+use crate::transport::process::identity::started;
 
 /// Most searches of one round. A process that was found in the last search is killed without a search after it.
 const SEARCHES: u32 = 16;
@@ -29,16 +33,17 @@ const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Most processes whose end one round waits for.
 const AWAITED: usize = 64;
 
-/// Stops and then kills all processes that have one of the marks. Calls `found` for each with the position of its mark, while
-/// the process is stopped.
+/// Stops and then kills all processes that have one of the marks. Calls `look` for each while it is stopped, and `killed`, with
+/// the position of the mark and with what `look` has returned, for each that was killed.
 ///
 /// # Errors
 /// There may be processes that were not found.
-pub(crate) fn round(
+pub(crate) fn round<T>(
     marks: &[&str],
     patience: &mut Patience,
     dying: &mut Dying,
-    mut found: impl FnMut(usize, Pid),
+    mut look: impl FnMut(Pid) -> T,
+    mut killed: impl FnMut(usize, T),
 ) -> io::Result<()> {
     let mut stopped = BTreeMap::new();
     let mut searched = Ok(());
@@ -48,23 +53,48 @@ pub(crate) fn round(
         searched = mark::scan(marks, patience, |mark, pid| {
             // Each time: somebody may have continued it.
             match signal(marks[mark], pid, Signal::STOP) {
-                Some(_) => _ = stopped.insert(pid.as_raw_pid(), (pid, mark)),
+                Some(_) => _ = stopped.insert(pid.as_raw_pid(), (pid, mark, started(pid))),
                 None => lost = true,
             }
         });
         if lost {
-            searched = searched.and(Err(io::Error::other("a process ended, or was between two programs")));
+            searched = searched.and(Err(without_mark()));
         } else if stopped.len() == before {
             break;
         }
+        if patience.is_over() {
+            searched = searched.and(Err(io::Error::from(io::ErrorKind::TimedOut)));
+            break;
+        }
     }
-    for (pid, mark) in stopped.into_values().rev() {
-        found(mark, pid);
-        if let Some(pidfd) = signal(marks[mark], pid, Signal::KILL) {
-            dying.add(pidfd);
+    for (pid, mark, begin) in stopped.into_values().rev() {
+        let looked = look(pid);
+        match signal(marks[mark], pid, Signal::KILL) {
+            Some(pidfd) => {
+                dying.add(pidfd);
+                killed(mark, looked);
+            }
+            None => {
+                go_on(pid, begin);
+                searched = searched.and(Err(without_mark()));
+            }
         }
     }
     searched
+}
+
+fn without_mark() -> io::Error {
+    io::Error::other("a process ended, or was between two programs")
+}
+
+/// Continues a process that was stopped, unless it has ended and its id was reused. A descriptor of each stopped process would
+/// tell as well, but there may be more processes than descriptors.
+fn go_on(pid: Pid, begin: Option<u64>) {
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
+    if begin.is_none() || started(pid) != begin {
+        return;
+    }
+    send(pidfd.as_ref(), pid, Signal::CONT);
 }
 
 /// Sends the signal to the process if it still has the mark, because its id may have been reused since the search. Returns
@@ -74,13 +104,18 @@ fn signal(mark: &str, pid: Pid, signal: Signal) -> Option<Option<OwnedFd>> {
     if !mark::has(mark, pid) {
         return None;
     }
+    send(pidfd.as_ref(), pid, signal);
+    Some(pidfd)
+}
+
+/// Sends the signal to a process that was recognised after the descriptor was opened.
+fn send(pidfd: Option<&OwnedFd>, pid: Pid, signal: Signal) {
     // Fails if the process has ended, or now runs as another user.
-    match &pidfd {
+    match pidfd {
         Some(pidfd) => pidfd_send_signal(pidfd, signal).ok(),
-        // Systems before Linux 5.3. The mark was seen a moment ago.
+        // Systems before Linux 5.3. The process was recognised a moment ago.
         None => kill_process(pid, signal).ok(),
     };
-    Some(pidfd)
 }
 
 /// Killed processes that may not have ended yet.
@@ -106,5 +141,66 @@ impl Dying {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+    use super::*;
+
+    #[test]
+    fn a_stopped_process_that_loses_its_mark_goes_on_and_is_not_told() {
+        let mark = format!("lost{}", uuid::Uuid::new_v4().simple());
+        #[expect(clippy::disallowed_methods, reason = "the process is started without the code under test")]
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", "read line; exec env -i /bin/cat"]).env(mark::VARIABLE, &mark);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut echo = |text: &str| {
+            stdin.write_all(text.as_bytes()).unwrap();
+            stdout.read_exact(&mut [0]).unwrap();
+        };
+        let stopped = || waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
+        // Takes its mark away between the search and the kill.
+        let look = |found: Pid| {
+            assert_eq!(found, pid);
+            stopped();
+            kill_process(pid, Signal::CONT).unwrap();
+            // A line for the shell, and what its next program sends back.
+            echo("\nx");
+            kill_process(pid, Signal::STOP).unwrap();
+            stopped();
+        };
+        let mut told = 0;
+        let ended = round(&[&mark], &mut Patience::default(), &mut Dying::default(), look, |_, ()| told += 1);
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap();
+        let is_stopped = stat.contains(") T ");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_stopped, "it stays stopped: {stat}");
+        assert_eq!(told, 0, "it was not killed");
+        assert!(ended.is_err(), "nobody knows what it has started");
+    }
+
+    #[test]
+    fn a_search_whose_time_is_over_kills_what_it_has_found() {
+        let mark = format!("late{}", uuid::Uuid::new_v4().simple());
+        #[expect(clippy::disallowed_methods, reason = "the process is started without the code under test")]
+        let mut command = std::process::Command::new("/bin/cat");
+        let mut child = command.env(mark::VARIABLE, &mark).stdin(Stdio::piped()).spawn().unwrap();
+        let mut patience = Patience::of(Duration::ZERO, Some(Duration::ZERO));
+        let mut told = 0;
+        let ended = round(&[&mark], &mut patience, &mut Dying::default(), |_| (), |_, ()| told += 1);
+        assert!(ended.is_err(), "there may be others");
+        assert_eq!(told, 1);
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
 }

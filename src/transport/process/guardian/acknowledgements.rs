@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The time in which a guardian has to acknowledge a deadline. It is replaced after that.
-const ACKNOWLEDGE: Duration = Duration::from_millis(750);
+pub(super) const ACKNOWLEDGE: Duration = Duration::from_millis(750);
 
 /// The words in which a guardian acknowledges deadlines.
 #[derive(Debug)]

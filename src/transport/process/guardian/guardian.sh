@@ -61,7 +61,7 @@ stop() {
   done
 }
 # The system numbers processes one after another. A chain of short processes is found by the numbers that come next: they
-# begin while the search runs. Fails if more processes have begun than the two of the search. Too slow without `grep`.
+# begin while the search runs. Fails if other processes started meanwhile. Too slow without `grep`.
 stop_newest() {
   [ "$tries" -gt 0 ] || return 0
   read -r skip skip skip skip last </proc/loadavg || return 0
@@ -85,7 +85,7 @@ while [ "$round" -lt 50 ] && [ "$clean" -lt 2 ]; do
     for id in $stopped; do files="$files /proc/$id/environ"; done
     found=$(marked $files)
     for id in $stopped; do
-      # Once more: it may have ended during the search, and its number may be another's, who goes on.
+      # Once more: it may have ended during the search, and the pid may be reused; continue that process.
       case $found in *"/proc/$id/"*) kill -KILL "$id" ;; *) kill -CONT "$id" ;; esac
     done
   fi

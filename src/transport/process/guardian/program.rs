@@ -32,6 +32,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
+use super::acknowledgements::ACKNOWLEDGE;
 use super::boot_time::BootTime;
 use crate::transport::process::contain::ending::{self, Dying};
 use crate::transport::process::contain::{cgroup, mark};
@@ -47,9 +48,15 @@ pub(super) const NO_GUARDIAN: i32 = 4;
 /// Pause between two looks for processes that should end.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The wait for processes that are between two programs, in all searches at a deadline together. Hosts wait for
-/// acknowledgements meanwhile.
+/// The wait for processes that are between two programs, in all searches that follow each other.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Time after which the searches at a deadline end, and what they have found is killed. The guardian acknowledges no deadline
+/// meanwhile. There are other searches after [`AGAIN`].
+const SEARCH: Duration = Duration::from_millis(400);
+
+// The rest is for the kill, and for a machine under load.
+const _: () = assert!(SEARCH.as_millis() + 300 <= ACKNOWLEDGE.as_millis());
 
 /// Time after which the sessions of a watchdog whose deadline has passed are looked for again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -57,7 +64,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Most rounds of the last search for marked processes.
 const ROUNDS: u32 = 250;
 
-/// Most rounds of a search at a deadline: other deadlines wait for its end, and there is another search after [`AGAIN`].
+/// Most rounds of a search at a deadline.
 const ROUNDS_AT_A_DEADLINE: u32 = 5;
 
 /// Runs the guardian if this process was started as one, and ends the process then.
@@ -258,7 +265,7 @@ impl Program {
             .iter()
             .map(|watchdog| format!("{}.{}", self.mark, mark::of_watchdog(*watchdog)))
             .collect();
-        kill_marked(&marks, ROUNDS_AT_A_DEADLINE, || true);
+        kill_marked(&marks, ROUNDS_AT_A_DEADLINE, Some(SEARCH), || true);
     }
 
     /// Ends what the host has left.
@@ -287,7 +294,7 @@ impl Program {
             // An error: the host has no control groups.
             cgroup::kill_all(base).ok();
         }
-        kill_marked(std::slice::from_ref(&self.mark), ROUNDS, || {
+        kill_marked(std::slice::from_ref(&self.mark), ROUNDS, None, || {
             self.base.as_ref().is_none_or(|base| cgroup::remove(base).is_ok() || !base.exists())
         });
     }
@@ -321,16 +328,17 @@ fn group(id: Option<u64>, grace: Option<u64>, watchdog: Option<u64>) -> Option<(
     Some((Pid::from_raw(i32::try_from(id?).ok()?)?, grace?, watchdog?))
 }
 
-/// Ends all processes whose mark begins with one of `marks`, until two rounds in a row find none and `done` is true.
-fn kill_marked(marks: &[String], rounds: u32, done: impl Fn() -> bool) {
+/// Ends all processes whose mark begins with one of `marks`, until two rounds in a row find none and `done` is true, or until
+/// it has searched for this time.
+fn kill_marked(marks: &[String], rounds: u32, time: Option<Duration>, done: impl Fn() -> bool) {
     let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
     let mut clean = 0;
-    let mut patience = Patience::of(PATIENCE);
+    let mut patience = Patience::of(PATIENCE, time);
     for _ in 0..rounds {
         let (mut found, mut dying) = (false, Dying::default());
-        let searched = ending::round(&marks, &mut patience, &mut dying, |_, _| found = true);
+        let searched = ending::round(&marks, &mut patience, &mut dying, |_| (), |_, ()| found = true);
         clean = if !done() || found || searched.is_err() { 0 } else { clean + 1 };
-        if clean == 2 {
+        if clean == 2 || patience.is_over() {
             return;
         }
         if clean == 0 {
