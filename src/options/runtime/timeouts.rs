@@ -92,16 +92,18 @@ with_defaults! {
         /// the CLI gets SIGTERM. Default: 5 s.
         #[serde(with = "millis")]
         pub exit_after_eof: Duration = secs(5),
-        /// Time for the CLI to exit after SIGTERM. Beyond it, the CLI gets SIGKILL. Default: 5 s.
+        /// Time for the CLI to exit after SIGTERM. Beyond it, the CLI gets SIGKILL. Default: 3 s.
         #[serde(with = "millis")]
-        pub exit_after_term: Duration = secs(5),
+        pub exit_after_term: Duration = secs(3),
         /// Time for the CLI to exit after the host has ended without stopping the session. The CLI gets SIGTERM at
         /// once; beyond this time the guardian sends SIGKILL to all that is left. In steps of 100 ms. Default: 2 s.
         #[serde(with = "millis")]
         pub exit_after_host: Duration = secs(2),
-        /// Longest wait for the system to end a killed CLI and everything that the CLI has started. Default: 2 s.
+        /// Longest wait for the system to end a killed CLI and everything that the CLI has started, and for the search that
+        /// shows that it has. Beyond it, [`Event::LeftoversRemain`](crate::Event::LeftoversRemain) tells what still runs, and
+        /// [`Session::stop`](crate::Session::stop) fails unless that has ended meanwhile. Default: 4 s.
         #[serde(with = "millis")]
-        pub reap: Duration = secs(2),
+        pub reap: Duration = secs(4),
         /// Time for each part of a session to stop, besides [`cancel_grace`](Timeouts::cancel_grace) for running
         /// handlers. Beyond it, the part is killed. Default: 1 s.
         #[serde(with = "millis")]
@@ -159,7 +161,7 @@ impl Timeouts {
 
     /// The longest that [`Session::kill`](crate::Session::kill) can take, whatever handlers, the store and the CLI do:
     /// twice `reap`, for a process that is being started and for its end, and six times `child_stop`. With the
-    /// defaults: 10 s. A CLI that the system can end at once is gone within milliseconds.
+    /// defaults: 14 s. A CLI that the system can end at once is gone within milliseconds.
     pub fn kill_bound(&self) -> Duration {
         self.reap.saturating_mul(2).saturating_add(self.child_stop.saturating_mul(6))
     }

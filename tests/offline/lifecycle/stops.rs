@@ -263,7 +263,7 @@ async fn a_cli_that_ignores_everything_is_asked_then_killed_within_the_bound() {
             end.process().terminated().await;
             after(5, 5);
             end.process().killed().await;
-            after(10, 11);
+            after(8, 9);
         })
     })
     .await;
