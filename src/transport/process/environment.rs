@@ -9,9 +9,21 @@
 //! A search looks at such a process again until it shows an environment, because it may be a process that is searched
 //! for. The search waits for all such processes together, for a bounded time.
 //!
+//! Processes may start others and end while the search runs. The system numbers processes one after another, and a parent runs
+//! when its child begins. So the search reads the last number, then looks at all listed processes, and then at the numbers that
+//! were given since, in rising order and up to some that are not given yet:
+//!
+//! ```text
+//! number   parent ├──────┤
+//!    │     child      ├──────┤
+//!    ▼     its child      ├──────┤
+//!          the search  ╲ meets at least one of them, for none begins after its parent has ended
+//! ```
+//!
+//! A search that was overtaken by the numbers is repeated with those that came since.
+//!
 //! Not seen: a child that has not begun its first program. It shows the environment of its parent.
 
-use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -26,11 +38,12 @@ use crate::files::is_absent;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Longest time that a search follows processes that are started while it runs, besides the wait for processes that are
-/// between two programs.
+/// between two programs, and besides [`LISTS`] times the time of the list: the longer a list takes, the more are started.
 const LONGEST: Duration = Duration::from_millis(200);
+const LISTS: u32 = 4;
 
-/// Most numbers that are looked at one by one.
-const MOST_NUMBERS: i32 = 4096;
+/// Numbers that are looked at before they are given.
+const AHEAD: i32 = 128;
 
 /// Looks at a process that shows no environment although it may have one: it may have begun its program, or one of its
 /// threads may have become its first thread, between two readings. A process can hide its environment for ever, and
@@ -42,7 +55,7 @@ const ROOM: usize = 128 << 10;
 const MOST_ROOM: usize = 8 << 20;
 
 /// The processes on this machine, besides this process, whose environment has the variable with `value` as one of its
-/// values. Commas separate the values of a variable, so a value must not have one. Zombies do not count.
+/// values, in rising order. Commas separate the values of a variable, so a value must not have one. Zombies do not count.
 ///
 /// A process inherits the environment of the process that starts it, unless that process chooses another one. So a
 /// service finds what an earlier process of the service has started: set a variable of your own with
@@ -54,8 +67,8 @@ const MOST_ROOM: usize = 8 << 20;
 /// read its environment again, and then send the signal by the descriptor.
 ///
 /// Blocks the calling thread, so use `spawn_blocking` in asynchronous code: milliseconds on a machine with hundreds of
-/// processes, and up to 400 ms more while processes are started or are in `execve(2)`. Finds nothing on any other system
-/// than Linux.
+/// processes. While processes are in `execve(2)`, or are started faster than they can be looked at, up to 400 ms and four times
+/// as long more. Finds nothing on any other system than Linux.
 ///
 /// # Errors
 /// This process has no file descriptor left, or no memory, or processes are started faster than they can be looked at: then
@@ -70,7 +83,7 @@ const MOST_ROOM: usize = 8 << 20;
 /// ```
 pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
-    each(&mut Patience::default(), |pid, environment| {
+    each(&mut Patience::default(), &mut Since::default(), |pid, environment| {
         let variables = environment.split(|byte| *byte == 0);
         let values =
             variables.filter_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="));
@@ -79,6 +92,8 @@ pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
             found.push(pid.as_raw_nonzero().get().unsigned_abs());
         }
     })?;
+    found.sort_unstable();
+    found.dedup();
     Ok(found)
 }
 
@@ -108,6 +123,10 @@ impl Default for Patience {
     }
 }
 
+/// Where a search has come to. The next one with it looks only at the processes that were started since.
+#[derive(Default)]
+pub(crate) struct Since(Option<i32>);
+
 /// True if this process may read the environment of the process.
 pub(super) fn is_readable(pid: Pid) -> bool {
     let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
@@ -122,11 +141,10 @@ pub(super) fn of(pid: Pid) -> Vec<u8> {
     environment
 }
 
-/// Calls `look` with the environment of each process besides this process, the newest process first. A process may be
-/// looked at more than once.
+/// Calls `look` with the environment of each process besides this process, or of those that were started `since` an earlier
+/// search. A process may be looked at more than once.
 ///
-/// The search goes on until it has looked at every process that was started meanwhile. So it misses no process whose parent
-/// has started it and ended. Without `/proc/loadavg` it may.
+/// Without `/proc/loadavg`, a process may be missed whose parent has started it and ended.
 ///
 /// # Errors
 /// A process could not be looked at, or processes are started faster than they can be looked at. The others were.
@@ -134,7 +152,11 @@ pub(super) fn of(pid: Pid) -> Vec<u8> {
     clippy::disallowed_methods,
     reason = "a search blocks its thread anyway, and the system tells no event"
 )]
-pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) -> io::Result<()> {
+pub(super) fn each(
+    patience: &mut Patience,
+    since: &mut Since,
+    mut look: impl FnMut(Pid, &[u8]),
+) -> io::Result<()> {
     let own = getpid();
     let mut environment = vec![0; ROOM];
     let mut result = Ok(());
@@ -150,60 +172,59 @@ pub(super) fn each(patience: &mut Patience, mut look: impl FnMut(Pid, &[u8])) ->
         }
         false
     };
-    let mut last = last_number();
-    let mut between = listed()?;
-    between.retain(|pid| *pid != own && visit(*pid, true));
     let (begin, mut waited) = (Instant::now(), Duration::ZERO);
+    let earlier = since.0.take();
+    let mut last = earlier.or_else(last_number);
+    let mut between = if earlier.is_some() { Vec::new() } else { listed()? };
+    between.retain(|pid| *pid != own && visit(*pid, true));
+    let longest = LONGEST + begin.elapsed() * LISTS;
     let settled = loop {
         let before = std::mem::replace(&mut last, last_number());
-        let mut started = started_between(before, last)?;
-        if started.is_empty() && (between.is_empty() || waited >= patience.between) {
+        let (numbers, ahead) = match before.zip(last) {
+            None => (Vec::new(), None),
+            Some((before, now)) if before <= now => {
+                let ahead = now.saturating_add(AHEAD);
+                ((before + 1..=ahead).filter_map(Pid::from_raw).collect(), Some(now..=ahead))
+            }
+            // The numbers have begun anew.
+            Some((_, now)) => (listed()?, Some(now..=now)),
+        };
+        between.extend(numbers.into_iter().filter(|pid| *pid != own && visit(*pid, false)));
+        let is_complete = ahead.is_none_or(|ahead| last_number().is_some_and(|now| ahead.contains(&now)));
+        if is_complete && (between.is_empty() || waited >= patience.between) {
             break true;
         }
-        if begin.elapsed() >= LONGEST + patience.between || patience.is_over() {
+        if begin.elapsed() >= longest + patience.between || patience.is_over() {
             break false;
         }
-        if started.is_empty() {
+        if !between.is_empty() {
             let pause = Instant::now();
             std::thread::sleep(PAUSE);
             waited += pause.elapsed();
+            between.retain(|pid| visit(*pid, false));
         }
-        started.append(&mut between);
-        started.retain(|pid| *pid != own && visit(*pid, false));
-        between = started;
     };
     patience.between = patience.between.saturating_sub(waited);
     if settled {
+        since.0 = last;
         return result;
     }
     result.and(Err(io::Error::other("processes are started faster than they can be looked at")))
 }
 
-/// The processes of this machine, the newest first as long as their numbers have not begun anew.
+/// The processes of this machine.
 fn listed() -> io::Result<Vec<Pid>> {
     let processes = match fs::read_dir("/proc") {
         Err(error) if is_absent(&error) => return Ok(Vec::new()),
         processes => processes?.flatten(),
     };
     let number = |name: &str| Pid::from_raw(name.parse().ok()?);
-    let mut processes: Vec<Pid> = processes.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
-    processes.sort_unstable_by_key(|pid| Reverse(pid.as_raw_pid()));
-    Ok(processes)
+    Ok(processes.filter_map(|entry| number(entry.file_name().to_str()?)).collect())
 }
 
 /// The number of the process or thread that was started last.
 fn last_number() -> Option<i32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().nth(4)?.parse().ok()
-}
-
-/// The numbers of processes and threads that were started between two looks at the last number, the newest first.
-fn started_between(before: Option<i32>, now: Option<i32>) -> io::Result<Vec<Pid>> {
-    let (Some(before), Some(now)) = (before, now) else { return Ok(Vec::new()) };
-    if (0..=MOST_NUMBERS).contains(&(now - before)) {
-        return Ok((before + 1..=now).rev().filter_map(Pid::from_raw).collect());
-    }
-    // The numbers have begun anew, or a list has fewer.
-    listed()
 }
 
 /// False for a thread other than the first one of its process. Such threads are not listed, but can be looked at.

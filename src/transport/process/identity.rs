@@ -94,7 +94,7 @@ pub(super) fn started(pid: Pid) -> Option<u64> {
 mod system {
     use std::fs;
 
-    use super::super::environment::Patience;
+    use super::super::environment::{Patience, Since};
     use super::{ProcessIdentity, mark};
 
     /// The part of `/proc/PID/stat` that matters here.
@@ -158,7 +158,7 @@ mod system {
     /// Also true if nobody can tell.
     fn is_marked(mark: &str, patience: &mut Patience) -> bool {
         let mut found = false;
-        let searched = mark::scan(&[mark], patience, |_, _| found = true);
+        let searched = mark::scan(&[mark], patience, &mut Since::default(), |_, _| found = true);
         found || searched.is_err()
     }
 }

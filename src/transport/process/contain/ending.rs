@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::mark;
-use crate::transport::process::environment::Patience;
+use crate::transport::process::environment::{Patience, Since};
 use crate::transport::process::identity::started;
 
 /// Most searches of one round. A process that was found in the last search is killed without a search after it.
@@ -45,27 +45,26 @@ pub(crate) fn round<T>(
     mut look: impl FnMut(Pid) -> T,
     mut killed: impl FnMut(usize, T),
 ) -> io::Result<()> {
-    let mut stopped = BTreeMap::new();
-    let mut searched = Ok(());
+    let (mut stopped, mut since) = (BTreeMap::new(), Since::default());
+    let (mut searched, mut lost) = (Ok(()), 0);
     for _ in 0..SEARCHES {
-        let before = stopped.len();
-        let mut lost = false;
-        searched = mark::scan(marks, patience, |mark, pid| {
-            // Each time: somebody may have continued it.
+        let before = stopped.len() + lost;
+        searched = mark::scan(marks, patience, &mut since, |mark, pid| {
             match signal(marks[mark], pid, Signal::STOP) {
                 Some(_) => _ = stopped.insert(pid.as_raw_pid(), (pid, mark, started(pid))),
-                None => lost = true,
+                None => lost += 1,
             }
         });
-        if lost {
-            searched = searched.and(Err(without_mark()));
-        } else if stopped.len() == before {
+        if stopped.len() + lost == before {
             break;
         }
         if patience.is_over() {
             searched = searched.and(Err(io::Error::from(io::ErrorKind::TimedOut)));
             break;
         }
+    }
+    if lost > 0 {
+        searched = searched.and(Err(without_mark()));
     }
     for (pid, mark, begin) in stopped.into_values().rev() {
         let looked = look(pid);
@@ -154,6 +153,12 @@ mod tests {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
 
     use super::*;
+    use crate::wait::found_by_thread;
+
+    /// A child that was started has its environment a moment later.
+    fn has_mark(mark: &str, pid: Pid) {
+        found_by_thread("a program with the mark", || mark::has(mark, pid).then_some(()));
+    }
 
     #[test]
     fn a_stopped_process_that_loses_its_mark_goes_on_and_is_not_told() {
@@ -163,6 +168,7 @@ mod tests {
         command.args(["-c", "read line; exec env -i /bin/cat"]).env(mark::VARIABLE, &mark);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pid = Pid::from_child(&child);
+        has_mark(&mark, pid);
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let mut echo = |text: &str| {
             stdin.write_all(text.as_bytes()).unwrap();
@@ -196,6 +202,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "the process is started without the code under test")]
         let mut command = std::process::Command::new("/bin/cat");
         let mut child = command.env(mark::VARIABLE, &mark).stdin(Stdio::piped()).spawn().unwrap();
+        has_mark(&mark, Pid::from_child(&child));
         let mut patience = Patience::of(Duration::ZERO, Some(Duration::ZERO));
         let mut told = 0;
         let ended = round(&[&mark], &mut patience, &mut Dying::default(), |_| (), |_, ()| told += 1);

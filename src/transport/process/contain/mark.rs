@@ -10,7 +10,7 @@ use std::io;
 use memchr::memmem;
 use rustix::process::Pid;
 
-use super::super::environment::{self, Patience};
+use super::super::environment::{self, Patience, Since};
 
 pub(crate) const VARIABLE: &str = "GREENROOM_INCARNATION";
 
@@ -40,16 +40,18 @@ pub(crate) fn is_readable(pid: Pid) -> bool {
     environment::is_readable(pid)
 }
 
-/// Reads the environment of each process, and calls `found` with the position in `marks` of the mark that it has.
+/// Reads the environment of each process, or of those that were started `since` an earlier scan, and calls `found` with the
+/// position in `marks` of the mark that it has.
 ///
 /// # Errors
 /// There may be processes that `found` was not called with.
 pub(crate) fn scan(
     marks: &[&str],
     patience: &mut Patience,
+    since: &mut Since,
     mut found: impl FnMut(usize, Pid),
 ) -> io::Result<()> {
-    environment::each(patience, |pid, environment| {
+    environment::each(patience, since, |pid, environment| {
         if let Some(position) = position(marks, environment) {
             found(position, pid);
         }

@@ -60,21 +60,26 @@ stop() {
     case $stopped in *" $id "*) ;; *) stopped=" $id$stopped" other=1 ;; esac
   done
 }
-# The system numbers processes one after another. A chain of short processes is found by the numbers that come next: they
-# begin while the search runs. Fails if other processes started meanwhile. Too slow without `grep`.
+last_number() { last= && read -r skip skip skip skip last </proc/loadavg; }
+# A chain of short processes: each one starts the next one and ends. The system numbers processes one after another, and a
+# parent runs when its child begins. So a look at the numbers since the last look, in rising order and up to some that are not
+# given yet, meets the chain. Fails if the numbers were faster. Too slow without `grep`.
 stop_newest() {
-  [ "$tries" -gt 0 ] || return 0
-  read -r skip skip skip skip last </proc/loadavg || return 0
-  files= first=$last id=$((last > 64 ? last - 64 : 1))
-  while [ "$id" -le $((first + 128)) ]; do files="$files /proc/$id/environ" id=$((id + 1)); done
+  id=$last
+  [ "$tries" -gt 0 ] && last_number || return 0
+  # The numbers have begun anew, or there are too many: a round of its own has to list all processes.
+  [ "$id" -le "$last" ] && [ "$last" -le $((id + 4096)) ] || { search=$tries && return 1; }
+  ahead=$((last + 128)) files=
+  while [ "$id" -lt "$ahead" ]; do id=$((id + 1)) files="$files /proc/$id/environ"; done
   stop $files
-  read -r skip skip skip skip last </proc/loadavg
-  [ "$last" -ge "$first" ] && [ "$last" -le $((first + 2)) ]
+  read -r skip skip skip skip now </proc/loadavg
+  [ "$now" -ge "$last" ] && [ "$now" -le "$ahead" ]
 }
 # Two clean rounds: a process between two programs shows no environment for a moment.
 round=0 clean=0
 while [ "$round" -lt 50 ] && [ "$clean" -lt 2 ]; do
   round=$((round + 1)) clean=$((clean + 1)) stopped=' ' search=0
+  last_number
   stop /proc/[0-9]/environ /proc/[0-9][0-9]/environ /proc/[0-9][0-9][0-9]/environ /proc/[0-9][0-9][0-9][0-9]/environ \
     /proc/[0-9][0-9][0-9][0-9][0-9]*/environ
   while other= search=$((search + 1)); ! stop_newest || [ -n "$other" ]; do
