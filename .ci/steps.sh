@@ -107,6 +107,7 @@ step_tools() {
   for tool in cargo git node npm python3; do
     command -v "$tool" >/dev/null || fail "$tool is not installed"
   done
+  [ -d target ] || need_space 8
   cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
   cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
   need_nextest
@@ -115,6 +116,13 @@ step_tools() {
   cargo nextest --version | sed -n 1p
   printf 'node %s, npm %s\n' "$(node --version)" "$(npm --version)"
   python3 --version
+}
+
+# A full disk looks like a defect of the linker.
+need_space() { # GiB
+  local free
+  free=$(df --output=avail --block-size=1G . | tail -n 1)
+  [ "$free" -ge "$1" ] || fail "$((free)) GiB are free on the disk of $PWD: the steps need $1 GiB"
 }
 
 # A program from crates.io, in `.tools`.
