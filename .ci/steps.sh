@@ -107,7 +107,7 @@ step_tools() {
   for tool in cargo git node npm python3; do
     command -v "$tool" >/dev/null || fail "$tool is not installed"
   done
-  [ -d target ] || need_space 8
+  if [ -d "${CARGO_TARGET_DIR:-target}" ]; then need_space 1; else need_space 8; fi
   cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
   cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
   need_nextest
@@ -121,8 +121,8 @@ step_tools() {
 # A full disk looks like a defect of the linker.
 need_space() { # GiB
   local free
-  free=$(df --output=avail --block-size=1G . | tail -n 1)
-  [ "$free" -ge "$1" ] || fail "$((free)) GiB are free on the disk of $PWD: the steps need $1 GiB"
+  free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1024 / 1024) }')
+  [ "$free" -ge "$1" ] || fail "$free GiB are free on the disk of $PWD: the steps need $1 GiB"
 }
 
 # A program from crates.io, in `.tools`.

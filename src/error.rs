@@ -90,8 +90,8 @@ pub enum ErrorKind {
     SessionInUse,
     /// The session was stopped, or is stopping. Caller.
     Stopped,
-    /// The session has stopped, but processes of its CLIs were killed and still run, or nobody knows whether they do. The text
-    /// names them. Caller (the machine).
+    /// The session has stopped, but processes of its CLIs were killed and still run, and the text names them, or it is not known
+    /// whether some do. Caller (the machine).
     ProcessesLeft,
     /// The session has failed for good; the message says why. CLI.
     SessionFailed,

@@ -182,7 +182,7 @@ pub(crate) struct Shared {
     pub(crate) in_order: AtomicBool,
     /// The error with which the session has failed.
     pub(crate) failed: OnceLock<Error>,
-    /// Processes that could not be ended.
+    /// Processes that had not ended in time.
     pub(crate) left: LeftProcesses,
     /// The configuration folder of a session that was loaded from a store, until the supervisor takes it.
     pub(crate) home: Mutex<Option<ResumeHome>>,

@@ -213,7 +213,7 @@ impl Session {
     ///
     /// # Errors
     /// The reason why the session failed, if it failed. Else [`ProcessesLeft`](crate::ErrorKind::ProcessesLeft) if processes
-    /// of its CLIs were killed and still run, or if nobody knows; the session has stopped all the same. The processes are looked
+    /// of its CLIs were killed and still run, or if this is not known; the session has stopped all the same. The processes are looked
     /// at again in each call.
     pub async fn stop(&self) -> Result<()> {
         // Before the supervisor hears of the stop: a prompt that follows is refused.
@@ -223,10 +223,11 @@ impl Session {
         // A session that has ended does not answer.
         let failed = stopped.map_or_else(|_| self.inner.shared.failed.get().cloned(), Result::err);
         // Asked here, because a transport is code of the application.
-        match failed.or_else(|| self.inner.shared.left.error()) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        let error = match failed {
+            Some(error) => Some(error),
+            None => self.inner.shared.left.error(self.inner.shared.options().timeouts.child_stop).await,
+        };
+        error.map_or(Ok(()), Err)
     }
 
     /// Kills the session, and returns when no process and no task of it is left, within

@@ -283,7 +283,7 @@ impl Process for MemoryProcess {
 
     fn left(&self) -> Leftovers {
         let state = Arc::clone(&self.0);
-        Leftovers(Arc::new(move || state.ended.is_cancelled().then(Vec::new)))
+        Leftovers(Some(Arc::new(move || state.ended.is_cancelled().then(Vec::new))))
     }
 }
 

@@ -33,9 +33,10 @@ pub(crate) use argv::fields::{fields, has_private};
 pub(crate) use argv::{Channel, LaunchSpec, Resume, continues, launch_for, opens};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 pub use process::ChildProcess;
-pub use process::environment::processes_with;
+
 use process::guardian::Watchdog;
 pub use process::identity::ProcessIdentity;
+pub use process::variable::{kill_processes_with, processes_with};
 
 use crate::blocking::caught::DropElsewhere;
 use crate::error::Result;
@@ -289,10 +290,11 @@ pub trait Process: Send + 'static {
     }
 
     /// After [`kill`](Process::kill): a way to ask which of the killed processes still run, the CLI itself among them. The
-    /// session asks after [`Timeouts::reap`](crate::options::Timeouts::reap), and when it stops. By default the answer is
-    /// that nobody knows. A process that wraps another one returns that of the inner process.
+    /// session asks after [`Timeouts::reap`](crate::options::Timeouts::reap), and when it stops. By default there is no such
+    /// way: then it is not known whether a process runs that has not ended within `reap`. A process that wraps another one
+    /// returns that of the inner process.
     fn left(&self) -> Leftovers {
-        Leftovers(Arc::new(|| None))
+        Leftovers::default()
     }
 }
 
@@ -320,22 +322,28 @@ pub struct Leftover {
 }
 
 /// Tells which processes of a killed CLI still run. Outlives the [`Process`].
-#[derive(Clone)]
-pub struct Leftovers(Arc<dyn Fn() -> Option<Vec<Leftover>> + Send + Sync>);
+#[derive(Clone, Default)]
+pub struct Leftovers(Option<Arc<dyn Fn() -> Option<Vec<Leftover>> + Send + Sync>>);
 
 impl Leftovers {
-    /// `ask` returns the processes that still run, or `None` if it does not know whether one does. It must not block.
+    /// `ask` returns the processes that still run, or `None` if it does not know whether one does. It may block: a session calls
+    /// it on a blocking thread, and waits at most [`Timeouts::child_stop`](crate::options::Timeouts::child_stop).
     pub fn new(ask: impl Fn() -> Option<Vec<Leftover>> + Send + Sync + 'static) -> Self {
         let ask = DropElsewhere::new(ask);
-        Self(Arc::new(move || {
+        Self(Some(Arc::new(move || {
             let ask = &*ask;
             ask()
-        }))
+        })))
     }
 
-    /// The processes that run at this moment. `None`: nobody knows whether one does.
+    /// The processes that run at this moment. `None`: it is not known whether one does. May block.
     pub fn ask(&self) -> Option<Vec<Leftover>> {
-        (self.0)()
+        self.0.as_ref().and_then(|ask| ask())
+    }
+
+    /// Whether there is a way to ask.
+    pub(crate) fn can_be_asked(&self) -> bool {
+        self.0.is_some()
     }
 }
 

@@ -11,10 +11,11 @@
 //! session starts its CLI again. The variable shows from the moment at which the process begins the CLI's program. All that the CLI starts inherits the variable.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use greenroom::SessionBuilder;
-use greenroom::transport::ProcessIdentity;
+use greenroom::transport::{ProcessIdentity, kill_processes_with, processes_with};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,9 +27,6 @@ const VARIABLE: &str = "GREENROOM_FLEET_ACTIVATION";
 
 /// Pause between two looks at a process: its end is no event for us, because it is no child of this process.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Searches for processes to kill: a process may start others before it is killed.
-const ROUNDS: u32 = 16;
 
 /// Sets the variable for the CLI of an activation. A fleet in a service that runs under another fleet's CLI keeps the
 /// outer claim.
@@ -103,8 +101,9 @@ impl LeftProcess {
             process.mark = None;
         }
         // If nobody can tell, a process counts as one that runs.
-        let is_found = || system::with(claim).map_or(true, |found| !found.is_empty());
-        // Twice: a process may start another one and end. A search can be too early for the new process and too late for the old one.
+        let is_found =
+            || processes_with(VARIABLE, &claim.to_string()).map_or(true, |found| !found.is_empty());
+        // Twice: not every system tells the last number, which the search needs to follow processes that start others and end.
         process.is_some_and(|process| process.is_alive()) || is_found() || is_found()
     }
 
@@ -115,20 +114,17 @@ impl LeftProcess {
             kill_group(process);
         }
         let Some(claim) = self.claim else { return };
-        for _ in 0..ROUNDS {
-            match system::with(claim) {
-                Ok(left) if left.is_empty() => return,
-                Ok(left) => left.into_iter().for_each(|pid| system::kill(pid, claim)),
-                Err(error) => {
-                    tracing::warn!(%error, "the processes of an earlier CLI could not be searched for")
-                }
+        match kill_processes_with(VARIABLE, &claim.to_string()) {
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+                tracing::warn!(%error, "processes of an earlier CLI are left")
             }
+            _ => {}
         }
     }
 }
 
 fn kill_group(process: &ProcessIdentity) {
-    if process.started.is_none() || system::started(process.pid) != process.started {
+    if process.started.is_none() || started(process.pid) != process.started {
         return;
     }
     let group = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
@@ -139,66 +135,10 @@ fn kill_group(process: &ProcessIdentity) {
     }
 }
 
-#[cfg(target_os = "linux")]
-mod system {
-    use std::{fs, io};
-
-    use greenroom::transport::processes_with;
-    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-
-    use super::VARIABLE;
-    use crate::id::AttemptId;
-
-    /// The processes with the variable. This process may have it too, if a CLI has started the service: it is left out.
-    pub(super) fn with(claim: AttemptId) -> io::Result<Vec<Pid>> {
-        let found = processes_with(VARIABLE, &claim.to_string())?;
-        Ok(found.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect())
-    }
-
-    fn has(pid: Pid, claim: AttemptId) -> bool {
-        let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-        let claim = claim.to_string();
-        let claims = environment
-            .split(|byte| *byte == 0)
-            .filter_map(|variable| str::from_utf8(variable).ok()?.strip_prefix(VARIABLE)?.strip_prefix('='));
-        claims.flat_map(|claims| claims.split(',')).any(|found| found == claim)
-    }
-
-    pub(super) fn kill(pid: Pid, claim: AttemptId) {
-        // The variable is read after the process was opened, so it is the variable of what is killed.
-        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-        if has(pid, claim)
-            && let Err(error) = pidfd_send_signal(process, Signal::KILL)
-        {
-            tracing::warn!(pid = pid.as_raw_nonzero(), %error, "a process of an earlier CLI could not be killed");
-        }
-    }
-
-    /// The start of a process in clock ticks since the boot; `None` without such a process.
-    pub(super) fn started(pid: u32) -> Option<u64> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // `PID (NAME) STATE …`: the name may have spaces and brackets. The start is field 22 of proc_pid_stat(5).
-        let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-        String::from_utf8_lossy(&stat[after_name..]).split_ascii_whitespace().nth(19)?.parse().ok()
-    }
-}
-
-/// Other systems tell neither the environment nor the start of a process: only the process group is awaited.
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::io;
-
-    use rustix::process::Pid;
-
-    use crate::id::AttemptId;
-
-    pub(super) fn with(_: AttemptId) -> io::Result<Vec<Pid>> {
-        Ok(Vec::new())
-    }
-
-    pub(super) fn kill(_: Pid, _: AttemptId) {}
-
-    pub(super) fn started(_: u32) -> Option<u64> {
-        None
-    }
+/// The start of a process in clock ticks since the boot; `None` without such a process, or where the system does not tell.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // `PID (NAME) STATE …`: the name may have spaces and brackets. The start is field 22 of proc_pid_stat(5).
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    String::from_utf8_lossy(&stat[after_name..]).split_ascii_whitespace().nth(19)?.parse().ok()
 }

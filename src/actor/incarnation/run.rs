@@ -26,6 +26,7 @@ use super::initialize::{self, Channels};
 use super::reader::StdoutReader;
 use super::stderr::StderrTail;
 use crate::actor::base::deadlines::after;
+use crate::actor::base::left;
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::messages::port::{OpenCli, PortEnd, PortMessage};
@@ -63,6 +64,8 @@ pub(super) struct OpenIncarnation {
     writer: Task<Result<(), WriteError>>,
     pub(super) evidence: Arc<ExitEvidence>,
     feeder: Task,
+    /// Whether all processes were killed and told.
+    is_killed: bool,
 }
 
 /// The port's command to its incarnation.
@@ -214,6 +217,7 @@ impl IncarnationTask {
             outbound,
             evidence,
             feeder: task,
+            is_killed: false,
         })
     }
 
@@ -270,36 +274,44 @@ impl IncarnationTask {
     }
 
     /// Kills what is left of the incarnation's processes, waits until they are gone, and reports processes that
-    /// outlived the CLI, and those that could not be ended.
+    /// outlived the CLI, and those that still run.
     async fn kill(&self, open: &mut OpenIncarnation) {
-        let shared = &self.arguments.shared;
+        if open.is_killed {
+            return;
+        }
+        let (shared, epoch) = (&self.arguments.shared, self.arguments.epoch);
+        let timeouts = &shared.options().timeouts;
         open.process.kill();
         let gone = async {
             open.process.wait().await;
             open.process.cleared().await
         };
-        let cleared = tokio::time::timeout(shared.options().timeouts.reap, gone).await;
-        let in_time = cleared.is_ok();
-        match cleared {
-            Ok(processes) if processes.is_empty() => {}
-            Ok(processes) => {
-                shared.emit(Event::LeftoversKilled { epoch: self.arguments.epoch, processes });
-            }
-            Err(_) => {
-                let pid = open.process.pid();
-                tracing::warn!(parent: &shared.span, pid, "a killed process was not reaped in time");
-            }
+        let mut cleared = tokio::time::timeout(timeouts.reap, gone).await.ok();
+        let in_time = cleared.is_some();
+        if !in_time {
+            let pid = open.process.pid();
+            tracing::warn!(parent: &shared.span, pid, "a killed process was not reaped in time");
         }
-        let left = open.process.left();
-        match left.ask() {
-            None if in_time => {}
+        let leftovers = open.process.left();
+        // What hangs the look hangs the search before it.
+        let remain = match in_time {
+            true => leftovers.ask(),
+            false => left::ask(vec![leftovers.clone()], timeouts.child_stop).await.pop().flatten(),
+        };
+        // The search may have ended since.
+        cleared = cleared.or_else(|| open.process.cleared().now_or_never());
+        if let Some(processes) = cleared.filter(|processes| !processes.is_empty()) {
+            shared.emit(Event::LeftoversKilled { epoch, processes });
+        }
+        match remain {
+            None if in_time && !leftovers.can_be_asked() => {}
             Some(processes) if processes.is_empty() => {}
             processes => {
-                shared.left.add(left);
-                let processes = processes.unwrap_or_default();
-                shared.emit(Event::LeftoversRemain { epoch: self.arguments.epoch, processes });
+                shared.left.add(leftovers, timeouts.child_stop).await;
+                shared.emit(Event::LeftoversRemain { epoch, processes: processes.unwrap_or_default() });
             }
         }
+        open.is_killed = true;
     }
 
     /// Reads what an ended process has left in the pipe. Limited, because a process that the system could not kill may

@@ -11,7 +11,7 @@
 //!
 //! Processes may start others and end while the search runs. The system numbers processes one after another, and a parent runs
 //! when its child begins. So the search reads the last number, then looks at all listed processes, and then at the numbers that
-//! were given since, in rising order and up to some that are not given yet:
+//! were given since, in rising order, and at some beyond the last one:
 //!
 //! ```text
 //! number   parent ├──────┤
@@ -20,9 +20,11 @@
 //!          the search  ╲ meets at least one of them, for none begins after its parent has ended
 //! ```
 //!
-//! A search that was overtaken by the numbers is repeated with those that came since.
+//! If more numbers were given meanwhile, the search goes on with those, and looks further beyond the last one. A process has its number a moment before it can be seen,
+//! so each look begins with some numbers of the look before.
 //!
-//! Not seen: a child that has not begun its first program. It shows the environment of its parent.
+//! Not seen: a child that has not begun its first program. It shows the environment of its parent. A process whose environment
+//! may not be read hides those that it starts during the search.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -35,15 +37,20 @@ use rustix::process::{Pid, getpid};
 use crate::files::is_absent;
 
 /// Pause between two looks at processes that are between two programs.
-const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 
-/// Longest time that a search follows processes that are started while it runs, besides the wait for processes that are
-/// between two programs, and besides [`LISTS`] times the time of the list: the longer a list takes, the more are started.
+/// Longest time that a search follows processes that are started while it runs. The time of the list is added [`LISTS`] times:
+/// the longer a list takes, the more are started. The wait for processes that are between two programs is added, too.
 const LONGEST: Duration = Duration::from_millis(200);
 const LISTS: u32 = 4;
 
-/// Numbers that are looked at before they are given.
+/// Numbers of the look before that are looked at again, and numbers beyond the last one. These are doubled for the next look if
+/// more were given meanwhile, up to `MOST_AHEAD`.
 const AHEAD: i32 = 128;
+const MOST_AHEAD: i32 = 1 << 13;
+
+/// Most numbers that are looked at one by one. A list has fewer.
+const MOST_NUMBERS: i32 = 1 << 15;
 
 /// Looks at a process that shows no environment although it may have one: it may have begun its program, or one of its
 /// threads may have become its first thread, between two readings. A process can hide its environment for ever, and
@@ -54,50 +61,8 @@ const LOOKS: u32 = 5;
 const ROOM: usize = 128 << 10;
 const MOST_ROOM: usize = 8 << 20;
 
-/// The processes on this machine, besides this process, whose environment has the variable with `value` as one of its
-/// values, in rising order. Commas separate the values of a variable, so a value must not have one. Zombies do not count.
-///
-/// A process inherits the environment of the process that starts it, unless that process chooses another one. So a
-/// service finds what an earlier process of the service has started: set a variable of your own with
-/// [`SessionBuilder::env`](crate::SessionBuilder::env), and write its value down before the session starts. A
-/// [`ProcessIdentity`](super::ProcessIdentity) is known only after the start;
-/// [`is_alive`](super::ProcessIdentity::is_alive) lists what neither of them notices.
-///
-/// An id that is returned may belong to another process a moment later. To kill a process, open it by `pidfd_open(2)`,
-/// read its environment again, and then send the signal by the descriptor.
-///
-/// Blocks the calling thread, so use `spawn_blocking` in asynchronous code: milliseconds on a machine with hundreds of
-/// processes. While processes are in `execve(2)`, or are started faster than they can be looked at, up to 400 ms and four times
-/// as long more. Finds nothing on any other system than Linux.
-///
-/// # Errors
-/// This process has no file descriptor left, or no memory, or processes are started faster than they can be looked at: then
-/// nobody knows whether there is such a process.
-///
-/// ```
-/// use greenroom::transport::processes_with;
-///
-/// # fn main() -> std::io::Result<()> {
-/// assert!(processes_with("MY_SERVICE_SESSION", "2f6c0a1e")?.is_empty());
-/// # Ok(()) }
-/// ```
-pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
-    let mut found = Vec::new();
-    each(&mut Patience::default(), &mut Since::default(), |pid, environment| {
-        let variables = environment.split(|byte| *byte == 0);
-        let values =
-            variables.filter_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="));
-        if values.flat_map(|values| values.split(|byte| *byte == b',')).any(|found| found == value.as_bytes())
-        {
-            found.push(pid.as_raw_nonzero().get().unsigned_abs());
-        }
-    })?;
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
-}
-
 /// How long searches wait, all searches that share it together.
+#[derive(Clone, Copy)]
 pub(crate) struct Patience {
     /// The rest of the wait for processes that are between two programs.
     between: Duration,
@@ -123,9 +88,18 @@ impl Default for Patience {
     }
 }
 
-/// Where a search has come to. The next one with it looks only at the processes that were started since.
+/// Where a search has come to. The next one with it looks only at the processes that were started since, and at those that were
+/// between two programs.
 #[derive(Default)]
-pub(crate) struct Since(Option<i32>);
+pub(crate) struct Since {
+    last: Option<i32>,
+    between: Vec<Pid>,
+}
+
+/// True for a process in `execve`.
+pub(super) fn is_between_programs(pid: Pid) -> bool {
+    matches!(state(pid), Ok(State::BetweenPrograms))
+}
 
 /// True if this process may read the environment of the process.
 pub(super) fn is_readable(pid: Pid) -> bool {
@@ -134,17 +108,21 @@ pub(super) fn is_readable(pid: Pid) -> bool {
 }
 
 /// The environment of a process. Empty if it shows none at this moment.
-pub(super) fn of(pid: Pid) -> Vec<u8> {
+///
+/// # Errors
+/// This process has no file descriptor left, or no memory.
+pub(super) fn of(pid: Pid) -> io::Result<Vec<u8>> {
     let mut environment = vec![0; ROOM];
-    let length = read(&path(pid), &mut environment).unwrap_or(0);
+    let length = read(&path(pid), &mut environment)?.unwrap_or(0);
     environment.truncate(length);
-    environment
+    Ok(environment)
 }
 
 /// Calls `look` with the environment of each process besides this process, or of those that were started `since` an earlier
 /// search. A process may be looked at more than once.
 ///
-/// Without `/proc/loadavg`, a process may be missed whose parent has started it and ended.
+/// A process that stays between two programs is missed. Without `/proc/loadavg`, a process may be missed whose parent has
+/// started it and ended.
 ///
 /// # Errors
 /// A process could not be looked at, or processes are started faster than they can be looked at. The others were.
@@ -173,26 +151,32 @@ pub(super) fn each(
         false
     };
     let (begin, mut waited) = (Instant::now(), Duration::ZERO);
-    let earlier = since.0.take();
+    let Since { last: earlier, mut between } = std::mem::take(since);
     let mut last = earlier.or_else(last_number);
-    let mut between = if earlier.is_some() { Vec::new() } else { listed()? };
-    between.retain(|pid| *pid != own && visit(*pid, true));
+    if earlier.is_none() {
+        between = listed()?;
+    }
+    between.retain(|pid| *pid != own && visit(*pid, earlier.is_none()));
     let longest = LONGEST + begin.elapsed() * LISTS;
+    let mut beyond = AHEAD;
     let settled = loop {
         let before = std::mem::replace(&mut last, last_number());
         let (numbers, ahead) = match before.zip(last) {
             None => (Vec::new(), None),
-            Some((before, now)) if before <= now => {
-                let ahead = now.saturating_add(AHEAD);
-                ((before + 1..=ahead).filter_map(Pid::from_raw).collect(), Some(now..=ahead))
+            Some((before, now)) if (0..=MOST_NUMBERS).contains(&now.saturating_sub(before)) => {
+                let ahead = now.saturating_add(beyond);
+                ((before - AHEAD..=ahead).filter_map(Pid::from_raw).collect(), Some(now..=ahead))
             }
-            // The numbers have begun anew.
+            // The numbers have begun anew, or there are too many.
             Some((_, now)) => (listed()?, Some(now..=now)),
         };
         between.extend(numbers.into_iter().filter(|pid| *pid != own && visit(*pid, false)));
         let is_complete = ahead.is_none_or(|ahead| last_number().is_some_and(|now| ahead.contains(&now)));
         if is_complete && (between.is_empty() || waited >= patience.between) {
             break true;
+        }
+        if !is_complete {
+            beyond = (beyond * 2).min(MOST_AHEAD);
         }
         if begin.elapsed() >= longest + patience.between || patience.is_over() {
             break false;
@@ -205,8 +189,10 @@ pub(super) fn each(
         }
     };
     patience.between = patience.between.saturating_sub(waited);
+    if result.is_ok() {
+        *since = Since { last, between };
+    }
     if settled {
-        since.0 = last;
         return result;
     }
     result.and(Err(io::Error::other("processes are started faster than they can be looked at")))
@@ -222,9 +208,22 @@ fn listed() -> io::Result<Vec<Pid>> {
     Ok(processes.filter_map(|entry| number(entry.file_name().to_str()?)).collect())
 }
 
-/// The number of the process or thread that was started last.
+/// The number of the process or thread that was started last. `None` where the file is not one of the system's `/proc`, as in
+/// containers in which lxcfs makes it: it may have the number of another PID namespace.
+#[cfg(target_os = "linux")]
 fn last_number() -> Option<i32> {
-    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().nth(4)?.parse().ok()
+    let mut file = File::open("/proc/loadavg").ok()?;
+    let system = rustix::fs::fstatfs(&file).ok()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    let number = text.split_ascii_whitespace().nth(4)?.parse().ok()?;
+    // 0: gVisor, which does not know it.
+    (system.f_type == rustix::fs::PROC_SUPER_MAGIC && number > 0).then_some(number)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn last_number() -> Option<i32> {
+    None
 }
 
 /// False for a thread other than the first one of its process. Such threads are not listed, but can be looked at.
@@ -246,9 +245,10 @@ enum Shown {
 
 fn show(pid: Pid, environment: &mut Vec<u8>) -> io::Result<Shown> {
     for _ in 0..LOOKS {
-        let length = read(&path(pid), environment)?;
-        if length > 0 {
-            return Ok(Shown::Environment(length));
+        match read(&path(pid), environment)? {
+            None => return Ok(Shown::Nothing),
+            Some(0) => {}
+            Some(length) => return Ok(Shown::Environment(length)),
         }
         match state(pid)? {
             State::Program => {}
@@ -257,8 +257,7 @@ fn show(pid: Pid, environment: &mut Vec<u8>) -> io::Result<Shown> {
             State::OtherThreads => {
                 let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid()));
                 for thread in threads.into_iter().flatten().flatten() {
-                    let length = read(&thread.path().join("environ"), environment)?;
-                    if length > 0 {
+                    if let Some(length @ 1..) = read(&thread.path().join("environ"), environment)? {
                         return Ok(Shown::Environment(length));
                     }
                 }
@@ -274,17 +273,18 @@ fn path(pid: Pid) -> PathBuf {
 }
 
 /// Reads an environment in one call, which the system answers from one program. Two calls could see two programs. Returns
-/// its length; 0 if there is none, or this process may not read it.
-fn read(path: &Path, environment: &mut Vec<u8>) -> io::Result<usize> {
+/// its length; 0 if there is none, or this process may not read it. `None` without such a process.
+fn read(path: &Path, environment: &mut Vec<u8>) -> io::Result<Option<usize>> {
     loop {
         let mut file = match File::open(path) {
             Err(error) if is_ours(&error) => return Err(error),
-            Err(_) => return Ok(0),
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(_) => return Ok(Some(0)),
             Ok(file) => file,
         };
         let length = file.read(environment).unwrap_or(0);
         if length < environment.len() || length >= MOST_ROOM {
-            return Ok(length);
+            return Ok(Some(length));
         }
         environment.resize(environment.len() * 2, 0);
     }

@@ -24,7 +24,7 @@ use rustix::process::{
 };
 use tokio::sync::SetOnce;
 
-use super::contain::containment::{Contained, Descendants};
+use super::contain::containment::{Contained, Descendants, Swept};
 use super::exits::{self, WatchedChild};
 use super::guardian;
 use super::identity::ProcessIdentity;
@@ -79,15 +79,15 @@ impl Group {
     }
 
     /// The leader, if it runs, and the descendants that the sweep has found and that still run. `None` if there are none and
-    /// the sweep has not ended.
+    /// it is not known whether there are others.
     pub(super) fn left(&self) -> Option<Vec<Leftover>> {
         // Before the processes: the sweep may end meanwhile.
-        let is_swept = self.descendants.is_swept();
+        let is_known = self.descendants.is_known();
         let mut left = self.descendants.left();
         if self.leader_runs() && left.iter().all(|leftover| leftover.pid != self.pid()) {
             left.push(Leftover { pid: self.pid(), name: "the CLI".to_owned() });
         }
-        (is_swept || !left.is_empty()).then_some(left)
+        (is_known || !left.is_empty()).then_some(left)
     }
 
     /// Asks the system: the thread that notes the exit may be behind.
@@ -170,7 +170,7 @@ impl Group {
         if self.descendants.contained().mark.is_some() {
             return super::contain::sweep::submit(Arc::clone(&self.descendants));
         }
-        self.descendants.set_swept(Vec::new());
+        self.descendants.set_swept(Swept { killed: Vec::new(), is_known: true });
     }
 
     fn signal_group(&self, signal: Signal) {

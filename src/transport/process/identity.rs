@@ -51,9 +51,8 @@ impl ProcessIdentity {
     /// Whether the CLI, a member of its process group, or another process with its mark still runs. Zombies do not
     /// count. False after a reboot, and on any other machine than that of the CLI.
     ///
-    /// Blocks the calling thread: milliseconds on a machine with hundreds of processes, and up to 800 ms more, for two
-    /// searches, while processes are started or are in `execve(2)`. True if nobody can tell: this process has no file
-    /// descriptor left to look with, or processes are started faster than they can be looked at.
+    /// Blocks the calling thread for two searches, each as [`processes_with`](crate::transport::processes_with) does. True if nobody can
+    /// tell: this process has no file descriptor left to look with, or processes are started faster than they can be looked at.
     ///
     /// | not noticed | why |
     /// |---|---|
@@ -94,7 +93,7 @@ pub(super) fn started(pid: Pid) -> Option<u64> {
 mod system {
     use std::fs;
 
-    use super::super::environment::{Patience, Since};
+    use super::super::environment::Patience;
     use super::{ProcessIdentity, mark};
 
     /// The part of `/proc/PID/stat` that matters here.
@@ -144,8 +143,7 @@ mod system {
         }
         let mut patience = Patience::default();
         let mut is_marked = |mark| is_marked(mark, &mut patience);
-        // Twice: a process may start another one and end. A search can be too early for the new process and too late for the
-        // old one.
+        // Twice: not every system tells the last number, which the search needs to follow processes that start others and end.
         process.mark.as_deref().is_some_and(|mark| is_marked(mark) || is_marked(mark))
     }
 
@@ -158,7 +156,7 @@ mod system {
     /// Also true if nobody can tell.
     fn is_marked(mark: &str, patience: &mut Patience) -> bool {
         let mut found = false;
-        let searched = mark::scan(&[mark], patience, &mut Since::default(), |_, _| found = true);
+        let searched = mark::scan(&[mark], patience, |_, _| found = true);
         found || searched.is_err()
     }
 }

@@ -5,10 +5,11 @@
 //! - `stdin.rs`: a stdin that closes when it is shut down
 //! - `start/spawner.rs`: the one thread that starts all CLIs
 //! - `exits.rs`: the one thread that waits for the ends of all children
-//! - `environment.rs`: finds processes by a variable of their environment
+//! - `environment.rs`: looks at the environment of all processes
 //! - `contain/`: finds every descendant by a control group (`cgroup.rs`) and a variable that descendants inherit (`mark.rs`);
 //!   `containment.rs` combines the two
-//! - `contain/ending.rs`: stops and kills the processes that have a mark
+//! - `contain/ending.rs`: stops and kills the processes that have a mark, or another variable
+//! - `variable.rs`: finds and kills processes by a variable of their environment, for the application
 //! - `contain/sweep.rs`: kills the descendants that have left the process group
 //! - `guardian/`: one process for each host that outlives the host and ends what it leaves behind
 //! - `identity.rs`: the identity of a CLI's process, for a host that comes after this one
@@ -28,6 +29,7 @@ mod stderr;
 mod stdin;
 #[cfg(test)]
 mod tests;
+pub(crate) mod variable;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -182,6 +184,6 @@ impl Process for CliProcess {
 
     fn left(&self) -> Leftovers {
         let group = Arc::clone(&self.group);
-        Leftovers(Arc::new(move || group.left()))
+        Leftovers(Some(Arc::new(move || group.left())))
     }
 }

@@ -70,13 +70,22 @@ pub(crate) struct Contained {
     by: Option<ContainedBy>,
 }
 
+/// The result of a sweep.
+#[derive(Debug)]
+pub(crate) struct Swept {
+    /// The killed processes that had left the group.
+    pub(crate) killed: Vec<Leftover>,
+    /// Whether the last search found all that is left.
+    pub(crate) is_known: bool,
+}
+
 /// The processes that a CLI has started, and the result of sweeping them.
 #[derive(Debug)]
 pub(crate) struct Descendants {
     /// The CLI, which is also the leader of its process group.
     leader: Pid,
     contained: Contained,
-    leftovers: SetOnce<Vec<Leftover>>,
+    leftovers: SetOnce<Swept>,
     /// The processes that the last round of the sweep has found.
     left: Mutex<Vec<Leftover>>,
 }
@@ -97,17 +106,17 @@ impl Descendants {
     /// Waits until the group was killed and no descendant is left, or until those that are left cannot be ended. Returns the
     /// killed ones that had left the group.
     pub(crate) async fn swept(&self) -> Vec<Leftover> {
-        self.leftovers.wait().await.clone()
+        self.leftovers.wait().await.killed.clone()
     }
 
     /// Ends the wait of [`swept`](Self::swept). There is one sweep, so a second call changes nothing.
-    pub(crate) fn set_swept(&self, leftovers: Vec<Leftover>) {
-        self.leftovers.set(leftovers).ok();
+    pub(crate) fn set_swept(&self, swept: Swept) {
+        self.leftovers.set(swept).ok();
     }
 
-    /// Whether the wait of [`swept`](Self::swept) has ended.
-    pub(crate) fn is_swept(&self) -> bool {
-        self.leftovers.initialized()
+    /// Whether it is known that [`left`](Self::left) has all that is left.
+    pub(crate) fn is_known(&self) -> bool {
+        self.leftovers.get().is_some_and(|swept| swept.is_known)
     }
 
     /// The processes that the sweep has found and that still run.
@@ -206,7 +215,7 @@ impl Contained {
         }
     }
 
-    /// Whether the process, unless it is a zombie, is in the control group or has the mark.
+    /// Whether the process, unless it is a zombie, is in the control group or has the mark. True if nobody can tell.
     fn has(&self, pid: Pid) -> bool {
         self.leaf.as_ref().is_some_and(|leaf| leaf.processes().contains(&pid))
             || self.mark.as_ref().is_some_and(|mark| mark::has(mark, pid))

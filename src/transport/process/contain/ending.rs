@@ -1,9 +1,9 @@
-//! Ends the processes that have a mark.
+//! Ends the processes that are known by their environment: by a mark, or by another variable.
 //!
 //! ```text
 //!        ┌─ found one that it had not found before: SIGSTOP ─┐
 //! round ─┴─► search ──found no other──► SIGKILL to all, the newest process first ──► the next round
-//!              └──found none──► clean       │ the mark is gone
+//!              └──found none──► clean       │ its environment is another one
 //!                                           └─► SIGCONT
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! that it waits for has ended. The newest process is killed first: the system continues stopped processes whose parent has
 //! ended, if the parent's end leaves their process group without a link to another group of the session.
 //!
-//! A process may be in `execve` when it gets SIGSTOP, to a program without the mark. It is not killed, and must not stay stopped.
+//! A process may get SIGSTOP while it executes a program with another environment. It is not killed, and must not stay stopped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,8 +20,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-use super::mark;
-use crate::transport::process::environment::{Patience, Since};
+use crate::transport::process::environment::{self, Patience, Since};
 use crate::transport::process::identity::started;
 
 /// Most searches of one round. A process that was found in the last search is killed without a search after it.
@@ -30,16 +29,48 @@ const SEARCHES: u32 = 16;
 /// The next round starts when no killed process has ended for this long.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
+/// Looks at a stopped process that is in `execve`.
+const LOOKS: u32 = 20;
+
 /// Most processes whose end one round waits for.
 const AWAITED: usize = 64;
 
-/// Stops and then kills all processes that have one of the marks. Calls `look` for each while it is stopped, and `killed`, with
-/// the position of the mark and with what `look` has returned, for each that was killed.
+/// Kills all processes whose environment `select` takes, until two rounds in a row find none and `done` is true. Each round has
+/// the `patience` for processes that are between two programs.
+///
+/// # Errors
+/// There may be such a process after so many rounds, or when the time of `patience` is over.
+pub(crate) fn kill_all(
+    select: impl Fn(&[u8]) -> Option<usize>,
+    rounds: u32,
+    patience: Patience,
+    done: impl Fn() -> bool,
+) -> io::Result<()> {
+    let mut clean = 0;
+    for _ in 0..rounds {
+        let (mut found, mut dying, mut patience) = (false, Dying::default(), patience);
+        let searched = round(&select, &mut patience, &mut dying, |_| (), |_, ()| found = true);
+        clean = if !done() || found || searched.is_err() { 0 } else { clean + 1 };
+        if clean == 2 {
+            return Ok(());
+        }
+        if patience.is_over() {
+            break;
+        }
+        if clean == 0 {
+            dying.wait();
+        }
+    }
+    Err(io::Error::other("processes were killed and have not ended, or there may be others"))
+}
+
+/// Stops and then kills all processes whose environment `select` takes. Calls `look` for each while it is stopped, and
+/// `killed`, with what `select` and `look` have returned, for each that was killed.
 ///
 /// # Errors
 /// There may be processes that were not found.
 pub(crate) fn round<T>(
-    marks: &[&str],
+    select: impl Fn(&[u8]) -> Option<usize>,
     patience: &mut Patience,
     dying: &mut Dying,
     mut look: impl FnMut(Pid) -> T,
@@ -49,9 +80,10 @@ pub(crate) fn round<T>(
     let (mut searched, mut lost) = (Ok(()), 0);
     for _ in 0..SEARCHES {
         let before = stopped.len() + lost;
-        searched = mark::scan(marks, patience, &mut since, |mark, pid| {
-            match signal(marks[mark], pid, Signal::STOP) {
-                Some(_) => _ = stopped.insert(pid.as_raw_pid(), (pid, mark, started(pid))),
+        searched = environment::each(patience, &mut since, |pid, environment| {
+            let Some(selected) = select(environment) else { return };
+            match signal(&select, pid, Signal::STOP) {
+                Some(_) => _ = stopped.insert(pid.as_raw_pid(), (pid, selected, started(pid))),
                 None => lost += 1,
             }
         });
@@ -64,26 +96,41 @@ pub(crate) fn round<T>(
         }
     }
     if lost > 0 {
-        searched = searched.and(Err(without_mark()));
+        searched = searched.and(Err(is_another()));
     }
-    for (pid, mark, begin) in stopped.into_values().rev() {
+    for (pid, selected, begin) in stopped.into_values().rev() {
         let looked = look(pid);
-        match signal(marks[mark], pid, Signal::KILL) {
+        begin_program(pid);
+        match signal(&select, pid, Signal::KILL) {
             Some(pidfd) => {
                 dying.add(pidfd);
-                killed(mark, looked);
+                killed(selected, looked);
             }
             None => {
                 go_on(pid, begin);
-                searched = searched.and(Err(without_mark()));
+                searched = searched.and(Err(is_another()));
             }
         }
     }
     searched
 }
 
-fn without_mark() -> io::Error {
+fn is_another() -> io::Error {
     io::Error::other("a process ended, or was between two programs")
+}
+
+/// Waits for a stopped process that is in `execve`: it stops when it has begun the program.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a search blocks its thread anyway, and the system tells no event"
+)]
+fn begin_program(pid: Pid) {
+    for _ in 0..LOOKS {
+        if !environment::is_between_programs(pid) {
+            return;
+        }
+        std::thread::sleep(environment::PAUSE);
+    }
 }
 
 /// Continues a process that was stopped, unless it has ended and its id was reused. A descriptor of each stopped process would
@@ -96,13 +143,11 @@ fn go_on(pid: Pid, begin: Option<u64>) {
     send(pidfd.as_ref(), pid, Signal::CONT);
 }
 
-/// Sends the signal to the process if it still has the mark, because its id may have been reused since the search. Returns
-/// `None` if it has not.
-fn signal(mark: &str, pid: Pid, signal: Signal) -> Option<Option<OwnedFd>> {
+/// Sends the signal to the process if `select` still takes it, because its id may have been reused since the search. Returns
+/// `None` if it does not.
+fn signal(select: &impl Fn(&[u8]) -> Option<usize>, pid: Pid, signal: Signal) -> Option<Option<OwnedFd>> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-    if !mark::has(mark, pid) {
-        return None;
-    }
+    select(&environment::of(pid).ok()?)?;
     send(pidfd.as_ref(), pid, signal);
     Some(pidfd)
 }
@@ -152,6 +197,7 @@ mod tests {
 
     use rustix::process::{WaitId, WaitIdOptions, waitid};
 
+    use super::super::mark;
     use super::*;
     use crate::wait::found_by_thread;
 
@@ -186,7 +232,8 @@ mod tests {
             stopped();
         };
         let mut told = 0;
-        let ended = round(&[&mark], &mut Patience::default(), &mut Dying::default(), look, |_, ()| told += 1);
+        let select = |environment: &[u8]| mark::position(&[&mark], environment);
+        let ended = round(select, &mut Patience::default(), &mut Dying::default(), look, |_, ()| told += 1);
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap();
         let is_stopped = stat.contains(") T ");
         child.kill().unwrap();
@@ -205,7 +252,8 @@ mod tests {
         has_mark(&mark, Pid::from_child(&child));
         let mut patience = Patience::of(Duration::ZERO, Some(Duration::ZERO));
         let mut told = 0;
-        let ended = round(&[&mark], &mut patience, &mut Dying::default(), |_| (), |_, ()| told += 1);
+        let select = |environment: &[u8]| mark::position(&[&mark], environment);
+        let ended = round(select, &mut patience, &mut Dying::default(), |_| (), |_, ()| told += 1);
         assert!(ended.is_err(), "there may be others");
         assert_eq!(told, 1);
         assert_eq!(child.wait().unwrap().signal(), Some(9));

@@ -40,30 +40,29 @@ pub(crate) fn is_readable(pid: Pid) -> bool {
     environment::is_readable(pid)
 }
 
-/// Reads the environment of each process, or of those that were started `since` an earlier scan, and calls `found` with the
-/// position in `marks` of the mark that it has.
+/// Reads the environment of each process, and calls `found` with the position in `marks` of the mark that it has.
 ///
 /// # Errors
 /// There may be processes that `found` was not called with.
 pub(crate) fn scan(
     marks: &[&str],
     patience: &mut Patience,
-    since: &mut Since,
     mut found: impl FnMut(usize, Pid),
 ) -> io::Result<()> {
-    environment::each(patience, since, |pid, environment| {
+    environment::each(patience, &mut Since::default(), |pid, environment| {
         if let Some(position) = position(marks, environment) {
             found(position, pid);
         }
     })
 }
 
-/// True if the process shows the mark now. A process in `execve` shows none.
+/// True if the process shows the mark now, or if nobody can tell. A process in `execve` shows none.
 pub(crate) fn has(mark: &str, pid: Pid) -> bool {
-    position(&[mark], &environment::of(pid)).is_some()
+    environment::of(pid).map_or(true, |environment| position(&[mark], &environment).is_some())
 }
 
-fn position(marks: &[&str], environment: &[u8]) -> Option<usize> {
+/// The position in `marks` of the first one that the environment has.
+pub(crate) fn position(marks: &[&str], environment: &[u8]) -> Option<usize> {
     let start = memmem::find(environment, VARIABLE.as_bytes())?;
     let has = |mark: &str| !mark.is_empty() && memmem::find(&environment[start..], mark.as_bytes()).is_some();
     marks.iter().position(|mark| has(mark))

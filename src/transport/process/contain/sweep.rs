@@ -18,8 +18,9 @@ use std::thread;
 
 use rustix::process::{Pid, PidfdFlags, getpgid, pidfd_open};
 
-use super::containment::Descendants;
+use super::containment::{Descendants, Swept};
 use super::ending::{self, Dying};
+use super::mark;
 use crate::transport::process::environment::Patience;
 use crate::transport::{ContainedBy, Leftover};
 
@@ -134,8 +135,8 @@ impl Sweep {
         true
     }
 
-    /// Without a control group two clean rounds are needed: where the system does not tell the number of its newest process, a
-    /// search can be too early for a new process and too late for the process that has started it.
+    /// Without a control group two clean rounds are needed: a process that is being started has a number before it can be seen,
+    /// and not every system tells the last number.
     fn is_done(&self) -> bool {
         let needed = if self.descendants.contained().by() == ContainedBy::Cgroup { 1 } else { 2 };
         self.clean_rounds >= needed || self.rounds >= ROUNDS
@@ -152,13 +153,14 @@ impl Sweep {
         for left in self.descendants.left() {
             self.killed.remove(&left.pid.cast_signed());
         }
-        if self.clean_rounds == 0 {
+        let is_known = self.clean_rounds > 0;
+        if !is_known {
             tracing::warn!(
                 pid = self.descendants.leader().as_raw_pid(),
                 "what this CLI has started could not be ended"
             );
         }
-        self.descendants.set_swept(self.killed.into_values().collect());
+        self.descendants.set_swept(Swept { killed: self.killed.into_values().collect(), is_known });
     }
 }
 
@@ -184,7 +186,8 @@ fn round(open: &mut Vec<Sweep>) {
     let mut found: Vec<bool> = open.iter_mut().map(|sweep| sweep.kill_control_group(&mut dying)).collect();
     let swept: Vec<_> = open.iter().map(|sweep| Arc::clone(&sweep.descendants)).collect();
     let marks: Vec<_> = swept.iter().map(|it| it.contained().mark.as_deref().unwrap_or_default()).collect();
-    let ended = ending::round(&marks, &mut Patience::default(), &mut dying, Seen::of, |nth, seen| {
+    let select = |environment: &[u8]| mark::position(&marks, environment);
+    let ended = ending::round(select, &mut Patience::default(), &mut dying, Seen::of, |nth, seen| {
         found[nth] = true;
         open[nth].record(seen);
     });
@@ -206,6 +209,18 @@ mod tests {
     use super::super::containment::Contained;
     use super::*;
     use crate::options::Containment;
+
+    #[test]
+    fn only_a_sweep_whose_last_round_was_clean_knows_what_is_left() {
+        for found in [true, false] {
+            let descendants = Arc::new(Descendants::new(rustix::process::getpid(), Contained::default()));
+            let mut sweep = Sweep::new(Arc::clone(&descendants));
+            assert!(!descendants.is_known());
+            sweep.count(found);
+            sweep.finish();
+            assert_eq!(descendants.is_known(), !found);
+        }
+    }
 
     #[test]
     fn a_process_that_ends_before_it_is_recorded_is_no_leftover() {

@@ -60,16 +60,18 @@ stop() {
     case $stopped in *" $id "*) ;; *) stopped=" $id$stopped" other=1 ;; esac
   done
 }
-last_number() { last= && read -r skip skip skip skip last </proc/loadavg; }
+# 0: the system does not know it.
+last_number() { last= && read -r skip skip skip skip last </proc/loadavg && [ "$last" -gt 0 ]; }
 # A chain of short processes: each one starts the next one and ends. The system numbers processes one after another, and a
-# parent runs when its child begins. So a look at the numbers since the last look, in rising order and up to some that are not
-# given yet, meets the chain. Fails if the numbers were faster. Too slow without `grep`.
+# parent runs when its child begins. So a look at the numbers since the last look, in rising order and up to 128 beyond the last
+# one, meets the chain. A process has its number a moment before it can be seen, so a look begins with some numbers of the look
+# before. Fails if more than 128 were given meanwhile. Too slow without `grep`.
 stop_newest() {
   id=$last
   [ "$tries" -gt 0 ] && last_number || return 0
-  # The numbers have begun anew, or there are too many: a round of its own has to list all processes.
+  # The numbers have begun anew, or there are too many: the next round lists all processes.
   [ "$id" -le "$last" ] && [ "$last" -le $((id + 4096)) ] || { search=$tries && return 1; }
-  ahead=$((last + 128)) files=
+  ahead=$((last + 128)) files= id=$((id > 128 ? id - 128 : 0))
   while [ "$id" -lt "$ahead" ]; do id=$((id + 1)) files="$files /proc/$id/environ"; done
   stop $files
   read -r skip skip skip skip now </proc/loadavg
@@ -81,7 +83,7 @@ while [ "$round" -lt 50 ] && [ "$clean" -lt 2 ]; do
   round=$((round + 1)) clean=$((clean + 1)) stopped=' ' search=0
   last_number
   stop /proc/[0-9]/environ /proc/[0-9][0-9]/environ /proc/[0-9][0-9][0-9]/environ /proc/[0-9][0-9][0-9][0-9]/environ \
-    /proc/[0-9][0-9][0-9][0-9][0-9]*/environ
+    /proc/[0-9][0-9][0-9][0-9][0-9]/environ /proc/[0-9][0-9][0-9][0-9][0-9][0-9]*/environ
   while other= search=$((search + 1)); ! stop_newest || [ -n "$other" ]; do
     [ "$search" -lt "$tries" ] || { clean=0; break; }
   done

@@ -34,7 +34,7 @@ use rustix::time::{
 
 use super::acknowledgements::ACKNOWLEDGE;
 use super::boot_time::BootTime;
-use crate::transport::process::contain::ending::{self, Dying};
+use crate::transport::process::contain::ending;
 use crate::transport::process::contain::{cgroup, mark};
 use crate::transport::process::environment::Patience;
 
@@ -48,7 +48,7 @@ pub(super) const NO_GUARDIAN: i32 = 4;
 /// Pause between two looks for processes that should end.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The wait for processes that are between two programs, in all searches that follow each other.
+/// The wait of each round for processes that are between two programs.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Time after which the searches at a deadline end, and what they have found is killed. The guardian acknowledges no deadline
@@ -328,23 +328,12 @@ fn group(id: Option<u64>, grace: Option<u64>, watchdog: Option<u64>) -> Option<(
     Some((Pid::from_raw(i32::try_from(id?).ok()?)?, grace?, watchdog?))
 }
 
-/// Ends all processes whose mark begins with one of `marks`, until two rounds in a row find none and `done` is true, or until
-/// it has searched for this time.
+/// Kills all processes whose mark begins with one of `marks`.
 fn kill_marked(marks: &[String], rounds: u32, time: Option<Duration>, done: impl Fn() -> bool) {
     let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
-    let mut clean = 0;
-    let mut patience = Patience::of(PATIENCE, time);
-    for _ in 0..rounds {
-        let (mut found, mut dying) = (false, Dying::default());
-        let searched = ending::round(&marks, &mut patience, &mut dying, |_| (), |_, ()| found = true);
-        clean = if !done() || found || searched.is_err() { 0 } else { clean + 1 };
-        if clean == 2 || patience.is_over() {
-            return;
-        }
-        if clean == 0 {
-            dying.wait();
-        }
-    }
+    let select = |environment: &[u8]| mark::position(&marks, environment);
+    // An error: what is left is searched for again, or nobody is there to be told.
+    ending::kill_all(select, rounds, Patience::of(PATIENCE, time), done).ok();
 }
 
 /// Sets the timer to a moment, or switches it off.

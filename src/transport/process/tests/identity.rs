@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 
 use super::*;
-use crate::transport::process::environment::processes_with;
+use crate::transport::process::variable::{kill_processes_with, processes_with};
 use crate::wait::found_by_thread;
 
 const LOOK: Duration = Duration::from_millis(10);
@@ -84,6 +84,25 @@ async fn what_has_left_the_group_is_recognised_by_its_mark() {
 /// repeated.
 fn found(variable: &str, value: &str) -> Vec<u32> {
     found_by_thread("a search that sees all processes", || processes_with(variable, value).ok())
+}
+
+/// Each process of a chain starts the next one and ends.
+#[test]
+fn chains_of_forks_are_killed_by_their_variable() {
+    const VARIABLE: &str = "GREENROOM_TEST_OF_CHAINS";
+    // The chains end with the test.
+    let goes_on = tempfile::NamedTempFile::new().unwrap();
+    let value = std::process::id().to_string();
+    let next = r#"[ -e "$1" ] && sh -c "$0" "$0" "$1" &"#;
+    for _ in 0..3 {
+        let mut first = Command::new("/bin/sh");
+        first.args(["-c", next, next]).arg(goes_on.path()).env(VARIABLE, &value);
+        assert!(first.status().unwrap().success());
+    }
+    found_by_thread("a chain", || processes_with(VARIABLE, &value).ok().filter(|found| !found.is_empty()));
+    found_by_thread("the end of all", || kill_processes_with(VARIABLE, &value).ok());
+    assert!(found(VARIABLE, &value).is_empty());
+    assert!(goes_on.path().exists());
 }
 
 /// Between two programs a process has no environment. Here that is a twentieth of the time.
