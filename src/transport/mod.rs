@@ -326,8 +326,9 @@ pub struct Leftover {
 pub struct Leftovers(Option<Arc<dyn Fn() -> Option<Vec<Leftover>> + Send + Sync>>);
 
 impl Leftovers {
-    /// `ask` returns the processes that still run, or `None` if it does not know whether one does. It may block: a session calls
-    /// it on a blocking thread, and waits at most [`Timeouts::child_stop`](crate::options::Timeouts::child_stop).
+    /// `ask` returns the processes that still run, or `None` if it does not know whether one does. It should take
+    /// milliseconds: a session calls it in a task if [`Process::cleared`] has ended in time, else on a blocking thread, where it
+    /// waits at most [`Timeouts::child_stop`](crate::options::Timeouts::child_stop).
     pub fn new(ask: impl Fn() -> Option<Vec<Leftover>> + Send + Sync + 'static) -> Self {
         let ask = DropElsewhere::new(ask);
         Self(Some(Arc::new(move || {

@@ -15,27 +15,23 @@ const MOST: usize = 64;
 pub(crate) struct LeftProcesses(Mutex<Vec<Leftovers>>);
 
 impl LeftProcesses {
-    /// Adds an incarnation, and forgets those whose processes have ended. The oldest one is forgotten when there are too many.
-    pub(crate) async fn add(&self, leftovers: Leftovers, limit: Duration) {
-        let mut left: Vec<_> =
-            self.remaining(limit).await.into_iter().map(|(leftovers, _)| leftovers).collect();
+    /// Adds an incarnation. The oldest one is forgotten when there are too many.
+    pub(crate) fn add(&self, leftovers: Leftovers) {
+        let mut left = lock(&self.0);
         left.push(leftovers);
-        left.drain(..left.len().saturating_sub(MOST));
-        *lock(&self.0) = left;
+        let too_many = left.len().saturating_sub(MOST);
+        left.drain(..too_many);
     }
 
     /// The error of a session whose CLIs have left processes behind that still run, or of which this is not known.
     pub(crate) async fn error(&self, limit: Duration) -> Option<Error> {
-        let left = self.remaining(limit).await;
-        let known: BTreeMap<_, _> = left
-            .iter()
-            .filter_map(|(_, processes)| processes.as_ref())
-            .flatten()
-            .map(|Leftover { pid, name }| (*pid, name.as_str()))
-            .collect();
+        let all = lock(&self.0).clone();
+        let left = ask(all, limit).await;
+        let known: BTreeMap<_, _> =
+            left.iter().flatten().flatten().map(|Leftover { pid, name }| (*pid, name.as_str())).collect();
         let names: Vec<_> = known.iter().take(MOST).map(|(pid, name)| format!("{pid} ({name})")).collect();
         let names = names.join(", ");
-        let is_known = left.iter().all(|(_, processes)| processes.is_some());
+        let is_known = left.iter().all(Option::is_some);
         let (message, help) = match (names.as_str(), is_known) {
             ("", true) => return None,
             ("", false) => (
@@ -44,21 +40,16 @@ impl LeftProcesses {
                 "call `stop` again to look again; the machine is overloaded, or this process has too few file descriptors: \
                  raise `timeouts.reap`, or the limit of open files",
             ),
-            (names, _) => (
-                format!("the session has ended, but processes of its CLIs still run: {names}"),
+            (names, is_known) => (
+                format!(
+                    "the session has ended, but processes of its CLIs still run: {names}{}",
+                    if is_known { "" } else { "; it is not known whether others do" }
+                ),
                 "end these processes yourself: they did not end within `timeouts.reap`, because they run as a user whom this \
                  one may not end, wait for a device or a network disk, or the machine is overloaded",
             ),
         };
         Some(Error::new(ErrorKind::ProcessesLeft, message).with_help(help))
-    }
-
-    /// The incarnations of which a process runs, or may run.
-    async fn remaining(&self, limit: Duration) -> Vec<(Leftovers, Option<Vec<Leftover>>)> {
-        let all = lock(&self.0).clone();
-        let answers = ask(all.clone(), limit).await;
-        let runs = |processes: &Option<Vec<Leftover>>| processes.as_ref().is_none_or(|some| !some.is_empty());
-        all.into_iter().zip(answers).filter(|(_, processes)| runs(processes)).collect()
     }
 }
 

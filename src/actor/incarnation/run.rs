@@ -293,13 +293,15 @@ impl IncarnationTask {
             tracing::warn!(parent: &shared.span, pid, "a killed process was not reaped in time");
         }
         let leftovers = open.process.left();
-        // What hangs the look hangs the search before it.
+        // A look that would hang would have hung the search before it.
         let remain = match in_time {
             true => leftovers.ask(),
             false => left::ask(vec![leftovers.clone()], timeouts.child_stop).await.pop().flatten(),
         };
         // The search may have ended since.
         cleared = cleared.or_else(|| open.process.cleared().now_or_never());
+        // From here to the end there is no wait, so each is told once.
+        open.is_killed = true;
         if let Some(processes) = cleared.filter(|processes| !processes.is_empty()) {
             shared.emit(Event::LeftoversKilled { epoch, processes });
         }
@@ -307,11 +309,10 @@ impl IncarnationTask {
             None if in_time && !leftovers.can_be_asked() => {}
             Some(processes) if processes.is_empty() => {}
             processes => {
-                shared.left.add(leftovers, timeouts.child_stop).await;
+                shared.left.add(leftovers);
                 shared.emit(Event::LeftoversRemain { epoch, processes: processes.unwrap_or_default() });
             }
         }
-        open.is_killed = true;
     }
 
     /// Reads what an ended process has left in the pipe. Limited, because a process that the system could not kill may

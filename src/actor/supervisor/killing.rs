@@ -164,8 +164,8 @@ impl SupervisorState {
     pub(super) fn kill_limit(&self, step: StopStep) -> Duration {
         let timeouts = &self.shared.options().timeouts;
         match step {
-            // A process that is on its way is waited for, and then its end.
-            StopStep::Cli => timeouts.reap * 2 + timeouts.child_stop,
+            // A process that is on its way is waited for, then its end, and then the answer of what is left.
+            StopStep::Cli => timeouts.reap * 2 + timeouts.child_stop * 2,
             _ => timeouts.child_stop,
         }
     }

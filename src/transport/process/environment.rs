@@ -31,9 +31,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 
+use super::numbers::{AHEAD, is_ours, last_number, listed, numbers_from};
 use crate::files::is_absent;
 
 /// Pause between two looks at processes that are between two programs.
@@ -44,9 +44,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(200);
 const LISTS: u32 = 4;
 
-/// Numbers of the look before that are looked at again, and numbers beyond the last one. These are doubled for the next look if
-/// more were given meanwhile, up to `MOST_AHEAD`.
-const AHEAD: i32 = 128;
+/// Most numbers beyond the last one that are looked at: [`AHEAD`] of them, doubled for the next look if more were given meanwhile.
 const MOST_AHEAD: i32 = 1 << 13;
 
 /// Most numbers that are looked at one by one. A list has fewer.
@@ -97,6 +95,7 @@ pub(crate) struct Since {
 }
 
 /// True for a process in `execve`.
+#[cfg(target_os = "linux")]
 pub(super) fn is_between_programs(pid: Pid) -> bool {
     matches!(state(pid), Ok(State::BetweenPrograms))
 }
@@ -152,7 +151,10 @@ pub(super) fn each(
     };
     let (begin, mut waited) = (Instant::now(), Duration::ZERO);
     let Since { last: earlier, mut between } = std::mem::take(since);
-    let mut last = earlier.or_else(last_number);
+    let mut last = match earlier {
+        Some(earlier) => Some(earlier),
+        None => last_number()?,
+    };
     if earlier.is_none() {
         between = listed()?;
     }
@@ -160,26 +162,32 @@ pub(super) fn each(
     let longest = LONGEST + begin.elapsed() * LISTS;
     let mut beyond = AHEAD;
     let settled = loop {
-        let before = std::mem::replace(&mut last, last_number());
+        let before = std::mem::replace(&mut last, last_number()?);
         let (numbers, ahead) = match before.zip(last) {
             None => (Vec::new(), None),
             Some((before, now)) if (0..=MOST_NUMBERS).contains(&now.saturating_sub(before)) => {
                 let ahead = now.saturating_add(beyond);
-                ((before - AHEAD..=ahead).filter_map(Pid::from_raw).collect(), Some(now..=ahead))
+                (numbers_from(before, ahead), Some(now..=ahead))
             }
             // The numbers have begun anew, or there are too many.
             Some((_, now)) => (listed()?, Some(now..=now)),
         };
         between.extend(numbers.into_iter().filter(|pid| *pid != own && visit(*pid, false)));
-        let is_complete = ahead.is_none_or(|ahead| last_number().is_some_and(|now| ahead.contains(&now)));
+        between.sort_unstable_by_key(|pid| pid.as_raw_pid());
+        between.dedup();
+        let after = last_number()?;
+        let is_complete = ahead.is_none_or(|ahead| after.is_some_and(|after| ahead.contains(&after)));
         if is_complete && (between.is_empty() || waited >= patience.between) {
             break true;
         }
         if !is_complete {
             beyond = (beyond * 2).min(MOST_AHEAD);
         }
-        if begin.elapsed() >= longest + patience.between || patience.is_over() {
+        if patience.is_over() {
             break false;
+        }
+        if begin.elapsed() >= longest + patience.between {
+            break is_complete;
         }
         if !between.is_empty() {
             let pause = Instant::now();
@@ -196,34 +204,6 @@ pub(super) fn each(
         return result;
     }
     result.and(Err(io::Error::other("processes are started faster than they can be looked at")))
-}
-
-/// The processes of this machine.
-fn listed() -> io::Result<Vec<Pid>> {
-    let processes = match fs::read_dir("/proc") {
-        Err(error) if is_absent(&error) => return Ok(Vec::new()),
-        processes => processes?.flatten(),
-    };
-    let number = |name: &str| Pid::from_raw(name.parse().ok()?);
-    Ok(processes.filter_map(|entry| number(entry.file_name().to_str()?)).collect())
-}
-
-/// The number of the process or thread that was started last. `None` where the file is not one of the system's `/proc`, as in
-/// containers in which lxcfs makes it: it may have the number of another PID namespace.
-#[cfg(target_os = "linux")]
-fn last_number() -> Option<i32> {
-    let mut file = File::open("/proc/loadavg").ok()?;
-    let system = rustix::fs::fstatfs(&file).ok()?;
-    let mut text = String::new();
-    file.read_to_string(&mut text).ok()?;
-    let number = text.split_ascii_whitespace().nth(4)?.parse().ok()?;
-    // 0: gVisor, which does not know it.
-    (system.f_type == rustix::fs::PROC_SUPER_MAGIC && number > 0).then_some(number)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn last_number() -> Option<i32> {
-    None
 }
 
 /// False for a thread other than the first one of its process. Such threads are not listed, but can be looked at.
@@ -288,11 +268,6 @@ fn read(path: &Path, environment: &mut Vec<u8>) -> io::Result<Option<usize>> {
         }
         environment.resize(environment.len() * 2, 0);
     }
-}
-
-/// True for an error of this process, such as too many open files: it says nothing about the process that is looked at.
-fn is_ours(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// True for a zombie without other threads, which no program comes after. False if the system does not tell.

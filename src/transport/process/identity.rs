@@ -83,10 +83,10 @@ impl ProcessIdentity {
     }
 }
 
-/// The start of a process, in clock ticks of the system since its boot. `None` if there is no such process.
+/// The start of a process, in clock ticks of the system since its boot. `None` if there is no such process, or if it is a zombie.
 #[cfg(target_os = "linux")]
 pub(super) fn started(pid: Pid) -> Option<u64> {
-    system::started(pid.as_raw_nonzero().get().unsigned_abs())
+    system::runs_since(pid.as_raw_nonzero().get().unsigned_abs())
 }
 
 #[cfg(target_os = "linux")]
@@ -122,6 +122,10 @@ mod system {
 
     pub(super) fn started(pid: u32) -> Option<u64> {
         ProcessStat::of(pid).map(|stat| stat.started)
+    }
+
+    pub(super) fn runs_since(pid: u32) -> Option<u64> {
+        ProcessStat::of(pid).filter(|stat| !stat.ended).map(|stat| stat.started)
     }
 
     pub(super) fn boot() -> Option<String> {

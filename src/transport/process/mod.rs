@@ -5,6 +5,7 @@
 //! - `stdin.rs`: a stdin that closes when it is shut down
 //! - `start/spawner.rs`: the one thread that starts all CLIs
 //! - `exits.rs`: the one thread that waits for the ends of all children
+//! - `numbers.rs`: the numbers of processes
 //! - `environment.rs`: looks at the environment of all processes
 //! - `contain/`: finds every descendant by a control group (`cgroup.rs`) and a variable that descendants inherit (`mark.rs`);
 //!   `containment.rs` combines the two
@@ -24,6 +25,7 @@ mod exits;
 mod group;
 pub mod guardian;
 pub(crate) mod identity;
+mod numbers;
 mod start;
 mod stderr;
 mod stdin;

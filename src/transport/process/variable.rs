@@ -49,7 +49,8 @@ pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
 /// Kills the processes that [`processes_with`] finds, and those that they start meanwhile. Each process is stopped (SIGSTOP)
 /// before any of them is killed, so that chains of processes which start each other cannot escape.
 ///
-/// Blocks the calling thread until two searches in a row have found none.
+/// Blocks the calling thread until two searches in a row have found none, so use `spawn_blocking` in asynchronous code:
+/// milliseconds, or seconds on a busy machine and with processes that cannot be killed.
 ///
 /// # Errors
 /// After 64 rounds of searches and kills there still is such a process, as one that may not be killed or waits for a disk, or

@@ -21,6 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::Pid;
 use tokio::sync::SetOnce;
@@ -31,6 +32,7 @@ use super::mark;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::options::Containment;
+use crate::transport::process::environment::Patience;
 use crate::transport::{ContainedBy, Leftover};
 
 /// The name of this process in marks and control groups.
@@ -68,6 +70,12 @@ pub(crate) struct Contained {
     choice: Containment,
     /// The way that holds the CLI; `None` until [`confirm`](Self::confirm).
     by: Option<ContainedBy>,
+}
+
+/// Whether no process has the mark. False if nobody can tell.
+fn is_unused(mark: &str) -> bool {
+    let (mut found, mut patience) = (false, Patience::of(Duration::ZERO, None));
+    mark::scan(&[mark], &mut patience, |_, _| found = true).is_ok() && !found
 }
 
 /// The result of a sweep.
@@ -114,9 +122,11 @@ impl Descendants {
         self.leftovers.set(swept).ok();
     }
 
-    /// Whether it is known that [`left`](Self::left) has all that is left.
+    /// Whether it is known that there is no other process than those of [`left`](Self::left). After a sweep that gave up, one
+    /// look at all processes tells.
     pub(crate) fn is_known(&self) -> bool {
-        self.leftovers.get().is_some_and(|swept| swept.is_known)
+        let Some(swept) = self.leftovers.get() else { return false };
+        swept.is_known || self.contained.mark.as_deref().is_some_and(is_unused)
     }
 
     /// The processes that the sweep has found and that still run.

@@ -29,7 +29,7 @@ const SEARCHES: u32 = 16;
 /// The next round starts when no killed process has ended for this long.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Looks at a stopped process that is in `execve`.
+/// Looks of a round at stopped processes that are in `execve`.
 const LOOKS: u32 = 20;
 
 /// Most processes whose end one round waits for.
@@ -64,8 +64,8 @@ pub(crate) fn kill_all(
     Err(io::Error::other("processes were killed and have not ended, or there may be others"))
 }
 
-/// Stops and then kills all processes whose environment `select` takes. Calls `look` for each while it is stopped, and
-/// `killed`, with what `select` and `look` have returned, for each that was killed.
+/// Stops and then kills all processes whose environment `select` takes. Calls `look` for each when it is stopped, and
+/// `killed`, with what `select` and `look` have returned, for each that was killed or has ended since.
 ///
 /// # Errors
 /// There may be processes that were not found.
@@ -77,13 +77,16 @@ pub(crate) fn round<T>(
     mut killed: impl FnMut(usize, T),
 ) -> io::Result<()> {
     let (mut stopped, mut since) = (BTreeMap::new(), Since::default());
-    let (mut searched, mut lost) = (Ok(()), 0);
+    let (mut searched, mut lost, mut looks) = (Ok(()), 0, LOOKS);
     for _ in 0..SEARCHES {
         let before = stopped.len() + lost;
         searched = environment::each(patience, &mut since, |pid, environment| {
             let Some(selected) = select(environment) else { return };
             match signal(&select, pid, Signal::STOP) {
-                Some(_) => _ = stopped.insert(pid.as_raw_pid(), (pid, selected, started(pid))),
+                Some(_) => {
+                    let found = || (pid, selected, started(pid), look(pid));
+                    stopped.entry(pid.as_raw_pid()).or_insert_with(found);
+                }
                 None => lost += 1,
             }
         });
@@ -98,16 +101,20 @@ pub(crate) fn round<T>(
     if lost > 0 {
         searched = searched.and(Err(is_another()));
     }
-    for (pid, selected, begin) in stopped.into_values().rev() {
-        let looked = look(pid);
-        begin_program(pid);
+    for (pid, selected, begin, looked) in stopped.into_values().rev() {
+        begin_program(pid, patience, &mut looks);
         match signal(&select, pid, Signal::KILL) {
             Some(pidfd) => {
                 dying.add(pidfd);
                 killed(selected, looked);
             }
             None => {
-                go_on(pid, begin);
+                // The system ends stopped processes whose group loses its last link to the session.
+                if begin.is_some() && started(pid) != begin {
+                    killed(selected, looked);
+                } else {
+                    go_on(pid, begin);
+                }
                 searched = searched.and(Err(is_another()));
             }
         }
@@ -124,11 +131,9 @@ fn is_another() -> io::Error {
     clippy::disallowed_methods,
     reason = "a search blocks its thread anyway, and the system tells no event"
 )]
-fn begin_program(pid: Pid) {
-    for _ in 0..LOOKS {
-        if !environment::is_between_programs(pid) {
-            return;
-        }
+fn begin_program(pid: Pid, patience: &Patience, looks: &mut u32) {
+    while *looks > 0 && !patience.is_over() && environment::is_between_programs(pid) {
+        *looks -= 1;
         std::thread::sleep(environment::PAUSE);
     }
 }
