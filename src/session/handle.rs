@@ -213,8 +213,8 @@ impl Session {
     ///
     /// # Errors
     /// The reason why the session failed, if it failed. Else [`ProcessesLeft`](crate::ErrorKind::ProcessesLeft) if processes
-    /// of its CLIs were killed and still run, or if this is not known; the session has stopped all the same. The processes are looked
-    /// at again in each call.
+    /// of its CLIs were killed and still run, or if this is not known; the session has stopped all the same. Each call looks at
+    /// the processes again.
     pub async fn stop(&self) -> Result<()> {
         // Before the supervisor hears of the stop: a prompt that follows is refused.
         self.inner.shared.refuse_prompts();

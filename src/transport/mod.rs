@@ -342,7 +342,7 @@ impl Leftovers {
         self.0.as_ref().and_then(|ask| ask())
     }
 
-    /// Whether there is a way to ask.
+    /// False for the default, which has no way to ask.
     pub(crate) fn can_be_asked(&self) -> bool {
         self.0.is_some()
     }

@@ -64,7 +64,7 @@ pub(super) struct OpenIncarnation {
     writer: Task<Result<(), WriteError>>,
     pub(super) evidence: Arc<ExitEvidence>,
     feeder: Task,
-    /// Whether all processes were killed and told.
+    /// All processes were killed, and the events that tell it were emitted.
     is_killed: bool,
 }
 
@@ -300,7 +300,7 @@ impl IncarnationTask {
         };
         // The search may have ended since.
         cleared = cleared.or_else(|| open.process.cleared().now_or_never());
-        // From here to the end there is no wait, so each is told once.
+        // No wait follows, so each event is emitted once.
         open.is_killed = true;
         if let Some(processes) = cleared.filter(|processes| !processes.is_empty()) {
             shared.emit(Event::LeftoversKilled { epoch, processes });

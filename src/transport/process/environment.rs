@@ -20,8 +20,8 @@
 //!          the search  ╲ meets at least one of them, for none begins after its parent has ended
 //! ```
 //!
-//! If more numbers were given meanwhile, the search goes on with those, and looks further beyond the last one. A process has its number a moment before it can be seen,
-//! so each look begins with some numbers of the look before.
+//! If the system gives more numbers meanwhile, the search goes on with the new numbers, and looks further beyond the last one. A
+//! process has its number a moment before it can be seen, so each look begins with some numbers of the look before.
 //!
 //! Not seen: a child that has not begun its first program. It shows the environment of its parent. A process whose environment
 //! may not be read hides those that it starts during the search.

@@ -26,7 +26,7 @@ async fn a_start_that_fails_is_told_at_once_and_not_tried_again() {
     assert!(within(SOON, listener.try_accept()).await.is_none(), "it was tried again");
 }
 
-/// Whether the process that was left behind runs. `None`: nobody knows what is left, and the search does not end.
+/// The process that was left behind: true while it runs. `None`: nobody knows what is left, and the search does not end.
 type Left = Option<Arc<AtomicBool>>;
 
 /// A transport whose processes leave a process behind.

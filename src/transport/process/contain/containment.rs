@@ -72,7 +72,7 @@ pub(crate) struct Contained {
     by: Option<ContainedBy>,
 }
 
-/// Whether no process has the mark. False if nobody can tell.
+/// True if no process has the mark. False if nobody can tell.
 fn is_unused(mark: &str) -> bool {
     let (mut found, mut patience) = (false, Patience::of(Duration::ZERO, None));
     mark::scan(&[mark], &mut patience, |_, _| found = true).is_ok() && !found
@@ -83,7 +83,7 @@ fn is_unused(mark: &str) -> bool {
 pub(crate) struct Swept {
     /// The killed processes that had left the group.
     pub(crate) killed: Vec<Leftover>,
-    /// Whether the last search found all that is left.
+    /// The last search has found all that is left.
     pub(crate) is_known: bool,
 }
 
@@ -122,8 +122,8 @@ impl Descendants {
         self.leftovers.set(swept).ok();
     }
 
-    /// Whether it is known that there is no other process than those of [`left`](Self::left). After a sweep that gave up, one
-    /// look at all processes tells.
+    /// True if [`left`](Self::left) surely has all processes that are left. After a sweep that gave up, one look at all
+    /// processes tells.
     pub(crate) fn is_known(&self) -> bool {
         let Some(swept) = self.leftovers.get() else { return false };
         swept.is_known || self.contained.mark.as_deref().is_some_and(is_unused)
@@ -225,7 +225,7 @@ impl Contained {
         }
     }
 
-    /// Whether the process, unless it is a zombie, is in the control group or has the mark. True if nobody can tell.
+    /// True if the process is in the control group or has the mark, and is no zombie. Also true if nobody can tell.
     fn has(&self, pid: Pid) -> bool {
         self.leaf.as_ref().is_some_and(|leaf| leaf.processes().contains(&pid))
             || self.mark.as_ref().is_some_and(|mark| mark::has(mark, pid))

@@ -164,7 +164,7 @@ impl Sweep {
     }
 }
 
-/// What a process shows as long as it was not killed.
+/// A process as the system shows it before its end.
 struct Seen {
     pid: Pid,
     group: Pid,
