@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::*;
+use crate::timeline;
 use greenroom::callback::CallbackContext;
 use greenroom::report::{Events, InterruptedBy};
 use greenroom::testkit::{CliEnd, ModelTurn, Script, ScriptedCli};
@@ -391,13 +392,8 @@ async fn an_interrupt_of_the_turn_reaches_the_handler() {
     let (server, mut lives, _) = hanging();
     let turn = ModelTurn::new().call("mcp__work__tidy", json!({}));
     let cli = ScriptedCli::play(Script::new().turn(turn).turn(ModelTurn::new().text("again")));
-    let session = Session::builder()
-        .mcp_server(server)
-        .allow_server_tools("work")
-        .transport(cli.transport())
-        .start()
-        .await
-        .unwrap();
+    let builder = Session::builder().mcp_server(server).allow_server_tools("work");
+    let session = timeline::watched(builder, cli.transport()).start().await.unwrap();
     let mut turn = session.prompt("go").await.unwrap();
     lives.expect(Started).await;
     within(SOON, session.interrupt()).await.unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
+use crate::timeline;
 use greenroom::callback::{CallbackContext, DialogAnswer, ElicitationAnswer, Inquiry, InquiryAnswer};
 use greenroom::permission::Answers;
 use greenroom::testkit::{CliEnd, ModelTurn, Script, ScriptedCli};
@@ -306,7 +307,7 @@ async fn a_person_decides_on_a_tool_call_of_the_model() {
         assert!(stored.contains("rm -r build"), "{stored}");
         serde_json::from_str::<InquiryAnswer>(r#"{"kind":"denied","message":"keep it"}"#)
     });
-    let session = builder.transport(cli.transport()).start().await.unwrap();
+    let session = timeline::watched(builder, cli.transport()).start().await.unwrap();
     let outcome = session.prompt("Clean up.").await.unwrap().outcome().await.unwrap();
     assert_eq!(outcome.text(), Some("Then not."));
     assert!(cli.tool_results()[0].contains("keep it"), "{:?}", cli.tool_results());

@@ -8,6 +8,7 @@ use greenroom::{ErrorKind, NoArgs, Session, SessionBuilder, ToolContext, ToolDef
 use serde_json::{Value, json};
 
 use super::common::{SOON, within};
+use super::timeline;
 
 /// The text of a start that is refused before a CLI is started.
 async fn refused(builder: SessionBuilder) -> String {
@@ -101,7 +102,8 @@ async fn two_servers_of_one_name() {
 #[tokio::test]
 async fn a_server_that_is_added_under_a_name_in_use() {
     let cli = ScriptedCli::play(Script::new());
-    let session = builder().mcp_server(server("calc")).transport(cli.transport()).start().await.unwrap();
+    let builder = builder().mcp_server(server("calc"));
+    let session = timeline::watched(builder, cli.transport()).start().await.unwrap();
     let error = session.add_mcp_server(server("calc")).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -202,7 +204,8 @@ async fn settings_that_are_no_json() {
 #[tokio::test]
 async fn a_state_of_a_tool_that_is_added_later() {
     let cli = ScriptedCli::play(Script::new());
-    let session = builder().mcp_server(server("calc")).transport(cli.transport()).start().await.unwrap();
+    let builder = builder().mcp_server(server("calc"));
+    let session = timeline::watched(builder, cli.transport()).start().await.unwrap();
     let tool = ToolDef::new("next", "Next", async |_: NoArgs, _: ToolContext<String>| 3);
     let error = session.server("calc").unwrap().add_tool(tool).unwrap_err();
     assert_eq!(
@@ -228,7 +231,7 @@ async fn a_scripted_cli_that_is_dropped_before_the_start() {
 #[tokio::test(start_paused = true)]
 async fn a_scripted_cli_that_is_dropped_before_the_session_ended() {
     let cli = ScriptedCli::play(Script::new());
-    let session = builder().transport(cli.transport()).start().await.unwrap();
+    let session = timeline::watched(builder(), cli.transport()).start().await.unwrap();
     drop(cli);
     within(SOON, session.wait()).await;
     assert_eq!(

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{SOON, within};
+use crate::timeline;
 use greenroom::hook::{OnFailure, PostToolUseOutput, PreToolUseOutput, StopOutput, UserPromptSubmitOutput};
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::transport::Exit;
@@ -28,7 +29,7 @@ fn text(text: &str) -> ModelTurn {
 /// Prompts once; the outcome, and what the model read.
 async fn play(builder: SessionBuilder, script: Script) -> (Outcome, Vec<String>) {
     let cli = ScriptedCli::play(script);
-    let session = within(SOON, builder.transport(cli.transport()).start()).await.unwrap();
+    let session = within(SOON, timeline::watched(builder, cli.transport()).start()).await.unwrap();
     let outcome = outcome(&session, "go").await;
     within(SOON, session.stop()).await.unwrap();
     (outcome, cli.tool_results())
@@ -132,7 +133,7 @@ async fn the_mode_decides_where_no_rule_does() {
         Script::new().turn(ask_for_the_time()).turn(text("No.")).turn(ask_for_the_time()).turn(text("Yes."));
     let cli = ScriptedCli::play(script);
     let builder = Session::builder().mcp_server(clock()).permission_mode(PermissionMode::DontAsk);
-    let session = within(SOON, builder.transport(cli.transport()).start()).await.unwrap();
+    let session = within(SOON, timeline::watched(builder, cli.transport()).start()).await.unwrap();
     outcome(&session, "go").await;
     session.set_permission_mode(PermissionMode::BypassPermissions).await.unwrap();
     outcome(&session, "go").await;
@@ -145,7 +146,7 @@ async fn the_mode_decides_where_no_rule_does() {
 async fn messages_come_in_pieces_when_they_are_asked_for() {
     let cli = ScriptedCli::play(Script::new().turn(text("Good morning.")));
     let builder = Session::builder().configure(|options| options.include_partial_messages = true);
-    let session = within(SOON, builder.transport(cli.transport()).start()).await.unwrap();
+    let session = within(SOON, timeline::watched(builder, cli.transport()).start()).await.unwrap();
     let mut turn = session.prompt("go").await.unwrap();
     let mut pieces = String::new();
     let mut whole = Vec::new();
@@ -167,7 +168,7 @@ async fn messages_come_in_pieces_when_they_are_asked_for() {
 async fn a_local_command_is_one_whole_message_and_no_turn() {
     let cli = ScriptedCli::play(Script::new().turn(text("A turn.")).local_command("cost", "nothing"));
     let builder = Session::builder().configure(|options| options.include_partial_messages = true);
-    let session = within(SOON, builder.transport(cli.transport()).start()).await.unwrap();
+    let session = within(SOON, timeline::watched(builder, cli.transport()).start()).await.unwrap();
     let mut turn = session.prompt("/cost of everything").await.unwrap();
     let mut kinds = Vec::new();
     while let Some(message) = turn.next().await {
@@ -202,7 +203,7 @@ async fn servers_that_come_and_go_are_called_while_they_are_there() {
     let builder = Session::builder()
         .permission_mode(PermissionMode::BypassPermissions)
         .configure(|options| options.allow_dangerously_skip_permissions = true);
-    let session = within(SOON, builder.transport(cli.transport()).start()).await.unwrap();
+    let session = within(SOON, timeline::watched(builder, cli.transport()).start()).await.unwrap();
     outcome(&session, "go").await;
     within(SOON, session.add_mcp_server(clock())).await.unwrap();
     outcome(&session, "go").await;
@@ -221,9 +222,8 @@ async fn the_scripted_cli_shows_its_prompts_and_its_launches() {
         .configure(|options| options.title = Some("Sums".into()))
         .env("TOKEN", "s3cret")
         .cwd("/tmp")
-        .mcp_server(clock())
-        .transport(cli.transport());
-    let session = within(SOON, builder.start()).await.unwrap();
+        .mcp_server(clock());
+    let session = within(SOON, timeline::watched(builder, cli.transport()).start()).await.unwrap();
     outcome(&session, "one").await;
     let picture = Prompt::text("two").image("aGk=", "image/png");
     within(SOON, session.prompt(picture)).await.unwrap().outcome().await.unwrap();
@@ -254,7 +254,7 @@ async fn a_test_waits_for_what_the_scripted_cli_sees() {
     let builder = Session::builder().mcp_server(clock()).allow_server_tools("clock");
     let limit = Duration::from_secs(5);
     let (session, launches) =
-        tokio::join!(builder.transport(cli.transport()).start(), cli.wait_for_launches(1, limit));
+        tokio::join!(timeline::watched(builder, cli.transport()).start(), cli.wait_for_launches(1, limit));
     assert!(launches[0].initialize.is_object());
     let session = session.unwrap();
     let _turn = within(SOON, session.prompt("go")).await.unwrap();
