@@ -287,19 +287,38 @@ step_tests_in_random_order() {
     cargo test --workspace --no-run --message-format json >"$scratch/artifacts"
     # The test harness of a stable compiler takes this unstable option if it is told that it may.
     python3 - "$scratch/artifacts" "$seed" "$test_limit" <<'PYTHON' || fail "tests failed in the order of the seed $seed"
-import json, os, subprocess, sys
+import json, os, random, subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
 
 artifacts, seed, limit = sys.argv[1:]
 environment = {**os.environ, "RUSTC_BOOTSTRAP": "1"}
+
+
+def run(artifact):
+    folder = os.path.dirname(artifact["manifest_path"])
+    command = [artifact["executable"], "-Z", "unstable-options", "--shuffle-seed", seed, "--test-threads", "4"]
+    return artifact, subprocess.run(
+        ["timeout", limit, *command],
+        cwd=folder,
+        env={**environment, "CARGO_MANIFEST_DIR": folder},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+artifacts = [artifact for artifact in map(json.loads, open(artifacts)) if artifact.get("executable")]
+artifacts = [artifact for artifact in artifacts if artifact["profile"]["test"]]
+random.Random(int(seed)).shuffle(artifacts)
 failed = False
-for artifact in map(json.loads, open(artifacts)):
-    if artifact.get("executable") and artifact["profile"]["test"]:
-        folder = os.path.dirname(artifact["manifest_path"])
-        command = [artifact["executable"], "-Z", "unstable-options", "--shuffle-seed", seed, "--test-threads", "4"]
-        ended = subprocess.run(
-            ["timeout", limit, *command], cwd=folder, env={**environment, "CARGO_MANIFEST_DIR": folder}, stdin=subprocess.DEVNULL
-        )
+# Many tests wait for processes or for a time, so two binaries run at once.
+with ThreadPoolExecutor(2) as pool:
+    for artifact, ended in pool.map(run, artifacts):
+        text = ended.stdout.decode(errors="replace")
         failed |= ended.returncode != 0
+        name = artifact["target"]["name"]
+        lines = text.splitlines() if ended.returncode else [line for line in text.splitlines() if line.startswith("test result")]
+        print(f"{name}:", *(lines or ["no test"]), sep="\n", flush=True)
 sys.exit(failed)
 PYTHON
   done

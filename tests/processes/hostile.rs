@@ -42,6 +42,8 @@ fn hasty() -> SessionBuilder {
             exit_after_eof: short,
             exit_after_term: short,
             cancel_grace: short,
+            // On a busy machine the search for processes may take seconds, and `stop` says then that it knows nothing.
+            reap: SOON,
             ..Timeouts::default()
         };
     })

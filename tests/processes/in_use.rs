@@ -22,7 +22,10 @@ fn builder(folder: &Path) -> SessionBuilder {
     Session::builder()
         .cli_path(env!("CARGO_BIN_EXE_greenroom-fake-cli"))
         .env("HOME", folder.to_str().unwrap())
-        .configure(|options| options.env_policy = EnvPolicy::Clean)
+        .configure(|options| {
+            options.env_policy = EnvPolicy::Clean;
+            options.timeouts.reap = SOON;
+        })
 }
 
 fn resuming(folder: &Path, id: &str) -> SessionBuilder {

@@ -90,7 +90,7 @@ impl Drop for Sleeps {
 fn prepare(builder: SessionBuilder, containment: Containment, timeouts: Timeouts) -> SessionBuilder {
     builder.allow_tool("Bash").configure(|options| {
         options.containment = containment;
-        options.timeouts = timeouts;
+        options.timeouts = Timeouts { reap: crate::wait::SOON, ..timeouts };
     })
 }
 

@@ -70,8 +70,12 @@ pub(crate) fn builder(cli: &Path, model: &ScriptedModel, home: &Path, cwd: &Path
     Session::builder()
         .cli_path(cli)
         .cwd(cwd)
-        .configure(|options| options.env_policy = EnvPolicy::Clean)
-        .configure(|options| options.allow_old_cli = allow_old_cli())
+        .configure(|options| {
+            options.env_policy = EnvPolicy::Clean;
+            options.allow_old_cli = allow_old_cli();
+            // On a busy machine the search for processes may take seconds, and `stop` says then that it knows nothing.
+            options.timeouts.reap = crate::wait::SOON;
+        })
         .envs(env(model, home))
 }
 
