@@ -277,7 +277,7 @@ step_tests_under_load() {
 }
 
 # The same tests in random order, those of a binary in one process, as `cargo test` runs them; GREENROOM_ROUNDS says how often.
-# A failure names the seed: `--shuffle-seed` repeats the order.
+# A failure names the seed: `--shuffle-seed` repeats the order of each binary.
 step_tests_in_random_order() {
   local round seed
   need_tests
@@ -308,25 +308,26 @@ def run(artifact, *which):
     )
 
 
+def tell(artifact, ended):
+    lines = ended.stdout.decode(errors="replace").splitlines()
+    if ended.returncode == 0:
+        lines = [line for line in lines if line.startswith("test result") and " 0 passed" not in line]
+    for line in lines:
+        print(f"{artifact['target']['name']}: {line}", flush=True)
+    return ended.returncode != 0
+
+
 artifacts = [artifact for artifact in map(json.loads, open(artifacts)) if artifact.get("executable")]
 artifacts = [artifact for artifact in artifacts if artifact["profile"]["test"]]
 random.Random(int(seed)).shuffle(artifacts)
-def tell(artifact, ended):
-    lines = ended.stdout.decode(errors="replace").splitlines()
-    if not ended.returncode:
-        lines = [line for line in lines if line.startswith("test result")]
-    print(f"{artifact['target']['name']}:", *lines, sep="\n", flush=True)
-    return bool(ended.returncode)
-
-
 # Tests that take most of a machine run alone, as `.config/nextest.toml` has it.
 large = "chains_of_forks"
 # The others wait for processes or for a time, so two binaries run at once.
 with ThreadPoolExecutor(2) as pool:
-    failed = [tell(*ended) for ended in pool.map(lambda artifact: run(artifact, "--skip", large), artifacts)]
+    others = pool.map(lambda artifact: run(artifact, "--skip", large), artifacts)
+    failed = [tell(*ended) for ended in others]
 failed += [tell(*run(artifact, large)) for artifact in artifacts]
-failed = any(failed)
-sys.exit(failed)
+sys.exit(any(failed))
 PYTHON
   done
 }
