@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use crate::common::counters;
 use crate::timeline;
 use crate::wait::{SOON, within};
 use futures_util::future::BoxFuture;
 use greenroom::options::{Restart, Timeouts};
-use greenroom::report::{Counters, ExitCause, InterruptedBy};
+use greenroom::report::{ExitCause, InterruptedBy};
 use greenroom::testkit::{FakeCli, ModelTurn, Script, ScriptedCli};
 use greenroom::transport::{Connection, Exit, Launch, MemoryTransport, Transport};
 use greenroom::{ErrorKind, NoArgs, Outcome, Session, SessionBuilder, ToolServer, Turn};
@@ -66,10 +67,6 @@ async fn outcome(turn: &mut Turn) -> Outcome {
 async fn works(session: &Session) {
     let outcome = prompt(session).await;
     assert_eq!(outcome.text(), Some("It is noon."), "{outcome:?}");
-}
-
-async fn counters(session: &Session) -> Counters {
-    within(SOON, session.snapshot()).await.unwrap().counters
 }
 
 /// Stops, and leaves nobody behind.

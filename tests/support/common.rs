@@ -60,12 +60,18 @@ pub(crate) async fn event<T>(events: &mut Events, take: impl Fn(&Event) -> Optio
     }
 }
 
-/// The session's counters at this moment.
+/// The session's counters once all that was read so far is counted: a router that is busy, or restarts, is missing in a snapshot.
 pub(crate) async fn counters(session: &Session) -> Counters {
-    match within(SOON, session.snapshot()).await {
-        Ok(snapshot) => snapshot.counters,
-        Err(error) => panic!("no snapshot: {error}"),
-    }
+    let whole = async {
+        loop {
+            match session.snapshot().await {
+                Ok(snapshot) if snapshot.router.is_some() => return snapshot.counters,
+                Ok(_) => tokio::task::yield_now().await,
+                Err(error) => panic!("no snapshot: {error}"),
+            }
+        }
+    };
+    within(SOON, whole).await
 }
 
 /// Calls a tool and waits for the JSON-RPC answer.
