@@ -154,7 +154,7 @@ async fn processes_that_have_outlived_their_cli_are_killed() {
         process["claim"] = json!(claim);
         let (name, _, _) = earlier_service(&backend, Some(process)).await;
         cli.wait().unwrap();
-        let limits = FleetLimits { left_processes: Duration::from_secs(2), ..FleetLimits::default() };
+        let limits = FleetLimits { left_processes: Duration::from_secs(10), ..FleetLimits::default() };
         let (_, mut events, opened) = reopened(&backend, limits).await;
         opened.unwrap();
         event(&mut events, &FleetEvent::ProcessKilled { name: name.clone() }).await;
@@ -180,7 +180,7 @@ async fn an_old_cli_that_does_not_end_is_killed() {
     let mut cli = old_cli();
     let (name, _, _) = earlier_service(&backend, Some(identity(&cli))).await;
     // Both waits have this length, and a killed process needs its time on a busy machine.
-    let limits = FleetLimits { left_processes: Duration::from_secs(2), ..FleetLimits::default() };
+    let limits = FleetLimits { left_processes: Duration::from_secs(10), ..FleetLimits::default() };
     let (_, mut events, opened) = reopened(&backend, limits).await;
     opened.unwrap();
     event(&mut events, &FleetEvent::ProcessLeft { name: name.clone() }).await;
