@@ -133,9 +133,17 @@ async fn withdrawn(stage: Stage) -> Checked {
         Some(CommandState::Taken { .. }) => {}
         other => return unexpected("a command that is withdrawn after it was taken", other),
     }
-    let deadline = stage.backend.now().after(std::time::Duration::from_millis(50));
-    let put = PutCommand { deadline, ..put(&stage, &owner, CommandKind::Passivate) };
-    let late = kept(&stage, &put).await?;
+    let mut wait = std::time::Duration::from_millis(50);
+    let (late, deadline) = loop {
+        let deadline = stage.backend.now().after(wait);
+        let put = PutCommand { deadline, ..put(&stage, &owner, CommandKind::Passivate) };
+        match stage.backend.put_command(put).await? {
+            CommandPut::Put(command) => break (command, deadline),
+            // It took so long to put it.
+            CommandPut::Gone if stage.backend.now() > deadline => wait *= 2,
+            other => return unexpected("a command with a deadline", other),
+        }
+    };
     while stage.backend.now() <= deadline {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
