@@ -60,7 +60,7 @@ pub(crate) async fn event<T>(events: &mut Events, take: impl Fn(&Event) -> Optio
     }
 }
 
-/// The session's counters once all that was read so far is counted: a router that is busy, or restarts, is missing in a snapshot.
+/// The session's counters, once the router has handled what it was told before. A snapshot leaves out a router that is busy.
 pub(crate) async fn counters(session: &Session) -> Counters {
     let whole = async {
         loop {

@@ -139,7 +139,7 @@ async fn withdrawn(stage: Stage) -> Checked {
         let put = PutCommand { deadline, ..put(&stage, &owner, CommandKind::Passivate) };
         match stage.backend.put_command(put).await? {
             CommandPut::Put(command) => break (command, deadline),
-            // It took so long to put it.
+            // The deadline passed before the backend had put the command.
             CommandPut::Gone if stage.backend.now() > deadline => wait *= 2,
             other => return unexpected("a command with a deadline", other),
         }
