@@ -112,13 +112,14 @@ def install(version, package_version):
 
 
 def build():
-    """The binary of the tests on the real CLI."""
+    """The binary of the tests on the real CLI. The crate of fleets has tests of the same name."""
     command = ["cargo", "test", "--test", "real_cli", "--no-run", "--message-format", "json"]
     built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if built.returncode:
         fail("the tests could not be built")
     messages = [json.loads(line) for line in built.stdout.splitlines()]
-    return next(m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "real_cli")
+    own = [m for m in messages if m.get("executable") and m["manifest_path"] == str(ROOT / "Cargo.toml")]
+    return next(m["executable"] for m in own if m["target"]["name"] == "real_cli")
 
 
 def run(binary, executable, *arguments, limit):
