@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -136,7 +136,8 @@ impl ScriptedModel {
     /// The environment variables that make a CLI talk to this model and to nobody else.
     ///
     /// They hold: the address, an API key that is made up, the switches that turn off updates, telemetry and
-    /// other side traffic, and `NO_PROXY` in both spellings. Add a `HOME` of your own, so that the CLI reads
+    /// other side traffic, `NO_PROXY` in both spellings, and `TZ`: a time zone in which it is noon, because a CLI tells
+    /// the model at midnight that the date has changed. Add a `HOME` of your own, so that the CLI reads
     /// no settings of the user, and start it without the rest of your environment: a variable such as
     /// `CLAUDE_CODE_USE_BEDROCK` would lead it elsewhere.
     pub fn env(&self) -> BTreeMap<String, String> {
@@ -147,6 +148,7 @@ impl ScriptedModel {
             ("DISABLE_AUTOUPDATER", "1"),
             ("DISABLE_ERROR_REPORTING", "1"),
             ("DISABLE_TELEMETRY", "1"),
+            ("TZ", noon().as_str()),
             ("NO_PROXY", "127.0.0.1,localhost"),
             ("no_proxy", "127.0.0.1,localhost"),
         ]
@@ -312,4 +314,11 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     if let Err(error) = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
         debug!(%error, "a connection of the scripted model ended early");
     }
+}
+
+/// The time zone in which it is about noon. The signs of these zones are reversed: `Etc/GMT-12` is 12 hours ahead.
+fn noon() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let hour = i64::try_from(since.as_secs() / 3600 % 24).unwrap_or_default();
+    format!("Etc/GMT{:+}", hour - 12)
 }
