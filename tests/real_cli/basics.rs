@@ -195,7 +195,11 @@ async fn progress_is_taken_by_the_cli() {
     assert_eq!(stage.last_result().text, "three steps");
     // The CLI answers in order: once this is answered, the notifications are.
     session.requests().control(json!({ "subtype": "mcp_status" })).await.unwrap();
-    assert_eq!(overheard.answers()[at_start..], ["success"; 4], "to three notifications, and to `mcp_status`");
+    assert_eq!(
+        overheard.answers()[at_start..],
+        ["success"; 4],
+        "to three notifications, and to `mcp_status`"
+    );
     let counters = session.snapshot().await.unwrap().counters;
     assert_eq!((counters.unmatched_responses, counters.noise_lines, counters.malformed_lines), (0, 0, 0));
     stop(&session).await;
