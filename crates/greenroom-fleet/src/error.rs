@@ -18,7 +18,7 @@ pub struct BackendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackendErrorKind {
-    /// The backend cannot be reached, or its disk refuses a write. The request may have been carried out: repeat it with the
+    /// The backend cannot be reached, its disk refuses a write, or other requests change the same rows all the time. The request may have been carried out: repeat it with the
     /// same ids, and the answer is the same.
     Unavailable,
     /// The backend was closed: open it again.

@@ -57,6 +57,12 @@ pub struct NameRecord {
     /// Prompts that wait.
     #[serde(default)]
     pub queued: u32,
+    /// Prompts that wait and may begin.
+    #[serde(default)]
+    pub(crate) ready: u32,
+    /// The order of its newest prompt.
+    #[serde(default)]
+    pub(crate) last_order: u64,
     /// The prompt that a CLI has begun with and not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<PromptId>,
@@ -73,6 +79,14 @@ pub struct NameRecord {
     /// transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<String>,
+}
+
+impl NameRecord {
+    /// The order of its next prompt: now in milliseconds, or one more than the order of its last prompt if that is greater.
+    pub(crate) fn next_order(&mut self, now: Timestamp) -> u64 {
+        self.last_order = now.0.max(self.last_order + 1);
+        self.last_order
+    }
 }
 
 /// The state of a name.
@@ -124,7 +138,8 @@ pub struct PromptRecord {
     pub due_at: Timestamp,
     /// When the prompt ends as unsent if no CLI has begun with it.
     pub expires_at: Timestamp,
-    /// The place in the order in which all prompts of the fleet were accepted.
+    /// The place of the prompt: it grows with each prompt of the session. Of two sessions, the one whose prompt has the lower place
+    /// has waited longer.
     pub order: u64,
     /// The state.
     pub state: PromptState,
@@ -149,6 +164,9 @@ pub struct PromptRecord {
     /// Messages that were not kept because the turn was over its bound.
     #[serde(default)]
     pub dropped: u64,
+    /// Questions that were asked in the turn, over all its terms.
+    #[serde(default)]
+    pub(crate) asked: u32,
 }
 
 impl PromptRecord {

@@ -1,13 +1,15 @@
 //! The backend in memory.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
 use super::Channels;
 use crate::clock::Clock;
-use crate::registry::{Draft, MapTxn, Result, Step, Told};
+use crate::id::Timestamp;
+use crate::registry::{Commit, Committed, MemoryMap, Result, Rows, Store, Wanted, commit, read, run, run_alone};
+use crate::request::Ownership;
 
 /// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last
 /// clone is dropped.
@@ -27,7 +29,7 @@ use crate::registry::{Draft, MapTxn, Result, Step, Told};
 /// ```
 #[derive(Clone, Debug)]
 pub struct MemoryBackend {
-    rows: Arc<Mutex<MapTxn>>,
+    rows: Arc<Mutex<MemoryMap>>,
     folder: Arc<TemporaryFolder>,
     pub(super) clock: Clock,
     pub(super) channels: Channels,
@@ -64,25 +66,45 @@ impl MemoryBackend {
     /// # Errors
     /// [`Damaged`](crate::BackendErrorKind::Damaged) if a record cannot be read.
     pub async fn reopen(&self) -> Result<Self> {
-        self.write(|step| step.all_dead()).await?;
+        run(self, |step| step.all_dead()).await?;
         // Another process hears of all changes, and of its own transitions only.
         let transitions = Channels::new().transitions;
         Ok(Self { channels: Channels { transitions, ..self.channels.clone() }, ..self.clone() })
     }
 
-    pub(super) async fn read<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
-        self.write(request).await
+    /// Runs a function with the conversation of a name, if this owner is its owner still. Nobody claims the name meanwhile.
+    pub(super) fn with_conversation_of<T>(
+        &self,
+        owner: &Ownership,
+        run: impl FnOnce(Option<Uuid>) -> Result<T>,
+    ) -> Result<T> {
+        let mut rows = self.rows();
+        run(run_alone(&mut *rows, self.clock.now(), |step| step.conversation_of(owner))?.0)
     }
 
-    pub(super) async fn write<T>(&self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> Result<T> {
-        let mut told = Told::default();
-        // A request that panicked has written nothing.
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut draft = Draft::over(&mut *rows);
-        let answer = request(&mut Step::new(&mut draft, self.clock.now(), &mut told))?;
-        draft.write()?;
-        self.channels.tell(told);
-        Ok(answer)
+    /// A request that panicked has written nothing.
+    fn rows(&self) -> MutexGuard<'_, MemoryMap> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryBackend {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn read(&self, wanted: Wanted) -> Result<Rows> {
+        read(&*self.rows(), wanted, self.clock.now())
+    }
+
+    async fn commit(&self, made: Commit) -> Result<Committed> {
+        let mut rows = self.rows();
+        let committed = commit(&mut *rows, &made)?;
+        // Under the lock: they are told in the order in which they became durable.
+        if committed == Committed::Done {
+            self.channels.tell(made.told);
+        }
+        Ok(committed)
     }
 }
 

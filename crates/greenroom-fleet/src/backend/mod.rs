@@ -28,7 +28,7 @@ use crate::record::{
     CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
     PromptRecord, QuestionRecord, TenantRecord,
 };
-use crate::registry::{Step, Told};
+use crate::registry::{Told, run};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
     Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page, PutCommand,
@@ -71,10 +71,9 @@ impl Channels {
 /// The future of a request to a backend.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 
-/// Defines [`Backend`], and the macros `by_steps` and `by_passing_on`, which implement it. A request is marked with `read` if it
-/// writes nothing, and with `write` if it may write.
+/// Defines [`Backend`], and the macros `by_rows` and `by_passing_on`, which implement it.
 macro_rules! backend {
-    ($($(#[$doc:meta])* $kind:ident fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
+    ($($(#[$doc:meta])* fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
         /// The authority of a fleet: it decides who owns a name, and keeps what was accepted.
         ///
         /// # What a backend promises
@@ -95,7 +94,8 @@ macro_rules! backend {
         ///
         /// # A clock that is set
         ///
-        /// Order, terms and ownership never depend on the clock. If the clock is set back, prompts without a moment of their own
+        /// The order of a session's prompts, terms and ownership never depend on the clock; the order of prompts of different
+        /// sessions does, and within a millisecond it is that of their names. If the clock is set back, prompts without a moment of their own
         /// begin as before; reminders, the ends of waiting prompts and the deadlines of questions come when the clock shows
         /// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early.
         pub trait Backend: Send + Sync + 'static {
@@ -133,8 +133,8 @@ macro_rules! backend {
             $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
         }
 
-        /// Implements [`Backend`] for a type with `read` and `write`, which run a function over a [`Step`](crate::registry::Step).
-        macro_rules! by_steps {
+        /// Implements [`Backend`] for a [`Store`](crate::registry::Store) of rows.
+        macro_rules! by_rows {
             ($backend:ty) => {
                 impl Backend for $backend {
                     fn now(&self) -> Timestamp {
@@ -162,7 +162,7 @@ macro_rules! backend {
                     }
 
                     $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
-                        Box::pin(self.$kind(move |step: &mut Step<'_>| step.$method($($arg),*)))
+                        Box::pin(run(self, move |step| step.$method($($arg.clone()),*)))
                     })*
                 }
             };
@@ -214,148 +214,148 @@ macro_rules! backend {
 backend! {
     /// Adds a node, which can claim names from now on. The id of a dead node is refused as
     /// [`Invalid`](crate::BackendErrorKind::Invalid), as long as the node owns names.
-    write fn join(join: Join) -> NodeRecord;
+    fn join(join: Join) -> NodeRecord;
     /// Renews the lease of a node. `draining`: the node takes no further names.
-    write fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
+    fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
     /// Asks a node to drain. The mark is in the node's record, and the node finds it with its next renewal. `false`: the node is dead
     /// or not known.
-    write fn ask_to_drain(node: NodeId) -> bool;
+    fn ask_to_drain(node: NodeId) -> bool;
     /// Ends a node that has ended all its sessions. Names that it still owns can be claimed.
-    write fn leave(node: NodeId) -> ();
+    fn leave(node: NodeId) -> ();
     /// Says that a node is dead, because its counter stood still at `renewals` for a whole lease. `false`: the node has
     /// renewed its lease since, or the lease is not over on the backend's clock. A clock that was set back behind the last renewal
     /// is not asked.
-    write fn declare_dead(node: NodeId, renewals: u64) -> bool;
+    fn declare_dead(node: NodeId, renewals: u64) -> bool;
     /// A page of nodes that are alive, and of dead ones that still own names, in the order of their ids: up to `limit` nodes
     /// after `after`, at most [`Page::MOST`]. The last page is an empty one.
-    read fn nodes(after: Option<NodeId>, limit: usize) -> Vec<NodeRecord>;
+    fn nodes(after: Option<NodeId>, limit: usize) -> Vec<NodeRecord>;
     /// A page of names that a node owns, with the terms and the claims that made it the owner, in the order of the names' bytes.
-    read fn owned_names(node: NodeId, page: Page) -> Vec<(Name, Term, AttemptId)>;
+    fn owned_names(node: NodeId, page: Page) -> Vec<(Name, Term, AttemptId)>;
 
     /// Accepts a prompt, or finds the prompt that has its key.
-    write fn accept(accept: Accept) -> Accepted;
+    fn accept(accept: Accept) -> Accepted;
     /// Takes back a prompt that waits. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn), or
     /// [`Interrupted`](PromptOutcome::Interrupted) if a lost owner had begun with it.
-    write fn withdraw(prompt: PromptId) -> Withdrawn;
+    fn withdraw(prompt: PromptId) -> Withdrawn;
     /// [`withdraw`](Backend::withdraw) for an operator: a prompt that no CLI has begun with ends as
     /// [`Unsent::Dropped`](crate::Unsent::Dropped) with the reason.
-    write fn drop_prompt(prompt: PromptId, why: String) -> Withdrawn;
+    fn drop_prompt(prompt: PromptId, why: String) -> Withdrawn;
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
-    write fn claim(claim: Claim) -> Claimed;
+    fn claim(claim: Claim) -> Claimed;
     /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
-    write fn begin(begin: Begin) -> Owned<Begun>;
+    fn begin(begin: Begin) -> Owned<Begun>;
     /// Keeps messages of the running turn.
-    write fn append(append: Append) -> Owned<Appended>;
+    fn append(append: Append) -> Owned<Appended>;
     /// Gives the running turn its outcome.
-    write fn finish(finish: Finish) -> Owned<Finished>;
+    fn finish(finish: Finish) -> Owned<Finished>;
     /// Gives a name back. `true`: a prompt waits.
-    write fn release(owner: Ownership) -> Owned<bool>;
+    fn release(owner: Ownership) -> Owned<bool>;
     /// Gives a name back whose session could not be started. Too many failures quarantine the name.
-    write fn activation_failed(failed: ActivationFailed) -> Owned<AfterFailure>;
+    fn activation_failed(failed: ActivationFailed) -> Owned<AfterFailure>;
 
     /// Keeps the identity of the process group that runs an owner's session. `None`: no process runs any more.
     ///
     /// A release removes it, and so does `None`. If the owner is lost, the identity stays: later claims and owners of the name
     /// leave it alone, until `process_ended` is called for it.
-    write fn record_process(owner: Ownership, process: Option<Value>) -> Owned<()>;
+    fn record_process(owner: Ownership, process: Option<Value>) -> Owned<()>;
     /// Processes that lost owners have left behind. A fleet that starts waits until they have ended before it claims a name,
     /// because two CLIs would act on one conversation otherwise, and tells the backend by `process_ended`.
-    read fn left_processes(limit: usize) -> Vec<ProcessRecord>;
+    fn left_processes(limit: usize) -> Vec<ProcessRecord>;
     /// Processes that lost owners of a name have left behind, in the order of their terms. A record that cannot be read fails the
     /// request as [`Damaged`](crate::BackendErrorKind::Damaged): its process may run.
-    read fn left_processes_of(name: Name) -> Vec<ProcessRecord>;
+    fn left_processes_of(name: Name) -> Vec<ProcessRecord>;
     /// Removes the identity of a process that has ended, also one that cannot be read. `false`: its owner is alive and no lost
     /// one, and nothing is removed.
-    write fn process_ended(name: Name, term: Term) -> bool;
+    fn process_ended(name: Name, term: Term) -> bool;
     /// Takes up to `limit` names from dead nodes. A turn that runs there goes on with its continuation, or ends as interrupted.
     /// The name is free then, or quarantined if it has lost `losses` owners in a row. Answers with the names: fewer than
     /// `limit` if no dead node owns any more. A claim does the same for its one name.
-    write fn recover(limit: usize, losses: u32) -> Vec<Name>;
+    fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
     /// Quarantines a name: its prompts wait until `unquarantine`, and new ones are refused.
-    write fn quarantine(name: Name, why: String) -> Quarantined;
+    fn quarantine(name: Name, why: String) -> Quarantined;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
-    write fn unquarantine(name: Name) -> bool;
+    fn unquarantine(name: Name) -> bool;
     /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.
-    write fn delete(name: Name) -> Deletion;
+    fn delete(name: Name) -> Deletion;
     /// Removes a name that is marked as being deleted. `false`: prompts or keys are left, so call it again. A call does a bounded
     /// amount of work.
-    write fn deleted(name: Name) -> bool;
+    fn deleted(name: Name) -> bool;
     /// Names that are marked as being deleted.
-    read fn deleting(limit: usize) -> Vec<Name>;
+    fn deleting(limit: usize) -> Vec<Name>;
 
     /// Keeps a question. `Done(None)`: its turn does not run. A turn that has 256 open questions gets no further one:
     /// [`Invalid`](crate::BackendErrorKind::Invalid).
-    write fn ask(ask: Ask) -> Owned<Option<QuestionRecord>>;
+    fn ask(ask: Ask) -> Owned<Option<QuestionRecord>>;
     /// Answers a question. The first answer before the deadline decides. An answer that is repeated with its attempt learns whether
     /// it decided, until the prompt is forgotten.
-    write fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
+    fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
     /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
-    read fn question(question: QuestionId) -> Option<QuestionRecord>;
+    fn question(question: QuestionId) -> Option<QuestionRecord>;
     /// Open questions, the nearest deadline first.
-    read fn open_questions(limit: usize) -> Vec<QuestionRecord>;
+    fn open_questions(limit: usize) -> Vec<QuestionRecord>;
     /// Decides open questions whose deadline has passed.
-    write fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
+    fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
 
     /// Keeps a command for the owner of a name. The owner takes it before its deadline, or nobody does.
-    write fn put_command(put: PutCommand) -> CommandPut;
+    fn put_command(put: PutCommand) -> CommandPut;
     /// Up to `limit` commands that wait for a node, at most [`PutCommand::NODE`]. An owner takes each of them, or withdraws it.
-    read fn commands(node: NodeId, limit: usize) -> Vec<CommandRecord>;
+    fn commands(node: NodeId, limit: usize) -> Vec<CommandRecord>;
     /// Takes a command: its owner is about to carry it out. `Done(false)`: somebody else has taken it, it has ended, or its deadline
     /// has passed, so it is not carried out.
-    write fn take_command(take: TakeCommand) -> Owned<bool>;
+    fn take_command(take: TakeCommand) -> Owned<bool>;
     /// Gives a command its result. `attempt`: the one that has taken it; its owner may have given the name back since.
     /// `false`: the attempt has not taken it, or the command has another result.
-    write fn finish_command(command: CommandId, attempt: AttemptId, result: CommandResult) -> bool;
+    fn finish_command(command: CommandId, attempt: AttemptId, result: CommandResult) -> bool;
     /// Ends a command that nobody has taken, as [`Withdrawn`](CommandResult::Withdrawn). Answers with the command as it is then.
-    write fn withdraw_command(command: CommandId) -> Option<CommandRecord>;
+    fn withdraw_command(command: CommandId) -> Option<CommandRecord>;
     /// A command, until it is forgotten.
-    read fn command(command: CommandId) -> Option<CommandRecord>;
+    fn command(command: CommandId) -> Option<CommandRecord>;
     /// Removes up to `limit` commands whose deadline was before `before`. Answers with their number.
-    write fn forget_commands(before: Timestamp, limit: usize) -> usize;
+    fn forget_commands(before: Timestamp, limit: usize) -> usize;
 
     /// Ends prompts that have waited for too long. Answers with their number.
-    write fn expire_prompts(limit: usize) -> usize;
+    fn expire_prompts(limit: usize) -> usize;
     /// Removes up to `limit` prompts that ended before `before`, with their keys, messages, decided questions and outcomes.
     /// A call does a bounded amount of work. Answers with the number of prompts that it worked at: the last one may not be removed yet.
     /// `0`: nothing is left.
-    write fn forget(before: Timestamp, limit: usize) -> usize;
+    fn forget(before: Timestamp, limit: usize) -> usize;
     /// The earliest moment at which a prompt or a question expires.
-    read fn next_expiry() -> Option<Timestamp>;
+    fn next_expiry() -> Option<Timestamp>;
 
     /// A name's record.
-    read fn name_record(name: Name) -> Option<NameRecord>;
+    fn name_record(name: Name) -> Option<NameRecord>;
     /// A page of names, in the order of their bytes. Names whose records cannot be read are passed over.
-    read fn names(page: Page) -> Vec<NameRecord>;
+    fn names(page: Page) -> Vec<NameRecord>;
     /// A prompt's record.
-    read fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
+    fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
     /// The content of a prompt.
-    read fn content(prompt: PromptId) -> Option<PromptContent>;
+    fn content(prompt: PromptId) -> Option<PromptContent>;
     /// The outcome of a prompt that has ended.
-    read fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
+    fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
     /// Kept messages of a turn with numbers after `after`, in order.
-    read fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
+    fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
     /// The first prompts that wait for a name, in their order.
-    read fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
+    fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
     /// A page of names that a node can run now: for each name the prompt with which it goes on, or the first one that may begin.
     ///
     /// A prompt may begin unless it is a reminder whose moment has not come, or has waited for too long. Names are passed over
     /// that are quarantined, are being deleted, run a turn, are owned by another living node, are bound to another host, or have
     /// a profile that the page leaves out. The work of a page does not grow with names that are passive, quarantined or of tenants
     /// that the page leaves out.
-    write fn waiting(page: WaitingPage) -> WaitingNames;
+    fn waiting(page: WaitingPage) -> WaitingNames;
     /// The earliest moment after `after` for which a reminder waits.
-    read fn next_due(after: Timestamp) -> Option<Timestamp>;
+    fn next_due(after: Timestamp) -> Option<Timestamp>;
     /// Prompts that wait in the whole fleet.
-    read fn queued() -> u32;
+    fn queued() -> u32;
     /// The account of a tenant.
-    read fn tenant(tenant: String) -> TenantRecord;
+    fn tenant(tenant: String) -> TenantRecord;
 }
 
 #[cfg(feature = "testkit")]
 pub(crate) use by_passing_on;
 
-by_steps!(MemoryBackend);
-by_steps!(LocalBackend);
+by_rows!(MemoryBackend);
+by_rows!(LocalBackend);
 #[cfg(feature = "postgres")]
 by_methods!(PostgresBackend);

@@ -63,8 +63,7 @@ impl TranscriptStore for MemoryTranscripts {
         key: &'a SessionKey,
         entries: &'a [TranscriptEntry],
     ) -> TranscriptReply<'a, Owned<()>> {
-        // The names are locked until the entries are kept, so no claim comes in between.
-        Box::pin(self.backend.write(move |step| match step.conversation_of(owner)? {
+        Box::pin(ready(self.backend.with_conversation_of(owner, |conversation| match conversation {
             Some(conversation) if conversation.to_string() == key.project_key => {
                 done(self.kept.append(key, entries).now_or_never()).map(Owned::Done)
             }
@@ -73,7 +72,7 @@ impl TranscriptStore for MemoryTranscripts {
                 "an owner appends to the conversation of its own name only",
             )),
             None => Ok(Owned::Fenced),
-        }))
+        })))
     }
 
     fn load<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Option<Vec<TranscriptEntry>>> {

@@ -24,6 +24,8 @@ fn record(name: &str) -> NameRecord {
         term: Term(1),
         state: NameState::Free,
         queued: 0,
+        ready: 0,
+        last_order: 0,
         running: None,
         continues: None,
         failures: Vec::new(),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::txn::{Key, Table, number, readable, text};
+use super::key::{Key, Table, number, text};
 use super::{Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Term};
@@ -28,7 +28,7 @@ impl Step<'_> {
             }
             for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node.id), limit - recovered.len())? {
                 let name = text(&key)?;
-                match readable(self.name(&name)).transpose()?.flatten() {
+                match self.readable(self.name(&name)).transpose()?.flatten() {
                     Some(mut record) => {
                         self.leave_owner(&mut record)?;
                         self.lose_turn(&mut record)?;
@@ -107,7 +107,7 @@ impl Step<'_> {
             self.remove_process(&owner.name, owner.term)?;
             return Ok(Owned::Done(()));
         };
-        let host = self.node(owner.node)?.map(|node| node.host).unwrap_or_default();
+        let host = self.node_row(owner.node)?.map(|node| node.host).unwrap_or_default();
         let key = process_key(&owner.name, owner.term);
         let record = ProcessRecord { name: owner.name, term: owner.term, node: owner.node, host, process };
         self.txn.write(&key, &record)?;
@@ -127,7 +127,7 @@ impl Step<'_> {
             last = Some(Key::of(Table::Processes).followed_by(key));
             for (_, row) in rows {
                 let record = serde_json::from_slice(&row).map_err(BackendError::damaged);
-                let Some(record) = readable::<ProcessRecord>(record).transpose()? else { continue };
+                let Some(record) = self.readable::<ProcessRecord>(record).transpose()? else { continue };
                 if left.len() < limit && !self.is_owner(&record)? {
                     left.push(record);
                 }

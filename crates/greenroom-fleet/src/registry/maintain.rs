@@ -1,6 +1,6 @@
 //! Prompts expire, and outcomes are forgotten after their time.
 
-use super::txn::{Key, Table, last_id, readable};
+use super::key::{Key, Table, last_id};
 use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptState, Unsent};
@@ -16,7 +16,7 @@ impl Step<'_> {
         for (key, _) in &due {
             let id = PromptId(last_id(key)?);
             // A prompt that cannot be read does not expire.
-            match readable(self.prompt(id)).transpose()?.flatten() {
+            match self.readable(self.prompt(id)).transpose()?.flatten() {
                 Some(prompt) if prompt.state == PromptState::Queued => {
                     self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired })?
                 }
@@ -44,7 +44,7 @@ impl Step<'_> {
     /// Removes a prompt, then what belongs to it, up to a number of rows. `false`: something is left.
     fn forget_prompt(&mut self, id: PromptId, rows: &mut usize) -> Result<bool> {
         // The key of a prompt that cannot be read leads to no prompt from now on, and is free.
-        let prompt = readable(self.prompt(id)).transpose()?.flatten();
+        let prompt = self.readable(self.prompt(id)).transpose()?.flatten();
         if let Some(prompt) = prompt
             && let Some(key) = &prompt.key
         {

@@ -3,7 +3,7 @@
 //! The key is the prompt and the number of the last message in the row, so a scan from a number begins with the row that has
 //! it. The value is a JSON array: the lengths of the messages in bytes, then the messages as they are, such as `[[4,1],"ab",7]`.
 
-use super::txn::{Key, Table};
+use super::key::{Key, Table};
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
@@ -75,21 +75,20 @@ impl Step<'_> {
         }
         let prefix = Key::of(Table::Messages).prompt(prompt);
         let mut found: Vec<StoredMessage> = Vec::new();
-        // A row has one message or many. Few rows first, so that none is read in vain.
-        let (mut last, mut rows, mut largest) = (after, 1, 1);
+        // A row has one message or many. Few rows first, so that few are read in vain.
+        let (mut last, mut rows) = (after, 1);
         while found.len() < limit {
             let scanned =
                 self.txn.after(&prefix, &Key::of(Table::Messages).prompt(prompt).number(last), rows)?;
             for (key, value) in &scanned {
                 last = key.as_slice().try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)?;
-                let (before, texts) = (found.len(), of_row(last, value)?);
-                found.extend(texts.filter(|message| message.0 > after).take(limit - before).map(stored));
-                largest = largest.max(found.len() - before);
+                let (left, texts) = (limit - found.len(), of_row(last, value)?);
+                found.extend(texts.filter(|message| message.0 > after).take(left).map(stored));
             }
             if scanned.len() < rows {
                 break;
             }
-            rows = (rows * 4).min((limit - found.len()).div_ceil(largest));
+            rows = (rows * 2).min(limit - found.len());
         }
         Ok(found)
     }

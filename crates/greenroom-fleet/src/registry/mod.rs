@@ -1,6 +1,7 @@
-//! The rules of a backend over an ordered map: each request is one function over one transaction. The memory backend and the
-//! embedded backend both run these functions.
+//! The rules of a backend over an ordered map of rows: each request is one function of the rows that it reads. The memory backend
+//! and the embedded backend both run these functions.
 
+mod key;
 mod lost;
 mod maintain;
 mod messages;
@@ -10,21 +11,28 @@ mod prompts;
 mod query;
 mod questions;
 mod quota;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod turns;
 mod txn;
 mod waiting;
 
+pub(crate) use key::is_key;
 pub(crate) use lost::unreadable;
+pub(crate) use rows::{
+    Commit, Committed, Map, MapMut, MemoryMap, Range, Row, Rows, Store, Wanted, commit, read, run, run_alone, sums, write,
+};
+pub(crate) use txn::Result;
 #[cfg(feature = "postgres")]
 pub(crate) use txn::checked_json;
-pub(crate) use txn::{Draft, MapTxn, Result, Txn, is_key};
 
 use crate::id::{Name, PromptId, Timestamp};
-use crate::record::{NameRecord, NameState, NodeRecord, NodeState, PromptRecord};
+use crate::error::BackendErrorKind;
+use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership, Transition};
-use txn::{Key, Table};
+use key::{Key, Table};
+use txn::Txn;
 
 /// The version of the keys and rows, as the file holds it.
 pub(crate) const FORMAT: &[u8] = b"1";
@@ -38,14 +46,11 @@ const BATCH: usize = 256;
 /// The first key of the first [`Table`]: the rows of the registry begin here.
 pub(crate) const FIRST_KEY: &[u8] = &[Table::Meta as u8];
 
-/// A key and its value.
-pub(crate) type Row = (Vec<u8>, Vec<u8>);
-
-/// A request in a transaction: the moment at which it happens, and what it has changed.
+/// A request while it runs: its rows, the moment at which it happens, and what it has changed.
 pub(crate) struct Step<'a> {
-    txn: &'a mut dyn Txn,
+    txn: Txn<'a>,
     now: Timestamp,
-    told: &'a mut Told,
+    told: Told,
 }
 
 /// Changes and transitions, told once the requests that made them are carried out.
@@ -56,8 +61,27 @@ pub(crate) struct Told {
 }
 
 impl<'a> Step<'a> {
-    pub(crate) fn new(txn: &'a mut dyn Txn, now: Timestamp, told: &'a mut Told) -> Self {
-        Self { txn, now, told }
+    fn over(rows: &'a Rows) -> Self {
+        Self { txn: Txn::over(rows), now: rows.now, told: Told::default() }
+    }
+
+    /// Ends the request: with its commit, if it has written something, or with the rows that it lacks.
+    fn finish_run(self) -> std::result::Result<Option<Commit>, Wanted> {
+        self.txn.end(self.told)
+    }
+
+    /// Passes over a record that cannot be read, so that it hides no other record of a list.
+    fn readable<T>(&self, record: Result<T>) -> Option<Result<T>> {
+        match record {
+            Err(error) if error.kind() == BackendErrorKind::Damaged => {
+                // A record seems to be missing while it is not read.
+                if !self.txn.lacks_rows() {
+                    tracing::error!(%error, "a record of the fleet is passed over");
+                }
+                None
+            }
+            record => Some(record),
+        }
     }
 
     fn name(&self, name: &Name) -> Result<Option<NameRecord>> {
@@ -77,24 +101,25 @@ impl<'a> Step<'a> {
         self.txn.read(&Key::of(Table::Prompts).prompt(id))
     }
 
+    /// Names a prompt's record, so that it is read together with others.
+    fn want_prompt(&self, id: PromptId) {
+        self.txn.want(&Key::of(Table::Prompts).prompt(id));
+    }
+
     fn put_prompt(&mut self, record: &PromptRecord) -> Result<()> {
         self.txn.write(&Key::of(Table::Prompts).prompt(record.id), record)
     }
 
     /// The name's record, if this owner is its owner still.
     fn owned(&self, owner: &Ownership) -> Result<Option<NameRecord>> {
+        let alive = self.is_alive(owner.node)?;
         let Some(record) = self.name(&owner.name)? else { return Ok(None) };
         let owns = matches!(&record.state, NameState::Owned { node, .. } if *node == owner.node);
-        let alive = self.node(owner.node)?.is_some_and(|node| node.state != NodeState::Dead);
         Ok((owns && alive && record.term == owner.term).then_some(record))
     }
 
     /// The conversation of a name, if this owner is its owner still.
     pub(crate) fn conversation_of(&self, owner: &Ownership) -> Result<Option<uuid::Uuid>> {
         Ok(self.owned(owner)?.map(|record| record.conversation))
-    }
-
-    fn node(&self, id: crate::id::NodeId) -> Result<Option<NodeRecord>> {
-        self.txn.read(&Key::of(Table::Nodes).node(id))
     }
 }

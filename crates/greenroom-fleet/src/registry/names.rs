@@ -2,7 +2,7 @@
 
 use super::lost::to_quarantine;
 use super::prompts::BY_USER;
-use super::txn::{Key, Table, readable, text};
+use super::key::{Key, Table, text};
 use super::{BATCH, Result, Step};
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, NodeState, PromptOutcome, Unsent};
@@ -12,7 +12,8 @@ use crate::request::{
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
-        let Some(node) = self.node(claim.node)?.filter(|node| node.state != NodeState::Dead) else {
+        self.txn.want(&Key::of(Table::Names).name(&claim.name));
+        let Some(node) = self.node_row(claim.node)?.filter(|node| node.state != NodeState::Dead) else {
             return Ok(Claimed::NodeDown);
         };
         let Some(mut record) = self.name(&claim.name)? else { return Ok(Claimed::Gone) };
@@ -223,7 +224,7 @@ impl Step<'_> {
     pub(crate) fn owned_names(&self, node: NodeId, page: Page) -> Result<Vec<(Name, Term, AttemptId)>> {
         let after = page.after.map(|after| Key::of(Table::Owned).node(node).name(&after));
         self.page(&Key::of(Table::Owned).node(node), after, page.limit, |step, key, _| {
-            let record = readable(step.name(&text(key)?)).transpose()?.flatten();
+            let record = step.readable(step.name(&text(key)?)).transpose()?.flatten();
             Ok(record.and_then(|record| match record.state {
                 NameState::Owned { node: owner, claim, .. } if owner == node => {
                     Some((record.name, record.term, claim))

@@ -1,13 +1,36 @@
 //! Nodes and their leases.
+//!
+//! A node has three rows, by who changes them: what it is and its state, which the requests of owners on it read; its lease, which it renews
+//! every few seconds; and the counter of the names that it owns.
 
 mod commands;
 
-use super::txn::{Key, Table, last_id, readable, text};
+use serde::{Deserialize, Serialize};
+
+use super::key::{Key, Table, last_id, text};
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::{Name, NodeId};
+use crate::id::{Name, NodeId, Timestamp};
 use crate::record::{NodeRecord, NodeState};
 use crate::request::{Change, Join, Renewed};
+
+/// A node without its lease.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct NodeRow {
+    pub(super) host: String,
+    pub(super) state: NodeState,
+    capacity: u32,
+    #[serde(default)]
+    asked_to_drain: bool,
+}
+
+/// The lease of a node.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Lease {
+    renewals: u64,
+    renewed_at: Timestamp,
+    lease_until: Timestamp,
+}
 
 impl Step<'_> {
     /// Adds a node. A node that joins again with its id finds its record.
@@ -22,19 +45,11 @@ impl Step<'_> {
             }
             return Ok(known);
         }
-        let node = NodeRecord {
-            id: join.node,
-            host: join.host,
-            state: NodeState::Up,
-            renewals: 0,
-            renewed_at: self.now,
-            lease_until: self.now.after(join.lease),
-            owns: 0,
-            capacity: join.capacity,
-            asked_to_drain: false,
-        };
-        self.put_node(&node)?;
-        Ok(node)
+        let Join { node, host, lease, capacity } = join;
+        self.put_node(node, &NodeRow { host, state: NodeState::Up, capacity, asked_to_drain: false })?;
+        let lease = Lease { renewals: 0, renewed_at: self.now, lease_until: self.now.after(lease) };
+        self.txn.write(&Key::of(Table::Leases).node(node), &lease)?;
+        self.node(node)?.ok_or_else(|| BackendError::missing("node", node))
     }
 
     /// Renews a node's lease, and says that it is up or draining.
@@ -44,136 +59,157 @@ impl Step<'_> {
         lease: std::time::Duration,
         draining: bool,
     ) -> Result<Renewed> {
-        let Some(mut node) = self.node(id)?.filter(|node| node.state != NodeState::Dead) else {
+        let renewed = self.lease(id)?;
+        let Some(mut node) = self.node_row(id)?.filter(|node| node.state != NodeState::Dead) else {
             return Ok(Renewed::Dead);
         };
-        node.renewals += 1;
-        node.renewed_at = self.now;
-        node.lease_until = self.now.after(lease);
-        if draining {
+        if draining && node.state != NodeState::Draining {
             node.state = NodeState::Draining;
+            self.put_node(id, &node)?;
         }
-        self.put_node(&node)?;
-        Ok(Renewed::Kept(node))
+        let (renewals, lease_until) = (renewed.renewals + 1, self.now.after(lease));
+        let lease = Lease { renewals, renewed_at: self.now, lease_until };
+        self.txn.write(&Key::of(Table::Leases).node(id), &lease)?;
+        Ok(self.node(id)?.map_or(Renewed::Dead, Renewed::Kept))
     }
 
     /// Marks a living node, which drains when it finds the mark with its next renewal.
     pub(crate) fn ask_to_drain(&mut self, id: NodeId) -> Result<bool> {
-        let Some(mut node) = self.node(id)?.filter(|node| node.state != NodeState::Dead) else {
+        let Some(mut node) = self.node_row(id)?.filter(|node| node.state != NodeState::Dead) else {
             return Ok(false);
         };
         node.asked_to_drain = true;
-        self.put_node(&node)?;
+        self.put_node(id, &node)?;
         Ok(true)
     }
 
     /// Says that a node has ended. What it owns can be claimed.
     pub(crate) fn leave(&mut self, id: NodeId) -> Result<()> {
-        let Some(node) = self.node(id)? else { return Ok(()) };
-        self.tell_freed(&node)?;
-        self.died(node)
+        let Some(node) = self.node_row(id)? else { return Ok(()) };
+        self.tell_freed(id, &node)?;
+        self.died(id, node)
     }
 
     /// Tells of the names of a node that dies now and of their prompts that wait or go on. A hint: there may be more names.
-    fn tell_freed(&mut self, node: &NodeRecord) -> Result<()> {
+    fn tell_freed(&mut self, id: NodeId, node: &NodeRow) -> Result<()> {
         if node.state == NodeState::Dead {
             return Ok(());
         }
-        for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node.id), BATCH)? {
+        self.txn.only_look(true);
+        for (key, _) in self.txn.under(&Key::of(Table::Owned).node(id), BATCH)? {
             let name = text(&key)?;
-            let record = readable(self.name(&name)).transpose()?.flatten();
+            let record = self.readable(self.name(&name)).transpose()?.flatten();
             if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
                 self.told.changes.push(Change::Freed(name));
             }
         }
+        self.txn.only_look(false);
         Ok(())
     }
 
     /// Says that a node is dead, because its counter stood still at `renewals` for a lease. `false`: the backend's clock has
     /// not come to the end of the lease, or the node has renewed it.
     pub(crate) fn declare_dead(&mut self, id: NodeId, renewals: u64) -> Result<bool> {
-        let Some(node) = self.node(id)? else { return Ok(true) };
+        let lease = self.lease(id)?;
+        let Some(node) = self.node_row(id)? else { return Ok(true) };
         if node.state == NodeState::Dead {
             return Ok(true);
         }
         // A clock behind the last renewal was set back, and says nothing about the lease.
-        let runs = node.renewed_at <= self.now && self.now < node.lease_until;
-        if node.renewals != renewals || runs {
+        let runs = lease.renewed_at <= self.now && self.now < lease.lease_until;
+        if lease.renewals != renewals || runs {
             return Ok(false);
         }
-        self.tell_freed(&node)?;
-        self.died(node)?;
+        self.tell_freed(id, &node)?;
+        self.died(id, node)?;
         Ok(true)
     }
 
     /// Says that every node is dead: no process of an earlier opening runs any more.
     pub(crate) fn all_dead(&mut self) -> Result<()> {
-        for (key, _) in self.txn.under(&Key::of(Table::Nodes), usize::MAX)? {
-            let id = NodeId(last_id(&key)?);
-            let node = match readable(self.node(id)).transpose()?.flatten() {
+        let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX)?;
+        let ids = rows.iter().map(|(key, _)| last_id(key).map(NodeId)).collect::<Result<Vec<_>>>()?;
+        for id in ids {
+            let node = match self.readable(self.node_row(id)).transpose()?.flatten() {
                 Some(node) if node.state == NodeState::Dead => continue,
                 Some(node) => node,
                 // The names of a node that cannot be read are found by its id.
-                None => self.lost_node(id)?,
+                None => NodeRow {
+                    host: String::new(),
+                    state: NodeState::Dead,
+                    capacity: 0,
+                    asked_to_drain: false,
+                },
             };
-            self.died(node)?;
+            self.died(id, node)?;
         }
         Ok(())
-    }
-
-    fn lost_node(&self, id: NodeId) -> Result<NodeRecord> {
-        let owns = self.txn.under(&Key::of(Table::Owned).node(id), usize::MAX)?.len();
-        let owns = u32::try_from(owns).unwrap_or(u32::MAX);
-        let (renewed_at, lease_until) = (self.now, self.now);
-        let (host, state) = (String::new(), NodeState::Dead);
-        Ok(NodeRecord {
-            id,
-            host,
-            state,
-            renewals: 0,
-            renewed_at,
-            lease_until,
-            owns,
-            capacity: 0,
-            asked_to_drain: false,
-        })
     }
 
     /// A page of nodes that can be read, and are alive or own names still, in the order of their ids.
     pub(crate) fn nodes(&self, after: Option<NodeId>, limit: usize) -> Result<Vec<NodeRecord>> {
         let after = after.map(|after| Key::of(Table::Nodes).node(after));
-        self.page(&Key::of(Table::Nodes), after, limit, |_, _, row| {
-            readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
+        self.page(&Key::of(Table::Nodes), after, limit, |step, key, row| {
+            let id = NodeId(last_id(key)?);
+            let node = serde_json::from_slice(row).map_err(BackendError::damaged);
+            let whole = node.and_then(|node| step.whole_node(id, node));
+            step.readable(whole).transpose()
         })
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> Result<Option<NodeRecord>> {
+        let node = self.node_row(id)?;
+        node.map(|node| self.whole_node(id, node)).transpose()
+    }
+
+    pub(super) fn node_row(&self, id: NodeId) -> Result<Option<NodeRow>> {
+        self.txn.read(&Key::of(Table::Nodes).node(id))
+    }
+
+    fn whole_node(&self, id: NodeId, node: NodeRow) -> Result<NodeRecord> {
+        let NodeRow { host, state, capacity, asked_to_drain } = node;
+        let (lease, owns) = (self.lease(id)?, self.txn.count(&owned_by(id))?);
+        let owns = u32::try_from(owns).unwrap_or(u32::MAX);
+        let Lease { renewals, renewed_at, lease_until } = lease;
+        Ok(NodeRecord { id, host, state, renewals, renewed_at, lease_until, owns, capacity, asked_to_drain })
+    }
+
+    fn lease(&self, id: NodeId) -> Result<Lease> {
+        Ok(self.txn.read(&Key::of(Table::Leases).node(id))?.unwrap_or_default())
     }
 
     /// `false` for nodes that are dead or not known.
     pub(super) fn is_alive(&self, id: NodeId) -> Result<bool> {
-        Ok(self.node(id)?.is_some_and(|node| node.state != NodeState::Dead))
+        Ok(self.node_row(id)?.is_some_and(|node| node.state != NodeState::Dead))
     }
 
-    /// Counts a name for its owner. The record of a dead node goes with its last name.
-    pub(super) fn count_owned(&mut self, id: NodeId, name: &Name, by: i32) -> Result<()> {
+    /// Counts a name for its owner. The rows of a dead node go with its last name.
+    pub(super) fn count_owned(&mut self, id: NodeId, name: &Name, by: i64) -> Result<()> {
         let key = Key::of(Table::Owned).node(id).name(name);
-        if by > 0 {
-            self.txn.mark(&key)?
-        } else {
-            self.txn.remove(&key)?
+        if by > 0 { self.txn.mark(&key)? } else { self.txn.remove(&key)? }
+        self.txn.add(&owned_by(id), by);
+        match self.node_row(id)? {
+            Some(node) if node.state == NodeState::Dead => self.died(id, node),
+            _ => Ok(()),
         }
-        let Some(mut node) = self.node(id)? else { return Ok(()) };
-        node.owns = node.owns.saturating_add_signed(by);
-        if node.state == NodeState::Dead { self.died(node) } else { self.put_node(&node) }
     }
 
-    fn died(&mut self, mut node: NodeRecord) -> Result<()> {
+    /// Marks a node as dead, or removes its rows if it owns no name. A dead node takes no names, so its counter only falls from
+    /// then on.
+    fn died(&mut self, id: NodeId, mut node: NodeRow) -> Result<()> {
+        if self.txn.exact_count(&owned_by(id))? == 0 {
+            self.txn.remove(&Key::of(Table::Leases).node(id))?;
+            return self.txn.remove(&Key::of(Table::Nodes).node(id));
+        }
         node.state = NodeState::Dead;
-        if node.owns == 0 {
-            return self.txn.remove(&Key::of(Table::Nodes).node(node.id));
-        }
-        self.put_node(&node)
+        self.put_node(id, &node)
     }
 
-    fn put_node(&mut self, node: &NodeRecord) -> Result<()> {
-        self.txn.write(&Key::of(Table::Nodes).node(node.id), node)
+    fn put_node(&mut self, id: NodeId, node: &NodeRow) -> Result<()> {
+        self.txn.write(&Key::of(Table::Nodes).node(id), node)
     }
+}
+
+fn owned_by(id: NodeId) -> Key {
+    Key::of(Table::OwnedBy).node(id)
 }

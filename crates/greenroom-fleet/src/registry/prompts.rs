@@ -1,6 +1,7 @@
 //! Prompts that wait: accept, withdraw, expiry, and the queues.
 
-use super::txn::{Key, Table, as_stored};
+use super::key::{Key, Table};
+use super::txn::as_stored;
 use super::waiting::{due_key, ready_key};
 use super::{Result, Step};
 use crate::error::BackendError;
@@ -18,6 +19,7 @@ pub(super) const BY_USER: PromptOutcome =
 
 impl Step<'_> {
     pub(crate) fn accept(&mut self, accept: Accept) -> Result<Accepted> {
+        self.want_accept(&accept);
         if let Some(known) = self.prompt(accept.prompt)? {
             let content = self.content(known.id)?;
             let same = known.name == accept.name && known.tenant == accept.tenant && known.key == accept.key;
@@ -50,7 +52,7 @@ impl Step<'_> {
             return Ok(Accepted::Refused(refused));
         }
         let mut name = match known {
-            Some(record) => record,
+            Some(known) => known,
             None => self.new_name(&accept),
         };
         // A continuation of null is none: it would be read as none.
@@ -64,7 +66,7 @@ impl Step<'_> {
             accepted_at: self.now,
             due_at,
             expires_at: due_at.after(accept.wait),
-            order: self.next_order()?,
+            order: name.next_order(self.now),
             state: PromptState::Queued,
             begins: 0,
             continuations: continues.map_or(0, |_| accept.continuations),
@@ -73,6 +75,7 @@ impl Step<'_> {
             last_seq: 0,
             kept_bytes: 0,
             dropped: 0,
+            asked: 0,
         };
         self.txn.write(&Key::of(Table::Contents).prompt(prompt.id), &accept.content)?;
         if let Some(key) = &accept.key {
@@ -84,6 +87,14 @@ impl Step<'_> {
         let (name, tenant) = (accept.name, accept.tenant);
         self.made(Transition::Accepted { name, tenant, prompt: prompt.id });
         Ok(Accepted::New(prompt))
+    }
+
+    /// Names the rows of an accept, so that they are read together.
+    fn want_accept(&self, accept: &Accept) {
+        self.txn.want(&Key::of(Table::Names).name(&accept.name));
+        if let Some(key) = &accept.key {
+            self.txn.want(&Key::of(Table::Keys).name(&accept.name).text(key));
+        }
     }
 
     /// Takes back a prompt that waits.
@@ -145,9 +156,12 @@ impl Step<'_> {
     /// Puts a prompt into its queue. The caller writes the name's record.
     pub(super) fn enqueue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
         name.queued += 1;
-        self.count_queued(&prompt.tenant, 1)?;
+        self.count_queued(&prompt.tenant, 1);
         self.txn.write(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order), &prompt.id)?;
-        self.txn.write(&due_key(prompt).unwrap_or_else(|| ready_key(prompt)), &prompt.id)?;
+        match due_key(prompt) {
+            Some(due) => self.txn.write(&due, &prompt.id)?,
+            None => self.make_ready(name, prompt)?,
+        }
         self.put_prompt(prompt)?;
         self.told.changes.push(Change::Queued(prompt.name.clone()));
         Ok(())
@@ -157,19 +171,24 @@ impl Step<'_> {
     pub(super) fn dequeue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
         name.queued = name.queued.saturating_sub(1);
         name.continues = name.continues.filter(|id| *id != prompt.id);
-        self.count_queued(&prompt.tenant, -1)?;
+        self.count_queued(&prompt.tenant, -1);
         self.txn.remove(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order))?;
         if let Some(due) = due_key(prompt) {
             self.txn.remove(&due)?;
         }
-        self.txn.remove(&ready_key(prompt))?;
+        if self.txn.get(ready_key(prompt).bytes())?.is_some() {
+            name.ready = name.ready.saturating_sub(1);
+            self.txn.remove(&ready_key(prompt))?;
+        }
         self.txn.remove(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))
     }
 
     /// The first `limit` prompts that wait for a name, in their order.
     pub(super) fn queue_of(&self, name: &Name, limit: usize) -> Result<Vec<PromptRecord>> {
         let ids = self.txn.under(&Key::of(Table::Queue).name(name), limit)?;
-        ids.into_iter().map(|(_, id)| self.listed(&id)).collect()
+        // All of them first, so that they are read together.
+        let prompts: Vec<_> = ids.iter().map(|(_, id)| self.listed(id)).collect();
+        prompts.into_iter().collect()
     }
 
     /// A prompt whose id an index holds.
@@ -190,10 +209,11 @@ impl Step<'_> {
         if name.map_or(0, |name| name.queued) >= bounds.name {
             return full("for the session", bounds.name);
         }
-        if self.account(&accept.tenant)?.queued >= bounds.tenant {
+        let (of_tenant, of_fleet) = (self.queued_of(&accept.tenant)?, self.queued()?);
+        if of_tenant >= bounds.tenant {
             return full("for the tenant", bounds.tenant);
         }
-        if self.queued()? >= bounds.fleet {
+        if of_fleet >= bounds.fleet {
             return full("in the fleet", bounds.fleet);
         }
         Ok(None)
@@ -210,19 +230,14 @@ impl Step<'_> {
             term: Term(0),
             state: NameState::Free,
             queued: 0,
+            ready: 0,
+            last_order: 0,
             running: None,
             continues: None,
             failures: Vec::new(),
             losses: 0,
             quarantine: None,
         }
-    }
-
-    fn next_order(&mut self) -> Result<u64> {
-        let key = Key::of(Table::Meta).text("order");
-        let order = self.txn.read::<u64>(&key)?.unwrap_or(0) + 1;
-        self.txn.write(&key, &order)?;
-        Ok(order)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Questions of the fleet about what is there.
 
-use super::txn::{Key, Table, readable, text};
+use super::key::{Key, Table, text};
 use super::{FIRST_KEY, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
@@ -21,8 +21,8 @@ impl Step<'_> {
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
         let after = page.after.map(|after| Key::of(Table::Names).name(&after));
-        self.page(&Key::of(Table::Names), after, page.limit, |_, _, row| {
-            readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
+        self.page(&Key::of(Table::Names), after, page.limit, |step, _, row| {
+            step.readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
         })
     }
 
@@ -54,7 +54,7 @@ impl Step<'_> {
     /// The first prompts that wait for a name and can be read, in their order.
     pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
         let ids = self.txn.under(&Key::of(Table::Queue).name(&name), limit)?;
-        ids.into_iter().filter_map(|(_, id)| readable(self.listed(&id))).collect()
+        ids.into_iter().filter_map(|(_, id)| self.readable(self.listed(&id))).collect()
     }
 
     /// The earliest moment after `after` for which a prompt waits.
@@ -81,7 +81,7 @@ impl Step<'_> {
     }
 
     /// Writes the rows of an export, if there are none.
-    pub(crate) fn fill(&mut self, rows: Vec<Row>) -> Result<()> {
+    pub(crate) fn fill(&mut self, rows: &[Row]) -> Result<()> {
         if !self.txn.scan(FIRST_KEY, &[u8::MAX], 1)?.is_empty() {
             let message = "the fleet's file is not empty: import into a new file; nothing was imported";
             return Err(BackendError::new(BackendErrorKind::Damaged, message));

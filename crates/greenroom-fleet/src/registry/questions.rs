@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::txn::{Key, Table, as_stored, last_id, readable};
+use super::key::{Key, Table, last_id};
+use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, PromptId, QuestionId};
@@ -12,6 +13,8 @@ use crate::request::{Answered, Ask, Change, Owned, Transition};
 impl Step<'_> {
     /// Keeps a question. `Done(None)`: the turn does not run any more.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Owned<Option<QuestionRecord>>> {
+        self.txn.want(&Key::of(Table::Questions).question(ask.question));
+        self.want_prompt(ask.prompt);
         let Some(name) = self.owned(&ask.owner)? else { return Ok(Owned::Fenced) };
         if let Some(known) = self.question(ask.question)? {
             let same = known.name == name.name && known.prompt == ask.prompt;
@@ -27,6 +30,11 @@ impl Step<'_> {
             let message = format!("the turn has {BATCH} open questions: ask again when some are decided");
             return Err(BackendError::new(BackendErrorKind::Invalid, message));
         }
+        let prompt = self.prompt(ask.prompt)?;
+        let mut prompt = prompt.ok_or_else(|| BackendError::missing("prompt", ask.prompt))?;
+        // The end of the turn reads this record, so it finds the question.
+        prompt.asked = prompt.asked.saturating_add(1);
+        self.put_prompt(&prompt)?;
         let question = QuestionRecord {
             id: ask.question,
             name: name.name,
@@ -71,7 +79,7 @@ impl Step<'_> {
         let mut expired = Vec::new();
         for (key, _) in due {
             let id = QuestionId(last_id(&key)?);
-            let Some(question) = readable(self.question(id)).transpose()?.flatten() else {
+            let Some(question) = self.readable(self.question(id)).transpose()?.flatten() else {
                 self.txn.delete(&[Key::of(Table::Deadlines).bytes(), &key].concat())?;
                 continue;
             };
@@ -88,7 +96,7 @@ impl Step<'_> {
     pub(crate) fn open_questions(&self, limit: usize) -> Result<Vec<QuestionRecord>> {
         let mut open = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit)? {
-            open.extend(readable(self.question(QuestionId(last_id(&key)?))).transpose()?.flatten());
+            open.extend(self.readable(self.question(QuestionId(last_id(&key)?))).transpose()?.flatten());
         }
         Ok(open)
     }
@@ -99,7 +107,7 @@ impl Step<'_> {
         for (key, _) in self.txn.under(&prefix, BATCH)? {
             let id = QuestionId(last_id(&key)?);
             // A question that cannot be read keeps no turn from its end.
-            if let Some(question) = readable(self.question(id)).transpose()?.flatten() {
+            if let Some(question) = self.readable(self.question(id)).transpose()?.flatten() {
                 self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id))?;
                 self.decided(question);
             }

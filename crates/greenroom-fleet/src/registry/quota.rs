@@ -1,75 +1,102 @@
 //! The accounts of tenants: prompts that wait, and money.
 
-use super::txn::{Key, Table};
+use super::key::{Key, Table};
 use super::{Result, Step};
+use crate::id::Timestamp;
 use crate::record::{PromptRecord, TenantRecord};
 use crate::request::Reserve;
 
 impl Step<'_> {
-    pub(crate) fn tenant(&self, tenant: String) -> Result<TenantRecord> {
-        self.account(&tenant)
-    }
-
     /// The account of a tenant; an empty one if the tenant is not known.
-    pub(super) fn account(&self, tenant: &str) -> Result<TenantRecord> {
-        Ok(self.txn.read(&Key::of(Table::Tenants).text(tenant))?.unwrap_or_default())
+    pub(crate) fn tenant(&self, tenant: String) -> Result<TenantRecord> {
+        let (queued, period) = (self.queued_of(&tenant)?, self.period(&tenant)?);
+        let (spent, reserved) = (self.txn.count(&spent(&tenant))?, self.txn.count(&reserved(&tenant))?);
+        Ok(TenantRecord { queued, period, spent, reserved })
     }
 
     /// Prompts that wait in the whole fleet.
     pub(crate) fn queued(&self) -> Result<u32> {
-        Ok(self.txn.read(&Key::of(Table::Meta).text("queued"))?.unwrap_or(0))
+        self.txn.count(&all_queued()).map(at_most)
     }
 
-    pub(super) fn count_queued(&mut self, tenant: &str, by: i32) -> Result<()> {
-        let mut account = self.account(tenant)?;
-        account.queued = account.queued.saturating_add_signed(by);
-        self.put_tenant(tenant, &account)?;
-        let all = self.queued()?.saturating_add_signed(by);
-        self.txn.write(&Key::of(Table::Meta).text("queued"), &all)
+    /// Prompts of a tenant that wait.
+    pub(super) fn queued_of(&self, tenant: &str) -> Result<u32> {
+        self.txn.count(&Key::of(Table::QueuedOf).text(tenant)).map(at_most)
+    }
+
+    pub(super) fn count_queued(&mut self, tenant: &str, by: i64) {
+        self.txn.add(&Key::of(Table::QueuedOf).text(tenant), by);
+        self.txn.add(&all_queued(), by);
     }
 
     /// Whether the tenant has spent so much in the period that no turn can begin in it. What is reserved for running turns may
     /// come back.
     pub(super) fn spent(&self, tenant: &str, budget: &Reserve) -> Result<bool> {
-        let account = self.account(tenant)?;
-        let spent = if account.period < budget.period { 0 } else { account.spent };
+        let (period, spent) = (self.period(tenant)?, self.txn.count(&spent(tenant))?);
+        let spent = if period < budget.period { 0 } else { spent };
         Ok(budget.budget.saturating_sub(spent) < budget.amount.max(1))
     }
 
     /// Reserves money for a turn. The money that is left, if that is too little.
     pub(super) fn reserve(&mut self, prompt: &mut PromptRecord, reserve: Reserve) -> Result<Option<u64>> {
-        let mut account = self.account(&prompt.tenant)?;
+        let tenant = &prompt.tenant;
+        let mut period = self.period(tenant)?;
+        let (mut of_period, mut set_aside) =
+            (self.txn.exact_count(&spent(tenant))?, self.txn.exact_count(&reserved(tenant))?);
         // A node that is late at the end of a period does not begin the last one again. A period of the future is left by a clock
         // that was wrong.
-        if reserve.period > account.period || account.period > self.now {
-            (account.period, account.spent, account.reserved) = (reserve.period, 0, 0);
+        let begins = reserve.period > period || period > self.now;
+        if begins {
+            (period, of_period, set_aside) = (reserve.period, 0, 0);
         }
-        let left = reserve.budget.saturating_sub(account.spent).saturating_sub(account.reserved);
+        let left = reserve.budget.saturating_sub(of_period).saturating_sub(set_aside);
         if left < reserve.amount.max(1) {
             return Ok(Some(left));
         }
-        account.reserved = account.reserved.saturating_add(reserve.amount);
-        (prompt.reserved, prompt.period) = (reserve.amount, account.period);
-        self.put_tenant(&prompt.tenant, &account)?;
+        if begins {
+            self.txn.write(&Key::of(Table::Tenants).text(tenant), &period)?;
+            self.txn.remove(&spent(tenant))?;
+            self.txn.remove(&reserved(tenant))?;
+        }
+        self.txn.add(&reserved(tenant), signed(reserve.amount));
+        (prompt.reserved, prompt.period) = (reserve.amount, period);
         Ok(None)
     }
 
     /// Replaces the reservation of a turn by its cost. The cost of a turn that outlasted its period counts for the new period.
     pub(super) fn settle(&mut self, prompt: &mut PromptRecord, cost: u64) -> Result<()> {
-        let mut account = self.account(&prompt.tenant)?;
-        if account.period == prompt.period {
-            account.reserved = account.reserved.saturating_sub(prompt.reserved);
+        if self.period(&prompt.tenant)? == prompt.period {
+            // A clock that was wrong may have begun the period anew, without this reservation.
+            let back = prompt.reserved.min(self.txn.count(&reserved(&prompt.tenant))?);
+            self.txn.add(&reserved(&prompt.tenant), -signed(back));
         }
-        account.spent = account.spent.saturating_add(cost);
+        self.txn.add(&spent(&prompt.tenant), signed(cost));
         prompt.reserved = 0;
-        self.put_tenant(&prompt.tenant, &account)
+        Ok(())
     }
 
-    fn put_tenant(&mut self, tenant: &str, account: &TenantRecord) -> Result<()> {
-        let key = Key::of(Table::Tenants).text(tenant);
-        if *account == TenantRecord::default() {
-            return self.txn.remove(&key);
-        }
-        self.txn.write(&key, account)
+    /// The start of the budget period to which the money of a tenant belongs.
+    fn period(&self, tenant: &str) -> Result<Timestamp> {
+        Ok(self.txn.read(&Key::of(Table::Tenants).text(tenant))?.unwrap_or_default())
     }
+}
+
+fn all_queued() -> Key {
+    Key::of(Table::Meta).text("queued")
+}
+
+fn spent(tenant: &str) -> Key {
+    Key::of(Table::Spent).text(tenant)
+}
+
+fn reserved(tenant: &str) -> Key {
+    Key::of(Table::Reserved).text(tenant)
+}
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+fn at_most(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

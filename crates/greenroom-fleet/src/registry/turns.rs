@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::messages::MessageRow;
-use super::txn::{Key, Table, as_stored};
+use super::key::{Key, Table};
+use super::txn::as_stored;
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
@@ -14,6 +15,7 @@ const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
 impl Step<'_> {
     pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Begun>> {
+        self.want_prompt(begin.prompt);
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
         let Some(mut prompt) = self.prompt(begin.prompt)?.filter(|prompt| prompt.name == name.name) else {
             return Ok(Owned::Done(Begun::Gone));
@@ -58,6 +60,7 @@ impl Step<'_> {
 
     /// Keeps messages of a running turn.
     pub(crate) fn append(&mut self, append: Append) -> Result<Owned<Appended>> {
+        self.want_prompt(append.prompt);
         let Some(name) = self.owned(&append.owner)? else { return Ok(Owned::Fenced) };
         if name.running != Some(append.prompt) {
             return Ok(Owned::Done(Appended::NotRunning));
@@ -93,6 +96,7 @@ impl Step<'_> {
     }
 
     pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<Finished>> {
+        self.want_prompt(finish.prompt);
         // An owner that lost its name since may have finished before.
         let Some(mut name) = self.owned(&finish.owner)? else {
             let before = self.finished_before(&finish)?;

@@ -1,104 +1,119 @@
-//! A transaction over an ordered map of bytes, and the keys in it.
+//! What a request sees of the map while it runs: the rows that were read for it, and its own writes in place of them.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{BackendError, BackendErrorKind};
-use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Timestamp};
+use super::Told;
+use super::key::Key;
+use super::rows::{Commit, Range, Row, Rows, Wanted, counter};
+use crate::error::BackendError;
 
 pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 
-/// A transaction over an ordered map of bytes. Requests check everything before they write, so a refused request leaves nothing
-/// behind. A request with an error leaves nothing behind either: it runs over a [`Draft`].
-pub(crate) trait Txn {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-    fn delete(&mut self, key: &[u8]) -> Result<()>;
-    /// The first `limit` entries with `from <= key < to`.
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
-}
-
-/// A transaction over a map in memory, which takes each write at once.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct MapTxn(pub(crate) BTreeMap<Vec<u8>, Vec<u8>>);
-
-impl Txn for MapTxn {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.get(key).cloned())
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.remove(key);
-        Ok(())
-    }
-
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let rows = self.0.range(from.to_vec()..to.to_vec()).take(limit);
-        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
-    }
-}
-
-/// The writes of one request over a transaction. They reach the transaction together, after the request has succeeded, or not at
-/// all.
-pub(crate) struct Draft<'a> {
-    under: &'a mut dyn Txn,
-    /// `None`: the key is deleted.
+/// The rows of a request and its writes. Requests check everything before they write, so a refused request leaves nothing behind. A
+/// request with an error leaves nothing behind either.
+pub(crate) struct Txn<'a> {
+    rows: &'a Rows,
+    /// What the request has read of the rows, and what it lacks.
+    reads: RefCell<Reads>,
+    /// `None`: the row is removed.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    additions: BTreeMap<Vec<u8>, i64>,
 }
 
-impl<'a> Draft<'a> {
-    pub(crate) fn over(under: &'a mut dyn Txn) -> Self {
-        Self { under, writes: BTreeMap::new() }
+#[derive(Default)]
+struct Reads {
+    /// Rows that the commit expects unchanged.
+    decided_on: BTreeSet<Vec<u8>>,
+    /// The request decides nothing on what it reads now.
+    only_looks: bool,
+    lacking: Wanted,
+}
+
+impl<'a> Txn<'a> {
+    pub(super) fn over(rows: &'a Rows) -> Self {
+        Self { rows, reads: RefCell::default(), writes: BTreeMap::new(), additions: BTreeMap::new() }
     }
 
-    /// False if the request has written nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
-    }
-
-    /// Writes everything to the transaction.
-    pub(crate) fn write(self) -> Result<()> {
-        for (key, value) in self.writes {
-            match value {
-                Some(value) => self.under.put(&key, &value)?,
-                None => self.under.delete(&key)?,
-            }
+    /// Ends the request: with its commit, if it has written something, or with the rows that it lacks.
+    pub(super) fn end(self, told: Told) -> std::result::Result<Option<Commit>, Wanted> {
+        let Reads { decided_on, lacking, .. } = self.reads.into_inner();
+        if lacking != Wanted::default() {
+            return Err(lacking);
         }
-        Ok(())
+        let (writes, mut additions) = (self.writes, self.additions);
+        additions.retain(|_, by| *by != 0);
+        if writes.is_empty() && additions.is_empty() {
+            return Ok(None);
+        }
+        let value = |key: Vec<u8>| {
+            let value = self.rows.value(&key).flatten().map(<[u8]>::to_vec);
+            (key, value)
+        };
+        let expected = decided_on.into_iter().map(value).collect();
+        Ok(Some(Commit { expected, writes, additions, told }))
     }
-}
 
-impl Txn for Draft<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.writes.get(key).map_or_else(|| self.under.get(key), |value| Ok(value.clone()))
+    /// True while the request has named rows that were not read for it.
+    pub(super) fn lacks_rows(&self) -> bool {
+        self.reads.borrow().lacking != Wanted::default()
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(written) = self.writes.get(key) {
+            return Ok(written.clone());
+        }
+        let mut reads = self.reads.borrow_mut();
+        let Some(value) = self.rows.value(key) else {
+            reads.lacking.keys.insert(key.to_vec());
+            return Ok(None);
+        };
+        if !reads.only_looks {
+            reads.decided_on.insert(key.to_vec());
+        }
+        Ok(value.map(<[u8]>::to_vec))
+    }
+
+    /// From now on the request reads for its answer or for a hint: its commit does not expect these rows unchanged.
+    pub(super) fn only_look(&self, only_looks: bool) {
+        self.reads.borrow_mut().only_looks = only_looks;
+    }
+
+    /// Names a row that the request will want. It is read together with the others that it lacks.
+    pub(crate) fn want(&self, key: &Key) {
+        if self.rows.value(key.bytes()).is_none() {
+            self.reads.borrow_mut().lacking.keys.insert(key.bytes().to_vec());
+        }
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.writes.insert(key.to_vec(), Some(value.to_vec()));
         Ok(())
     }
 
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.writes.insert(key.to_vec(), None);
         Ok(())
     }
 
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        if from >= to {
+    /// The first `limit` rows with `from <= key < to`.
+    pub(crate) fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
+        if from >= to || limit == 0 {
             return Ok(Vec::new());
         }
         let bounds = (Bound::Included(from), Bound::Excluded(to));
         let written: Vec<_> = self.writes.range::<[u8], _>(bounds).collect();
         // Each written key hides at most one row.
-        let rows = self.under.scan(from, to, limit.saturating_add(written.len()))?;
+        let limit_under = limit.saturating_add(written.len());
+        let range = Range { from: from.to_vec(), to: to.to_vec(), limit: limit_under };
+        let rows = self.rows.ranges.get(&range).cloned().unwrap_or_else(|| {
+            self.reads.borrow_mut().lacking.ranges.insert(range);
+            Vec::new()
+        });
         if written.is_empty() {
             return Ok(rows);
         }
@@ -111,189 +126,33 @@ impl Txn for Draft<'_> {
         }
         Ok(merged.into_iter().take(limit).collect())
     }
-}
 
-/// The parts of the map. The byte is the first one of the part's keys and part of the file format.
-#[derive(Clone, Copy)]
-#[repr(u8)]
-pub(crate) enum Table {
-    /// Singles: the counter of the order, the sum of waiting prompts.
-    Meta = 1,
-    /// name → `NameRecord`
-    Names = 2,
-    /// name, order → prompt, while the prompt waits
-    Queue = 3,
-    /// prompt → `PromptRecord`
-    Prompts = 4,
-    /// prompt → `PromptContent`
-    Contents = 5,
-    /// prompt → `PromptOutcome`
-    Outcomes = 6,
-    /// prompt, number of the last message in the row → messages
-    Messages = 7,
-    /// name, key → prompt
-    Keys = 8,
-    /// due, order → prompt, while the prompt waits for its moment
-    Due = 9,
-    /// expiry, prompt → nothing, while the prompt waits
-    Expiries = 10,
-    /// end, prompt → nothing
-    Ended = 11,
-    /// tenant → `TenantRecord`
-    Tenants = 12,
-    /// node → `NodeRecord`
-    Nodes = 13,
-    /// node, name → nothing
-    Owned = 14,
-    /// question → `QuestionRecord`
-    Questions = 15,
-    /// prompt, question → nothing, while the question is open
-    QuestionsOfPrompt = 16,
-    /// deadline, question → nothing, while the question is open
-    Deadlines = 17,
-    /// name → nothing, while it is being deleted
-    Deleting = 18,
-    /// name, term → `ProcessRecord`
-    Processes = 19,
-    /// prompt, question → nothing, once the question is decided
-    DecidedOfPrompt = 20,
-    /// name, order → prompt, while the prompt waits and may begin
-    Ready = 21,
-    /// tenant, order of its first prompt that may begin → name, while the name can run
-    Waiting = 22,
-    /// name → order, by which it stands in `Waiting`
-    WaitingPlace = 23,
-    /// command → `CommandRecord`
-    Commands = 24,
-    /// node, name, command → nothing, until the command has ended
-    CommandsOfNode = 25,
-    /// deadline, command → nothing
-    CommandDeadlines = 26,
-}
-
-/// True for keys of a [`Table`]. An import refuses all others.
-pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::CommandDeadlines as u8;
-    key.first().is_some_and(|table| tables.contains(table))
-}
-
-/// A key: the table's byte, then parts that sort as their values do.
-#[derive(Clone)]
-pub(crate) struct Key(Vec<u8>);
-
-impl Key {
-    pub(crate) fn of(table: Table) -> Self {
-        Self(vec![table as u8])
+    /// Adds to a counter. Requests that add to the same counter are not in each other's way.
+    pub(crate) fn add(&mut self, key: &Key, by: i64) {
+        *self.additions.entry(key.bytes().to_vec()).or_default() += by;
     }
 
-    /// A text and an end mark. NUL bytes in it are escaped, so that no text is the beginning of another one's key.
-    pub(crate) fn text(mut self, text: &str) -> Self {
-        for byte in text.bytes() {
-            self.0.push(byte);
-            if byte == 0 {
-                self.0.push(0xff);
+    /// A counter, for a bound: requests that run at the same time may be over it together.
+    pub(crate) fn count(&self, key: &Key) -> Result<u64> {
+        let key = key.bytes();
+        let before = match (self.writes.get(key), self.rows.value(key)) {
+            (Some(written), _) => counter(written.as_deref())?,
+            (None, Some(value)) => counter(value)?,
+            (None, None) => {
+                self.reads.borrow_mut().lacking.keys.insert(key.to_vec());
+                0
             }
-        }
-        self.0.extend([0, 0]);
-        self
+        };
+        let sum = before.saturating_add(self.additions.get(key).copied().unwrap_or_default());
+        Ok(u64::try_from(sum).unwrap_or_default())
     }
 
-    pub(crate) fn name(self, name: &Name) -> Self {
-        self.text(name.as_str())
+    /// A counter, for a decision: the commit expects that nobody has added to it.
+    pub(crate) fn exact_count(&self, key: &Key) -> Result<u64> {
+        self.get(key.bytes())?;
+        self.count(key)
     }
 
-    pub(crate) fn number(mut self, number: u64) -> Self {
-        self.0.extend(number.to_be_bytes());
-        self
-    }
-
-    pub(crate) fn time(self, time: Timestamp) -> Self {
-        self.number(time.0)
-    }
-
-    fn id(mut self, id: uuid::Uuid) -> Self {
-        self.0.extend(id.as_bytes());
-        self
-    }
-
-    pub(crate) fn prompt(self, id: PromptId) -> Self {
-        self.id(id.0)
-    }
-
-    pub(crate) fn question(self, id: QuestionId) -> Self {
-        self.id(id.0)
-    }
-
-    pub(crate) fn command(self, id: CommandId) -> Self {
-        self.id(id.0)
-    }
-
-    pub(crate) fn node(self, id: NodeId) -> Self {
-        self.id(id.0)
-    }
-
-    /// The rest of a key, as a range gives it.
-    pub(crate) fn followed_by(mut self, rest: &[u8]) -> Self {
-        self.0.extend(rest);
-        self
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// The first key behind all keys that begin with this one.
-    fn end(&self) -> Vec<u8> {
-        let mut end = self.0.clone();
-        while let Some(last) = end.pop() {
-            if last < 0xff {
-                end.push(last + 1);
-                return end;
-            }
-        }
-        end
-    }
-}
-
-/// The nesting of a row that can be read again: `serde_json` reads no more.
-const MAX_DEPTH: usize = 127;
-
-/// How deep objects and arrays are nested in a JSON text.
-fn depth(json: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut quoted) = (0_usize, 0, false);
-    let mut bytes = json.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => quoted = !quoted,
-            b'\\' => drop(bytes.next()),
-            b'{' | b'[' if !quoted => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' if !quoted => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
-/// A value as JSON that can be read again.
-pub(crate) fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
-    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
-    if depth(&bytes) > MAX_DEPTH {
-        return Err(BackendError::too_deep(MAX_DEPTH));
-    }
-    Ok(bytes)
-}
-
-/// A value as it is read after it was written: a float may differ in its last digit, and an optional null is none. A request
-/// that is repeated compares this with the row.
-pub(crate) fn as_stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T> {
-    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
-    serde_json::from_slice(&bytes).map_err(BackendError::damaged)
-}
-
-impl dyn Txn + '_ {
     pub(crate) fn read<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
         let Some(bytes) = self.get(key.bytes())? else { return Ok(None) };
         serde_json::from_slice(&bytes).map(Some).map_err(BackendError::damaged)
@@ -348,43 +207,40 @@ impl dyn Txn + '_ {
     }
 }
 
-/// Passes over a record that cannot be read, so that it hides no other record of a list.
-pub(crate) fn readable<T>(record: Result<T>) -> Option<Result<T>> {
-    match record {
-        Err(error) if error.kind() == BackendErrorKind::Damaged => {
-            tracing::error!(%error, "a record of the fleet is passed over");
-            None
-        }
-        record => Some(record),
-    }
-}
+/// The nesting of a row that can be read again: `serde_json` reads no more.
+const MAX_DEPTH: usize = 127;
 
-/// The id at the end of a key.
-pub(crate) fn last_id(key: &[u8]) -> Result<uuid::Uuid> {
-    let bytes = key.len().checked_sub(16).map(|start| &key[start..]).unwrap_or_default();
-    uuid::Uuid::from_slice(bytes).map_err(BackendError::damaged)
-}
-
-/// The text at the beginning of a key, written by [`Key::text`], and what follows it.
-pub(crate) fn text_and_rest(key: &[u8]) -> Result<(String, &[u8])> {
-    let mut bytes = Vec::with_capacity(key.len());
-    let mut rest = key.iter();
-    while let Some(byte) = rest.next() {
-        match *byte {
-            // NUL is followed by 0xff in the text, and by NUL at its end.
-            0 if rest.next() == Some(&0) => break,
-            byte => bytes.push(byte),
+/// How deep objects and arrays are nested in a JSON text.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut quoted) = (0_usize, 0, false);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' => drop(bytes.next()),
+            b'{' | b'[' if !quoted => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
         }
     }
-    Ok((String::from_utf8(bytes).map_err(BackendError::damaged)?, rest.as_slice()))
+    deepest
 }
 
-/// The name at the beginning of a key, written by [`Key::name`].
-pub(crate) fn text(key: &[u8]) -> Result<Name> {
-    Name::new(text_and_rest(key)?.0).map_err(BackendError::damaged)
+/// A value as JSON that can be read again.
+pub(crate) fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
+    if depth(&bytes) > MAX_DEPTH {
+        return Err(BackendError::too_deep(MAX_DEPTH));
+    }
+    Ok(bytes)
 }
 
-/// A key's last part, written by [`Key::number`].
-pub(crate) fn number(part: &[u8]) -> Result<u64> {
-    part.try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)
+/// A value as it is read after it was written: a float may differ in its last digit, and an optional null is none. A request
+/// that is repeated compares this with the row.
+pub(crate) fn as_stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T> {
+    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
+    serde_json::from_slice(&bytes).map_err(BackendError::damaged)
 }

@@ -5,14 +5,13 @@
 //!    └─────── no reminder ─────────────▲
 //! ```
 //!
-//! A name stands in `Waiting` once, by the order of its first prompt, unless it is quarantined, is being deleted, or runs a
+//! A name stands in `Waiting` once, by the order of its first prompt and by itself, unless it is quarantined, is being deleted, or runs a
 //! turn. So a look at what can run reads no row of any other name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::txn::{Key, Table, number, readable, text_and_rest};
-use super::{BATCH, Result, Step};
-use crate::error::BackendError;
+use super::key::{Key, Table, number, text, text_and_rest};
+use super::{BATCH, Result, Row, Step};
 use crate::id::Name;
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Page, WaitingCursor, WaitingNames, WaitingPage};
@@ -29,7 +28,9 @@ impl Step<'_> {
     /// A page of names that a node can run now, with their first prompts.
     pub(crate) fn waiting(&mut self, page: WaitingPage) -> Result<WaitingNames> {
         self.ripen()?;
-        let host = self.node(page.node)?.map(|node| node.host);
+        // The commit of the reminders does not depend on the page.
+        self.txn.only_look(true);
+        let host = self.node_row(page.node)?.map(|node| node.host);
         let mut listed = match &page.of {
             Some(names) => Some(self.places_of(names, page.after.as_ref())?),
             None => None,
@@ -48,7 +49,7 @@ impl Step<'_> {
                 left -= 1;
                 if page.without.contains(&place.tenant) {
                     // Behind all names of the tenant.
-                    place.order = u64::MAX;
+                    (place.order, place.name) = (u64::MAX, None);
                     after = Some(place);
                     if listed.is_none() {
                         break;
@@ -56,7 +57,7 @@ impl Step<'_> {
                     continue;
                 }
                 after = Some(place);
-                let Some(record) = readable(self.name(&name)).transpose()?.flatten() else { continue };
+                let Some(record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
                 if !self.can_run_on(&record, &page, host.as_deref())? {
                     continue;
                 }
@@ -75,30 +76,38 @@ impl Step<'_> {
         let all = Key::of(Table::Waiting);
         let rows = match after {
             Some(after) => {
-                let after = Key::of(Table::Waiting).text(&after.tenant).number(after.order);
-                self.txn.after(&all, &after, limit)?
+                let place = Key::of(Table::Waiting).text(&after.tenant).number(after.order);
+                let place = after.name.iter().fold(place, Key::name);
+                self.txn.after(&all, &place, limit)?
             }
             None => self.txn.under(&all, limit)?,
         };
-        let placed = |(key, name): (Vec<u8>, Vec<u8>)| {
-            let (tenant, order) = text_and_rest(&key)?;
-            let name = serde_json::from_slice(&name).map_err(BackendError::damaged)?;
-            Ok((WaitingCursor { tenant, order: number(order)? }, name))
+        let placed = |(key, _): Row| {
+            let (tenant, rest) = text_and_rest(&key)?;
+            let (order, name) = rest.split_at_checked(8).unwrap_or((rest, &[]));
+            let (order, name) = (number(order)?, text(name)?);
+            Ok((WaitingCursor { tenant, order, name: Some(name.clone()) }, name))
         };
         rows.into_iter().map(placed).collect()
     }
 
     /// Names that are in the list after a place, in its order; others are passed over.
     fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Placed>> {
-        let mut placed = BTreeMap::new();
+        let mut placed = BTreeSet::new();
         for name in names.iter().take(Page::MOST) {
             let Some(order) = self.txn.read(&Key::of(Table::WaitingPlace).name(name))? else { continue };
-            let Some(record) = readable(self.name(name)).transpose()?.flatten() else { continue };
-            placed.insert((record.tenant, order), name.clone());
+            let Some(record) = self.readable(self.name(name)).transpose()?.flatten() else { continue };
+            placed.insert((record.tenant, order, name.clone()));
         }
-        let place = |((tenant, order), name)| (WaitingCursor { tenant, order }, name);
+        let place = |(tenant, order, name): (String, u64, Name)| {
+            (WaitingCursor { tenant, order, name: Some(name.clone()) }, name)
+        };
         let is_after = |(place, _): &Placed| {
-            after.is_none_or(|after| (&place.tenant, place.order) > (&after.tenant, after.order))
+            let of = |place: &WaitingCursor| (place.tenant.clone(), place.order, place.name.clone());
+            // Without a name, the cursor is behind all names of its order.
+            after.is_none_or(|after| after.name.is_some() && of(place) > of(after) || {
+                (&place.tenant, place.order) > (&after.tenant, after.order)
+            })
         };
         Ok(placed.into_iter().map(place).filter(is_after).collect())
     }
@@ -117,14 +126,20 @@ impl Step<'_> {
     /// The first prompt of a name that may begin now.
     fn first_ready(&self, record: &NameRecord) -> Result<Option<PromptRecord>> {
         if let Some(first) = record.continues {
-            return Ok(readable(self.prompt(first)).transpose()?.flatten());
+            return Ok(self.readable(self.prompt(first)).transpose()?.flatten());
         }
-        for (_, id) in self.txn.under(&Key::of(Table::Ready).name(&record.name), BATCH)? {
-            let prompt = readable(self.listed(&id)).transpose()?;
-            if let Some(prompt) =
-                prompt.filter(|prompt| prompt.is_due(self.now) && self.now < prompt.expires_at)
-            {
-                return Ok(Some(prompt));
+        // Most often it is the first one.
+        for limit in [1, BATCH] {
+            for (_, id) in self.txn.under(&Key::of(Table::Ready).name(&record.name), limit)? {
+                let prompt = self.readable(self.listed(&id)).transpose()?;
+                if let Some(prompt) =
+                    prompt.filter(|prompt| prompt.is_due(self.now) && self.now < prompt.expires_at)
+                {
+                    return Ok(Some(prompt));
+                }
+            }
+            if limit == 1 && self.txn.lacks_rows() {
+                return Ok(None);
             }
         }
         Ok(None)
@@ -132,22 +147,30 @@ impl Step<'_> {
 
     /// Makes reminders ready whose moment has come.
     fn ripen(&mut self) -> Result<()> {
-        let mut names = BTreeSet::new();
+        let mut names = BTreeMap::new();
         for (key, id) in self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(self.now), RIPE)? {
             self.txn.delete(&[Key::of(Table::Due).bytes(), &key].concat())?;
             // A prompt that cannot be read does not begin.
-            let Some(prompt) = readable(self.listed(&id)).transpose()? else { continue };
-            self.txn.write(&ready_key(&prompt), &prompt.id)?;
+            let Some(prompt) = self.readable(self.listed(&id)).transpose()? else { continue };
             // The page may list other names, and nobody looks for this moment again.
             self.told.changes.push(Change::Queued(prompt.name.clone()));
-            names.insert(prompt.name);
+            let prompts: &mut Vec<_> = names.entry(prompt.name.clone()).or_default();
+            prompts.push(prompt);
         }
-        for name in names {
-            if let Some(record) = readable(self.name(&name)).transpose()?.flatten() {
-                self.list_waiting(&record)?;
+        for (name, prompts) in names {
+            let Some(mut record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
+            for prompt in prompts {
+                self.make_ready(&mut record, &prompt)?;
             }
+            self.put_name(&record)?;
         }
         Ok(())
+    }
+
+    /// Puts a prompt among those of its name that may begin. The caller writes the name's record.
+    pub(super) fn make_ready(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
+        name.ready += 1;
+        self.txn.write(&ready_key(prompt), &prompt.id)
     }
 
     /// Enters a name in the list of names that can run, moves it, or removes it.
@@ -164,12 +187,12 @@ impl Step<'_> {
         if listed == first {
             return Ok(());
         }
-        let in_list = |order| Key::of(Table::Waiting).text(&record.tenant).number(order);
+        let in_list = |order| Key::of(Table::Waiting).text(&record.tenant).number(order).name(&record.name);
         if let Some(order) = listed {
             self.txn.remove(&in_list(order))?;
         }
         let Some(order) = first else { return self.txn.remove(&place) };
-        self.txn.write(&in_list(order), &record.name)?;
+        self.txn.mark(&in_list(order))?;
         self.txn.write(&place, &order)
     }
 }
@@ -178,7 +201,7 @@ impl Step<'_> {
 /// says, so a clock that steps back does not hold it up. A continuation was ready before.
 pub(super) fn due_key(prompt: &PromptRecord) -> Option<Key> {
     let waits = prompt.is_reminder() && prompt.begins == 0;
-    waits.then(|| Key::of(Table::Due).time(prompt.due_at).number(prompt.order))
+    waits.then(|| Key::of(Table::Due).time(prompt.due_at).prompt(prompt.id))
 }
 
 /// The place of a prompt that may begin, among those of its name.

@@ -13,9 +13,9 @@ use crate::record::{PromptContent, PromptRecord};
 pub struct QueueBounds {
     /// For each name.
     pub name: u32,
-    /// For each tenant.
+    /// For each tenant. Prompts of several sessions that are accepted at the same moment may be over it together.
     pub tenant: u32,
-    /// For the whole fleet.
+    /// For the whole fleet, in the same way.
     pub fleet: u32,
 }
 

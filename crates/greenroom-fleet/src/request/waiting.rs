@@ -40,4 +40,6 @@ pub struct WaitingCursor {
     pub tenant: String,
     /// The [`order`](PromptRecord::order) of a prompt of the tenant.
     pub order: u64,
+    /// The session of the prompt. `None`: behind all sessions whose prompts have this order.
+    pub name: Option<Name>,
 }

@@ -1,21 +1,21 @@
 //! The backend in one file, for services on one machine.
 //!
 //! ```text
-//!  requests ──► a bounded queue ──► the writer's thread: takes all that wait, up to a bound
-//!                                     │ one transaction for the group; each request is one step in it
+//!  commits ───► a bounded queue ──► the writer's thread: takes all that wait, up to a bound
+//!                                     │ one transaction for the group; each commit that finds what it expects is a part of it
 //!                                     ▼
 //!                                   commit (fsync) ──► changes, then answers
 //!                                     │ an error
 //!                                     ▼
-//!                                   every request of the group: Unavailable; the database is closed, and opened again for the
+//!                                   every commit of the group: Unavailable; the database is closed, and opened again for the
 //!                                   next one. The file stays locked
 //! ```
 //!
 //! A group that has written nothing is not committed.
 //!
-//! Requests that only read run beside the writer, each on a snapshot of what is committed, on at most [`READERS`] threads of the
-//! runtime's pool for blocking work. A snapshot has everything that was answered before it, so a long page delays no commit and
-//! shows every write of its caller. Reads go the way of the writes while the file is closed: the writer opens it again.
+//! Reads run beside the writer, each on a snapshot of what is committed, on threads of the runtime's pool for blocking work: at most
+//! [`READERS`] for pages and as many for short reads. A snapshot has everything that was answered before it, so a long page delays no
+//! commit and no request to a session, and shows every write of its caller. A read that finds the file closed has the writer open it again.
 
 #[cfg(feature = "testkit")]
 mod disk;
@@ -38,18 +38,19 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::Channels;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::registry::{Result, Step};
+use crate::id::Timestamp;
+use crate::registry::{Commit, Committed, Result, Rows, Store, Wanted};
 #[cfg(feature = "testkit")]
 pub use disk::{DiskFault, SimulatedDisk};
 use file::{DatabaseFile, OpenFile};
 use reader::SharedDatabase;
 use snapshot::{Export, Exporter};
-use writer::{Message, Request, Writer};
+use writer::{Message, Writer};
 
 /// Requests that wait for the writer. Beyond them a request waits until there is room.
 const WAITING: usize = 1024;
 
-/// Reads that run at once.
+/// Pages that are read at once, and short reads.
 const READERS: usize = 4;
 
 /// A backend in one file, for services on one machine: durable over a power cut, and locked against a second process.
@@ -86,6 +87,7 @@ pub struct LocalBackend {
     exports: Arc<Semaphore>,
     database: SharedDatabase,
     readers: Arc<Semaphore>,
+    short_readers: Arc<Semaphore>,
 }
 
 impl LocalBackend {
@@ -137,7 +139,7 @@ impl LocalBackend {
         !self.jobs.is_closed()
     }
 
-    /// Carries out the requests that wait, closes the file, and returns when another process can open it. Later
+    /// Carries out the commits that wait, closes the file, and returns when another process can open it. Later
     /// requests of any clone are [`Closed`](BackendErrorKind::Closed). Dropping all clones closes the file too, some
     /// time later; an [`open`](LocalBackend::open) in this process waits for that.
     pub async fn close(&self) {
@@ -171,7 +173,9 @@ impl LocalBackend {
     /// written then.
     pub async fn import(&self, text: impl Into<String>) -> Result<()> {
         let rows = export::read(&text.into())?;
-        self.write(move |step| step.fill(rows).and_then(|()| step.all_dead())).await
+        let (reply, imported) = oneshot::channel();
+        self.jobs.send(Message::Import { rows, reply }).await.map_err(|_| closed())?;
+        imported.await.map_err(|_| closed())?
     }
 
     async fn start(file: Box<dyn OpenFile>, clock: Clock) -> Result<Self> {
@@ -196,31 +200,29 @@ impl LocalBackend {
                 BackendError::new(BackendErrorKind::Unavailable, "no thread for the file").caused_by(error)
             })?;
         open.await.map_err(|_| closed())??;
-        let (exports, readers) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(READERS)));
-        Ok(Self { jobs, ended, folder: None, clock, channels, exports, database, readers })
+        let turns = |count| Arc::new(Semaphore::new(count));
+        let (exports, readers, short_readers) = (turns(1), turns(READERS), turns(READERS));
+        Ok(Self { jobs, ended, folder: None, clock, channels, exports, database, readers, short_readers })
     }
 
-    pub(super) async fn read<T: Send + 'static>(
-        &self,
-        request: impl FnOnce(&mut Step<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+    /// Has the writer open the file, if it is closed.
+    async fn open_again(&self) -> Result<()> {
+        self.commit(Commit::default()).await.map(|_| ())
+    }
+
+    /// Reads rows of a snapshot. `None`: the file is closed.
+    async fn read_snapshot(&self, wanted: Wanted) -> Result<Option<Rows>> {
+        let readers = if wanted.is_short() { &self.short_readers } else { &self.readers };
         // Nothing closes the semaphore.
-        let turn = Arc::clone(&self.readers).acquire_owned().await.map_err(|_| closed())?;
-        let (database, now, mut request) = (self.database.clone(), self.clock.now(), Some(request));
+        let turn = Arc::clone(readers).acquire_owned().await.map_err(|_| closed())?;
+        let (database, now) = (self.database.clone(), self.clock.now());
         let read = tokio::task::spawn_blocking(move || {
-            let read = database.with(|open| request.take().map(|request| reader::read(open, now, request)));
+            let read = database.with(|open| reader::read(open, now, wanted));
             drop(turn);
-            (read.flatten(), request)
+            read.transpose()
         });
         match read.await {
-            Ok((Some(Err(error)), _)) if error.kind() == BackendErrorKind::Unavailable => {
-                // The file may be damaged for this opening: the writer finds out, and opens it again. Its own error is no answer here.
-                self.write(|_| Ok(())).await.ok();
-                Err(error)
-            }
-            Ok((Some(answer), _)) => answer,
-            Ok((None, Some(request))) => self.write(request).await,
-            Ok((None, None)) => Err(closed()),
+            Ok(read) => read,
             Err(panic) => match panic.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 // The runtime ends.
@@ -228,15 +230,33 @@ impl LocalBackend {
             },
         }
     }
+}
 
-    pub(super) async fn write<T: Send + 'static>(
-        &self,
-        request: impl FnOnce(&mut Step<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let (reply, answered) = oneshot::channel();
-        let job = Request { request: Some(request), result: None, reply };
-        self.jobs.send(Message::Run(Box::new(job))).await.map_err(|_| closed())?;
-        answered.await.map_err(|_| closed())?
+impl Store for LocalBackend {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn read(&self, wanted: Wanted) -> Result<Rows> {
+        match self.read_snapshot(wanted.clone()).await {
+            Ok(Some(rows)) => return Ok(rows),
+            Ok(None) => self.open_again().await?,
+            Err(error) => {
+                if error.kind() == BackendErrorKind::Unavailable {
+                    // The file may be damaged for this opening: the writer finds out, and opens it again. Its own error is no answer here.
+                    self.open_again().await.ok();
+                }
+                return Err(error);
+            }
+        }
+        let rows = self.read_snapshot(wanted).await?;
+        rows.ok_or_else(writer::not_open)
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed> {
+        let (reply, committed) = oneshot::channel();
+        self.jobs.send(Message::Commit { commit, reply }).await.map_err(|_| closed())?;
+        committed.await.map_err(|_| closed())?
     }
 }
 

@@ -1,4 +1,4 @@
-//! The thread that owns the file: it runs requests in groups, a transaction for each group.
+//! The thread that owns the file: it carries out commits in groups, a transaction for each group.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,64 +12,32 @@ use super::snapshot::{Export, Exporter};
 use crate::backend::Channels;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::registry::{Draft, Result, Step, Told, Txn};
+use crate::registry::{Commit, Committed, Map, MapMut, Range, Result, Row, run_alone, sums, write};
 
 /// The only table of the file: keys and rows of the registry.
 pub(super) const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("fleet");
 
-/// Requests in one transaction.
+/// Commits in one transaction.
 const GROUP: usize = 256;
+
+/// The task that waits for the answer to a commit.
+type Waiting = oneshot::Sender<Result<Committed>>;
 
 /// A message to the thread.
 pub(super) enum Message {
-    Run(Box<dyn Job>),
-    /// Exports what is committed when the requests before it have run.
+    Commit {
+        commit: Commit,
+        reply: Waiting,
+    },
+    /// Fills an empty file.
+    Import {
+        rows: Vec<Row>,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    /// Exports what is committed when the commits before it are carried out.
     Export(Export),
     /// Takes no further messages, carries out those that wait, and ends.
     Close,
-}
-
-/// A request on its way to the file.
-pub(super) trait Job: Send {
-    /// Runs the request and keeps its answer. The error is the request's own.
-    fn run(&mut self, step: &mut Step<'_>) -> Result<()>;
-    /// Sends the answer: the kept one, or the error that undid or prevented the request.
-    fn answer(self: Box<Self>, undone: Option<&BackendError>);
-}
-
-/// A request, its answer once it has run, and the task that waits for the answer.
-pub(super) struct Request<F, T> {
-    pub(super) request: Option<F>,
-    pub(super) result: Option<Result<T>>,
-    pub(super) reply: oneshot::Sender<Result<T>>,
-}
-
-impl<F, T> Job for Request<F, T>
-where
-    F: FnOnce(&mut Step<'_>) -> Result<T> + Send,
-    T: Send,
-{
-    fn run(&mut self, step: &mut Step<'_>) -> Result<()> {
-        let Some(request) = self.request.take() else { return Ok(()) };
-        let result = request(step);
-        let error = result.as_ref().err().cloned();
-        self.result = Some(result);
-        error.map_or(Ok(()), Err)
-    }
-
-    fn answer(self: Box<Self>, undone: Option<&BackendError>) {
-        let result = match (self.result, undone) {
-            // A request with an error of its own gets that error.
-            (Some(Err(error)), _) => Err(error),
-            (_, Some(error)) => Err(error.clone()),
-            (Some(Ok(answer)), None) => Ok(answer),
-            (None, None) => {
-                Err(BackendError::new(BackendErrorKind::Unavailable, "the request was not run: repeat it"))
-            }
-        };
-        // The task may have stopped waiting. The request is carried out nevertheless, and a repeated one finds it.
-        self.reply.send(result).ok();
-    }
 }
 
 /// The writer's thread.
@@ -85,7 +53,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Runs requests until the last sender is gone, or a message says to close.
+    /// Carries out commits until the last sender is gone, or a message says to close.
     pub(super) fn run(mut self, opened: oneshot::Sender<Result<()>>) {
         match self.open_first() {
             Ok(open) => self.database.set(open),
@@ -105,18 +73,26 @@ impl Writer {
     fn run_groups(&mut self) {
         let mut group = Vec::with_capacity(GROUP);
         while self.waiting.blocking_recv_many(&mut group, GROUP) > 0 {
-            let mut jobs = Vec::with_capacity(group.len());
-            let mut exports = Vec::new();
+            let (mut commits, mut waiting) = (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
+            let (mut exports, mut imports) = (Vec::new(), Vec::new());
             for message in group.drain(..) {
                 match message {
-                    Message::Run(job) => jobs.push(job),
+                    Message::Commit { commit, reply } => {
+                        commits.push(commit);
+                        waiting.push(reply);
+                    }
+                    Message::Import { rows, reply } => imports.push((rows, reply)),
                     Message::Export(export) => exports.push(export),
                     Message::Close => self.waiting.close(),
                 }
             }
             match self.open_again() {
-                Ok(()) => self.run_group(jobs),
-                Err(error) => jobs.into_iter().for_each(|job| job.answer(Some(&error))),
+                Ok(()) => self.run_group(commits, waiting),
+                Err(error) => answer_all(waiting, &error),
+            }
+            for (rows, reply) in imports {
+                // The task may have stopped waiting.
+                reply.send(self.import(&rows)).ok();
             }
             for export in exports {
                 let database = self.database.clone();
@@ -124,7 +100,7 @@ impl Writer {
                 database.with(|open| export.take().map(|export| self.exporter.start(&open.database, export)));
                 if let Some(export) = export {
                     // The task may have stopped waiting.
-                    export.reply.send(not_open()).ok();
+                    export.reply.send(Err(not_open())).ok();
                 }
             }
         }
@@ -156,89 +132,128 @@ impl Writer {
         }
     }
 
-    /// Runs a group in one transaction and answers it. The database is closed after an error of the file: only a file that is
-    /// opened again tells which of its transactions are there.
-    fn run_group(&mut self, mut jobs: Vec<Box<dyn Job>>) {
-        let mut told = Told::default();
-        let transacted = self.database.with(|open| {
-            catch_unwind(AssertUnwindSafe(|| transact(&open.database, &self.clock, &mut jobs, &mut told)))
-        });
-        // Ended before the answers: a request that is repeated finds a database that is opened anew.
-        let result = match transacted {
-            Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => {
+    /// Fills an empty file, whose nodes are dead then, in one transaction.
+    fn import(&mut self, rows: &[Row]) -> Result<()> {
+        self.open_again()?;
+        let now = self.clock.now();
+        let import = |open: &OpenDatabase| {
+            alone(&open.database, |map| {
+                run_alone(map, now, |step| step.fill(rows))?;
+                run_alone(map, now, |step| step.all_dead()).map(|_| ())
+            })
+        };
+        self.using(import)
+    }
+
+    /// Uses the database, which is closed after an error of the file: only a file that is opened again tells which of its
+    /// transactions are there.
+    fn using<T>(&mut self, run: impl FnOnce(&OpenDatabase) -> Result<T>) -> Result<T> {
+        let used = self.database.with(|open| catch_unwind(AssertUnwindSafe(|| run(open))));
+        match used {
+            Some(Ok(Err(error))) if error.kind() != BackendErrorKind::Damaged => {
                 self.end_database(OpenDatabase::close);
                 Err(error)
             }
+            Some(Ok(answer)) => answer,
             // redb has found something in the file that cannot be.
             Some(Err(panic)) => {
                 self.end_database(OpenDatabase::abandon);
                 Err(panicked(&self.file.shown(), &*panic))
             }
-            None => not_open(),
+            None => Err(not_open()),
+        }
+    }
+
+    /// Carries out a group in one transaction and answers it.
+    fn run_group(&mut self, mut commits: Vec<Commit>, waiting: Vec<Waiting>) {
+        // The database has ended before the answers: a request that is repeated finds one that is opened anew.
+        let committed = match self.using(|open| transact(&open.database, &commits)) {
+            Ok(committed) => committed,
+            Err(error) => return answer_all(waiting, &error),
         };
         // Changes come before answers: whoever listens from an answer on hears of later requests alone.
-        if result.is_ok() {
-            self.channels.tell(told);
+        for (commit, committed) in commits.iter_mut().zip(&committed) {
+            if matches!(committed, Ok(Committed::Done)) {
+                self.channels.tell(std::mem::take(&mut commit.told));
+            }
         }
-        for job in jobs {
-            job.answer(result.as_ref().err());
+        for (reply, committed) in waiting.into_iter().zip(committed) {
+            // The task may have stopped waiting. The commit is carried out nevertheless, and a repeated request finds it.
+            reply.send(committed).ok();
         }
+    }
+}
+
+/// Tells an error to all tasks that wait. A task may have stopped waiting.
+fn answer_all(waiting: Vec<Waiting>, error: &BackendError) {
+    for reply in waiting {
+        reply.send(Err(error.clone())).ok();
     }
 }
 
 /// Says that all nodes of a database are dead.
 fn all_dead(database: &Database, clock: &Clock) -> Result<()> {
-    let (reply, mut answer) = oneshot::channel();
-    let request = |step: &mut Step<'_>| step.all_dead();
-    let mut jobs: Vec<Box<dyn Job>> = vec![Box::new(Request { request: Some(request), result: None, reply })];
-    transact(database, clock, &mut jobs, &mut Told::default())?;
-    jobs.into_iter().for_each(|job| job.answer(None));
-    // The answer is there already. A missing one would be an error of the thread.
-    answer.try_recv().unwrap_or_else(|_| Err(super::closed()))
+    alone(database, |map| run_alone(map, clock.now(), |step| step.all_dead()).map(|_| ()))
 }
 
-/// Runs requests in one transaction.
-fn transact(database: &Database, clock: &Clock, jobs: &mut [Box<dyn Job>], told: &mut Told) -> Result<()> {
+/// Writes to the rows in one transaction.
+fn alone(
+    database: &Database,
+    write: impl FnOnce(&mut TableMap<Table<'_, &'static [u8], &'static [u8]>>) -> Result<()>,
+) -> Result<()> {
     let transaction = database.begin_write().map_err(failed)?;
-    let mut rows = Rows(transaction.open_table(ROWS).map_err(failed)?);
-    let mut written = false;
-    for job in jobs {
-        let before = (told.changes.len(), told.transitions.len());
-        let mut draft = Draft::over(&mut rows);
-        match job.run(&mut Step::new(&mut draft, clock.now(), told)) {
-            Ok(()) => {
-                written |= !draft.is_empty();
-                draft.write()?;
+    write(&mut TableMap(transaction.open_table(ROWS).map_err(failed)?))?;
+    transaction.commit().map_err(failed)
+}
+
+/// Carries out commits in one transaction.
+fn transact(database: &Database, commits: &[Commit]) -> Result<Vec<Result<Committed>>> {
+    let transaction = database.begin_write().map_err(failed)?;
+    let mut rows = TableMap(transaction.open_table(ROWS).map_err(failed)?);
+    let (mut answers, mut written) = (Vec::with_capacity(commits.len()), false);
+    for commit in commits {
+        answers.push(match sums(&rows, commit) {
+            Ok(Some(sums)) => {
+                written |= !commit.is_empty();
+                write(&mut rows, commit, sums)?;
+                Ok(Committed::Done)
             }
-            // A row that cannot be read, or a request that cannot be kept, harms no other request.
-            Err(error) if matches!(error.kind(), BackendErrorKind::Damaged | BackendErrorKind::Invalid) => {
-                told.changes.truncate(before.0);
-                told.transitions.truncate(before.1);
-            }
+            Ok(None) => Ok(Committed::Conflict),
+            // A row that cannot be read harms no other request.
+            Err(error) if error.kind() == BackendErrorKind::Damaged => Err(error),
             Err(error) => return Err(error),
-        }
+        });
     }
     drop(rows);
-    if written { transaction.commit().map_err(failed) } else { transaction.abort().map_err(failed) }
+    if written { transaction.commit().map_err(failed)? } else { transaction.abort().map_err(failed)? }
+    Ok(answers)
 }
 
 /// The error of a request while the file could not be opened.
-fn not_open<T>() -> Result<T> {
-    Err(BackendError::new(
+pub(super) fn not_open() -> BackendError {
+    BackendError::new(
         BackendErrorKind::Unavailable,
         "the fleet's file could not be opened: repeat the request",
-    ))
+    )
 }
 
-/// The rows of a transaction.
-struct Rows<'a>(Table<'a, &'static [u8], &'static [u8]>);
+/// A table of the file as a map.
+pub(super) struct TableMap<T>(pub(super) T);
 
-impl Txn for Rows<'_> {
+impl<T: ReadableTable<&'static [u8], &'static [u8]>> Map for TableMap<T> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.0.get(key).map_err(failed)?.map(|row| row.value().to_vec()))
     }
 
+    fn scan(&self, range: &Range) -> Result<Vec<Row>> {
+        let rows = self.0.range(range.from.as_slice()..range.to.as_slice()).map_err(failed)?;
+        rows.take(range.limit)
+            .map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())).map_err(failed))
+            .collect()
+    }
+}
+
+impl MapMut for TableMap<Table<'_, &'static [u8], &'static [u8]>> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.insert(key, value).map_err(failed)?;
         Ok(())
@@ -247,11 +262,5 @@ impl Txn for Rows<'_> {
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.0.remove(key).map_err(failed)?;
         Ok(())
-    }
-
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let rows = self.0.range(from..to).map_err(failed)?.take(limit);
-        rows.map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())).map_err(failed))
-            .collect()
     }
 }

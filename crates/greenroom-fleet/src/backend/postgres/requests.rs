@@ -327,7 +327,7 @@ impl PostgresBackend {
             let order: u64 = record(next["order"].take())?;
             // The greatest `bigint` stands for the end of the tenant.
             let order = if order == number(u64::MAX) { u64::MAX } else { order };
-            Ok(WaitingCursor { tenant: record(next["tenant"].take())?, order })
+            Ok(WaitingCursor { tenant: record(next["tenant"].take())?, order, name: None })
         })?;
         let other_profile = record(answer["other_profile"].take())?;
         Ok(WaitingNames { prompts: record(answer["prompts"].take())?, other_profile, next })

@@ -3,7 +3,7 @@
 use crate::error::BackendError;
 use crate::id::{AttemptId, CommandId, NodeId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
-use crate::registry::txn::{Key, Table, last_id, readable};
+use crate::registry::key::{Key, Table, last_id};
 use crate::registry::{Result, Step};
 use crate::request::{Change, CommandPut, Owned, Ownership, PutCommand, TakeCommand};
 
@@ -50,7 +50,7 @@ impl Step<'_> {
     pub(crate) fn commands(&self, node: NodeId, limit: usize) -> Result<Vec<CommandRecord>> {
         let mut waiting = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), PutCommand::NODE)? {
-            let command = readable(self.command(CommandId(last_id(&key)?))).transpose()?.flatten();
+            let command = self.readable(self.command(CommandId(last_id(&key)?))).transpose()?.flatten();
             waiting.extend(command.filter(|command| command.state == CommandState::Waiting));
         }
         waiting.truncate(limit);
@@ -122,7 +122,7 @@ impl Step<'_> {
         let over = self.txn.up_to(&deadlines, &deadlines.clone().time(last), limit)?;
         for (key, _) in &over {
             let id = CommandId(last_id(key)?);
-            if let Some(command) = readable(self.command(id)).transpose()?.flatten() {
+            if let Some(command) = self.readable(self.command(id)).transpose()?.flatten() {
                 self.txn.remove(&of_node(&command))?;
             }
             self.txn.remove(&Key::of(Table::Commands).command(id))?;

@@ -10,31 +10,34 @@ fn put(owner: &Ownership, now: Timestamp) -> PutCommand {
     PutCommand { command: CommandId::new(), name, node, term, kind: CommandKind::Passivate, deadline }
 }
 
+fn put_now(world: &mut World, owner: &Ownership) -> CommandPut {
+    let put = put(owner, world.now);
+    world.step(|step| step.put_command(put.clone()))
+}
+
 #[test]
 fn commands_that_have_not_ended_are_bounded_for_each_name() {
     let mut world = World::new(1);
     let (owner, _) = running(&mut world);
-    let now = world.now;
-    let first = put(&owner, now);
+    let first = put(&owner, world.now);
     assert!(matches!(world.step(|step| step.put_command(first.clone())), CommandPut::Put(_)));
     for _ in 1..PutCommand::NAME {
-        assert!(matches!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Put(_)));
+        assert!(matches!(put_now(&mut world, &owner), CommandPut::Put(_)));
     }
-    assert_eq!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Full);
+    assert_eq!(put_now(&mut world, &owner), CommandPut::Full);
     // A command that is carried out takes a place until it has ended.
     let attempt = AttemptId::new();
     let take = TakeCommand { command: first.command, owner: owner.clone(), attempt };
     assert_eq!(world.step(|step| step.take_command(take.clone())), Owned::Done(true));
-    assert_eq!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Full);
+    assert_eq!(put_now(&mut world, &owner), CommandPut::Full);
     assert!(world.step(|step| step.finish_command(first.command, attempt, CommandResult::Done)));
-    assert!(matches!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Put(_)));
+    assert!(matches!(put_now(&mut world, &owner), CommandPut::Put(_)));
 }
 
 #[test]
 fn commands_that_have_not_ended_are_bounded_for_each_node() {
     let mut world = World::new(1);
     let (first, _) = running(&mut world);
-    let now = world.now;
     let mut owners = vec![first.clone()];
     while owners.len() * PutCommand::NAME <= PutCommand::NODE {
         let accept = accept(&owners.len().to_string(), 1, WAIT);
@@ -49,12 +52,12 @@ fn commands_that_have_not_ended_are_bounded_for_each_node() {
     let last = owners.pop().unwrap();
     for owner in owners {
         for _ in 0..PutCommand::NAME {
-            assert!(matches!(world.step(|step| step.put_command(put(&owner, now))), CommandPut::Put(_)));
+            assert!(matches!(put_now(&mut world, &owner), CommandPut::Put(_)));
         }
     }
-    assert_eq!(world.step(|step| step.put_command(put(&last, now))), CommandPut::Full);
+    assert_eq!(put_now(&mut world, &last), CommandPut::Full);
     assert_eq!(world.step(|step| step.commands(first.node, usize::MAX)).len(), PutCommand::NODE);
     assert_eq!(world.step(|step| step.commands(first.node, 3)).len(), 3);
     assert_eq!(world.step(|step| step.forget_commands(Timestamp(u64::MAX), 1000)), PutCommand::NODE);
-    assert!(matches!(world.step(|step| step.put_command(put(&last, now))), CommandPut::Put(_)));
+    assert!(matches!(put_now(&mut world, &last), CommandPut::Put(_)));
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::txn::{Draft, Key, Table};
+use super::key::{Key, Table};
 use super::*;
 use crate::id::{AttemptId, NodeId, QuestionId};
 use crate::record::PromptContent;
@@ -65,26 +65,52 @@ fn random_requests_leave_records_indexes_and_counters_that_agree() {
 }
 
 #[test]
-fn a_draft_shows_its_writes_in_place_of_the_rows_under_them() {
-    let mut map = MapTxn::default();
+fn random_requests_that_overlap_leave_records_indexes_and_counters_that_agree() {
+    let (mut sent, mut conflicts) = (0, 0);
+    for seed in 1..60 {
+        let mut world = World::new(seed);
+        world.overlapping = true;
+        for _ in 0..250 {
+            world.random_request();
+            world.check();
+        }
+        sent += world.sent.len();
+        conflicts += world.conflicts;
+    }
+    assert!(sent > 100 && conflicts > 50, "{sent} sent, {conflicts} conflicts: the requests are too tame");
+}
+
+#[test]
+fn a_request_sees_its_writes_in_place_of_the_rows() {
+    let mut map = MemoryMap::default();
     for key in [b"a", b"b", b"c", b"d"] {
         map.put(key, b"old").unwrap();
     }
-    let mut draft = Draft::over(&mut map);
-    draft.delete(b"a").unwrap();
-    draft.put(b"bb", b"new").unwrap();
-    draft.put(b"c", b"new").unwrap();
-    let keys = |limit| {
-        let rows = draft.scan(b"a", b"d", limit).unwrap();
-        rows.into_iter()
-            .map(|(key, value)| String::from_utf8([key, value].concat()).unwrap())
-            .collect::<Vec<_>>()
+    let request = |step: &mut Step<'_>| {
+        step.txn.delete(b"a")?;
+        step.txn.put(b"bb", b"new")?;
+        step.txn.put(b"c", b"new")?;
+        let keys = |limit| {
+            let rows = step.txn.scan(b"a", b"d", limit)?;
+            Ok(rows
+                .into_iter()
+                .map(|(key, value)| String::from_utf8([key, value].concat()).unwrap())
+                .collect::<Vec<_>>())
+        };
+        Ok((keys(2)?, keys(usize::MAX)?, step.txn.get(b"a")?, step.txn.get(b"d")?))
     };
-    assert_eq!(keys(2), ["bold", "bbnew"]);
-    assert_eq!(keys(usize::MAX), ["bold", "bbnew", "cnew"]);
-    assert_eq!((draft.get(b"a").unwrap(), draft.get(b"d").unwrap()), (None, Some(b"old".to_vec())));
-    drop(draft);
-    assert_eq!(map.0.len(), 4);
+    let rows = read(&map, Wanted::default(), Timestamp(1)).unwrap();
+    let Ok(rows::Attempt::Lacks(wanted)) = rows::try_on(&rows, request) else { panic!("it lacks nothing") };
+    let rows = read(&map, wanted, Timestamp(1)).unwrap();
+    let Ok(rows::Attempt::Answers(answer, Some(made))) = rows::try_on(&rows, request) else {
+        panic!("it lacks rows")
+    };
+    assert_eq!(answer.0, ["bold", "bbnew"]);
+    assert_eq!(answer.1, ["bold", "bbnew", "cnew"]);
+    assert_eq!((answer.2, answer.3), (None, Some(b"old".to_vec())));
+    assert_eq!(map.0.len(), 4, "before the commit");
+    assert_eq!(commit(&mut map, &made).unwrap(), Committed::Done);
+    assert_eq!(map.0.len(), 4, "one row more, and one less");
 }
 
 #[test]
@@ -144,7 +170,7 @@ fn many_messages_are_forgotten_in_steps_and_unreadable_at_once() {
     for first_seq in 1..=600 {
         keep(&mut world, &owner, prompt, first_seq, &["1"]);
     }
-    let _: Owned<bool> = world.step(|step| step.release(owner));
+    let _: Owned<bool> = world.step(|step| step.release(owner.clone()));
     assert_eq!(world.rows(Table::Messages).len(), 600);
     for left in [600 - 256, 600 - 512, 0] {
         assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
@@ -160,7 +186,7 @@ fn keep(world: &mut World, owner: &Ownership, prompt: PromptId, first_seq: u64, 
     let last = first_seq + messages.len() as u64 - 1;
     let messages = messages.iter().map(ToString::to_string).collect();
     let append = Append { owner: owner.clone(), prompt, first_seq, messages, bound: 1 << 30 };
-    assert_eq!(world.step(|step| step.append(append)), Owned::Done(Appended::Last(last)));
+    assert_eq!(world.step(|step| step.append(append.clone())), Owned::Done(Appended::Last(last)));
 }
 
 #[test]
@@ -226,7 +252,7 @@ fn a_spoilt_row_of_messages_is_an_error_and_no_panic() {
     ];
     for row in rows {
         world.map.put(key.bytes(), row.as_bytes()).unwrap();
-        let step = Step::new(&mut world.map, Timestamp(1), &mut Told::default()).messages(prompt, 0, 10);
+        let step = world.try_step(|step| step.messages(prompt, 0, 10));
         assert_eq!(step.unwrap_err().kind(), crate::error::BackendErrorKind::Damaged, "{row}");
     }
     world.map.put(key.bytes(), b"[[1,2],1,22]").unwrap();
@@ -237,7 +263,8 @@ fn a_spoilt_row_of_messages_is_an_error_and_no_panic() {
 fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
     let mut world = World::new(1);
     for to in ["a", "b", "c", "d"] {
-        assert!(matches!(world.step(|step| step.accept(accept(to, 1, WAIT))), Accepted::New(_)));
+        let accept = accept(to, 1, WAIT);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
     }
     let nodes = [NodeId::new(), NodeId::new()];
     for node in nodes {
@@ -284,9 +311,8 @@ fn pages_of_nodes_and_of_their_names_are_bounded() {
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
         let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
         assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
-        world.step(|step| {
-            step.join(Join { node: NodeId::new(), host: String::new(), lease: WAIT, capacity: 8 })
-        });
+        let node = NodeId::new();
+        world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     }
     let page = Page { after: None, limit: usize::MAX };
     assert_eq!(world.step(|step| step.owned_names(node, page.clone())).len(), Page::MOST);
@@ -320,13 +346,15 @@ fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
     let first = ask();
     assert!(matches!(world.step(|step| step.ask(first.clone())), Owned::Done(Some(_))));
     for _ in 1..BATCH {
-        assert!(matches!(world.step(|step| step.ask(ask())), Owned::Done(Some(_))));
+        let ask = ask();
+        assert!(matches!(world.step(|step| step.ask(ask.clone())), Owned::Done(Some(_))));
     }
-    let error = Step::new(&mut world.map, Timestamp(1), &mut Told::default()).ask(ask()).unwrap_err();
+    let last = ask();
+    let Err(error) = world.try_step(|step| step.ask(last.clone())) else { panic!("one too many") };
     assert_eq!(error.to_string(), "the turn has 256 open questions: ask again when some are decided");
     let answer = world.step(|step| step.answer(first.question, AttemptId::new(), json!("yes")));
     assert!(matches!(answer, Answered::Decided(_)));
-    assert!(matches!(world.step(|step| step.ask(ask())), Owned::Done(Some(_))));
+    assert!(matches!(world.step(|step| step.ask(last.clone())), Owned::Done(Some(_))));
     let _: Owned<bool> = world.step(|step| step.release(owner.clone()));
     assert!(world.rows(Table::QuestionsOfPrompt).is_empty());
     assert_eq!(world.rows(Table::Questions).len(), 1);

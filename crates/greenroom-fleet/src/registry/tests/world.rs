@@ -9,10 +9,11 @@ use std::time::Duration;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::super::txn::{Draft, Key, Table};
+use super::super::key::{Key, Table};
+use super::super::rows::{Attempt, try_on};
 use super::super::*;
 use crate::id::{AttemptId, CommandId, NodeId, QuestionId, Term};
-use crate::record::{ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord, TenantRecord};
+use crate::record::{NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord};
 use crate::request::*;
 
 const TENANTS: [&str; 2] = ["", "b\0"];
@@ -21,7 +22,11 @@ pub(super) const WAIT: Duration = Duration::from_millis(40);
 
 /// A fleet in a map, a clock that the test moves, and all ids that were used.
 pub(super) struct World {
-    pub(super) map: MapTxn,
+    pub(super) map: MemoryMap,
+    /// Requests overlap with others: another request is carried out between the read and the commit of every third one.
+    pub(super) overlapping: bool,
+    /// Commits that found a row changed.
+    pub(super) conflicts: usize,
     pub(super) now: Timestamp,
     random: u64,
     nodes: Vec<NodeId>,
@@ -39,7 +44,9 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            map: MapTxn::default(),
+            map: MemoryMap::default(),
+            overlapping: false,
+            conflicts: 0,
             now: Timestamp(1_000),
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             nodes: Vec::new(),
@@ -68,15 +75,42 @@ impl World {
         (length > 0).then(|| self.below(length - from) + from).map(|at| of(self)[at].clone())
     }
 
-    pub(super) fn step<T>(&mut self, request: impl FnOnce(&mut Step<'_>) -> Result<T>) -> T {
-        let mut draft = Draft::over(&mut self.map);
-        let answer = request(&mut Step::new(&mut draft, self.now, &mut Told::default())).unwrap();
-        draft.write().unwrap();
-        answer
+    pub(super) fn step<T>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> T {
+        self.try_step(request).unwrap().0
+    }
+
+    pub(super) fn try_step<T>(
+        &mut self,
+        request: impl Fn(&mut Step<'_>) -> Result<T>,
+    ) -> Result<(T, Told)> {
+        let overlaps = self.overlapping && self.below(3) == 0;
+        if !overlaps {
+            return run_alone(&mut self.map, self.now, request);
+        }
+        let mut rows = read(&self.map, Wanted::default(), self.now).unwrap();
+        loop {
+            match try_on(&rows, &request)? {
+                Attempt::Lacks(more) => rows.add(read(&self.map, more, self.now).unwrap()),
+                Attempt::Answers(answer, None) => return Ok((answer, Told::default())),
+                Attempt::Answers(answer, Some(made)) => {
+                    self.overlapping = false;
+                    self.random_request();
+                    self.overlapping = true;
+                    match commit(&mut self.map, &made).unwrap() {
+                        Committed::Done => return Ok((answer, made.told)),
+                        Committed::Conflict => self.conflicts += 1,
+                    }
+                    rows = read(&self.map, Wanted::default(), self.now).unwrap();
+                }
+            }
+        }
     }
 
     /// A request that can be repeated.
     pub(super) fn twice<T: Debug>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> T {
+        if self.overlapping {
+            return self.step(request);
+        }
         let before = self.map.clone();
         let answer = self.step(&request);
         let text = format!("{answer:?}");
@@ -220,8 +254,9 @@ impl World {
     }
 
     pub(super) fn rows(&self, table: Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let rows = (&self.map as &dyn Txn).under(&Key::of(table), usize::MAX).unwrap();
-        rows.into_iter().map(|(key, value)| ([Key::of(table).bytes(), &key].concat(), value)).collect()
+        let of_table = |key: &Vec<u8>| key.first() == Some(&(table as u8));
+        let rows = self.map.0.iter().filter(|(key, _)| of_table(key));
+        rows.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     pub(super) fn records<T: serde::de::DeserializeOwned>(&self, table: Table) -> Vec<T> {
@@ -232,7 +267,9 @@ impl World {
         let names: Vec<NameRecord> = self.records(Table::Names);
         let prompts: Vec<PromptRecord> = self.records(Table::Prompts);
         let questions: Vec<QuestionRecord> = self.records(Table::Questions);
-        let nodes: Vec<NodeRecord> = self.records(Table::Nodes);
+        let nodes = self.step(|step| step.nodes(None, usize::MAX));
+        assert_eq!(nodes.len(), self.rows(Table::Nodes).len());
+        assert_eq!(nodes.len(), self.rows(Table::Leases).len());
         let mut keys: BTreeMap<u8, BTreeSet<Vec<u8>>> = BTreeMap::new();
         let mut expect =
             |table: Table, key: Key| keys.entry(table as u8).or_default().insert(key.bytes().to_vec());
@@ -243,7 +280,7 @@ impl World {
             match prompt.state {
                 PromptState::Queued => {
                     expect(Table::Queue, Key::of(Table::Queue).name(&prompt.name).number(prompt.order));
-                    let due = Key::of(Table::Due).time(prompt.due_at).number(prompt.order);
+                    let due = Key::of(Table::Due).time(prompt.due_at).prompt(prompt.id);
                     let is_reminder = prompt.due_at > prompt.accepted_at && prompt.begins == 0;
                     // A reminder whose moment has come is ready from the next look on.
                     if is_reminder && waits.contains(due.bytes()) {
@@ -310,7 +347,8 @@ impl World {
             }
             let can_run = matches!(name.state, NameState::Free | NameState::Owned { .. });
             if let Some(first) = ready.get(&name.name).filter(|_| can_run && name.running.is_none()) {
-                expect(Table::Waiting, Key::of(Table::Waiting).text(&name.tenant).number(*first));
+                let place = Key::of(Table::Waiting).text(&name.tenant).number(*first);
+                expect(Table::Waiting, place.name(&name.name));
                 expect(Table::WaitingPlace, Key::of(Table::WaitingPlace).name(&name.name));
             }
             match &name.state {
@@ -330,9 +368,7 @@ impl World {
             assert!(node.state != NodeState::Dead || node.owns > 0);
         }
         for tenant in TENANTS {
-            let account = self.rows(Table::Tenants).remove(Key::of(Table::Tenants).text(tenant).bytes());
-            let account: TenantRecord =
-                account.map_or_else(Default::default, |row| serde_json::from_slice(&row).unwrap());
+            let account = self.step(|step| step.tenant(tenant.to_owned()));
             assert_eq!(account.queued, waiting(&|prompt| prompt.tenant == tenant));
             let reserved =
                 |prompt: &&PromptRecord| prompt.tenant == tenant && prompt.period == account.period;

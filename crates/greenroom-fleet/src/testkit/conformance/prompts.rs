@@ -276,6 +276,7 @@ async fn waiting(stage: Stage) -> Checked {
     let mut ready = Vec::new();
     for (tenant, to) in [("b", "1"), ("b", "2"), ("a", "3"), ("", "4"), ("b", "0")] {
         ready.push(stage.accepted(of(tenant, to)).await?);
+        stage.next_millisecond().await;
     }
     // The second prompt of a name, and names that cannot run.
     stage.accepted(of("b", "1")).await?;

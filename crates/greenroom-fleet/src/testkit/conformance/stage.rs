@@ -95,6 +95,14 @@ impl Stage {
         }
     }
 
+    /// Waits until the backend's clock has gone on. Prompts of several names that are accepted in one millisecond have any order.
+    pub(super) async fn next_millisecond(&self) {
+        let now = self.backend.now();
+        while self.backend.now() <= now {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Accepts a prompt for a name.
     pub(super) async fn prompt(&self, name: &str, text: &str) -> Checked<PromptId> {
         self.accepted(accept(name, text)).await

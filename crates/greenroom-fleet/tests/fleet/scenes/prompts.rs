@@ -317,6 +317,8 @@ async fn a_turn_can_be_read_by_its_id_and_an_unknown_id_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accepted() {
+    // Prompts of one millisecond have any order.
+    const MILLISECOND: Duration = Duration::from_millis(1);
     // Reads that begin later are answered earlier.
     let slow = |world: &World| {
         let backend = FaultedBackend::new(world.backend.clone());
@@ -332,6 +334,7 @@ async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accept
     let names = |part: &str| ["m", "c", "z", "a", "k", "b", "y"].map(|name| format!("{name} {part}"));
     for name in names("before") {
         turns.push(send(&fleet, &name, "wait 10").await);
+        tokio::time::advance(MILLISECOND).await;
     }
     for turn in turns {
         assert!(outcome(turn).await.is_completed());
@@ -345,6 +348,7 @@ async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accept
     let mut ids = Vec::new();
     for name in &waiting {
         ids.push(send(&fleet, name, "wait 10").await.prompt_id());
+        tokio::time::advance(MILLISECOND).await;
     }
     let world = world.killed().await;
     world.clis.gone().await;

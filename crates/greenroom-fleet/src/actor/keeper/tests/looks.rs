@@ -17,6 +17,7 @@ async fn names_are_woken_in_the_order_in_which_their_prompts_were_accepted() {
     let order = ["z", "d", "y", "b", "x", "a", "w", "c", "v", "e"];
     for name in order {
         stage.accept(accept(name, HOUR)).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
     }
     // After a restart: the first look finds them all.
     let keeper = stage.keeper().await;
@@ -26,6 +27,7 @@ async fn names_are_woken_in_the_order_in_which_their_prompts_were_accepted() {
     let later = order.map(|name| format!("{name} later"));
     for name in &later {
         stage.accept(accept(name, HOUR)).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
     }
     let mut woken = Vec::new();
     while woken.len() < later.len() {

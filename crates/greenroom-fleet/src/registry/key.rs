@@ -1,0 +1,187 @@
+//! Keys of the map: a byte for the table, then parts that sort as their values do.
+
+use super::Result;
+use crate::error::BackendError;
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Timestamp};
+
+/// The parts of the map. The byte is the first one of the part's keys and part of the file format.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Table {
+    /// Singles: the last term, and the counter of the prompts that wait.
+    Meta = 1,
+    /// name → `NameRecord`
+    Names = 2,
+    /// name, order → prompt, while the prompt waits
+    Queue = 3,
+    /// prompt → `PromptRecord`
+    Prompts = 4,
+    /// prompt → `PromptContent`
+    Contents = 5,
+    /// prompt → `PromptOutcome`
+    Outcomes = 6,
+    /// prompt, number of the last message in the row → messages
+    Messages = 7,
+    /// name, key → prompt
+    Keys = 8,
+    /// due, prompt → prompt, while the prompt waits for its moment
+    Due = 9,
+    /// expiry, prompt → nothing, while the prompt waits
+    Expiries = 10,
+    /// end, prompt → nothing
+    Ended = 11,
+    /// tenant → the start of its budget period
+    Tenants = 12,
+    /// node → `NodeRow`
+    Nodes = 13,
+    /// node, name → nothing
+    Owned = 14,
+    /// question → `QuestionRecord`
+    Questions = 15,
+    /// prompt, question → nothing, while the question is open
+    QuestionsOfPrompt = 16,
+    /// deadline, question → nothing, while the question is open
+    Deadlines = 17,
+    /// name → nothing, while it is being deleted
+    Deleting = 18,
+    /// name, term → `ProcessRecord`
+    Processes = 19,
+    /// prompt, question → nothing, once the question is decided
+    DecidedOfPrompt = 20,
+    /// name, order → prompt, while the prompt waits and may begin
+    Ready = 21,
+    /// tenant, order of its first prompt that may begin, name → nothing, while the name can run
+    Waiting = 22,
+    /// name → order, by which it stands in `Waiting`
+    WaitingPlace = 23,
+    /// command → `CommandRecord`
+    Commands = 24,
+    /// node, name, command → nothing, until the command has ended
+    CommandsOfNode = 25,
+    /// deadline, command → nothing
+    CommandDeadlines = 26,
+    /// node → `Lease`
+    Leases = 27,
+    /// node → counter of the names that it owns
+    OwnedBy = 28,
+    /// tenant → counter of its prompts that wait
+    QueuedOf = 29,
+    /// tenant → counter of the money spent in its period, in micro-dollars
+    Spent = 30,
+    /// tenant → counter of the money reserved in its period, in micro-dollars
+    Reserved = 31,
+}
+
+/// True for keys of a [`Table`]. An import refuses all others.
+pub(crate) fn is_key(key: &[u8]) -> bool {
+    let tables = Table::Meta as u8..=Table::Reserved as u8;
+    key.first().is_some_and(|table| tables.contains(table))
+}
+
+/// A key: the table's byte, then parts that sort as their values do.
+#[derive(Clone)]
+pub(crate) struct Key(Vec<u8>);
+
+impl Key {
+    pub(crate) fn of(table: Table) -> Self {
+        Self(vec![table as u8])
+    }
+
+    /// A text and an end mark. NUL bytes in it are escaped, so that no text is the beginning of another one's key.
+    pub(crate) fn text(mut self, text: &str) -> Self {
+        for byte in text.bytes() {
+            self.0.push(byte);
+            if byte == 0 {
+                self.0.push(0xff);
+            }
+        }
+        self.0.extend([0, 0]);
+        self
+    }
+
+    pub(crate) fn name(self, name: &Name) -> Self {
+        self.text(name.as_str())
+    }
+
+    pub(crate) fn number(mut self, number: u64) -> Self {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    pub(crate) fn time(self, time: Timestamp) -> Self {
+        self.number(time.0)
+    }
+
+    fn id(mut self, id: uuid::Uuid) -> Self {
+        self.0.extend(id.as_bytes());
+        self
+    }
+
+    pub(crate) fn prompt(self, id: PromptId) -> Self {
+        self.id(id.0)
+    }
+
+    pub(crate) fn question(self, id: QuestionId) -> Self {
+        self.id(id.0)
+    }
+
+    pub(crate) fn command(self, id: CommandId) -> Self {
+        self.id(id.0)
+    }
+
+    pub(crate) fn node(self, id: NodeId) -> Self {
+        self.id(id.0)
+    }
+
+    /// The rest of a key, as a range gives it.
+    pub(crate) fn followed_by(mut self, rest: &[u8]) -> Self {
+        self.0.extend(rest);
+        self
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The first key behind all keys that begin with this one.
+    pub(super) fn end(&self) -> Vec<u8> {
+        let mut end = self.0.clone();
+        while let Some(last) = end.pop() {
+            if last < 0xff {
+                end.push(last + 1);
+                return end;
+            }
+        }
+        end
+    }
+}
+
+/// The id at the end of a key.
+pub(crate) fn last_id(key: &[u8]) -> Result<uuid::Uuid> {
+    let bytes = key.len().checked_sub(16).map(|start| &key[start..]).unwrap_or_default();
+    uuid::Uuid::from_slice(bytes).map_err(BackendError::damaged)
+}
+
+/// The text at the beginning of a key, written by [`Key::text`], and what follows it.
+pub(crate) fn text_and_rest(key: &[u8]) -> Result<(String, &[u8])> {
+    let mut bytes = Vec::with_capacity(key.len());
+    let mut rest = key.iter();
+    while let Some(byte) = rest.next() {
+        match *byte {
+            // NUL is followed by 0xff in the text, and by NUL at its end.
+            0 if rest.next() == Some(&0) => break,
+            byte => bytes.push(byte),
+        }
+    }
+    Ok((String::from_utf8(bytes).map_err(BackendError::damaged)?, rest.as_slice()))
+}
+
+/// The name at the beginning of a key, written by [`Key::name`].
+pub(crate) fn text(key: &[u8]) -> Result<Name> {
+    Name::new(text_and_rest(key)?.0).map_err(BackendError::damaged)
+}
+
+/// A key's last part, written by [`Key::number`].
+pub(crate) fn number(part: &[u8]) -> Result<u64> {
+    part.try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)
+}

@@ -1,0 +1,335 @@
+//! The map of rows under the rules: reads at one moment, and writes that happen only if what was read still stands.
+//!
+//! ```text
+//!  Wanted ──► rows ──► the request, a pure function of them ──► it writes nothing: all its rows are read again, at one moment;
+//!    ▲  ▲                │             │                         if none has changed: its answer
+//!    │  └ those it lacks ┘             ▼
+//!    └── conflict: a row has changed ◄── Commit ──► done: its answer
+//! ```
+//!
+//! A request that lacks rows runs to its end as if they were absent, so that it names as many of them as it can; its answer and its
+//! writes are dropped.
+//!
+//! # Ranges
+//!
+//! A commit expects the values of single rows, and none of ranges. So where a request decides on a range as a whole, whoever adds a
+//! row to it or removes one also changes a single row that the request reads: the record of the name for `Queue`, `Ready` and
+//! `Waiting`, the record of the prompt for its open questions, the counter of a node for the names that it owns. The lists by time
+//! (`Due`, `Expiries`, `Deadlines`, `Ended`, `CommandDeadlines`) need no such row: a request acts on each entry by itself, and reads
+//! its record.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+
+use super::{BATCH, Result, Step, Told};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::Timestamp;
+
+/// A key and its value.
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
+
+/// Conflicts after which a request waits before it runs again.
+const AT_ONCE: u32 = 8;
+
+/// Conflicts after which a request is [`Unavailable`](BackendErrorKind::Unavailable).
+const CONFLICTS: u32 = 200;
+
+/// Reads of one attempt. A page of names reads once more for each tenant that it leaves out.
+const ROUNDS: u32 = 10_000;
+
+/// The longest pause before an attempt.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Rows that a request wants to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) keys: BTreeSet<Vec<u8>>,
+    pub(crate) ranges: BTreeSet<Range>,
+}
+
+impl Wanted {
+    /// True for a few rows, such as those of a request to one session, and false for pages.
+    pub(crate) fn is_short(&self) -> bool {
+        self.keys.len() <= BATCH && self.ranges.len() <= 8 && self.ranges.iter().all(|range| range.limit <= BATCH + 8)
+    }
+}
+
+/// The first `limit` rows with `from <= key < to`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Range {
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Vec<u8>,
+    pub(crate) limit: usize,
+}
+
+/// Rows that were read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rows {
+    /// The moment on the backend's clock, before the rows were read.
+    pub(crate) now: Timestamp,
+    /// Single rows. `None`: there is no row of the key.
+    pub(crate) values: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(crate) ranges: BTreeMap<Range, Vec<Row>>,
+}
+
+/// The writes of a request. `None`: the row is absent, or is removed.
+#[derive(Debug, Default)]
+pub(crate) struct Commit {
+    /// The rows that the request has read. The commit writes nothing unless all of them are as they were.
+    pub(crate) expected: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// The rows that it writes.
+    pub(crate) writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// The counters that it adds to, after its writes. See [`counter`].
+    pub(crate) additions: BTreeMap<Vec<u8>, i64>,
+    /// What to tell once the commit is durable.
+    pub(crate) told: Told,
+}
+
+impl Commit {
+    /// True for a commit that changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.additions.is_empty()
+    }
+}
+
+/// The answer to a [`Commit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Committed {
+    /// The commit is durable.
+    Done,
+    /// A row that was expected has changed, and nothing was written.
+    Conflict,
+}
+
+/// Rows that can be read and written, by any number of processes.
+pub(crate) trait Store: Sync {
+    /// The moment on the backend's clock.
+    fn now(&self) -> Timestamp;
+    /// Reads rows at one moment.
+    fn read(&self, wanted: Wanted) -> impl Future<Output = Result<Rows>> + Send;
+    /// Carries a commit out as a whole, or not at all.
+    fn commit(&self, commit: Commit) -> impl Future<Output = Result<Committed>> + Send;
+}
+
+/// Carries out a request. It runs again when it lacks rows, and when a row that it has read has changed.
+pub(crate) async fn run<T: Send>(
+    store: &impl Store,
+    request: impl Fn(&mut Step<'_>) -> Result<T> + Send + Sync,
+) -> Result<T> {
+    let mut wanted = Wanted::default();
+    for conflicts in 0..CONFLICTS {
+        if conflicts >= AT_ONCE {
+            tokio::time::sleep(pause()).await;
+        }
+        let mut rows = Rows { now: store.now(), values: BTreeMap::new(), ranges: BTreeMap::new() };
+        // False once the rows are of several moments.
+        let mut at_one_moment = true;
+        if wanted != Wanted::default() {
+            rows.add(store.read(wanted).await?);
+        }
+        for _ in 0..ROUNDS {
+            match try_on(&rows, &request)? {
+                Attempt::Lacks(more) => {
+                    at_one_moment = rows.values.is_empty() && rows.ranges.is_empty();
+                    rows.add(store.read(more).await?);
+                }
+                Attempt::Answers(answer, Some(commit)) => match store.commit(commit).await? {
+                    Committed::Done => return Ok(answer),
+                    Committed::Conflict => break,
+                },
+                Attempt::Answers(answer, None) => {
+                    if at_one_moment {
+                        return Ok(answer);
+                    }
+                    // Nobody checks what an answer without a commit has read: read it all again, at one moment.
+                    let again = store.read(rows.wanted()).await?;
+                    if again.values == rows.values && again.ranges == rows.ranges {
+                        return Ok(answer);
+                    }
+                    (rows, at_one_moment) = (Rows { now: rows.now, ..again }, true);
+                }
+            }
+        }
+        wanted = rows.wanted();
+    }
+    Err(too_busy())
+}
+
+/// A run of a request over rows.
+pub(super) enum Attempt<T> {
+    /// The rows are too few, and it wants these as well.
+    Lacks(Wanted),
+    /// Its answer, and its commit if it writes something.
+    Answers(T, Option<Commit>),
+}
+
+pub(super) fn try_on<T>(rows: &Rows, request: impl Fn(&mut Step<'_>) -> Result<T>) -> Result<Attempt<T>> {
+    let mut step = Step::over(rows);
+    let answer = request(&mut step);
+    match step.finish_run() {
+        Err(lacking) => Ok(Attempt::Lacks(lacking)),
+        Ok(commit) => Ok(Attempt::Answers(answer?, commit)),
+    }
+}
+
+/// Up to the longest pause, by chance: requests that were in each other's way begin at different moments.
+fn pause() -> Duration {
+    let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+    PAUSE.mul_f64((random >> 32) as f64 / f64::from(u32::MAX))
+}
+
+fn too_busy() -> BackendError {
+    let message = format!(
+        "other requests have changed the rows of this one {CONFLICTS} times in a row: repeat it, with fewer requests at a time"
+    );
+    BackendError::new(BackendErrorKind::Unavailable, message)
+}
+
+impl Rows {
+    fn wanted(&self) -> Wanted {
+        Wanted { keys: self.values.keys().cloned().collect(), ranges: self.ranges.keys().cloned().collect() }
+    }
+
+    /// Adds rows that were read later. A request has one moment until its commit: ranges end there.
+    pub(super) fn add(&mut self, later: Rows) {
+        self.values.extend(later.values);
+        self.ranges.extend(later.ranges);
+    }
+
+    /// A row that was read, by itself or in a range. `None`: it was not read.
+    pub(super) fn value(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        if let Some(value) = self.values.get(key) {
+            return Some(value.as_deref());
+        }
+        let in_range = |rows: &'_ Vec<Row>| rows.binary_search_by(|(found, _)| found.as_slice().cmp(key)).ok();
+        self.ranges.values().find_map(|rows| in_range(rows).map(|at| Some(rows[at].1.as_slice())))
+    }
+}
+
+/// The value of a counter: a row of eight bytes. A counter without a row is zero, and a counter of zero has no row. It does not fall
+/// below zero.
+pub(crate) fn counter(value: Option<&[u8]>) -> Result<i64> {
+    let Some(value) = value else { return Ok(0) };
+    value.try_into().map(i64::from_be_bytes).map_err(BackendError::damaged)
+}
+
+/// An ordered map of bytes that one thread reads.
+pub(crate) trait Map {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// The rows of a range, which is not empty.
+    fn scan(&self, range: &Range) -> Result<Vec<Row>>;
+}
+
+/// A [`Map`] that one thread writes.
+pub(crate) trait MapMut: Map {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    fn delete(&mut self, key: &[u8]) -> Result<()>;
+}
+
+/// Reads rows of a map.
+pub(crate) fn read(map: &(impl Map + ?Sized), wanted: Wanted, now: Timestamp) -> Result<Rows> {
+    let value = |key: Vec<u8>| map.get(&key).map(|value| (key, value));
+    let values = wanted.keys.into_iter().map(value).collect::<Result<_>>()?;
+    let rows = |range: Range| map.scan(&range).map(|rows| (range, rows));
+    let ranges = wanted.ranges.into_iter().map(rows).collect::<Result<_>>()?;
+    Ok(Rows { now, values, ranges })
+}
+
+/// Carries out a commit in a map.
+pub(crate) fn commit(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<Committed> {
+    let Some(sums) = sums(map, commit)? else { return Ok(Committed::Conflict) };
+    write(map, commit, sums)?;
+    Ok(Committed::Done)
+}
+
+/// The counters after a commit. `None`: it is in conflict with the rows of the map.
+pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<Vec<(Vec<u8>, i64)>>> {
+    for (key, value) in &commit.expected {
+        if map.get(key)? != *value {
+            return Ok(None);
+        }
+    }
+    let sum = |(key, by): (&Vec<u8>, &i64)| {
+        let before = match commit.writes.get(key) {
+            Some(written) => counter(written.as_deref())?,
+            None => counter(map.get(key)?.as_deref())?,
+        };
+        Ok((key.clone(), before.saturating_add(*by).max(0)))
+    };
+    commit.additions.iter().map(sum).collect::<Result<_>>().map(Some)
+}
+
+/// Writes the rows of a commit, and its counters.
+pub(crate) fn write(
+    map: &mut (impl MapMut + ?Sized),
+    commit: &Commit,
+    sums: Vec<(Vec<u8>, i64)>,
+) -> Result<()> {
+    for (key, value) in &commit.writes {
+        match value {
+            Some(value) => map.put(key, value)?,
+            None => map.delete(key)?,
+        }
+    }
+    for (key, sum) in sums {
+        match sum {
+            0 => map.delete(&key)?,
+            sum => map.put(&key, &sum.to_be_bytes())?,
+        }
+    }
+    Ok(())
+}
+
+/// Carries out a request in a map that nobody else uses.
+pub(crate) fn run_alone<T>(
+    map: &mut (impl MapMut + ?Sized),
+    now: Timestamp,
+    request: impl Fn(&mut Step<'_>) -> Result<T>,
+) -> Result<(T, Told)> {
+    let mut rows = read(map, Wanted::default(), now)?;
+    for _ in 0..ROUNDS {
+        match try_on(&rows, &request)? {
+            Attempt::Lacks(more) => rows.add(read(map, more, now)?),
+            Attempt::Answers(answer, None) => return Ok((answer, Told::default())),
+            Attempt::Answers(answer, Some(made)) => match commit(map, &made)? {
+                Committed::Done => return Ok((answer, made.told)),
+                Committed::Conflict => break,
+            },
+        }
+    }
+    Err(too_busy())
+}
+
+/// A map in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct MemoryMap(pub(crate) BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Map for MemoryMap {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn scan(&self, range: &Range) -> Result<Vec<Row>> {
+        let bounds = (Bound::Included(range.from.as_slice()), Bound::Excluded(range.to.as_slice()));
+        let rows = self.0.range::<[u8], _>(bounds).take(range.limit);
+        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+impl MapMut for MemoryMap {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.0.entry(key.to_vec()) {
+            Entry::Vacant(entry) => drop(entry.insert(value.to_vec())),
+            Entry::Occupied(mut entry) => value.clone_into(entry.get_mut()),
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.0.remove(key);
+        Ok(())
+    }
+}
