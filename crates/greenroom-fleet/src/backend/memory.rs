@@ -8,7 +8,9 @@ use uuid::Uuid;
 use super::Channels;
 use crate::clock::Clock;
 use crate::id::Timestamp;
-use crate::registry::{Commit, Committed, MemoryMap, Result, Rows, Store, Wanted, commit, read, run, run_alone};
+use crate::registry::{
+    Commit, Committed, MemoryMap, Result, Rows, Store, Wanted, commit, read, run, run_alone,
+};
 use crate::request::Ownership;
 
 /// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last

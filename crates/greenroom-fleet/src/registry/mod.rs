@@ -21,14 +21,15 @@ mod waiting;
 pub(crate) use key::is_key;
 pub(crate) use lost::unreadable;
 pub(crate) use rows::{
-    Commit, Committed, Map, MapMut, MemoryMap, Range, Row, Rows, Store, Wanted, commit, read, run, run_alone, sums, write,
+    Commit, Committed, Map, MapMut, MemoryMap, Range, Row, Rows, Store, Wanted, commit, read, run, run_alone,
+    sums, write,
 };
 pub(crate) use txn::Result;
 #[cfg(feature = "postgres")]
 pub(crate) use txn::checked_json;
 
-use crate::id::{Name, PromptId, Timestamp};
 use crate::error::BackendErrorKind;
+use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership, Transition};
 use key::{Key, Table};

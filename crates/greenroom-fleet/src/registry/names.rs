@@ -1,8 +1,8 @@
 //! Owners of names: claim, release, quarantine, delete.
 
+use super::key::{Key, Table, text};
 use super::lost::to_quarantine;
 use super::prompts::BY_USER;
-use super::key::{Key, Table, text};
 use super::{BATCH, Result, Step};
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, NodeState, PromptOutcome, Unsent};

@@ -186,7 +186,11 @@ impl Step<'_> {
     /// Counts a name for its owner. The rows of a dead node go with its last name.
     pub(super) fn count_owned(&mut self, id: NodeId, name: &Name, by: i64) -> Result<()> {
         let key = Key::of(Table::Owned).node(id).name(name);
-        if by > 0 { self.txn.mark(&key)? } else { self.txn.remove(&key)? }
+        if by > 0 {
+            self.txn.mark(&key)?
+        } else {
+            self.txn.remove(&key)?
+        }
         self.txn.add(&owned_by(id), by);
         match self.node_row(id)? {
             Some(node) if node.state == NodeState::Dead => self.died(id, node),

@@ -52,7 +52,9 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// True for a few rows, such as those of a request to one session, and false for pages.
     pub(crate) fn is_short(&self) -> bool {
-        self.keys.len() <= BATCH && self.ranges.len() <= 8 && self.ranges.iter().all(|range| range.limit <= BATCH + 8)
+        self.keys.len() <= BATCH
+            && self.ranges.len() <= 8
+            && self.ranges.iter().all(|range| range.limit <= BATCH + 8)
     }
 }
 
@@ -204,7 +206,8 @@ impl Rows {
         if let Some(value) = self.values.get(key) {
             return Some(value.as_deref());
         }
-        let in_range = |rows: &'_ Vec<Row>| rows.binary_search_by(|(found, _)| found.as_slice().cmp(key)).ok();
+        let in_range =
+            |rows: &'_ Vec<Row>| rows.binary_search_by(|(found, _)| found.as_slice().cmp(key)).ok();
         self.ranges.values().find_map(|rows| in_range(rows).map(|at| Some(rows[at].1.as_slice())))
     }
 }

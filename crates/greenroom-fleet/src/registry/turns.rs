@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::messages::MessageRow;
 use super::key::{Key, Table};
+use super::messages::MessageRow;
 use super::txn::as_stored;
 use super::{Result, Step};
 use crate::error::BackendError;

@@ -105,8 +105,10 @@ impl Step<'_> {
         let is_after = |(place, _): &Placed| {
             let of = |place: &WaitingCursor| (place.tenant.clone(), place.order, place.name.clone());
             // Without a name, the cursor is behind all names of its order.
-            after.is_none_or(|after| after.name.is_some() && of(place) > of(after) || {
-                (&place.tenant, place.order) > (&after.tenant, after.order)
+            after.is_none_or(|after| {
+                after.name.is_some() && of(place) > of(after) || {
+                    (&place.tenant, place.order) > (&after.tenant, after.order)
+                }
             })
         };
         Ok(placed.into_iter().map(place).filter(is_after).collect())

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
-    Accept, ActivationFailed, Append, Ask, AttemptId, Begin, Change, Claim, Claimed, CommandId, CommandKind,
-    CommandResult, Finish, Join, Name, NodeId, Ownership, Page, PromptContent, PromptId, PromptOutcome,
-    Clock, PutCommand, QuestionId, QueueBounds, Reserve, TakeCommand, Timestamp, Transition, WaitingPage,
+    Accept, ActivationFailed, Append, Ask, AttemptId, Begin, Change, Claim, Claimed, Clock, CommandId,
+    CommandKind, CommandResult, Finish, Join, Name, NodeId, Ownership, Page, PromptContent, PromptId,
+    PromptOutcome, PutCommand, QuestionId, QueueBounds, Reserve, TakeCommand, Timestamp, Transition,
+    WaitingPage,
 };
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -356,7 +357,8 @@ impl Pair {
     async fn waiting(&mut self, page: &WaitingPage) {
         self.log.push(text(&page));
         let [memory, postgres] = self.sides.clone();
-        let pages = [memory.waiting(page.clone()).await.unwrap(), postgres.waiting(page.clone()).await.unwrap()];
+        let pages =
+            [memory.waiting(page.clone()).await.unwrap(), postgres.waiting(page.clone()).await.unwrap()];
         let [a, b] = pages.map(|page| (page.prompts, page.other_profile, page.next.map(|next| next.tenant)));
         self.check(a, b);
     }

@@ -73,7 +73,8 @@ impl Writer {
     fn run_groups(&mut self) {
         let mut group = Vec::with_capacity(GROUP);
         while self.waiting.blocking_recv_many(&mut group, GROUP) > 0 {
-            let (mut commits, mut waiting) = (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
+            let (mut commits, mut waiting) =
+                (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
             let (mut exports, mut imports) = (Vec::new(), Vec::new());
             for message in group.drain(..) {
                 match message {
@@ -225,7 +226,11 @@ fn transact(database: &Database, commits: &[Commit]) -> Result<Vec<Result<Commit
         });
     }
     drop(rows);
-    if written { transaction.commit().map_err(failed)? } else { transaction.abort().map_err(failed)? }
+    if written {
+        transaction.commit().map_err(failed)?
+    } else {
+        transaction.abort().map_err(failed)?
+    }
     Ok(answers)
 }
 

@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 use super::key::{Key, Table};
 use super::*;
+use crate::backend::{Backend, MemoryBackend};
+use crate::clock::Clock;
 use crate::id::{AttemptId, NodeId, QuestionId};
 use crate::record::PromptContent;
 use crate::request::*;
@@ -78,6 +80,44 @@ fn random_requests_that_overlap_leave_records_indexes_and_counters_that_agree() 
         conflicts += world.conflicts;
     }
     assert!(sent > 100 && conflicts > 50, "{sent} sent, {conflicts} conflicts: the requests are too tame");
+}
+
+#[test]
+fn a_reminder_that_becomes_ready_while_a_turn_ends_can_run() {
+    let mut world = World::new(1);
+    let (owner, _) = running(&mut world);
+    let reminder = Accept { not_before: Some(world.now.after(WAIT / 2)), ..accept("a", 2, WAIT) };
+    assert!(matches!(world.step(|step| step.accept(reminder.clone())), Accepted::New(_)));
+    world.now = world.now.after(WAIT / 2);
+    let (node, of, without) = (owner.node, None, Vec::new());
+    let page = WaitingPage { node, of, without, profiles: None, after: None, limit: 10 };
+    let look = |world: &mut World| world.step(|step| step.waiting(page.clone())).prompts;
+    let release = |step: &mut Step<'_>| step.release(owner.clone());
+    let released = world.overlap(release, |world| drop(look(world))).unwrap().0;
+    assert_eq!((released, world.conflicts), (Owned::Done(true), 1));
+    assert_eq!(look(&mut world).iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [reminder.prompt]);
+}
+
+#[tokio::test]
+async fn a_request_ends_although_each_look_at_the_clock_shows_another_moment() {
+    let ticks = std::sync::atomic::AtomicU64::new(1);
+    let tick = move || Timestamp(ticks.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let backend = MemoryBackend::with_clock(Clock::new(tick));
+    assert_eq!(backend.expire_prompts(10).await.unwrap(), 0);
+}
+
+#[test]
+fn a_look_ends_whatever_number_of_tenants_it_leaves_out() {
+    let mut world = World::new(1);
+    let tenants: Vec<_> = (0..300).map(|number| format!("tenant {number}")).collect();
+    for tenant in &tenants {
+        let accept = Accept { tenant: tenant.clone(), ..accept(tenant, 1, WAIT) };
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    }
+    let (node, of, without) = (NodeId::new(), None, tenants[1..].to_vec());
+    let page = WaitingPage { node, of, without, profiles: None, after: None, limit: 1_000 };
+    let names = world.step(|step| step.waiting(page.clone()));
+    assert_eq!((names.prompts.len(), names.next), (1, None));
 }
 
 #[test]

@@ -79,23 +79,30 @@ impl World {
         self.try_step(request).unwrap().0
     }
 
-    pub(super) fn try_step<T>(
-        &mut self,
-        request: impl Fn(&mut Step<'_>) -> Result<T>,
-    ) -> Result<(T, Told)> {
-        let overlaps = self.overlapping && self.below(3) == 0;
-        if !overlaps {
+    pub(super) fn try_step<T>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> Result<(T, Told)> {
+        if !self.overlapping || self.below(3) > 0 {
             return run_alone(&mut self.map, self.now, request);
         }
+        self.overlap(request, |world| {
+            world.overlapping = false;
+            world.random_request();
+            world.overlapping = true;
+        })
+    }
+
+    /// Carries out a request, with `between` between each of its reads and its commit.
+    pub(super) fn overlap<T>(
+        &mut self,
+        request: impl Fn(&mut Step<'_>) -> Result<T>,
+        between: impl Fn(&mut Self),
+    ) -> Result<(T, Told)> {
         let mut rows = read(&self.map, Wanted::default(), self.now).unwrap();
         loop {
             match try_on(&rows, &request)? {
                 Attempt::Lacks(more) => rows.add(read(&self.map, more, self.now).unwrap()),
                 Attempt::Answers(answer, None) => return Ok((answer, Told::default())),
                 Attempt::Answers(answer, Some(made)) => {
-                    self.overlapping = false;
-                    self.random_request();
-                    self.overlapping = true;
+                    between(self);
                     match commit(&mut self.map, &made).unwrap() {
                         Committed::Done => return Ok((answer, made.told)),
                         Committed::Conflict => self.conflicts += 1,
