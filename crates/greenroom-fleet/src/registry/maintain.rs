@@ -7,6 +7,10 @@ use crate::record::{PromptOutcome, PromptState, Unsent};
 
 /// Rows of messages and questions that one request forgets. A row of short messages has up to 16 KB.
 const ROWS: usize = 256;
+/// Prompts that one request forgets.
+const PROMPTS: usize = 32;
+/// Rows that it reads of each prompt but the first.
+const OF_NEXT: usize = 64;
 
 impl Step<'_> {
     /// Ends prompts that have waited until their time had passed. Answers with their number.
@@ -30,10 +34,13 @@ impl Step<'_> {
     /// of prompts that it worked at: the last one may have messages or questions left for the next request.
     pub(crate) fn forget(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
         let Some(last) = before.0.checked_sub(1).map(Timestamp) else { return Ok(0) };
+        let limit = limit.min(PROMPTS);
         let ended = self.txn.up_to(&Key::of(Table::Ended), &Key::of(Table::Ended).time(last), limit)?;
         let mut rows = ROWS;
         for (at, (key, _)) in ended.iter().enumerate() {
-            if !self.forget_prompt(PromptId(last_id(key)?), &mut rows)? {
+            // The numbers of rows to read do not depend on the prompts before, so that all are read together.
+            let most = if at == 0 { ROWS } else { OF_NEXT };
+            if !self.forget_prompt(PromptId(last_id(key)?), most, &mut rows)? {
                 return Ok(at + 1);
             }
             self.txn.delete(&[Key::of(Table::Ended).bytes(), key].concat())?;
@@ -41,8 +48,9 @@ impl Step<'_> {
         Ok(ended.len())
     }
 
-    /// Removes a prompt, then what belongs to it, up to a number of rows. `false`: something is left.
-    fn forget_prompt(&mut self, id: PromptId, rows: &mut usize) -> Result<bool> {
+    /// Removes a prompt, then what belongs to it, up to `most` rows of each kind. Counts them down from `rows`. `false`: something
+    /// is left, or `rows` is down.
+    fn forget_prompt(&mut self, id: PromptId, most: usize, rows: &mut usize) -> Result<bool> {
         // The key of a prompt that cannot be read leads to no prompt from now on, and is free.
         let prompt = self.readable(self.prompt(id)).transpose()?.flatten();
         if let Some(prompt) = prompt
@@ -58,9 +66,9 @@ impl Step<'_> {
             self.txn.remove(&Key::of(table).prompt(id))?;
         }
         for of_prompt in [Self::forget_messages, Self::forget_questions] {
-            let removed = of_prompt(self, id, *rows)?;
-            *rows -= removed;
-            if *rows == 0 {
+            let removed = of_prompt(self, id, most)?;
+            *rows = rows.saturating_sub(removed);
+            if removed == most || *rows == 0 {
                 return Ok(false);
             }
         }

@@ -33,7 +33,7 @@ use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership, Transition};
 use key::{Key, Table};
-use txn::Txn;
+use txn::{Reads, Txn};
 
 /// The version of the keys and rows, as the file holds it.
 pub(crate) const FORMAT: &[u8] = b"1";
@@ -66,8 +66,8 @@ impl<'a> Step<'a> {
         Self { txn: Txn::over(rows), now: rows.now, told: Told::default() }
     }
 
-    /// Ends the request: with its commit, if it has written something, or with the rows that it lacks.
-    fn finish_run(self) -> std::result::Result<Option<Commit>, Wanted> {
+    /// What the request has read, and its commit, if it has written something.
+    fn finish_run(self) -> (Reads, Option<Commit>) {
         self.txn.end(self.told)
     }
 

@@ -1,28 +1,29 @@
 //! The map of rows under the rules: reads at one moment, and writes that happen only if what was read still stands.
 //!
 //! ```text
-//!  Wanted ──► rows ──► the request, a pure function of them ──► it writes nothing: all its rows are read again, at one moment;
-//!    ▲  ▲                │             │                         if none has changed: its answer
-//!    │  └ those it lacks ┘             ▼
-//!    └── conflict: a row has changed ◄── Commit ──► done: its answer
+//!  Wanted ──► rows at one moment ──► the request, a pure function of them ──► it writes nothing: its answer
+//!    ▲  ▲                              │             │
+//!    │  └──── and those that it lacks ─┘             ▼
+//!    └──── conflict: a row has changed ◄────────── Commit ──► done: its answer
 //! ```
 //!
 //! A request that lacks rows runs to its end as if they were absent, so that it names as many of them as it can; its answer and its
-//! writes are dropped.
+//! writes are dropped. Many rows are first read in parts, and then again at one moment.
 //!
 //! # Ranges
 //!
 //! A commit expects the values of single rows, and none of ranges. So where a request decides on a range as a whole, whoever adds a
 //! row to it or removes one also changes a single row that the request reads: the record of the name for `Queue`, `Ready` and
 //! `Waiting`, the record of the prompt for its open questions, the counter of a node for the names that it owns. The lists by time
-//! (`Due`, `Expiries`, `Deadlines`, `Ended`, `CommandDeadlines`) need no such row: a request acts on each entry by itself, and reads
-//! its record.
+//! (`Due`, `Expiries`, `Deadlines`, `Ended`, `CommandDeadlines`) need no such row: a request acts on each entry by itself, and decides
+//! on its record as of the moment of the list.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+use super::txn::Reads;
 use super::{BATCH, Result, Step, Told};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
@@ -38,6 +39,12 @@ const CONFLICTS: u32 = 200;
 
 /// Reads of one attempt. A page of names reads once more for each tenant that it leaves out.
 const ROUNDS: u32 = 10_000;
+
+/// Rows that are read again with those that a request lacks, so that all of them are of one moment.
+const FEW: usize = 512;
+
+/// Times that a page is read again as a whole.
+const PAGES: u32 = 3;
 
 /// The longest pause before an attempt.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -121,59 +128,79 @@ pub(crate) async fn run<T: Send>(
     store: &impl Store,
     request: impl Fn(&mut Step<'_>) -> Result<T> + Send + Sync,
 ) -> Result<T> {
-    let mut wanted = Wanted::default();
+    let mut known = Wanted::default();
     for conflicts in 0..CONFLICTS {
         if conflicts >= AT_ONCE {
             tokio::time::sleep(pause()).await;
         }
-        let mut rows = Rows { now: store.now(), values: BTreeMap::new(), ranges: BTreeMap::new() };
-        // False once the rows are of several moments.
-        let mut at_one_moment = true;
-        if wanted != Wanted::default() {
-            rows.add(store.read(wanted).await?);
+        // Until its commit, a request has one moment: ranges end there, and would be others at each read.
+        let now = store.now();
+        let mut rows = Rows { now, values: BTreeMap::new(), ranges: BTreeMap::new() };
+        if known != Wanted::default() {
+            rows = store.read(known).await?.at(now);
         }
-        for _ in 0..ROUNDS {
-            match try_on(&rows, &request)? {
-                Attempt::Lacks(more) => {
-                    at_one_moment = rows.values.is_empty() && rows.ranges.is_empty();
-                    rows.add(store.read(more).await?);
-                }
-                Attempt::Answers(answer, Some(commit)) => match store.commit(commit).await? {
-                    Committed::Done => return Ok(answer),
-                    Committed::Conflict => break,
-                },
-                Attempt::Answers(answer, None) => {
-                    if at_one_moment {
+        // False once the rows are of several moments.
+        let (mut at_one_moment, mut again) = (true, 0);
+        known = 'attempt: {
+            for _ in 0..ROUNDS {
+                match try_on(&rows, &request) {
+                    Attempt::Lacks { lacking, all } => {
+                        at_one_moment = rows.len() <= FEW;
+                        match at_one_moment {
+                            true => rows = store.read(all).await?.at(now),
+                            false => rows.add(store.read(lacking).await?),
+                        }
+                    }
+                    // A page whose rows change all the time is answered from rows of several moments.
+                    Attempt::Ends { answer: Ok(answer), commit: None, .. } if again == PAGES => {
                         return Ok(answer);
                     }
-                    // Nobody checks what an answer without a commit has read: read it all again, at one moment.
-                    let again = store.read(rows.wanted()).await?;
-                    if again.values == rows.values && again.ranges == rows.ranges {
-                        return Ok(answer);
+                    Attempt::Ends { all, .. } if !at_one_moment => {
+                        rows = store.read(all).await?.at(now);
+                        (at_one_moment, again) = (true, again + 1);
                     }
-                    (rows, at_one_moment) = (Rows { now: rows.now, ..again }, true);
+                    Attempt::Ends { answer: Err(error), .. } => return Err(error),
+                    Attempt::Ends { answer: Ok(answer), commit: None, .. } => return Ok(answer),
+                    Attempt::Ends { answer: Ok(answer), commit: Some(commit), all } => {
+                        match store.commit(commit).await? {
+                            Committed::Done => return Ok(answer),
+                            Committed::Conflict => break 'attempt all,
+                        }
+                    }
                 }
             }
-        }
-        wanted = rows.wanted();
+            Wanted::default()
+        };
     }
     Err(too_busy())
 }
 
 /// A run of a request over rows.
 pub(super) enum Attempt<T> {
-    /// The rows are too few, and it wants these as well.
-    Lacks(Wanted),
-    /// Its answer, and its commit if it writes something.
-    Answers(T, Option<Commit>),
+    /// The rows are too few.
+    Lacks {
+        /// The rows that it lacks, as far as it knows.
+        lacking: Wanted,
+        /// These and all that it has read.
+        all: Wanted,
+    },
+    /// It has read all its rows.
+    Ends {
+        answer: Result<T>,
+        /// Its writes. `None`: it writes nothing.
+        commit: Option<Commit>,
+        all: Wanted,
+    },
 }
 
-pub(super) fn try_on<T>(rows: &Rows, request: impl Fn(&mut Step<'_>) -> Result<T>) -> Result<Attempt<T>> {
+pub(super) fn try_on<T>(rows: &Rows, request: impl Fn(&mut Step<'_>) -> Result<T>) -> Attempt<T> {
     let mut step = Step::over(rows);
     let answer = request(&mut step);
-    match step.finish_run() {
-        Err(lacking) => Ok(Attempt::Lacks(lacking)),
-        Ok(commit) => Ok(Attempt::Answers(answer?, commit)),
+    let (reads, commit) = step.finish_run();
+    let Reads { lacking, all, .. } = reads;
+    match lacking == Wanted::default() {
+        true => Attempt::Ends { answer, commit, all },
+        false => Attempt::Lacks { lacking, all },
     }
 }
 
@@ -191,12 +218,16 @@ fn too_busy() -> BackendError {
 }
 
 impl Rows {
-    fn wanted(&self) -> Wanted {
-        Wanted { keys: self.values.keys().cloned().collect(), ranges: self.ranges.keys().cloned().collect() }
+    fn len(&self) -> usize {
+        self.values.len() + self.ranges.values().map(|rows| 1 + rows.len()).sum::<usize>()
     }
 
-    /// Adds rows that were read later. A request has one moment until its commit: ranges end there.
-    pub(super) fn add(&mut self, later: Rows) {
+    pub(super) fn at(self, now: Timestamp) -> Self {
+        Self { now, ..self }
+    }
+
+    /// Adds rows that were read later.
+    fn add(&mut self, later: Rows) {
         self.values.extend(later.values);
         self.ranges.extend(later.ranges);
     }
@@ -211,6 +242,9 @@ impl Rows {
         self.ranges.values().find_map(|rows| in_range(rows).map(|at| Some(rows[at].1.as_slice())))
     }
 }
+
+/// The key of a counter, and its value.
+pub(crate) type Sum = (Vec<u8>, i64);
 
 /// The value of a counter: a row of eight bytes. A counter without a row is zero, and a counter of zero has no row. It does not fall
 /// below zero.
@@ -249,7 +283,7 @@ pub(crate) fn commit(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Resul
 }
 
 /// The counters after a commit. `None`: it is in conflict with the rows of the map.
-pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<Vec<(Vec<u8>, i64)>>> {
+pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<Vec<Sum>>> {
     for (key, value) in &commit.expected {
         if map.get(key)? != *value {
             return Ok(None);
@@ -266,11 +300,7 @@ pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<
 }
 
 /// Writes the rows of a commit, and its counters.
-pub(crate) fn write(
-    map: &mut (impl MapMut + ?Sized),
-    commit: &Commit,
-    sums: Vec<(Vec<u8>, i64)>,
-) -> Result<()> {
+pub(crate) fn write(map: &mut (impl MapMut + ?Sized), commit: &Commit, sums: Vec<Sum>) -> Result<()> {
     for (key, value) in &commit.writes {
         match value {
             Some(value) => map.put(key, value)?,
@@ -294,13 +324,19 @@ pub(crate) fn run_alone<T>(
 ) -> Result<(T, Told)> {
     let mut rows = read(map, Wanted::default(), now)?;
     for _ in 0..ROUNDS {
-        match try_on(&rows, &request)? {
-            Attempt::Lacks(more) => rows.add(read(map, more, now)?),
-            Attempt::Answers(answer, None) => return Ok((answer, Told::default())),
-            Attempt::Answers(answer, Some(made)) => match commit(map, &made)? {
-                Committed::Done => return Ok((answer, made.told)),
-                Committed::Conflict => break,
-            },
+        match try_on(&rows, &request) {
+            // Nobody else writes, so all rows are of one moment.
+            Attempt::Lacks { lacking, .. } => rows.add(read(map, lacking, now)?),
+            Attempt::Ends { answer, commit: None, .. } => {
+                return answer.map(|answer| (answer, Told::default()));
+            }
+            Attempt::Ends { answer, commit: Some(made), .. } => {
+                let answer = answer?;
+                match commit(map, &made)? {
+                    Committed::Done => return Ok((answer, made.told)),
+                    Committed::Conflict => break,
+                }
+            }
         }
     }
     Err(too_busy())

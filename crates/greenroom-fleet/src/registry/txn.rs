@@ -25,13 +25,16 @@ pub(crate) struct Txn<'a> {
     additions: BTreeMap<Vec<u8>, i64>,
 }
 
+/// What a request has read.
 #[derive(Default)]
-struct Reads {
+pub(super) struct Reads {
     /// Rows that the commit expects unchanged.
     decided_on: BTreeSet<Vec<u8>>,
     /// The request decides nothing on what it reads now.
     only_looks: bool,
-    lacking: Wanted,
+    /// All rows that it has read or lacks.
+    pub(super) all: Wanted,
+    pub(super) lacking: Wanted,
 }
 
 impl<'a> Txn<'a> {
@@ -39,23 +42,17 @@ impl<'a> Txn<'a> {
         Self { rows, reads: RefCell::default(), writes: BTreeMap::new(), additions: BTreeMap::new() }
     }
 
-    /// Ends the request: with its commit, if it has written something, or with the rows that it lacks.
-    pub(super) fn end(self, told: Told) -> std::result::Result<Option<Commit>, Wanted> {
-        let Reads { decided_on, lacking, .. } = self.reads.into_inner();
-        if lacking != Wanted::default() {
-            return Err(lacking);
-        }
+    /// What the request has read, and its commit, if it has written something.
+    pub(super) fn end(self, told: Told) -> (Reads, Option<Commit>) {
+        let reads = self.reads.into_inner();
         let (writes, mut additions) = (self.writes, self.additions);
         additions.retain(|_, by| *by != 0);
         if writes.is_empty() && additions.is_empty() {
-            return Ok(None);
+            return (reads, None);
         }
-        let value = |key: Vec<u8>| {
-            let value = self.rows.value(&key).flatten().map(<[u8]>::to_vec);
-            (key, value)
-        };
-        let expected = decided_on.into_iter().map(value).collect();
-        Ok(Some(Commit { expected, writes, additions, told }))
+        let value = |key: &Vec<u8>| (key.clone(), self.rows.value(key).flatten().map(<[u8]>::to_vec));
+        let expected = reads.decided_on.iter().map(value).collect();
+        (reads, Some(Commit { expected, writes, additions, told }))
     }
 
     /// True while the request has named rows that were not read for it.
@@ -67,15 +64,22 @@ impl<'a> Txn<'a> {
         if let Some(written) = self.writes.get(key) {
             return Ok(written.clone());
         }
+        let Some(value) = self.look(key) else { return Ok(None) };
         let mut reads = self.reads.borrow_mut();
-        let Some(value) = self.rows.value(key) else {
-            reads.lacking.keys.insert(key.to_vec());
-            return Ok(None);
-        };
         if !reads.only_looks {
             reads.decided_on.insert(key.to_vec());
         }
         Ok(value.map(<[u8]>::to_vec))
+    }
+
+    /// A row that was read for the request. `None`: it lacks the row.
+    fn look(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        let (value, mut reads) = (self.rows.value(key), self.reads.borrow_mut());
+        reads.all.keys.insert(key.to_vec());
+        if value.is_none() {
+            reads.lacking.keys.insert(key.to_vec());
+        }
+        value
     }
 
     /// From now on the request reads for its answer or for a hint: its commit does not expect these rows unchanged.
@@ -85,9 +89,7 @@ impl<'a> Txn<'a> {
 
     /// Names a row that the request will want. It is read together with the others that it lacks.
     pub(crate) fn want(&self, key: &Key) {
-        if self.rows.value(key.bytes()).is_none() {
-            self.reads.borrow_mut().lacking.keys.insert(key.bytes().to_vec());
-        }
+        self.look(key.bytes());
     }
 
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -110,8 +112,10 @@ impl<'a> Txn<'a> {
         // Each written key hides at most one row.
         let limit_under = limit.saturating_add(written.len());
         let range = Range { from: from.to_vec(), to: to.to_vec(), limit: limit_under };
-        let rows = self.rows.ranges.get(&range).cloned().unwrap_or_else(|| {
-            self.reads.borrow_mut().lacking.ranges.insert(range);
+        let (rows, mut reads) = (self.rows.ranges.get(&range).cloned(), self.reads.borrow_mut());
+        reads.all.ranges.insert(range.clone());
+        let rows = rows.unwrap_or_else(|| {
+            reads.lacking.ranges.insert(range);
             Vec::new()
         });
         if written.is_empty() {
@@ -135,13 +139,9 @@ impl<'a> Txn<'a> {
     /// A counter, for a bound: requests that run at the same time may be over it together.
     pub(crate) fn count(&self, key: &Key) -> Result<u64> {
         let key = key.bytes();
-        let before = match (self.writes.get(key), self.rows.value(key)) {
-            (Some(written), _) => counter(written.as_deref())?,
-            (None, Some(value)) => counter(value)?,
-            (None, None) => {
-                self.reads.borrow_mut().lacking.keys.insert(key.to_vec());
-                0
-            }
+        let before = match self.writes.get(key) {
+            Some(written) => counter(written.as_deref())?,
+            None => counter(self.look(key).flatten())?,
         };
         let sum = before.saturating_add(self.additions.get(key).copied().unwrap_or_default());
         Ok(u64::try_from(sum).unwrap_or_default())

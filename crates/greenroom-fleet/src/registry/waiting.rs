@@ -28,7 +28,7 @@ impl Step<'_> {
     /// A page of names that a node can run now, with their first prompts.
     pub(crate) fn waiting(&mut self, page: WaitingPage) -> Result<WaitingNames> {
         self.ripen()?;
-        // The commit of the reminders does not depend on the page.
+        // The commit that makes reminders ready happens also if rows of the page have changed.
         self.txn.only_look(true);
         let host = self.node_row(page.node)?.map(|node| node.host);
         let mut listed = match &page.of {

@@ -30,6 +30,8 @@ const LOOK_AT: usize = 256;
 const OTHER_PROFILES: usize = 64;
 /// Outcomes that are forgotten in one request.
 const FORGET: usize = 500;
+/// Requests of a step that forget prompts.
+const FORGETS: usize = 16;
 /// The time for which commands are kept after their deadline, if the outcomes are kept for so long.
 const COMMANDS: Duration = Duration::from_secs(3600);
 /// Deletions of one step.
@@ -248,12 +250,18 @@ impl KeeperContext {
             let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             Timestamp(backend.now().0.saturating_sub(millis))
         };
-        let mut forgotten = backend.forget(before(retention), FORGET).await?;
+        let mut forgotten = 0;
+        // A request does a bounded amount of work, so only 0 says that nothing is left.
+        for _ in 0..FORGETS {
+            match backend.forget(before(retention), FORGET).await? {
+                0 => break,
+                some => forgotten += some,
+            }
+        }
         if !backend.is_exclusive() {
             forgotten =
                 forgotten.max(backend.forget_commands(before(retention.min(COMMANDS)), FORGET).await?);
         }
-        // A request does a bounded amount of work, so only 0 says that nothing is left.
         let pause = if forgotten == 0 { (retention / 10).clamp(SECOND, MINUTE) } else { SECOND };
         Ok(Instant::now() + pause)
     }

@@ -140,9 +140,12 @@ fn a_request_sees_its_writes_in_place_of_the_rows() {
         Ok((keys(2)?, keys(usize::MAX)?, step.txn.get(b"a")?, step.txn.get(b"d")?))
     };
     let rows = read(&map, Wanted::default(), Timestamp(1)).unwrap();
-    let Ok(rows::Attempt::Lacks(wanted)) = rows::try_on(&rows, request) else { panic!("it lacks nothing") };
+    let rows::Attempt::Lacks { all: wanted, .. } = rows::try_on(&rows, request) else {
+        panic!("it lacks nothing")
+    };
     let rows = read(&map, wanted, Timestamp(1)).unwrap();
-    let Ok(rows::Attempt::Answers(answer, Some(made))) = rows::try_on(&rows, request) else {
+    let rows::Attempt::Ends { answer: Ok(answer), commit: Some(made), .. } = rows::try_on(&rows, request)
+    else {
         panic!("it lacks rows")
     };
     assert_eq!(answer.0, ["bold", "bbnew"]);

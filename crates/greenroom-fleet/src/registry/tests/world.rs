@@ -98,10 +98,13 @@ impl World {
     ) -> Result<(T, Told)> {
         let mut rows = read(&self.map, Wanted::default(), self.now).unwrap();
         loop {
-            match try_on(&rows, &request)? {
-                Attempt::Lacks(more) => rows.add(read(&self.map, more, self.now).unwrap()),
-                Attempt::Answers(answer, None) => return Ok((answer, Told::default())),
-                Attempt::Answers(answer, Some(made)) => {
+            match try_on(&rows, &request) {
+                Attempt::Lacks { all, .. } => rows = read(&self.map, all, self.now).unwrap(),
+                Attempt::Ends { answer, commit: None, .. } => {
+                    return answer.map(|answer| (answer, Told::default()));
+                }
+                Attempt::Ends { answer, commit: Some(made), .. } => {
+                    let answer = answer?;
                     between(self);
                     match commit(&mut self.map, &made).unwrap() {
                         Committed::Done => return Ok((answer, made.told)),
