@@ -59,7 +59,7 @@ pub(crate) async fn write_down(
             () = shared.lost.cancelled() => return Err(NotDone::Fenced),
             kept = &mut keeping, if !keeping.is_terminated() => {
                 shown.show(kept?.messages);
-                // Lets readers take the batch before the next one. A backend in memory seldom waits.
+                // Lets readers take the batch before the next one: a request to a backend in memory does not yield.
                 tokio::task::yield_now().await;
             }
             message = turn.next(), if !is_read && !next.is_full() => match message {

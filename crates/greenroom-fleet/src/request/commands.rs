@@ -22,8 +22,8 @@ pub struct PutCommand {
 }
 
 impl PutCommand {
-    /// The greatest number of commands for a name that have not ended. Commands that are put at the same moment may be over it
-    /// together, by the number of nodes that put one.
+    /// The greatest number of commands for a name that have not ended. Nodes that put commands at the same moment may exceed it, by
+    /// one each.
     pub const NAME: usize = 16;
     /// The greatest number of commands for a node that have not ended, in the same way.
     pub const NODE: usize = 256;

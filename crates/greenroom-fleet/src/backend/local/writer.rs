@@ -34,6 +34,8 @@ pub(super) enum Message {
         rows: Vec<Row>,
         reply: oneshot::Sender<Result<()>>,
     },
+    /// Ends the database, in which a read has found what cannot be. The next commit opens it again.
+    Abandon,
     /// Exports what is committed when the commits before it are carried out.
     Export(Export),
     /// Takes no further messages, carries out those that wait, and ends.
@@ -83,6 +85,7 @@ impl Writer {
                         waiting.push(reply);
                     }
                     Message::Import { rows, reply } => imports.push((rows, reply)),
+                    Message::Abandon => self.end_database(OpenDatabase::abandon),
                     Message::Export(export) => exports.push(export),
                     Message::Close => self.waiting.close(),
                 }
@@ -137,13 +140,15 @@ impl Writer {
     fn import(&mut self, rows: &[Row]) -> Result<()> {
         self.open_again()?;
         let now = self.clock.now();
-        let import = |open: &OpenDatabase| {
-            alone(&open.database, |map| {
-                run_alone(map, now, |step| step.fill(rows))?;
-                run_alone(map, now, |step| step.all_dead()).map(|_| ())
-            })
+        let import = |map: &mut Rows<'_>| {
+            run_alone(map, now, |step| step.fill(rows))?;
+            run_alone(map, now, |step| step.all_dead()).map(|_| ())
         };
-        self.using(import)
+        // A text that is refused says nothing about the file.
+        self.using(|open| match alone(&open.database, import) {
+            Err(refused) if refused.kind() == BackendErrorKind::Damaged => Ok(Err(refused)),
+            imported => imported.map(Ok),
+        })?
     }
 
     /// Uses the database, which is closed after an error of the file: only a file that is opened again tells which of its
@@ -151,7 +156,7 @@ impl Writer {
     fn using<T>(&mut self, run: impl FnOnce(&OpenDatabase) -> Result<T>) -> Result<T> {
         let used = self.database.with(|open| catch_unwind(AssertUnwindSafe(|| run(open))));
         match used {
-            Some(Ok(Err(error))) if error.kind() != BackendErrorKind::Damaged => {
+            Some(Ok(Err(error))) => {
                 self.end_database(OpenDatabase::close);
                 Err(error)
             }
@@ -198,10 +203,7 @@ fn all_dead(database: &Database, clock: &Clock) -> Result<()> {
 }
 
 /// Writes to the rows in one transaction.
-fn alone(
-    database: &Database,
-    write: impl FnOnce(&mut TableMap<Table<'_, &'static [u8], &'static [u8]>>) -> Result<()>,
-) -> Result<()> {
+fn alone(database: &Database, write: impl FnOnce(&mut Rows<'_>) -> Result<()>) -> Result<()> {
     let transaction = database.begin_write().map_err(failed)?;
     write(&mut TableMap(transaction.open_table(ROWS).map_err(failed)?))?;
     transaction.commit().map_err(failed)
@@ -242,6 +244,9 @@ pub(super) fn not_open() -> BackendError {
     )
 }
 
+/// The rows of a transaction that writes.
+type Rows<'a> = TableMap<Table<'a, &'static [u8], &'static [u8]>>;
+
 /// A table of the file as a map.
 pub(super) struct TableMap<T>(pub(super) T);
 
@@ -258,7 +263,7 @@ impl<T: ReadableTable<&'static [u8], &'static [u8]>> Map for TableMap<T> {
     }
 }
 
-impl MapMut for TableMap<Table<'_, &'static [u8], &'static [u8]>> {
+impl MapMut for Rows<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.insert(key, value).map_err(failed)?;
         Ok(())
