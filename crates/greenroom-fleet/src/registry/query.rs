@@ -20,6 +20,7 @@ impl Step<'_> {
 
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
+        self.txn.only_look(true);
         let after = page.after.map(|after| Key::of(Table::Names).name(&after));
         self.page(&Key::of(Table::Names), after, page.limit, |step, _, row| {
             step.readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()

@@ -43,8 +43,9 @@ const ROUNDS: u32 = 10_000;
 /// Rows that are read again with those that a request lacks, so that all of them are of one moment.
 const FEW: usize = 512;
 
-/// Times that a page is read again as a whole.
-const PAGES: u32 = 3;
+/// Times that many rows are read again at one moment. After that, a page for people or for a look is answered from rows of several
+/// moments, and another request counts as one that was in conflict.
+const AGAIN: u32 = 3;
 
 /// The longest pause before an attempt.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -151,9 +152,12 @@ pub(crate) async fn run<T: Send>(
                             false => rows.add(store.read(lacking).await?),
                         }
                     }
-                    // A page whose rows change all the time is answered from rows of several moments.
-                    Attempt::Ends { answer: Ok(answer), commit: None, .. } if again == PAGES => {
-                        return Ok(answer);
+                    // Others change its rows all the time.
+                    Attempt::Ends { answer, is_page, all, .. } if !at_one_moment && again == AGAIN => {
+                        match is_page {
+                            true => return answer,
+                            false => break 'attempt all,
+                        }
                     }
                     Attempt::Ends { all, .. } if !at_one_moment => {
                         rows = store.read(all).await?.at(now);
@@ -161,7 +165,7 @@ pub(crate) async fn run<T: Send>(
                     }
                     Attempt::Ends { answer: Err(error), .. } => return Err(error),
                     Attempt::Ends { answer: Ok(answer), commit: None, .. } => return Ok(answer),
-                    Attempt::Ends { answer: Ok(answer), commit: Some(commit), all } => {
+                    Attempt::Ends { answer: Ok(answer), commit: Some(commit), all, .. } => {
                         match store.commit(commit).await? {
                             Committed::Done => return Ok(answer),
                             Committed::Conflict => break 'attempt all,
@@ -189,6 +193,8 @@ pub(super) enum Attempt<T> {
         answer: Result<T>,
         /// Its writes. `None`: it writes nothing.
         commit: Option<Commit>,
+        /// Its answer is a page, of which a moment later each row may be another.
+        is_page: bool,
         all: Wanted,
     },
 }
@@ -197,9 +203,9 @@ pub(super) fn try_on<T>(rows: &Rows, request: impl Fn(&mut Step<'_>) -> Result<T
     let mut step = Step::over(rows);
     let answer = request(&mut step);
     let (reads, commit) = step.finish_run();
-    let Reads { lacking, all, .. } = reads;
+    let Reads { lacking, all, only_looks, .. } = reads;
     match lacking == Wanted::default() {
-        true => Attempt::Ends { answer, commit, all },
+        true => Attempt::Ends { answer, is_page: only_looks && commit.is_none(), commit, all },
         false => Attempt::Lacks { lacking, all },
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Reads {
     /// Rows that the commit expects unchanged.
     decided_on: BTreeSet<Vec<u8>>,
     /// The request decides nothing on what it reads now.
-    only_looks: bool,
+    pub(super) only_looks: bool,
     /// All rows that it has read or lacks.
     pub(super) all: Wanted,
     pub(super) lacking: Wanted,

@@ -16,8 +16,8 @@ use crate::id::Name;
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Page, WaitingCursor, WaitingNames, WaitingPage};
 
-/// Reminders that a request makes ready at most.
-const RIPE: usize = 4096;
+/// Reminders that a request makes ready at most. It tells of their names, so the next look comes at once and goes on.
+const RIPE: usize = 256;
 /// Rows that are read at once.
 const ROWS: usize = 64;
 

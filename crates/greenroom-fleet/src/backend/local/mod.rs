@@ -242,14 +242,9 @@ impl Store for LocalBackend {
             Ok(Some(rows)) => return Ok(rows),
             Ok(None) => self.open_again().await?,
             Err(error) => {
-                // The file may be damaged for this opening alone. An error: the writer has ended.
-                if error.kind() == BackendErrorKind::Damaged {
-                    self.jobs.send(Message::Abandon).await.ok();
-                }
-                if matches!(error.kind(), BackendErrorKind::Damaged | BackendErrorKind::Unavailable) {
-                    // The writer finds out, and opens the file again. Its own error is no answer here.
-                    self.open_again().await.ok();
-                }
+                // The file may be damaged for this opening alone: the writer finds out, and opens it again. Its own error is no answer
+                // here.
+                self.open_again().await.ok();
                 return Err(error);
             }
         }

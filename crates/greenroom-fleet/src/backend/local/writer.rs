@@ -34,8 +34,6 @@ pub(super) enum Message {
         rows: Vec<Row>,
         reply: oneshot::Sender<Result<()>>,
     },
-    /// Ends the database, in which a read has found what cannot be. The next commit opens it again.
-    Abandon,
     /// Exports what is committed when the commits before it are carried out.
     Export(Export),
     /// Takes no further messages, carries out those that wait, and ends.
@@ -85,7 +83,6 @@ impl Writer {
                         waiting.push(reply);
                     }
                     Message::Import { rows, reply } => imports.push((rows, reply)),
-                    Message::Abandon => self.end_database(OpenDatabase::abandon),
                     Message::Export(export) => exports.push(export),
                     Message::Close => self.waiting.close(),
                 }
