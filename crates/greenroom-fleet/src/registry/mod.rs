@@ -66,7 +66,7 @@ impl<'a> Step<'a> {
         Self { txn: Txn::over(rows), now: rows.now, told: Told::default() }
     }
 
-    /// What the request has read, and its commit, if it has written something.
+    /// Ends the request. The commit is `None` if the request has written nothing.
     fn finish_run(self) -> (Reads, Option<Commit>) {
         self.txn.end(self.told)
     }

@@ -16,7 +16,7 @@
 //! row to it or removes one also changes a single row that the request reads: the record of the name for `Queue`, `Ready` and
 //! `Waiting`, the record of the prompt for its open questions, the counter of a node for the names that it owns. The lists by time
 //! (`Due`, `Expiries`, `Deadlines`, `Ended`, `CommandDeadlines`) need no such row: a request acts on each entry by itself, and decides
-//! on its record as of the moment of the list.
+//! on the record of the entry, which was read at the moment of the list.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,8 @@ use crate::id::Timestamp;
 /// A key and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
-/// Conflicts after which a request waits before it runs again.
-const AT_ONCE: u32 = 8;
+/// Conflicts of a request before it pauses between two attempts.
+const CONFLICTS_WITHOUT_PAUSE: u32 = 8;
 
 /// Conflicts after which a request is [`Unavailable`](BackendErrorKind::Unavailable).
 const CONFLICTS: u32 = 200;
@@ -43,9 +43,9 @@ const ROUNDS: u32 = 10_000;
 /// Rows that are read again with those that a request lacks, so that all of them are of one moment.
 const FEW: usize = 512;
 
-/// Times that many rows are read again at one moment. After that, a page for people or for a look is answered from rows of several
-/// moments, and another request counts as one that was in conflict.
-const AGAIN: u32 = 3;
+/// Times that an attempt reads its rows again as a whole. After them, a request for a page answers from rows of several moments, and
+/// any other request counts a conflict.
+const REREADS: u32 = 3;
 
 /// The longest pause before an attempt.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -93,7 +93,7 @@ pub(crate) struct Commit {
     pub(crate) writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// The counters that it adds to, after its writes. See [`counter`].
     pub(crate) additions: BTreeMap<Vec<u8>, i64>,
-    /// What to tell once the commit is durable.
+    /// The changes and transitions to tell once the commit is durable.
     pub(crate) told: Told,
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn run<T: Send>(
 ) -> Result<T> {
     let mut known = Wanted::default();
     for conflicts in 0..CONFLICTS {
-        if conflicts >= AT_ONCE {
+        if conflicts >= CONFLICTS_WITHOUT_PAUSE {
             tokio::time::sleep(pause()).await;
         }
         // Until its commit, a request has one moment: ranges end there, and would be others at each read.
@@ -141,7 +141,7 @@ pub(crate) async fn run<T: Send>(
             rows = store.read(known).await?.at(now);
         }
         // False once the rows are of several moments.
-        let (mut at_one_moment, mut again) = (true, 0);
+        let (mut at_one_moment, mut rereads) = (true, 0);
         known = 'attempt: {
             for _ in 0..ROUNDS {
                 match try_on(&rows, &request) {
@@ -153,7 +153,7 @@ pub(crate) async fn run<T: Send>(
                         }
                     }
                     // Others change its rows all the time.
-                    Attempt::Ends { answer, is_page, all, .. } if !at_one_moment && again == AGAIN => {
+                    Attempt::Ends { answer, is_page, all, .. } if !at_one_moment && rereads == REREADS => {
                         match is_page {
                             true => return answer,
                             false => break 'attempt all,
@@ -161,7 +161,7 @@ pub(crate) async fn run<T: Send>(
                     }
                     Attempt::Ends { all, .. } if !at_one_moment => {
                         rows = store.read(all).await?.at(now);
-                        (at_one_moment, again) = (true, again + 1);
+                        (at_one_moment, rereads) = (true, rereads + 1);
                     }
                     Attempt::Ends { answer: Err(error), .. } => return Err(error),
                     Attempt::Ends { answer: Ok(answer), commit: None, .. } => return Ok(answer),
@@ -185,7 +185,7 @@ pub(super) enum Attempt<T> {
     Lacks {
         /// The rows that it lacks, as far as it knows.
         lacking: Wanted,
-        /// These and all that it has read.
+        /// All rows that it has read or lacks.
         all: Wanted,
     },
     /// It has read all its rows.
@@ -193,7 +193,7 @@ pub(super) enum Attempt<T> {
         answer: Result<T>,
         /// Its writes. `None`: it writes nothing.
         commit: Option<Commit>,
-        /// Its answer is a page, of which a moment later each row may be another.
+        /// True for a page: any row of it may have changed by the time that the caller reads it.
         is_page: bool,
         all: Wanted,
     },

@@ -1,4 +1,4 @@
-//! What a request sees of the map while it runs: the rows that were read for it, and its own writes in place of them.
+//! The view that a request has of the map: the rows that were read for it, and its own writes in place of them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,14 @@ pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 /// request with an error leaves nothing behind either.
 pub(crate) struct Txn<'a> {
     rows: &'a Rows,
-    /// What the request has read of the rows, and what it lacks.
+    /// The keys and ranges that the request has read or lacks.
     reads: RefCell<Reads>,
     /// `None`: the row is removed.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     additions: BTreeMap<Vec<u8>, i64>,
 }
 
-/// What a request has read.
+/// The keys and ranges that a request has read or lacks.
 #[derive(Default)]
 pub(super) struct Reads {
     /// Rows that the commit expects unchanged.
@@ -42,7 +42,7 @@ impl<'a> Txn<'a> {
         Self { rows, reads: RefCell::default(), writes: BTreeMap::new(), additions: BTreeMap::new() }
     }
 
-    /// What the request has read, and its commit, if it has written something.
+    /// Ends the request. The commit is `None` if the request has written nothing.
     pub(super) fn end(self, told: Told) -> (Reads, Option<Commit>) {
         let reads = self.reads.into_inner();
         let (writes, mut additions) = (self.writes, self.additions);

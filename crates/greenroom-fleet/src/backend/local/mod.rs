@@ -50,7 +50,7 @@ use writer::{Message, Writer};
 /// Requests that wait for the writer. Beyond them a request waits until there is room.
 const WAITING: usize = 1024;
 
-/// Pages that are read at once, and short reads.
+/// Pages that are read at once. As many short reads run beside them.
 const READERS: usize = 4;
 
 /// A backend in one file, for services on one machine: durable over a power cut, and locked against a second process.

@@ -137,7 +137,7 @@ impl Writer {
     fn import(&mut self, rows: &[Row]) -> Result<()> {
         self.open_again()?;
         let now = self.clock.now();
-        let import = |map: &mut Rows<'_>| {
+        let import = |map: &mut WritableRows<'_>| {
             run_alone(map, now, |step| step.fill(rows))?;
             run_alone(map, now, |step| step.all_dead()).map(|_| ())
         };
@@ -200,7 +200,7 @@ fn all_dead(database: &Database, clock: &Clock) -> Result<()> {
 }
 
 /// Writes to the rows in one transaction.
-fn alone(database: &Database, write: impl FnOnce(&mut Rows<'_>) -> Result<()>) -> Result<()> {
+fn alone(database: &Database, write: impl FnOnce(&mut WritableRows<'_>) -> Result<()>) -> Result<()> {
     let transaction = database.begin_write().map_err(failed)?;
     write(&mut TableMap(transaction.open_table(ROWS).map_err(failed)?))?;
     transaction.commit().map_err(failed)
@@ -242,7 +242,7 @@ pub(super) fn not_open() -> BackendError {
 }
 
 /// The rows of a transaction that writes.
-type Rows<'a> = TableMap<Table<'a, &'static [u8], &'static [u8]>>;
+type WritableRows<'a> = TableMap<Table<'a, &'static [u8], &'static [u8]>>;
 
 /// A table of the file as a map.
 pub(super) struct TableMap<T>(pub(super) T);
@@ -260,7 +260,7 @@ impl<T: ReadableTable<&'static [u8], &'static [u8]>> Map for TableMap<T> {
     }
 }
 
-impl MapMut for Rows<'_> {
+impl MapMut for WritableRows<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.insert(key, value).map_err(failed)?;
         Ok(())
