@@ -1,6 +1,7 @@
 //! Quotas of tenants: weights, live sessions, and money.
 
-use greenroom_fleet::{Budget, Quota, Refused};
+use greenroom_fleet::backend::MemoryBackend;
+use greenroom_fleet::{Budget, Clock, Quota, Refused, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -15,7 +16,7 @@ async fn sends(session: &FleetSession, prompt: &str) -> FleetTurn {
 
 #[tokio::test(start_paused = true)]
 async fn tenants_get_turns_by_their_weights() {
-    let world = World::new();
+    let world = in_mid_period();
     let builder = world.builder().tenant("heavy", Quota::default().weight(3));
     let fleet = start(builder.configure(|limits| (limits.live, limits.wait) = (1, secs(3600)))).await;
     let blocker = send(&fleet, "blocker", "wait 10").await;
@@ -37,7 +38,7 @@ async fn tenants_get_turns_by_their_weights() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tenant_at_its_own_cap_waits_and_others_do_not() {
-    let world = World::new();
+    let world = in_mid_period();
     let fleet =
         start(world.builder().tenant("small", Quota::default().live(1)).configure(|limits| limits.live = 4))
             .await;
@@ -53,6 +54,13 @@ async fn a_tenant_at_its_own_cap_waits_and_others_do_not() {
     assert!(begun.elapsed() < secs(27), "{:?}", begun.elapsed());
 }
 
+/// A world whose clock begins ten minutes after the start of a budget period of an hour, so no period ends while a turn runs.
+fn in_mid_period() -> World {
+    let (begin, start) = (Timestamp(500_000 * 3_600_000 + 600_000), Instant::now());
+    let clock = Clock::new(move || begin.after(start.elapsed()));
+    World { backend: MemoryBackend::with_clock(clock), ..World::new() }
+}
+
 fn budget(amount: u64, reserve: u64) -> Quota {
     let mut quota = Quota::default();
     quota.budget = Some(Budget { amount, period: secs(3600), reserve });
@@ -61,7 +69,7 @@ fn budget(amount: u64, reserve: u64) -> Quota {
 
 #[tokio::test(start_paused = true)]
 async fn money_is_reserved_at_the_beginning_and_settled_at_the_end() {
-    let world = World::new();
+    let world = in_mid_period();
     let fleet = start(world.builder().tenant("t", budget(2_000_000, 800_000))).await;
     let account = async || world.backend.tenant("t".to_owned()).await.unwrap();
     let turn = sends(&of(&fleet, "t", "a"), "wait 5").await;
@@ -77,7 +85,7 @@ async fn money_is_reserved_at_the_beginning_and_settled_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_spent_budget_refuses_with_the_start_of_the_next_period() {
-    let world = World::new();
+    let world = in_mid_period();
     let fleet = start(world.builder().tenant("t", budget(1_000_000, 500_000))).await;
     let a = of(&fleet, "t", "a");
     outcome(sends(&a, "cost 1.5").await).await;
@@ -94,7 +102,7 @@ async fn a_spent_budget_refuses_with_the_start_of_the_next_period() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_waits_for_money_runs_in_the_next_period() {
-    let world = World::new();
+    let world = in_mid_period();
     let fleet = start(
         world.builder().tenant("t", budget(1_000_000, 500_000)).configure(|limits| limits.wait = secs(7200)),
     )
@@ -112,7 +120,7 @@ async fn a_prompt_that_waits_for_money_runs_in_the_next_period() {
 
 #[tokio::test(start_paused = true)]
 async fn turns_at_once_do_not_reserve_more_than_there_is() {
-    let world = World::new();
+    let world = in_mid_period();
     let fleet =
         start(world.builder().tenant("t", budget(1_000_000, 500_000)).configure(|limits| limits.live = 8))
             .await;
@@ -129,7 +137,7 @@ async fn turns_at_once_do_not_reserve_more_than_there_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_cut_off_costs_what_was_set_aside_for_it() {
-    let world = World::new();
+    let world = in_mid_period();
     let fleet = start(world.builder().tenant("t", budget(2_000_000, 800_000))).await;
     drop(sends(&of(&fleet, "t", "a"), "hold").await);
     world.clis.read(1).await;
