@@ -16,7 +16,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use greenroom::Session;
-use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, PostgresStore};
+use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
 use greenroom_fleet::{Fleet, FleetError, FleetTurn};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
@@ -41,7 +41,7 @@ async fn run(database: &str, host: &str) -> Result<(), Box<dyn Error>> {
     }
     let backend = PostgresBackend::connect(options).await?;
     let fleet = Fleet::builder()
-        .transcripts(PostgresStore::of(&backend))
+        .transcripts()
         .backend(backend)
         .host(host)
         .folder(std::env::temp_dir().join(format!("fleet-{host}")))

@@ -62,6 +62,13 @@ impl BackendError {
         Self::new(BackendErrorKind::Invalid, message)
     }
 
+    pub(crate) fn too_long(bytes: usize, most: usize) -> Self {
+        let message = format!(
+            "a row of the request would have a key of {bytes} bytes, and {most} is the most: shorten its name, key or tenant"
+        );
+        Self::new(BackendErrorKind::Invalid, message)
+    }
+
     pub(crate) fn too_deep(most: usize) -> Self {
         let message = format!("the JSON of the request is nested deeper than {most} levels: flatten it");
         Self::new(BackendErrorKind::Invalid, message)

@@ -44,7 +44,7 @@
 //! | end the fleet | [`Fleet::drain`] |
 //! | look after a fleet from another program | [`admin`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
-//! | let sessions move between hosts with their memory | [`FleetBuilder::transcripts`], [`TranscriptStore`] |
+//! | let sessions move between hosts with their memory | [`FleetBuilder::transcripts`] |
 //!
 //! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. `docs/fleet-nodes.md` is about
 //! several nodes on a backend that processes share; [`LocalBackend`](backend::LocalBackend) and
@@ -101,12 +101,12 @@ pub use record::{
     QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
-    Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page, PutCommand,
-    Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredMessage, TakeCommand, Transition,
-    WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
+    Begun, Change, Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page,
+    PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredMessage, StoredTranscript,
+    TakeCommand, TranscriptsOf, Transition, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
-pub use transcripts::{TranscriptReply, TranscriptStore};
+pub use transcripts::Transcripts;
 
 /// The programs of the README and of the guide are doc tests.
 #[cfg(all(doctest, feature = "testkit"))]

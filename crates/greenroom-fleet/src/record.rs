@@ -50,7 +50,7 @@ pub struct NameRecord {
     pub conversation: Uuid,
     /// When the name was first used.
     pub created_at: Timestamp,
-    /// The term of the last owner; 0 before the first.
+    /// The term of the last owner. Before the first one, the highest term of the names that were deleted before; 0 if there is none.
     pub term: Term,
     /// The state.
     pub state: NameState,
@@ -227,7 +227,7 @@ pub enum PromptOutcome {
     Completed {
         /// The CLI's `result` message; `null` if the prompt was appended to the conversation without asking the model.
         result: Value,
-        /// The store of transcripts did not get all entries of the turn, so the conversation may not remember it. The name is
+        /// The transcript in the backend did not get all entries of the turn, so the conversation may not remember it. The name is
         /// quarantined.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         transcript_lost: bool,

@@ -1,51 +1,197 @@
-//! Transcripts in a store that all hosts share, so that a session's memory moves with the session.
+//! Transcripts in a backend, so that a session's memory moves with the session.
 //!
 //! ```text
-//!  CLI ── writes its transcript ──► session ── append ──► TranscriptStore, if the owner still owns the name
+//!  CLI ── writes its transcript ──► session ── append ──► backend, if the owner still owns the name
 //!                                                              │ the next owner, on any host
 //!                       a folder of this activation alone ◄── load
 //! ```
 //!
-//! Give one to [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts).
+//! A fleet has its transcripts in its backend with [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts).
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use greenroom::sessions::TranscriptEntry;
-use greenroom::store::SessionKey;
+use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
 use uuid::Uuid;
 
+use crate::backend::Backend;
 use crate::error::BackendError;
 use crate::id::AttemptId;
-use crate::request::{Owned, Ownership};
+use crate::request::{AppendEntries, Owned, Page, StoredTranscript, TranscriptsOf};
 
-/// The answer of a [`TranscriptStore`].
-pub type TranscriptReply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
+/// Entries and bytes of one request that appends. A single entry may have more bytes.
+const CHUNK: usize = 500;
+const CHUNK_BYTES: usize = 1 << 20;
 
-/// Keeps the transcripts of a fleet's sessions.
+/// Entries of one answer.
+pub(crate) const ENTRIES: usize = 256;
+
+type Result<T> = std::result::Result<T, BackendError>;
+
+/// The transcripts in a backend, as the session store of sessions without a fleet. A fleet needs no such store:
+/// [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts).
 ///
-/// [`MemoryTranscripts`](crate::backend::MemoryTranscripts) is for tests, and `PostgresStore` (feature `postgres`) for services on
-/// several hosts. The fleet uses keys whose [`project_key`](SessionKey::project_key) is the id of the name's conversation.
+/// ```no_run
+/// use std::sync::Arc;
 ///
-/// A request that fails with [`Unavailable`](crate::BackendErrorKind::Unavailable) is repeated while the node holds its lease. Any
-/// other error loses the entries, and the fleet quarantines the name.
-pub trait TranscriptStore: Send + Sync + 'static {
-    /// Appends entries to those of the key, in this order. [`Owned::Fenced`]: the owner does not own the name any more, and nothing
-    /// was written. The check and the write are one step: no entry of an owner follows a claim by another one.
-    ///
-    /// An entry whose uuid the key already has is dropped. A repeated request has the id of the first one, and writes nothing twice.
+/// use greenroom::Session;
+/// use greenroom_fleet::Transcripts;
+/// use greenroom_fleet::backend::LocalBackend;
+///
+/// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+/// let backend = LocalBackend::open("/var/lib/agents/transcripts.redb").await?;
+/// let session = Session::builder().session_store(Arc::new(Transcripts::of(backend))).start().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It keeps no summaries, so a list of sessions with their descriptions loads each session.
+#[derive(Clone)]
+pub struct Transcripts(Arc<dyn Backend>);
+
+impl Transcripts {
+    /// The transcripts in a backend.
+    pub fn of(backend: impl Backend) -> Self {
+        Self::over(Arc::new(backend))
+    }
+
+    pub(crate) fn over(backend: Arc<dyn Backend>) -> Self {
+        Self(backend)
+    }
+
+    async fn page(&self, of: &TranscriptsOf, after: Option<SessionKey>) -> Result<Vec<StoredTranscript>> {
+        self.0.transcripts(of.clone(), after, Page::MOST).await
+    }
+
+    async fn list(&self, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {
+        let mut listed = Vec::new();
+        loop {
+            let page = self.page(&of, listed.last().map(|last: &StoredTranscript| last.key.clone())).await?;
+            if page.is_empty() {
+                return Ok(listed);
+            }
+            listed.extend(page);
+        }
+    }
+}
+
+/// The requests of one append, in their order.
+pub(crate) fn parts(key: &SessionKey, entries: &[TranscriptEntry]) -> impl Iterator<Item = AppendEntries> {
+    let (attempt, transcript) = (AttemptId::new(), Uuid::new_v4());
+    (0..).zip(chunks(entries)).map(move |(part, entries)| {
+        let (key, entries) = (key.clone(), entries.to_vec());
+        AppendEntries { owner: None, attempt, part, transcript, key, entries }
+    })
+}
+
+/// All entries of a transcript, by requests for those after the first ones. `None`: it has none.
+pub(crate) async fn load<'a>(
+    after: impl Fn(u64) -> BoxFuture<'a, StoreResult<Vec<String>>>,
+) -> StoreResult<Option<Vec<TranscriptEntry>>> {
+    let mut entries = Vec::new();
+    loop {
+        let page = after(entries.len() as u64).await?;
+        if page.is_empty() {
+            return Ok((!entries.is_empty()).then_some(entries));
+        }
+        for json in page {
+            entries.push(TranscriptEntry::parse(&json).map_err(BackendError::damaged)?);
+        }
+    }
+}
+
+/// Splits entries so that a request stays within its bounds.
+fn chunks(mut entries: &[TranscriptEntry]) -> impl Iterator<Item = &[TranscriptEntry]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = entries.iter().take(CHUNK).take_while(|entry| {
+            bytes += entry.raw().get().len();
+            bytes <= CHUNK_BYTES
+        });
+        let count = fits.count().max(1).min(entries.len());
+        let (chunk, rest) = entries.split_at(count);
+        entries = rest;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// Without a fleet nobody owns the session, so every append is carried out.
+impl SessionStore for Transcripts {
     fn append<'a>(
         &'a self,
-        owner: &'a Ownership,
-        attempt: AttemptId,
         key: &'a SessionKey,
         entries: &'a [TranscriptEntry],
-    ) -> TranscriptReply<'a, Owned<()>>;
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            for part in parts(key, entries) {
+                match self.0.append_entries(part).await? {
+                    Owned::Done(()) => {}
+                    Owned::Fenced => {
+                        return Err("the backend has refused an append that names no owner".into());
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
 
-    /// Returns all entries of a key in order; `None` if the key has none.
-    fn load<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Option<Vec<TranscriptEntry>>>;
+    fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
+        Box::pin(async move {
+            let page =
+                |after| Box::pin(async move { Ok(self.0.entries(key.clone(), after, ENTRIES).await?) }) as _;
+            load(page).await
+        })
+    }
 
-    /// Lists the subpaths of a session, in any order.
-    fn subpaths<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Vec<String>>;
+    fn list_sessions<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<StoredSession>>> {
+        Box::pin(async move {
+            let mut listed = self.list(TranscriptsOf::project(project_key)).await?;
+            listed.retain(|transcript| transcript.key.subpath.is_none());
+            let session = |StoredTranscript { key, modified }: &StoredTranscript| {
+                StoredSession::new(&key.session_id, UNIX_EPOCH + Duration::from_millis(modified.0))
+            };
+            Ok(listed.iter().map(session).collect())
+        })
+    }
 
-    /// Removes all transcripts of a conversation. Succeeds if there are none.
-    fn forget(&self, conversation: Uuid) -> TranscriptReply<'_, ()>;
+    fn delete<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            while !self.0.delete_transcripts(TranscriptsOf::key(key)).await? {}
+            Ok(())
+        })
+    }
+
+    fn list_subkeys<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Vec<String>>> {
+        Box::pin(async move {
+            let listed = self.list(TranscriptsOf::key(&key.main())).await?;
+            Ok(listed.into_iter().filter_map(|transcript| transcript.key.subpath).collect())
+        })
+    }
+}
+
+impl std::fmt::Debug for Transcripts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transcripts").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn appends_are_split_by_entries_and_by_bytes() {
+        let entry =
+            |bytes: usize| TranscriptEntry::parse(&json!({ "t": "x".repeat(bytes) }).to_string()).unwrap();
+        let sizes = |entries: &[TranscriptEntry]| chunks(entries).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&vec![entry(1); 1200]), [500, 500, 200]);
+        let large = entry(CHUNK_BYTES);
+        assert_eq!(sizes(&[entry(1), large.clone(), large, entry(1)]), [1, 1, 1, 1]);
+        assert_eq!(sizes(&vec![entry(CHUNK_BYTES / 3); 4]), [2, 2]);
+    }
 }

@@ -96,7 +96,7 @@ impl NameCell {
         kill.cancel();
     }
 
-    /// The losses of the session's transcript; `None` without a store of transcripts.
+    /// The losses of the session's transcript; `None` if the backend keeps no transcripts.
     pub(crate) fn losses(&self) -> Option<Arc<Losses>> {
         self.holdings().losses.clone()
     }

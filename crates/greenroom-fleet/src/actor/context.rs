@@ -23,7 +23,6 @@ use crate::hub::Hub;
 use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::request::{Ownership, Page, Reserve};
-use crate::transcripts::TranscriptStore;
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -53,8 +52,8 @@ pub(crate) struct FleetShared {
     pub(crate) host: String,
     /// The hosts on which sessions may run that are created here.
     pub(crate) placement: Placement,
-    /// The store of all transcripts. `None`: each host keeps the transcripts of its sessions as files.
-    pub(crate) transcripts: Option<Arc<dyn TranscriptStore>>,
+    /// The backend keeps the transcripts. Otherwise each host keeps those of its sessions as files.
+    pub(crate) transcripts: bool,
     /// The other living nodes, as the keeper has counted them.
     pub(crate) peers: AtomicU32,
     /// The names that have an actor here.

@@ -17,7 +17,7 @@ use crate::face::event::FleetEvent;
 use crate::files::Removal;
 use crate::id::{Name, NodeId};
 use crate::record::{NameRecord, NameState};
-use crate::request::Deletion;
+use crate::request::{Deletion, TranscriptsOf};
 
 /// The end of a request to delete a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,9 @@ async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) ->
         shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
         return Err(error);
     }
-    if let Some(store) = &shared.transcripts {
-        repeat(shared, || store.forget(record.conversation)).await.map_err(failed)?;
+    if shared.transcripts {
+        let of = TranscriptsOf::project(record.conversation.to_string());
+        while !repeat(shared, || shared.backend.delete_transcripts(of.clone())).await.map_err(failed)? {}
     }
     while !repeat(shared, || shared.backend.deleted(name.clone())).await.map_err(failed)? {}
     shared.tell_transitions();

@@ -43,7 +43,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
         node: NodeId::new(),
         host: "here".into(),
         placement: Default::default(),
-        transcripts: None,
+        transcripts: false,
         peers: Default::default(),
         awake: Default::default(),
         hub: Default::default(),

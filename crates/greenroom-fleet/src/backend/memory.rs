@@ -8,10 +8,7 @@ use uuid::Uuid;
 use super::Channels;
 use crate::clock::Clock;
 use crate::id::Timestamp;
-use crate::registry::{
-    Commit, Committed, MemoryMap, Result, Rows, Store, Wanted, commit, read, run, run_alone,
-};
-use crate::request::Ownership;
+use crate::registry::{Commit, Committed, Lane, MemoryMap, Result, Rows, Store, Wanted, commit, read, run};
 
 /// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last
 /// clone is dropped.
@@ -33,8 +30,8 @@ use crate::request::Ownership;
 pub struct MemoryBackend {
     rows: Arc<Mutex<MemoryMap>>,
     folder: Arc<TemporaryFolder>,
-    pub(super) clock: Clock,
-    pub(super) channels: Channels,
+    clock: Clock,
+    channels: Channels,
 }
 
 impl MemoryBackend {
@@ -62,26 +59,24 @@ impl MemoryBackend {
         false
     }
 
+    pub(super) fn shared(&self) -> bool {
+        false
+    }
+
+    pub(super) fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
     /// The same facts as after a restart of the service: every node that has joined so far is dead, as
     /// [`LocalBackend::open`](super::LocalBackend::open) finds them. Sessions that still run on this backend are fenced.
     ///
     /// # Errors
     /// [`Damaged`](crate::BackendErrorKind::Damaged) if a record cannot be read.
     pub async fn reopen(&self) -> Result<Self> {
-        run(self, |step| step.all_dead()).await?;
+        run(self, Lane::Nodes, |step| step.all_dead()).await?;
         // Another process hears of all changes, and of its own transitions only.
         let transitions = Channels::new().transitions;
         Ok(Self { channels: Channels { transitions, ..self.channels.clone() }, ..self.clone() })
-    }
-
-    /// Runs a function with the conversation of a name, if this owner is its owner still. Nobody claims the name meanwhile.
-    pub(super) fn with_conversation_of<T>(
-        &self,
-        owner: &Ownership,
-        run: impl FnOnce(Option<Uuid>) -> Result<T>,
-    ) -> Result<T> {
-        let mut rows = self.rows();
-        run(run_alone(&mut *rows, self.clock.now(), |step| step.conversation_of(owner))?.0)
     }
 
     /// A request that panicked has written nothing.
@@ -95,11 +90,11 @@ impl Store for MemoryBackend {
         self.clock.now()
     }
 
-    async fn read(&self, wanted: Wanted) -> Result<Rows> {
+    async fn read(&self, _: Lane, wanted: Wanted) -> Result<Rows> {
         read(&*self.rows(), wanted, self.clock.now())
     }
 
-    async fn commit(&self, made: Commit) -> Result<Committed> {
+    async fn commit(&self, _: Lane, made: Commit) -> Result<Committed> {
         let mut rows = self.rows();
         let committed = commit(&mut *rows, &made)?;
         // Under the lock: they are told in the order in which they became durable.

@@ -13,12 +13,12 @@ pub(crate) mod local;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
-mod transcripts;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use greenroom::store::SessionKey;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -28,18 +28,18 @@ use crate::record::{
     CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
     PromptRecord, QuestionRecord, TenantRecord,
 };
-use crate::registry::{Told, run};
+use crate::registry::{Lane, Store, Told, run};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, Appended, Ask, Begin, Begun, Change,
-    Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page, PutCommand,
-    Quarantined, Renewed, StoredMessage, TakeCommand, Transition, WaitingNames, WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
+    Begun, Change, Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page,
+    PutCommand, Quarantined, Renewed, StoredMessage, StoredTranscript, TakeCommand, TranscriptsOf,
+    Transition, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresBackend, PostgresOptions, PostgresStore};
-pub use transcripts::MemoryTranscripts;
+pub use postgres::{PostgresBackend, PostgresOptions};
 
 /// The number of changes or transitions that a slow reader of [`Backend::changes`] or [`Backend::transitions`] may be behind.
 const TOLD: usize = 4096;
@@ -138,15 +138,15 @@ macro_rules! backend {
             ($backend:ty) => {
                 impl Backend for $backend {
                     fn now(&self) -> Timestamp {
-                        self.clock.now()
+                        Store::now(self)
                     }
 
                     fn changes(&self) -> broadcast::Receiver<Change> {
-                        self.channels.changes.subscribe()
+                        self.channels().changes.subscribe()
                     }
 
                     fn transitions(&self) -> broadcast::Receiver<Transition> {
-                        self.channels.transitions.subscribe()
+                        self.channels().transitions.subscribe()
                     }
 
                     fn default_folder(&self) -> Option<PathBuf> {
@@ -158,37 +158,12 @@ macro_rules! backend {
                     }
 
                     fn is_shared(&self) -> bool {
-                        false
+                        self.shared()
                     }
 
                     $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
-                        Box::pin(run(self, move |step| step.$method($($arg.clone()),*)))
-                    })*
-                }
-            };
-        }
-
-        /// Implements [`Backend`] for a type that can be cloned and has a method of its own for each request. A request runs to its end
-        /// also if its future is dropped.
-        #[cfg(feature = "postgres")]
-        macro_rules! by_methods {
-            ($backend:ty) => {
-                impl Backend for $backend {
-                    fn now(&self) -> Timestamp {
-                        self.server_time()
-                    }
-
-                    fn changes(&self) -> broadcast::Receiver<Change> {
-                        self.channels().changes.subscribe()
-                    }
-
-                    fn transitions(&self) -> broadcast::Receiver<Transition> {
-                        self.channels().transitions.subscribe()
-                    }
-
-                    $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
-                        let backend = self.clone();
-                        Box::pin(self.to_its_end(async move { <$backend>::$method(&backend, $($arg),*).await }))
+                        let lane = Lane::of(stringify!($method));
+                        Box::pin(run(self, lane, move |step| step.$method($($arg.clone()),*)))
                     })*
                 }
             };
@@ -350,6 +325,16 @@ backend! {
     fn queued() -> u32;
     /// The account of a tenant.
     fn tenant(tenant: String) -> TenantRecord;
+
+    /// Appends entries to a transcript, in this order. An entry whose uuid the transcript has already is passed over. An owner appends to
+    /// the conversation of its name only: the [`project_key`](SessionKey::project_key) is the id of the conversation.
+    fn append_entries(append: AppendEntries) -> Owned<()>;
+    /// Up to `limit` entries of a transcript after its first `after` ones, in order. The last page is an empty one.
+    fn entries(key: SessionKey, after: u64, limit: usize) -> Vec<String>;
+    /// A page of transcripts after the one of a key, in the order of their keys' bytes. The last page is an empty one.
+    fn transcripts(of: TranscriptsOf, after: Option<SessionKey>, limit: usize) -> Vec<StoredTranscript>;
+    /// Removes transcripts. `false`: some are left, so call it again. A call does a bounded amount of work.
+    fn delete_transcripts(of: TranscriptsOf) -> bool;
 }
 
 #[cfg(feature = "testkit")]
@@ -358,4 +343,4 @@ pub(crate) use by_passing_on;
 by_rows!(MemoryBackend);
 by_rows!(LocalBackend);
 #[cfg(feature = "postgres")]
-by_methods!(PostgresBackend);
+by_rows!(PostgresBackend);

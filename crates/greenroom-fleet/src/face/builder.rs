@@ -25,7 +25,6 @@ use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::NodeId;
 use crate::opening;
-use crate::transcripts::TranscriptStore;
 
 /// The number of events that a slow reader may be behind.
 const EVENTS: usize = 1024;
@@ -40,7 +39,7 @@ pub struct FleetBuilder {
     folder: Option<PathBuf>,
     host: Option<String>,
     placement: Placement,
-    transcripts: Option<Arc<dyn TranscriptStore>>,
+    transcripts: bool,
     watchdog: bool,
     events: broadcast::Sender<FleetEvent>,
     ended: CancellationToken,
@@ -58,7 +57,7 @@ impl Fleet {
             folder: None,
             host: None,
             placement: Placement::default(),
-            transcripts: None,
+            transcripts: false,
             watchdog: true,
             events: broadcast::Sender::new(EVENTS),
             ended: CancellationToken::new(),
@@ -149,15 +148,15 @@ impl FleetBuilder {
         self
     }
 
-    /// Keeps the transcripts of all sessions in a store that all nodes share, so that a session's memory moves with the session to
-    /// any host. Default: each transcript is a file in the [folder](FleetBuilder::folder) of the fleet.
+    /// Keeps the transcripts of all sessions in the backend, so that a session's memory moves with the session to any host. Default:
+    /// each transcript is a file in the [folder](FleetBuilder::folder) of the fleet.
     ///
-    /// An activation gets a configuration folder of its own, with the conversation from the store, so a profile must not set
-    /// `CLAUDE_CONFIG_DIR`. Working directories do not move. Give all nodes of the fleet the same store. Conversations that began
-    /// without one begin anew.
+    /// An activation gets a configuration folder of its own, with the conversation from the backend, so a profile must not set
+    /// `CLAUDE_CONFIG_DIR`. Working directories do not move. Call it on all nodes of the fleet, or on none: conversations that began
+    /// otherwise begin anew.
     #[must_use]
-    pub fn transcripts(mut self, store: impl TranscriptStore) -> Self {
-        self.transcripts = Some(Arc::new(store));
+    pub fn transcripts(mut self) -> Self {
+        self.transcripts = true;
         self
     }
 

@@ -8,7 +8,7 @@ use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Timestamp};
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Table {
-    /// Singles: the last term, and the counter of the prompts that wait.
+    /// A single: the counter of the prompts that wait
     Meta = 1,
     /// name → `NameRecord`
     Names = 2,
@@ -70,11 +70,29 @@ pub(crate) enum Table {
     Spent = 30,
     /// tenant → counter of the money reserved in its period, in micro-dollars
     Reserved = 31,
+    /// project, session, part → the transcript without its entries
+    Transcripts = 32,
+    /// transcript, number of the last entry in the row → entries
+    Entries = 33,
+    /// transcript, uuid of an entry → nothing
+    EntryIds = 34,
+    /// A single: the highest term of the names that were deleted
+    DeletedTerm = 35,
+}
+
+/// True for keys of counters: rows that are added to.
+#[cfg(feature = "postgres")]
+pub(crate) fn is_counter(key: &[u8]) -> bool {
+    match key.first() {
+        Some(table) if *table == Table::Meta as u8 => true,
+        Some(table) => (Table::OwnedBy as u8..=Table::Reserved as u8).contains(table),
+        None => false,
+    }
 }
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::Reserved as u8;
+    let tables = Table::Meta as u8..=Table::DeletedTerm as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 
@@ -112,7 +130,7 @@ impl Key {
         self.number(time.0)
     }
 
-    fn id(mut self, id: uuid::Uuid) -> Self {
+    pub(crate) fn id(mut self, id: uuid::Uuid) -> Self {
         self.0.extend(id.as_bytes());
         self
     }

@@ -62,13 +62,17 @@ impl Step<'_> {
                 self.txn.remove(&key)?;
             }
         }
-        for table in [Table::Contents, Table::Outcomes, Table::Prompts] {
-            self.txn.remove(&Key::of(table).prompt(id))?;
+        self.txn.remove(&Key::of(Table::Prompts).prompt(id))?;
+        for table in [Table::Contents, Table::Outcomes] {
+            // One row, which may be long.
+            if self.txn.remove_under(&Key::of(table).prompt(id), 2)?.is_none() {
+                return Ok(false);
+            }
         }
         for of_prompt in [Self::forget_messages, Self::forget_questions] {
-            let removed = of_prompt(self, id, most)?;
+            let Some(removed) = of_prompt(self, id, most)? else { return Ok(false) };
             *rows = rows.saturating_sub(removed);
-            if removed == most || *rows == 0 {
+            if *rows == 0 {
                 return Ok(false);
             }
         }

@@ -1,37 +1,37 @@
-//! Rows of messages: messages of a turn that are kept together share a row.
+//! Messages of turns, and rows of texts: texts that are kept together share a row.
 //!
-//! The key is the prompt and the number of the last message in the row, so a scan from a number begins with the row that has
-//! it. The value is a JSON array: the lengths of the messages in bytes, then the messages as they are, such as `[[4,1],"ab",7]`.
+//! The key ends with the number of the last text in the row, so a scan from a number begins with the row that has it. The value is a
+//! JSON array: the lengths of the texts in bytes, then the texts as they are, such as `[[4,1],"ab",7]`.
 
-use super::key::{Key, Table};
+use super::key::{Key, Table, number};
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
 use crate::request::StoredMessage;
 
-/// Messages in a row.
+/// Texts in a row.
 const MOST: usize = 64;
-/// Bytes of the messages in a row: the row and its key fill a page of 16 KiB. One message may be longer.
+/// Bytes of the texts in a row: the row and its key fill a page of 16 KiB. One text may be longer.
 const MOST_BYTES: usize = 15_900;
 
-/// Messages on their way into a row.
+/// Texts on their way into a row.
 #[derive(Default)]
-pub(super) struct MessageRow<'a> {
-    messages: Vec<&'a str>,
+pub(super) struct TextRow<'a> {
+    texts: Vec<&'a str>,
     bytes: usize,
     last_seq: u64,
 }
 
-impl<'a> MessageRow<'a> {
+impl TextRow<'_> {
     fn has_room(&self, json: &str) -> bool {
-        self.messages.len() < MOST && self.bytes + json.len() <= MOST_BYTES
+        self.texts.len() < MOST && self.bytes + json.len() <= MOST_BYTES
     }
 
     fn value(&self) -> Vec<u8> {
-        let lengths: Vec<String> = self.messages.iter().map(|json| json.len().to_string()).collect();
+        let lengths: Vec<String> = self.texts.iter().map(|json| json.len().to_string()).collect();
         let mut value = format!("[[{}]", lengths.join(","));
-        value.reserve_exact(self.bytes + self.messages.len() + 1);
-        for json in &self.messages {
+        value.reserve_exact(self.bytes + self.texts.len() + 1);
+        for json in &self.texts {
             value.push(',');
             value.push_str(json);
         }
@@ -45,26 +45,16 @@ impl Step<'_> {
     pub(super) fn add_message<'a>(
         &mut self,
         prompt: PromptId,
-        row: &mut MessageRow<'a>,
+        row: &mut TextRow<'a>,
         seq: u64,
         json: &'a str,
     ) -> Result<()> {
-        if !row.has_room(json) {
-            self.keep_messages(prompt, std::mem::take(row))?;
-        }
-        row.messages.push(json);
-        row.bytes += json.len();
-        row.last_seq = seq;
-        Ok(())
+        self.add_text(&of_prompt(prompt), row, seq, json)
     }
 
-    /// Keeps a row, unless it is empty.
-    pub(super) fn keep_messages(&mut self, prompt: PromptId, row: MessageRow<'_>) -> Result<()> {
-        if row.messages.is_empty() {
-            return Ok(());
-        }
-        let key = Key::of(Table::Messages).prompt(prompt).number(row.last_seq);
-        self.txn.put(key.bytes(), &row.value())
+    /// Keeps a row of messages, unless it is empty.
+    pub(super) fn keep_messages(&mut self, prompt: PromptId, row: TextRow<'_>) -> Result<()> {
+        self.keep_texts(&of_prompt(prompt), row)
     }
 
     /// Kept messages of a turn with numbers after `after`, in order.
@@ -73,17 +63,50 @@ impl Step<'_> {
         if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes())?.is_none() {
             return Ok(Vec::new());
         }
-        let prefix = Key::of(Table::Messages).prompt(prompt);
+        self.texts(&of_prompt(prompt), after, limit)
+    }
+
+    /// Removes messages of a turn, up to a number of rows. Answers with the number of rows. `None`: there may be more.
+    pub(super) fn forget_messages(&mut self, id: PromptId, limit: usize) -> Result<Option<usize>> {
+        self.txn.remove_under(&of_prompt(id), limit)
+    }
+
+    /// Adds the next text to a row, and keeps the row first if it has no room. The caller keeps the last row.
+    pub(super) fn add_text<'a>(
+        &mut self,
+        prefix: &Key,
+        row: &mut TextRow<'a>,
+        seq: u64,
+        json: &'a str,
+    ) -> Result<()> {
+        if !row.has_room(json) {
+            self.keep_texts(prefix, std::mem::take(row))?;
+        }
+        row.texts.push(json);
+        row.bytes += json.len();
+        row.last_seq = seq;
+        Ok(())
+    }
+
+    /// Keeps a row of texts, unless it is empty.
+    pub(super) fn keep_texts(&mut self, prefix: &Key, row: TextRow<'_>) -> Result<()> {
+        if row.texts.is_empty() {
+            return Ok(());
+        }
+        self.txn.put(prefix.clone().number(row.last_seq).bytes(), &row.value())
+    }
+
+    /// Kept texts with numbers after `after`, in order.
+    pub(super) fn texts(&self, prefix: &Key, after: u64, limit: usize) -> Result<Vec<StoredMessage>> {
         let mut found: Vec<StoredMessage> = Vec::new();
-        // A row has one message or many. Few rows first, so that few are read in vain.
+        // A row has one text or many. Few rows first, so that few are read in vain.
         let (mut last, mut rows) = (after, 1);
         while found.len() < limit {
-            let scanned =
-                self.txn.after(&prefix, &Key::of(Table::Messages).prompt(prompt).number(last), rows)?;
+            let scanned = self.txn.after(prefix, &prefix.clone().number(last), rows)?;
             for (key, value) in &scanned {
-                last = key.as_slice().try_into().map(u64::from_be_bytes).map_err(BackendError::damaged)?;
+                last = number(key)?;
                 let (left, texts) = (limit - found.len(), of_row(last, value)?);
-                found.extend(texts.filter(|message| message.0 > after).take(left).map(stored));
+                found.extend(texts.filter(|text| text.0 > after).take(left).map(stored));
             }
             if scanned.len() < rows {
                 break;
@@ -92,14 +115,13 @@ impl Step<'_> {
         }
         Ok(found)
     }
-
-    /// Removes messages of a turn, up to a number of rows. Returns the number of rows.
-    pub(super) fn forget_messages(&mut self, id: PromptId, limit: usize) -> Result<usize> {
-        self.txn.remove_under(&Key::of(Table::Messages).prompt(id), limit)
-    }
 }
 
-/// The messages of a row with their numbers.
+fn of_prompt(prompt: PromptId) -> Key {
+    Key::of(Table::Messages).prompt(prompt)
+}
+
+/// The texts of a row with their numbers.
 fn of_row(last: u64, value: &[u8]) -> Result<impl Iterator<Item = (u64, &str)>> {
     let texts = texts(value)?;
     let before = last.checked_sub(texts.len() as u64).ok_or_else(spoilt)?;
@@ -126,7 +148,7 @@ fn texts(value: &[u8]) -> Result<Vec<&str>> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a row of messages has not the lengths that it names")]
+#[error("a row of texts has not the lengths that it names")]
 struct Spoilt;
 
 fn spoilt() -> BackendError {

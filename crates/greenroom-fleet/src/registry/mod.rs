@@ -14,19 +14,22 @@ mod quota;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod transcripts;
 mod turns;
 mod txn;
 mod waiting;
 
+#[cfg(feature = "postgres")]
+pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
 pub(crate) use lost::unreadable;
 pub(crate) use rows::{
-    Commit, Committed, Map, MapMut, MemoryMap, Range, Row, Rows, Store, Wanted, commit, read, run, run_alone,
-    sums, write,
+    Commit, Committed, Lane, Map, MapMut, MemoryMap, Range, Row, Rows, Store, Wanted, commit, read, run,
+    run_alone, sums, write,
 };
-pub(crate) use txn::Result;
 #[cfg(feature = "postgres")]
-pub(crate) use txn::checked_json;
+pub(crate) use rows::{Part, counter};
+pub(crate) use txn::Result;
 
 use crate::error::BackendErrorKind;
 use crate::id::{Name, PromptId, Timestamp};
@@ -117,10 +120,5 @@ impl<'a> Step<'a> {
         let Some(record) = self.name(&owner.name)? else { return Ok(None) };
         let owns = matches!(&record.state, NameState::Owned { node, .. } if *node == owner.node);
         Ok((owns && alive && record.term == owner.term).then_some(record))
-    }
-
-    /// The conversation of a name, if this owner is its owner still.
-    pub(crate) fn conversation_of(&self, owner: &Ownership) -> Result<Option<uuid::Uuid>> {
-        Ok(self.owned(owner)?.map(|record| record.conversation))
     }
 }

@@ -43,7 +43,7 @@ impl Step<'_> {
             self.quarantine_now(&mut record, why.clone())?;
             return Ok(Claimed::Quarantined(why));
         }
-        record.term = self.next_term()?;
+        record.term = Term(record.term.0 + 1);
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
         self.put_name(&record)?;
@@ -154,13 +154,21 @@ impl Step<'_> {
             return Ok(false);
         }
         let prefix = Key::of(Table::Keys).name(&name);
-        if self.txn.remove_under(&prefix, BATCH)? == BATCH {
+        if self.txn.remove_under(&prefix, BATCH)?.is_none() {
             return Ok(false);
+        }
+        if record.term > self.deleted_term()? {
+            self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
         }
         self.txn.remove(&Key::of(Table::Deleting).name(&name))?;
         self.txn.remove(&Key::of(Table::Names).name(&name))?;
         self.made(Transition::Deleted { name, tenant: record.tenant });
         Ok(true)
+    }
+
+    /// The highest term of the names that were deleted. New names go on from it, so a name that was deleted and made again has later terms.
+    pub(super) fn deleted_term(&self) -> Result<Term> {
+        Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
     }
 
     /// Ends prompts of a name that is being deleted. `false`: some are left.
@@ -210,14 +218,6 @@ impl Step<'_> {
             Some(record) => AfterFailure::Free(u32::try_from(record.failures.len()).unwrap_or(u32::MAX)),
             None => AfterFailure::Free(0),
         })
-    }
-
-    /// Terms of all names come from one counter, so a name that was deleted and made again has a higher term.
-    fn next_term(&mut self) -> Result<Term> {
-        let key = Key::of(Table::Meta).text("term");
-        let term = Term(self.txn.read::<u64>(&key)?.unwrap_or(0) + 1);
-        self.txn.write(&key, &term)?;
-        Ok(term)
     }
 
     /// A page of names that a node owns, for a node that compares its activations with them.

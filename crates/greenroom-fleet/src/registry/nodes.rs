@@ -203,6 +203,7 @@ impl Step<'_> {
     fn died(&mut self, id: NodeId, mut node: NodeRow) -> Result<()> {
         if self.txn.exact_count(&owned_by(id))? == 0 {
             self.txn.remove(&Key::of(Table::Leases).node(id))?;
+            self.txn.remove(&owned_by(id))?;
             return self.txn.remove(&Key::of(Table::Nodes).node(id));
         }
         node.state = NodeState::Dead;

@@ -118,8 +118,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Removes the first `limit` decided questions of a turn. Answers with their number.
-    pub(super) fn forget_questions(&mut self, prompt: PromptId, limit: usize) -> Result<usize> {
+    /// Removes the first `limit` decided questions of a turn. Answers with their number. `None`: there may be more.
+    pub(super) fn forget_questions(&mut self, prompt: PromptId, limit: usize) -> Result<Option<usize>> {
         let prefix = Key::of(Table::DecidedOfPrompt).prompt(prompt);
         for (key, _) in self.txn.under(&prefix, limit)? {
             self.txn.remove(&Key::of(Table::Questions).question(QuestionId(last_id(&key)?)))?;

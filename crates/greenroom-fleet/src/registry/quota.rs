@@ -65,7 +65,7 @@ impl Step<'_> {
 
     /// Replaces the reservation of a turn by its cost. The cost of a turn that outlasted its period counts for the new period.
     pub(super) fn settle(&mut self, prompt: &mut PromptRecord, cost: u64) -> Result<()> {
-        if self.period(&prompt.tenant)? == prompt.period {
+        if prompt.reserved > 0 && self.period(&prompt.tenant)? == prompt.period {
             // A clock that was wrong may have begun the period anew, without this reservation.
             let back = prompt.reserved.min(self.txn.count(&reserved(&prompt.tenant))?);
             self.txn.add(&reserved(&prompt.tenant), -signed(back));

@@ -50,6 +50,34 @@ const REREADS: u32 = 3;
 /// The longest pause before an attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The longest key, in bytes: a row of an index of PostgreSQL has room for it. Names, keys and tenants are parts of keys.
+pub(crate) const LONGEST_KEY: usize = 2_000;
+
+/// The connections that a request uses, so that no flood of requests of one kind keeps another kind waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// The renewal of a lease.
+    Lease,
+    /// Requests about nodes.
+    Nodes,
+    /// Entries of transcripts.
+    Transcripts,
+    /// All others.
+    Requests,
+}
+
+impl Lane {
+    /// The lane of a request, by its name.
+    pub(crate) fn of(request: &str) -> Self {
+        match request {
+            "renew" => Self::Lease,
+            "join" | "ask_to_drain" | "leave" | "declare_dead" | "nodes" => Self::Nodes,
+            "append_entries" | "entries" | "transcripts" | "delete_transcripts" => Self::Transcripts,
+            _ => Self::Requests,
+        }
+    }
+}
+
 /// Rows that a request wants to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -72,6 +100,27 @@ pub(crate) struct Range {
     pub(crate) from: Vec<u8>,
     pub(crate) to: Vec<u8>,
     pub(crate) limit: usize,
+    pub(crate) part: Part,
+}
+
+/// The part of a range's rows that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// Keys and values.
+    Values,
+    /// Keys, and in place of each value its length in bytes, as eight bytes.
+    Sizes,
+}
+
+impl Range {
+    /// A row of the range as it is read.
+    pub(crate) fn row(&self, key: &[u8], value: &[u8]) -> Row {
+        let value = match self.part {
+            Part::Values => value.to_vec(),
+            Part::Sizes => (value.len() as u64).to_be_bytes().to_vec(),
+        };
+        (key.to_vec(), value)
+    }
 }
 
 /// Rows that were read.
@@ -119,14 +168,15 @@ pub(crate) trait Store: Sync {
     /// The moment on the backend's clock.
     fn now(&self) -> Timestamp;
     /// Reads rows at one moment.
-    fn read(&self, wanted: Wanted) -> impl Future<Output = Result<Rows>> + Send;
+    fn read(&self, lane: Lane, wanted: Wanted) -> impl Future<Output = Result<Rows>> + Send;
     /// Carries a commit out as a whole, or not at all.
-    fn commit(&self, commit: Commit) -> impl Future<Output = Result<Committed>> + Send;
+    fn commit(&self, lane: Lane, commit: Commit) -> impl Future<Output = Result<Committed>> + Send;
 }
 
 /// Carries out a request. It runs again when it lacks rows, and when a row that it has read has changed.
 pub(crate) async fn run<T: Send>(
     store: &impl Store,
+    lane: Lane,
     request: impl Fn(&mut Step<'_>) -> Result<T> + Send + Sync,
 ) -> Result<T> {
     let mut known = Wanted::default();
@@ -138,7 +188,7 @@ pub(crate) async fn run<T: Send>(
         let now = store.now();
         let mut rows = Rows { now, values: BTreeMap::new(), ranges: BTreeMap::new() };
         if known != Wanted::default() {
-            rows = store.read(known).await?.at(now);
+            rows = store.read(lane, known).await?.at(now);
         }
         // False once the rows are of several moments.
         let (mut at_one_moment, mut rereads) = (true, 0);
@@ -148,8 +198,8 @@ pub(crate) async fn run<T: Send>(
                     Attempt::Lacks { lacking, all } => {
                         at_one_moment = rows.len() <= FEW;
                         match at_one_moment {
-                            true => rows = store.read(all).await?.at(now),
-                            false => rows.add(store.read(lacking).await?),
+                            true => rows = store.read(lane, all).await?.at(now),
+                            false => rows.add(store.read(lane, lacking).await?),
                         }
                     }
                     // Others change its rows all the time.
@@ -160,13 +210,13 @@ pub(crate) async fn run<T: Send>(
                         }
                     }
                     Attempt::Ends { all, .. } if !at_one_moment => {
-                        rows = store.read(all).await?.at(now);
+                        rows = store.read(lane, all).await?.at(now);
                         (at_one_moment, rereads) = (true, rereads + 1);
                     }
                     Attempt::Ends { answer: Err(error), .. } => return Err(error),
                     Attempt::Ends { answer: Ok(answer), commit: None, .. } => return Ok(answer),
                     Attempt::Ends { answer: Ok(answer), commit: Some(commit), all, .. } => {
-                        match store.commit(commit).await? {
+                        match store.commit(lane, commit).await? {
                             Committed::Done => return Ok(answer),
                             Committed::Conflict => break 'attempt all,
                         }
@@ -201,9 +251,12 @@ pub(super) enum Attempt<T> {
 
 pub(super) fn try_on<T>(rows: &Rows, request: impl Fn(&mut Step<'_>) -> Result<T>) -> Attempt<T> {
     let mut step = Step::over(rows);
-    let answer = request(&mut step);
+    let mut answer = request(&mut step);
     let (reads, commit) = step.finish_run();
-    let Reads { lacking, all, only_looks, .. } = reads;
+    let Reads { lacking, all, only_looks, longest_key, .. } = reads;
+    if longest_key > LONGEST_KEY {
+        answer = Err(BackendError::too_long(longest_key, LONGEST_KEY));
+    }
     match lacking == Wanted::default() {
         true => Attempt::Ends { answer, is_page: only_looks && commit.is_none(), commit, all },
         false => Attempt::Lacks { lacking, all },
@@ -245,7 +298,10 @@ impl Rows {
         }
         let in_range =
             |rows: &'_ Vec<Row>| rows.binary_search_by(|(found, _)| found.as_slice().cmp(key)).ok();
-        self.ranges.values().find_map(|rows| in_range(rows).map(|at| Some(rows[at].1.as_slice())))
+        let with_values = self.ranges.iter().filter(|(range, _)| range.part == Part::Values);
+        with_values
+            .map(|(_, rows)| rows)
+            .find_map(|rows| in_range(rows).map(|at| Some(rows[at].1.as_slice())))
     }
 }
 
@@ -360,7 +416,7 @@ impl Map for MemoryMap {
     fn scan(&self, range: &Range) -> Result<Vec<Row>> {
         let bounds = (Bound::Included(range.from.as_slice()), Bound::Excluded(range.to.as_slice()));
         let rows = self.0.range::<[u8], _>(bounds).take(range.limit);
-        Ok(rows.map(|(key, value)| (key.clone(), value.clone())).collect())
+        Ok(rows.map(|(key, value)| range.row(key, value)).collect())
     }
 }
 

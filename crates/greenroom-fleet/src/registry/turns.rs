@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::key::{Key, Table};
-use super::messages::MessageRow;
+use super::messages::TextRow;
 use super::txn::as_stored;
 use super::{Result, Step};
 use crate::error::BackendError;
@@ -72,7 +72,7 @@ impl Step<'_> {
         if append.first_seq > known + 1 {
             return Ok(Owned::Done(Appended::Gap(known + 1)));
         }
-        let mut row = MessageRow::default();
+        let mut row = TextRow::default();
         for (seq, json) in (append.first_seq..=u64::MAX).zip(&append.messages) {
             if seq <= known {
                 continue;

@@ -8,9 +8,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Told;
-use super::key::Key;
-use super::rows::{Commit, Range, Row, Rows, Wanted, counter};
+use super::key::{Key, number};
+use super::rows::{Commit, Part, Range, Row, Rows, Wanted, counter};
 use crate::error::BackendError;
+
+/// Bytes of rows that one request removes by [`Txn::remove_under`]. The last row may have more.
+const REMOVED_BYTES: u64 = 8 << 20;
 
 pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 
@@ -23,6 +26,8 @@ pub(crate) struct Txn<'a> {
     /// `None`: the row is removed.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     additions: BTreeMap<Vec<u8>, i64>,
+    /// Bytes of the rows that [`remove_under`](Self::remove_under) has removed.
+    removed: u64,
 }
 
 /// The keys and ranges that a request has read or lacks.
@@ -32,6 +37,8 @@ pub(super) struct Reads {
     decided_on: BTreeSet<Vec<u8>>,
     /// The request decides nothing on what it reads now.
     pub(super) only_looks: bool,
+    /// The length of the longest key of a row that it reads or writes.
+    pub(super) longest_key: usize,
     /// All rows that it has read or lacks.
     pub(super) all: Wanted,
     pub(super) lacking: Wanted,
@@ -39,7 +46,8 @@ pub(super) struct Reads {
 
 impl<'a> Txn<'a> {
     pub(super) fn over(rows: &'a Rows) -> Self {
-        Self { rows, reads: RefCell::default(), writes: BTreeMap::new(), additions: BTreeMap::new() }
+        let (reads, writes, additions) = Default::default();
+        Self { rows, reads, writes, additions, removed: 0 }
     }
 
     /// Ends the request. The commit is `None` if the request has written nothing.
@@ -75,6 +83,7 @@ impl<'a> Txn<'a> {
     /// A row that was read for the request. `None`: it lacks the row.
     fn look(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let (value, mut reads) = (self.rows.value(key), self.reads.borrow_mut());
+        reads.longest_key = reads.longest_key.max(key.len());
         reads.all.keys.insert(key.to_vec());
         if value.is_none() {
             reads.lacking.keys.insert(key.to_vec());
@@ -93,6 +102,8 @@ impl<'a> Txn<'a> {
     }
 
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let reads = self.reads.get_mut();
+        reads.longest_key = reads.longest_key.max(key.len());
         self.writes.insert(key.to_vec(), Some(value.to_vec()));
         Ok(())
     }
@@ -104,6 +115,10 @@ impl<'a> Txn<'a> {
 
     /// The first `limit` rows with `from <= key < to`.
     pub(crate) fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
+        self.scan_part(Part::Values, from, to, limit)
+    }
+
+    fn scan_part(&self, part: Part, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
         if from >= to || limit == 0 {
             return Ok(Vec::new());
         }
@@ -111,11 +126,11 @@ impl<'a> Txn<'a> {
         let written: Vec<_> = self.writes.range::<[u8], _>(bounds).collect();
         // Each written key hides at most one row.
         let limit_under = limit.saturating_add(written.len());
-        let range = Range { from: from.to_vec(), to: to.to_vec(), limit: limit_under };
+        let range = Range { from: from.to_vec(), to: to.to_vec(), limit: limit_under, part };
         let (rows, mut reads) = (self.rows.ranges.get(&range).cloned(), self.reads.borrow_mut());
         reads.all.ranges.insert(range.clone());
         let rows = rows.unwrap_or_else(|| {
-            reads.lacking.ranges.insert(range);
+            reads.lacking.ranges.insert(range.clone());
             Vec::new()
         });
         if written.is_empty() {
@@ -124,8 +139,8 @@ impl<'a> Txn<'a> {
         let mut merged: BTreeMap<_, _> = rows.into_iter().collect();
         for (key, value) in written {
             match value {
-                Some(value) => merged.insert(key.clone(), value.clone()),
-                None => merged.remove(key),
+                Some(value) => merged.extend([range.row(key, value)]),
+                None => drop(merged.remove(key)),
             };
         }
         Ok(merged.into_iter().take(limit).collect())
@@ -185,13 +200,18 @@ impl<'a> Txn<'a> {
         self.between(prefix, prefix.bytes(), &last.end(), limit)
     }
 
-    /// Removes the first `limit` entries whose keys begin with `prefix`. Answers with their number.
-    pub(crate) fn remove_under(&mut self, prefix: &Key, limit: usize) -> Result<usize> {
-        let rows = self.under(prefix, limit)?;
-        for (key, _) in &rows {
-            self.delete(&[prefix.bytes(), key].concat())?;
+    /// Removes the first rows whose keys begin with `prefix`: up to `limit`, and up to the one with which the request has removed
+    /// [`REMOVED_BYTES`]. Answers with their number. `None`: there may be more.
+    pub(crate) fn remove_under(&mut self, prefix: &Key, limit: usize) -> Result<Option<usize>> {
+        let rows = self.scan_part(Part::Sizes, prefix.bytes(), &prefix.end(), limit)?;
+        for (key, size) in &rows {
+            if self.removed >= REMOVED_BYTES {
+                return Ok(None);
+            }
+            self.removed += number(size)?;
+            self.delete(key)?;
         }
-        Ok(rows.len())
+        Ok((rows.len() < limit).then_some(rows.len()))
     }
 
     fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {

@@ -10,8 +10,11 @@ mod names;
 mod nodes;
 mod prompts;
 mod questions;
+mod transcripts;
 mod turns;
 mod waiting;
+
+use serde::{Deserialize, Serialize};
 
 use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Term};
 
@@ -20,6 +23,7 @@ pub use names::{ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Quaran
 pub use nodes::{Join, Renewed};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
+pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
 pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve, StoredMessage};
 pub use waiting::{WaitingCursor, WaitingNames, WaitingPage};
 
@@ -55,7 +59,8 @@ pub struct Ownership {
 }
 
 /// A change that was made durable. A hint: a reader that missed changes reads the records again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Change {
     /// A prompt waits that did not wait before.

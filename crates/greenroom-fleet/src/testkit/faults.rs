@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use greenroom::store::SessionKey;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 

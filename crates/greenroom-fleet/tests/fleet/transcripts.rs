@@ -1,37 +1,34 @@
-//! Transcripts in a store: sessions move between hosts with their memory.
+//! Transcripts in the backend: sessions move between hosts with their memory.
 
-use std::future::pending;
-use std::sync::Arc;
-
-use greenroom::sessions::TranscriptEntry;
-use greenroom::store::SessionKey;
-use greenroom_fleet::backend::{Backend, MemoryBackend, MemoryTranscripts};
+use greenroom::store::{SessionKey, SessionStore};
+use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
-    AttemptId, BackendError, BackendErrorKind, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState, Owned,
-    Ownership, PromptOutcome, TranscriptReply, TranscriptStore,
+    BackendErrorKind, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState, PromptOutcome, Transcripts,
+    TranscriptsOf,
 };
 use tempfile::TempDir;
-use tokio::sync::Notify;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::remembering::{Remembering, line, transcript};
 use crate::scenes::{Log, asks, drain, in_time, named, outcome, secs, send, start};
 
+const REFUSED: Fault = Fault::Refuse(BackendErrorKind::Invalid);
+
 /// A backend with transcripts, for fleets with folders of their own.
 struct Stage {
     backend: MemoryBackend,
-    transcripts: MemoryTranscripts,
     clis: Remembering,
     folder: TempDir,
 }
 
 impl Stage {
     fn new() -> Self {
-        let backend = MemoryBackend::new();
-        let transcripts = MemoryTranscripts::over(&backend);
-        Self { backend, transcripts, clis: Remembering::default(), folder: tempfile::tempdir().unwrap() }
+        Self {
+            backend: MemoryBackend::new(),
+            clis: Remembering::default(),
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// A fleet on a host with a disk of its own.
@@ -39,15 +36,17 @@ impl Stage {
         let clis = self.clis.clone();
         Fleet::builder()
             .backend(self.backend.clone())
-            .transcripts(self.transcripts.clone())
+            .transcripts()
             .host(host)
             .folder(self.folder.path().join(host))
             .profile("default", move |_| clis.session())
     }
 
-    fn broken(&self, fault: StoreFault) -> (Broken, Arc<Notify>) {
-        let asked = Arc::new(Notify::new());
-        (Broken { kept: self.transcripts.clone(), fault, asked: asked.clone() }, asked)
+    /// A backend that decides about each append of entries.
+    fn broken(&self, append: Fault) -> FaultedBackend {
+        let backend = FaultedBackend::new(self.backend.clone());
+        backend.plan(move |request| if request.method == "append_entries" { append } else { Fault::Pass });
+        backend
     }
 
     async fn record(&self, name: &str) -> Option<NameRecord> {
@@ -57,7 +56,8 @@ impl Stage {
     /// The prompts that the store has of a name.
     async fn stored(&self, name: &str) -> Vec<String> {
         let conversation = self.record(name).await.unwrap().conversation.to_string();
-        let entries = self.transcripts.entries(&SessionKey::new(conversation.clone(), conversation));
+        let key = SessionKey::new(conversation.clone(), conversation);
+        let entries = Transcripts::of(self.backend.clone()).load(&key).await.unwrap().unwrap_or_default();
         entries.iter().map(|entry| entry.value()["message"]["content"].as_str().unwrap().to_owned()).collect()
     }
 }
@@ -123,55 +123,10 @@ async fn a_folder_of_an_earlier_term_is_not_read_and_is_removed() {
     assert!(!earlier.exists());
 }
 
-/// A store that does not take all entries.
-struct Broken {
-    kept: MemoryTranscripts,
-    fault: StoreFault,
-    asked: Arc<Notify>,
-}
-
-enum StoreFault {
-    RefusesAll,
-    Refuses(&'static str),
-    Hangs,
-}
-
-impl TranscriptStore for Broken {
-    fn append<'a>(
-        &'a self,
-        owner: &'a Ownership,
-        attempt: AttemptId,
-        key: &'a SessionKey,
-        entries: &'a [TranscriptEntry],
-    ) -> TranscriptReply<'a, Owned<()>> {
-        self.asked.notify_one();
-        let has = |text: &str| entries.iter().any(|entry| entry.value()["message"]["content"] == text);
-        match self.fault {
-            StoreFault::Hangs => Box::pin(pending()),
-            StoreFault::Refuses(text) if !has(text) => self.kept.append(owner, attempt, key, entries),
-            StoreFault::Refuses(_) | StoreFault::RefusesAll => {
-                Box::pin(async { Err(BackendError::new(BackendErrorKind::Invalid, "no room")) })
-            }
-        }
-    }
-
-    fn load<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Option<Vec<TranscriptEntry>>> {
-        self.kept.load(key)
-    }
-
-    fn subpaths<'a>(&'a self, key: &'a SessionKey) -> TranscriptReply<'a, Vec<String>> {
-        self.kept.subpaths(key)
-    }
-
-    fn forget(&self, conversation: Uuid) -> TranscriptReply<'_, ()> {
-        self.kept.forget(conversation)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
     let stage = Stage::new();
-    let fleet = start(stage.host("one").transcripts(stage.broken(StoreFault::RefusesAll).0)).await;
+    let fleet = start(stage.host("one").backend(stage.broken(REFUSED))).await;
     let log = Log::of(&fleet);
     let ended = outcome(send(&fleet, "a", "hello").await).await;
     assert!(matches!(ended, PromptOutcome::Completed { transcript_lost: true, .. }), "{ended:?}");
@@ -179,7 +134,7 @@ async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
     let state = stage.record("a").await.unwrap().state;
     let NameState::Quarantined { why, .. } = state else { panic!("{state:?}") };
     assert!(
-        why.starts_with("the store of transcripts did not get 1 entries") && why.contains("no room"),
+        why.starts_with("the transcript did not get 1 entries") && why.contains("is refused as Invalid"),
         "{why}"
     );
 }
@@ -190,8 +145,10 @@ async fn nothing_is_stored_behind_a_lost_entry() {
     let fleet = start(stage.host("one")).await;
     asks(&fleet, "a", "kept").await;
     drain(&fleet, secs(20)).await;
-    let (refusing, _) = stage.broken(StoreFault::Refuses("two entries"));
-    let fleet = start(stage.host("one").transcripts(refusing)).await;
+    // The first of two entries is lost, and the second one could be kept.
+    let backend = FaultedBackend::new(stage.backend.clone());
+    backend.fault_next("append_entries", REFUSED);
+    let fleet = start(stage.host("one").backend(backend)).await;
     let ended = outcome(send(&fleet, "a", "two entries").await).await;
     assert!(matches!(ended, PromptOutcome::Completed { transcript_lost: true, .. }), "{ended:?}");
     assert_eq!(stage.stored("a").await, ["kept"]);
@@ -214,10 +171,10 @@ async fn a_name_whose_entries_are_lost_is_quarantined_also_if_its_owner_is_lost_
     let backend = FaultedBackend::new(stage.backend.clone());
     backend.plan(|request| match request.method {
         "activation_failed" => Fault::Hang,
+        "append_entries" => REFUSED,
         _ => Fault::Pass,
     });
-    let first =
-        start(stage.host("one").backend(backend).transcripts(stage.broken(StoreFault::RefusesAll).0)).await;
+    let first = start(stage.host("one").backend(backend)).await;
     outcome(send(&first, "a", "hello").await).await;
     let record = stage.record("a").await.unwrap();
     assert!(matches!(record.state, NameState::Owned { .. }), "{record:?}");
@@ -234,10 +191,10 @@ async fn a_drain_that_cuts_a_session_off_quarantines_nobody() {
     let fleet = start(stage.host("one")).await;
     asks(&fleet, "a", "kept").await;
     drain(&fleet, secs(20)).await;
-    let (broken, asked) = stage.broken(StoreFault::Hangs);
-    let fleet = start(stage.host("one").transcripts(broken)).await;
+    let backend = stage.broken(Fault::Hang);
+    let fleet = start(stage.host("one").backend(backend.clone())).await;
     let cut = send(&fleet, "a", "cut off").await;
-    in_time("the append", asked.notified()).await;
+    in_time("the append", backend.wait_for_hanging(1)).await;
     drain(&fleet, secs(1)).await;
     let second = start(stage.host("two")).await;
     let ended = outcome(second.turn(cut.prompt_id())).await;
@@ -251,12 +208,17 @@ async fn a_deletion_removes_the_transcripts_and_may_be_repeated() {
     let fleet = start(stage.host("one")).await;
     asks(&fleet, "a", "hello").await;
     asks(&fleet, "b", "hello").await;
-    assert_eq!(stage.transcripts.keys().len(), 2);
+    let all = async |conversation: uuid::Uuid| {
+        let of = TranscriptsOf::project(conversation.to_string());
+        stage.backend.transcripts(of, None, 10).await.unwrap().len()
+    };
     let conversation = stage.record("a").await.unwrap().conversation;
+    assert_eq!(all(conversation).await, 1);
     in_time("the deletion", named(&fleet, "a").delete()).await.unwrap();
-    assert_eq!(stage.transcripts.keys().len(), 1);
+    assert_eq!(all(conversation).await, 0);
     // Twice: there is nothing to remove any more.
-    stage.transcripts.forget(conversation).await.unwrap();
+    let of = TranscriptsOf::project(conversation.to_string());
+    assert!(stage.backend.delete_transcripts(of).await.unwrap());
     assert_eq!(stage.stored("b").await, ["hello"]);
     assert_eq!(asks(&fleet, "a", "anew").await, "anew");
 }

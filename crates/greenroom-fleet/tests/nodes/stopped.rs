@@ -17,8 +17,8 @@ async fn a_node_that_is_stopped_after_its_begin_writes_nothing_when_it_wakes() {
     let Some(server) = Server::of_its_own() else { return };
     let mut scene = Scene::new(server, LEASE);
     scene.start(1).await;
-    // A field of the request that no other request has. The text of the statement goes to the server before its values.
-    let held = scene.node(1).proxy.hold_replies_after("\"reserve\"");
+    // The commit of a begin is the first one that writes this.
+    let held = scene.node(1).proxy.hold_replies_after("\"is\":\"begun\"");
     let prompt = scene.accepted(1, "a", "only once").await;
     held.await;
     scene.node(1).signal(Signal::STOP);

@@ -144,29 +144,39 @@ async fn one_request_forgets_a_bounded_number_of_bytes() {
     let backend = connect(&address, &schema).await;
     let mut plain = server::raw(&address).await;
     server::run(&mut plain, &format!("SET search_path = {schema}")).await;
+    let mut prompts = Vec::new();
     for name in ["a", "b", "c", "d"] {
         let prompt = accepted(&backend, name).await;
         assert_eq!(backend.withdraw(prompt).await.unwrap(), Withdrawn::Unsent);
-        // Prompts are forgotten in the order of their ends, and then of their ids.
-        server::run(&mut plain, &format!("UPDATE prompts SET at = at + ascii(name) WHERE id = '{prompt}'"))
-            .await;
+        // Prompts are forgotten in the order of their ends.
+        let ended = backend.now();
+        in_time("the next millisecond", async { while backend.now() == ended {} }).await;
+        prompts.push(prompt);
     }
-    server::run(
-        &mut plain,
-        "INSERT INTO messages SELECT id, seq, repeat('x', 3 << 20) FROM prompts, generate_series(1, 7) AS seq WHERE name = 'a';
-         UPDATE contents SET content = repeat('x', 5 << 20) WHERE prompt IN (SELECT id FROM prompts WHERE name <> 'a')",
-    )
-    .await;
+    let long = |megabytes: u32| format!("convert_to(repeat('x', {megabytes} << 20), 'UTF8')");
+    let messages = format!(
+        "INSERT INTO rows SELECT '\\x07'::bytea || uuid_send('{}') || int8send(seq), {} FROM generate_series(1, 7) AS seq",
+        prompts[0],
+        long(3)
+    );
+    server::run(&mut plain, &messages).await;
+    for prompt in &prompts[1..] {
+        let content = format!(
+            "UPDATE rows SET value = {} WHERE key = '\\x05'::bytea || uuid_send('{prompt}')",
+            long(5)
+        );
+        server::run(&mut plain, &content).await;
+    }
     let mut left: Vec<(i64, i64)> = Vec::new();
     while left.last() != Some(&(0, 0)) {
         let worked = backend.forget(Timestamp(u64::MAX), 100).await.unwrap();
         assert!(worked > 0, "{left:?}");
-        let counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM contents)";
+        let counts = "SELECT count(*) FILTER (WHERE get_byte(key, 0) = 7), count(*) FILTER (WHERE get_byte(key, 0) = 5) FROM rows";
         left.push(sqlx::query_as(counts).fetch_one(&mut plain).await.unwrap());
     }
     assert_eq!(
         left,
-        [(4, 4), (1, 4), (0, 2), (0, 0)],
+        [(4, 3), (1, 3), (0, 2), (0, 0)],
         "messages and contents of prompts, after each request"
     );
 }

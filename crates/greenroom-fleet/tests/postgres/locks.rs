@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use greenroom_fleet::backend::{Backend, PostgresBackend};
 use greenroom_fleet::{AttemptId, Begin, Begun, NodeId, Owned, Ownership, Renewed, Timestamp};
+use tokio::task::JoinSet;
 
 use crate::nodes::{HOUR, accepted, joined, owner};
 use crate::{connect, schema, server};
@@ -69,17 +69,17 @@ async fn a_begin_that_waits_for_its_name_holds_up_no_renewal() {
     let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;
     let mut other = Psql::connect(&address);
-    other.run(&format!("BEGIN; SELECT FROM {schema}.names WHERE name = 'a' FOR UPDATE"));
+    other.run(&format!("BEGIN; {}", server::lock_of_name(&schema, "a")));
     let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
-    let mut begun = backend.begin(begin);
-    // Sent with the first poll, before the renewals.
-    assert!((&mut begun).now_or_never().is_none());
+    let (theirs, mut beginning) = (backend.clone(), JoinSet::new());
+    beginning.spawn(async move { theirs.begin(begin).await.unwrap() });
+    server::until_a_request_waits_for_a_lock(&address).await;
     for _ in 0..3 {
         renews(&backend, node).await;
     }
-    assert!((&mut begun).now_or_never().is_none(), "a begin locks the row of its name");
+    assert!(beginning.try_join_next().is_none(), "a begin locks the row of its name");
     other.run("COMMIT");
-    assert!(matches!(begun.await.unwrap(), Owned::Done(Begun::Send(_))));
+    assert!(matches!(beginning.join_next().await.unwrap().unwrap(), Owned::Done(Begun::Send(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -182,7 +182,7 @@ async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
     let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
 
     let mut other = server::raw(&address).await;
-    server::run(&mut other, &format!("BEGIN; SELECT FROM {schema}.names FOR NO KEY UPDATE")).await;
+    server::run(&mut other, &format!("BEGIN; {}", server::lock_of_name(&schema, "a"))).await;
     let error = backend.begin(begin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Unavailable, "{error}");
     // The lease is no part of it.
@@ -192,21 +192,23 @@ async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
     assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
 }
 
-/// Requests of an owner wait for no lock on the row of its node, and hold none: a renewal does not wait for them.
+/// The commits of owners share the row of their node, and a renewal writes another one: they wait for no commit that is on its way.
 #[tokio::test(flavor = "multi_thread")]
-async fn turns_go_on_while_the_row_of_their_node_is_locked() {
+async fn turns_and_renewals_go_on_while_the_row_of_their_node_is_shared() {
     let Some(address) = server::address() else { return };
     let schema = schema();
     let backend = connect(&address, &schema).await;
     let node = joined(&backend).await;
     let prompt = accepted(&backend, "a").await;
     let mut other = server::raw(&address).await;
-    server::run(&mut other, &format!("BEGIN; SELECT FROM {schema}.nodes FOR UPDATE")).await;
+    let shared = format!("BEGIN; SELECT FROM {schema}.rows WHERE get_byte(key, 0) = 13 FOR SHARE");
+    server::run(&mut other, &shared).await;
 
     let owner = owner(&backend, node, "a").await;
     let attempt = AttemptId::new();
     let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Begun::Send(_))));
+    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Renewed::Kept(_)));
     let append =
         Append { owner: owner.clone(), prompt, first_seq: 1, messages: vec!["1".into()], bound: 1000 };
     assert!(matches!(backend.append(append).await.unwrap(), Owned::Done(Appended::Last(1))));
@@ -217,7 +219,7 @@ async fn turns_go_on_while_the_row_of_their_node_is_locked() {
     server::run(&mut other, "ROLLBACK").await;
 }
 
-/// Begin locks the row of its name before it looks: a name that is taken over at this moment has a turn of the old owner or none.
+/// A commit checks the row of its name under a lock: a name that is taken over at this moment has a turn of the old owner or none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_begin_waits_for_a_claim_and_is_then_refused() {
     let Some(address) = server::address() else { return };
@@ -228,18 +230,22 @@ async fn a_begin_waits_for_a_claim_and_is_then_refused() {
     let owner = owner(&backend, node, "a").await;
     // Another node claims the name: its request is not committed yet.
     let mut other = server::raw(&address).await;
-    server::run(&mut other, &format!("BEGIN; UPDATE {schema}.names SET term = term + 1")).await;
+    let (key, later) =
+        (server::key_of_name("a"), r#"replace(convert_from(value, 'UTF8'), '"term":', '"term":1')"#);
+    let claims =
+        format!("BEGIN; UPDATE {schema}.rows SET value = convert_to({later}, 'UTF8') WHERE key = '{key}'");
+    server::run(&mut other, &claims).await;
     let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
     let mut beginning = tokio::task::JoinSet::new();
     let theirs = backend.clone();
     beginning.spawn(async move { theirs.begin(begin).await });
-    server::until_a_request_waits_for_a_lock(&address, "fleet_begin").await;
+    server::until_a_request_waits_for_a_lock(&address).await;
     server::run(&mut other, "COMMIT").await;
     let begun = beginning.join_next().await.unwrap().unwrap().unwrap();
     assert!(matches!(begun, Owned::Fenced), "{begun:?}");
 }
 
-/// The moment is read after the wait for the name's lock, on the server's clock.
+/// A commit that has waited for its name finds that the prompt is another one, and the request runs again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
     let Some(address) = server::address() else { return };
@@ -249,13 +255,16 @@ async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
     let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;
     let mut other = server::raw(&address).await;
-    server::run(&mut other, &format!("BEGIN; SELECT FROM {schema}.names FOR NO KEY UPDATE")).await;
+    server::run(&mut other, &format!("BEGIN; {}", server::lock_of_name(&schema, "a"))).await;
     let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
     let (theirs, mut beginning) = (backend.clone(), tokio::task::JoinSet::new());
     beginning.spawn(async move { theirs.begin(begin).await });
-    server::until_a_request_waits_for_a_lock(&address, "fleet_begin").await;
+    server::until_a_request_waits_for_a_lock(&address).await;
     // The prompt expires now, when begin waits.
-    let expires = format!("UPDATE {schema}.prompts SET expires_at = {schema}.now_ms(); COMMIT");
+    let past = r#"regexp_replace(convert_from(value, 'UTF8'), '"expires_at":\d+', '"expires_at":1')"#;
+    let expires = format!(
+        "UPDATE {schema}.rows SET value = convert_to({past}, 'UTF8') WHERE key = '\\x04'::bytea || uuid_send('{prompt}'); COMMIT"
+    );
     server::run(&mut other, &expires).await;
     let begun = beginning.join_next().await.unwrap().unwrap().unwrap();
     assert!(matches!(begun, Owned::Done(Begun::Expired)), "{begun:?}");

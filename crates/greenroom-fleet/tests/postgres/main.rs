@@ -4,9 +4,9 @@
 //!
 //! | what was broken | test |
 //! |---|---|
-//! | `begin` reads the name without its lock | `lost::a_begin_waits_for_a_claim_and_is_then_refused` |
+//! | a commit looks at its rows without a lock | `lost::a_begin_waits_for_a_claim_and_is_then_refused` |
 //! | an append of entries checks the name without the term | `transcripts::an_append_of_an_owner_of_an_earlier_term_writes_nothing` |
-//! | `begin` locks the row of its node | `lost::turns_go_on_while_the_row_of_their_node_is_locked` |
+//! | `begin` locks the row of its node for itself | `lost::turns_and_renewals_go_on_while_the_row_of_their_node_is_shared` |
 //! | the fence counts from the reply to a renewal | `a_node_whose_renewals_fail_gives_up_after_four_fifths_of_its_lease` of the keeper |
 //! | moments are those of the node's clock | `locks::moments_are_those_of_the_servers_clock` |
 //! | a node counts as alive while it is connected, as with an advisory lock | `stopped` of the tests of nodes |
@@ -18,13 +18,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
 mod commands;
-mod compare;
 mod fleet;
 mod load;
 mod locks;
 mod lost;
 mod missing;
-mod moving;
 mod nodes;
 mod pooler;
 mod proxy;

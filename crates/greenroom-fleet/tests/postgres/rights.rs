@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use greenroom::store::{SessionKey, SessionStore};
-use greenroom_fleet::BackendErrorKind;
-use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, PostgresStore};
+use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
+use greenroom_fleet::{BackendErrorKind, Transcripts};
 use serde_json::json;
 use sqlx::Executor;
 
@@ -57,7 +57,7 @@ async fn a_user_with_the_rights_of_the_guide_runs_a_node() {
     fleet.session("a").unwrap().delete().await.unwrap();
     fleet.drain(Duration::from_secs(20)).await;
     let backend = connect(&theirs, &schema).await;
-    let (store, key) = (PostgresStore::of(&backend), SessionKey::new("project", "session"));
+    let (store, key) = (Transcripts::of(backend.clone()), SessionKey::new("project", "session"));
     let entry = json!({ "type": "user", "uuid": "one" }).try_into().unwrap();
     SessionStore::append(&store, &key, &[entry]).await.unwrap();
     assert_eq!(SessionStore::load(&store, &key).await.unwrap().unwrap().len(), 1);

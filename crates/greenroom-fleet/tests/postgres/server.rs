@@ -212,14 +212,22 @@ pub(crate) async fn run(connection: &mut sqlx::PgConnection, statements: &str) {
     connection.execute(statements).await.unwrap();
 }
 
-/// Waits until a request of a backend waits for a lock.
-pub(crate) async fn until_a_request_waits_for_a_lock(address: &str, function: &str) {
+/// A statement that locks the record of a name, of one ASCII character.
+pub(crate) fn lock_of_name(schema: &str, name: &str) -> String {
+    format!("SELECT FROM {schema}.rows WHERE key = '{}' FOR UPDATE", key_of_name(name))
+}
+
+/// The key of the record of a name, of one ASCII character.
+pub(crate) fn key_of_name(name: &str) -> String {
+    format!("\\x02{:02x}0000", name.as_bytes()[0])
+}
+
+/// Waits until a commit of a backend waits for a lock.
+pub(crate) async fn until_a_request_waits_for_a_lock(address: &str) {
     let mut connection = raw(address).await;
-    let waiting = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{function}(%' AND pid <> pg_backend_pid()"
-    );
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%fleet_commit(%' AND pid <> pg_backend_pid()";
     in_time("a request that waits for a lock", async {
-        while sqlx::query(&waiting).fetch_one(&mut connection).await.unwrap().get::<i64, _>(0) == 0 {}
+        while sqlx::query(waiting).fetch_one(&mut connection).await.unwrap().get::<i64, _>(0) == 0 {}
     })
     .await;
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use greenroom::sessions::TranscriptEntry;
-use greenroom::store::SessionKey;
+use greenroom::store::{SessionKey, SessionStore};
 use greenroom::testkit::store_conformance;
-use greenroom_fleet::backend::{Backend, PostgresStore};
-use greenroom_fleet::{AttemptId, BackendErrorKind, Deletion, Fleet, Owned, Ownership, TranscriptStore};
+use greenroom_fleet::backend::Backend;
+use greenroom_fleet::{
+    AppendEntries, AttemptId, BackendErrorKind, Deletion, Fleet, Owned, Ownership, Transcripts, TranscriptsOf,
+};
 use serde_json::json;
 
 use crate::nodes::{accepted, joined, owner};
@@ -18,47 +20,54 @@ fn entry(uuid: &str) -> TranscriptEntry {
     json!({ "type": "user", "uuid": uuid }).try_into().unwrap()
 }
 
+fn append_of(
+    owner: &Ownership,
+    attempt: AttemptId,
+    key: &SessionKey,
+    entries: Vec<TranscriptEntry>,
+) -> AppendEntries {
+    let (owner, key, transcript) = (Some(owner.clone()), key.clone(), uuid::Uuid::new_v4());
+    AppendEntries { owner, attempt, part: 0, transcript, key, entries }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_in_postgres_keeps_the_promises() {
     let Some(address) = server::address() else { return };
-    let make = async || PostgresStore::of(&connect(&address, &schema()).await);
+    let make = async || Transcripts::of(connect(&address, &schema()).await);
     let kept = store_conformance(make).await.unwrap();
     assert!(kept.contains(&"a session is deleted with its parts, and nothing else"), "{kept:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transcript_of_many_pages_comes_back_whole_and_is_deleted() {
-    use greenroom::store::SessionStore;
     let Some(address) = server::address() else { return };
-    let store = PostgresStore::of(&connect(&address, &schema()).await);
+    let store = Transcripts::of(connect(&address, &schema()).await);
     let key = SessionKey::new("project", "1cb85d28-3d2d-4b39-bd1c-0f6c0bd52b37");
     let entries: Vec<_> = (0..5_000).map(|number| entry(&number.to_string())).collect();
-    SessionStore::append(&store, &key, &entries).await.unwrap();
-    assert_eq!(SessionStore::load(&store, &key).await.unwrap().unwrap(), entries);
+    store.append(&key, &entries).await.unwrap();
+    assert_eq!(store.load(&key).await.unwrap().unwrap(), entries);
     store.delete(&key).await.unwrap();
-    assert_eq!(SessionStore::load(&store, &key).await.unwrap(), None);
+    assert_eq!(store.load(&key).await.unwrap(), None);
 }
 
-/// Large entries are removed in several short statements: a single one would run into the statement timeout.
+/// Large entries are removed in several short requests: a single one would run into the statement timeout.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_statement_of_a_deletion_removes_a_bounded_number_of_bytes() {
-    use greenroom::store::SessionStore;
+async fn one_request_of_a_deletion_removes_a_bounded_number_of_bytes() {
     let Some(address) = server::address() else { return };
     let schema = schema();
-    let store = PostgresStore::of(&connect(&address, &schema).await);
+    let backend = connect(&address, &schema).await;
     let key = SessionKey::new("project", "1cb85d28-3d2d-4b39-bd1c-0f6c0bd52b37");
     let text = "x".repeat(3 << 20);
     let entries: Vec<_> = (0..7)
         .map(|number| json!({ "uuid": number.to_string(), "text": text }).try_into().unwrap())
         .collect();
-    SessionStore::append(&store, &key, &entries).await.unwrap();
+    Transcripts::of(backend.clone()).append(&key, &entries).await.unwrap();
     let mut plain = server::raw(&address).await;
-    server::run(&mut plain, &format!("SET search_path = {schema}")).await;
     let mut left: Vec<i64> = Vec::new();
     while left.last() != Some(&0) {
-        server::run(&mut plain, r#"SELECT fleet_delete_entries('{"project": "project"}')"#).await;
-        let count = sqlx::query_scalar("SELECT count(*) FROM entries").fetch_one(&mut plain);
-        left.push(count.await.unwrap());
+        backend.delete_transcripts(TranscriptsOf::key(&key)).await.unwrap();
+        let count = format!("SELECT count(*) FROM {schema}.rows WHERE get_byte(key, 0) = 33");
+        left.push(sqlx::query_scalar(&count).fetch_one(&mut plain).await.unwrap());
     }
     assert_eq!(left, [4, 1, 0], "every third entry reaches 8 MiB");
 }
@@ -67,7 +76,7 @@ async fn one_statement_of_a_deletion_removes_a_bounded_number_of_bytes() {
 async fn an_append_of_an_owner_of_an_earlier_term_writes_nothing() {
     let Some(address) = server::address() else { return };
     let backend = connect(&address, &schema()).await;
-    let store = PostgresStore::of(&backend);
+    let store = Transcripts::of(backend.clone());
     accepted(&backend, "a").await;
     let (first, second) = (joined(&backend).await, joined(&backend).await);
     let earlier = owner(&backend, first, "a").await;
@@ -75,28 +84,31 @@ async fn an_append_of_an_owner_of_an_earlier_term_writes_nothing() {
     let key = SessionKey::new(conversation.to_string(), conversation.to_string());
     let append = async |owner: &Ownership, attempt: AttemptId, uuid: &str| {
         let entries = [entry(uuid), json!({ "type": "tag" }).try_into().unwrap()];
-        TranscriptStore::append(&store, owner, attempt, &key, &entries).await
+        backend.append_entries(append_of(owner, attempt, &key, entries.into())).await
     };
     let attempt = AttemptId::new();
     assert_eq!(append(&earlier, attempt, "one").await.unwrap(), Owned::Done(()));
     // The reply was lost: the entry without a uuid is not written twice.
     assert_eq!(append(&earlier, attempt, "one").await.unwrap(), Owned::Done(()));
-    assert_eq!(TranscriptStore::load(&store, &key).await.unwrap().unwrap().len(), 2);
+    assert_eq!(store.load(&key).await.unwrap().unwrap().len(), 2);
 
     backend.leave(first).await.unwrap();
     let later = owner(&backend, second, "a").await;
     assert_eq!(append(&earlier, AttemptId::new(), "two").await.unwrap(), Owned::Fenced);
     assert_eq!(append(&later, AttemptId::new(), "three").await.unwrap(), Owned::Done(()));
     let other = SessionKey::new("another conversation", "s");
-    let error = TranscriptStore::append(&store, &later, attempt, &other, &[entry("x")]).await.unwrap_err();
+    let wrong = append_of(&later, attempt, &other, vec![entry("x")]);
+    let error = backend.append_entries(wrong).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Invalid, "{error}");
 
     backend.release(later.clone()).await.unwrap().done().unwrap();
     assert!(matches!(backend.delete(later.name.clone()).await.unwrap(), Deletion::Marked(_)));
-    store.forget(conversation).await.unwrap();
-    store.forget(conversation).await.unwrap();
+    let of = TranscriptsOf::project(conversation.to_string());
+    for _ in 0..2 {
+        assert!(backend.delete_transcripts(of.clone()).await.unwrap());
+    }
     assert_eq!(append(&later, AttemptId::new(), "four").await.unwrap(), Owned::Fenced);
-    assert_eq!(TranscriptStore::load(&store, &key).await.unwrap(), None);
+    assert_eq!(store.load(&key).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +121,7 @@ async fn a_conversation_moves_between_hosts_after_a_drain() {
         // Its CLIs are scripted ones in this process.
         let fleet = Fleet::builder()
             .without_watchdog()
-            .transcripts(PostgresStore::of(&backend))
+            .transcripts()
             .backend(backend)
             .host(format!("host-{host}"))
             .folder(folders[host].path())

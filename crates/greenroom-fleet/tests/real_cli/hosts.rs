@@ -10,7 +10,7 @@ use greenroom::Session;
 use greenroom::options::EnvPolicy;
 use greenroom::testkit::{ModelTurn, Script};
 use greenroom_fleet::Fleet;
-use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, PostgresStore};
+use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -54,7 +54,7 @@ impl Host {
         // A test has no `main` of its own.
         greenroom::guardian::use_program(env!("CARGO_BIN_EXE_greenroom-fleet-storm"));
         let builder = Fleet::builder()
-            .transcripts(PostgresStore::of(&backend))
+            .transcripts()
             .backend(backend)
             .host(&self.name)
             .folder(self.folder.join("sessions"))

@@ -105,7 +105,7 @@ impl Losses {
 fn loss(event: &Event, line_bytes: usize) -> Option<String> {
     match event {
         Event::MirrorFailed { entries, error, .. } => {
-            Some(format!("the store of transcripts did not get {entries} entries: {error}"))
+            Some(format!("the transcript did not get {entries} entries: {error}"))
         }
         // The CLI reports its entries in lines.
         Event::LineSkipped { bytes, .. } if *bytes > line_bytes => Some(format!(

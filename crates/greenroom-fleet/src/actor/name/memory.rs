@@ -14,9 +14,8 @@ use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::face::error::FleetError;
 use crate::face::profile::ActivationContext;
-use crate::id::AttemptId;
-use crate::request::Ownership;
-use crate::transcripts::TranscriptStore;
+use crate::request::{AppendEntries, Ownership, Page, TranscriptsOf};
+use crate::transcripts;
 
 const CONFIG: &str = "CLAUDE_CONFIG_DIR";
 
@@ -40,7 +39,9 @@ pub(super) fn attach(
     cx: &ActivationContext,
     owner: &Ownership,
 ) -> Result<SessionBuilder, FleetError> {
-    let Some(store) = shared.transcripts.clone() else { return Ok(builder) };
+    if !shared.transcripts {
+        return Ok(builder);
+    }
     let (mut is_chosen, mut line_bytes) = (false, 0);
     let mut builder = builder.configure(|options| {
         is_chosen = options.env.contains_key(CONFIG);
@@ -67,8 +68,7 @@ pub(super) fn attach(
     }
     let losses = Losses::watch(builder.events(), cell.kill(), line_bytes);
     cell.holdings().losses = Some(losses.clone());
-    let store =
-        OwnedTranscript { shared: shared.clone(), cell: cell.clone(), store, owner: owner.clone(), losses };
+    let store = OwnedTranscript { shared: shared.clone(), cell: cell.clone(), owner: owner.clone(), losses };
     Ok(builder.session_store(Arc::new(store)))
 }
 
@@ -76,7 +76,6 @@ pub(super) fn attach(
 struct OwnedTranscript {
     shared: Arc<FleetShared>,
     cell: Arc<NameCell>,
-    store: Arc<dyn TranscriptStore>,
     owner: Ownership,
     losses: Arc<Losses>,
 }
@@ -93,26 +92,41 @@ impl SessionStore for OwnedTranscript {
             if let Some(why) = self.losses.any().await {
                 return Err(format!("nothing is stored behind a loss: {why}").into());
             }
-            let attempt = AttemptId::new();
-            let append = || self.store.append(&self.owner, attempt, key, entries);
-            match repeat_owned(&self.shared, append).await {
-                Ok(()) => Ok(()),
-                Err(not_done) => {
+            for part in transcripts::parts(key, entries) {
+                let part = AppendEntries { owner: Some(self.owner.clone()), ..part };
+                let append = || self.shared.backend.append_entries(part.clone());
+                if let Err(not_done) = repeat_owned(&self.shared, append).await {
                     if matches!(not_done, NotDone::Fenced) {
                         // Another owner has the name: nothing of this session counts any more.
                         self.cell.fence();
                     }
-                    Err(not_done.into())
+                    return Err(not_done.into());
                 }
             }
+            Ok(())
         })
     }
 
     fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
-        Box::pin(async move { Ok(repeat(&self.shared, || self.store.load(key)).await?) })
+        Box::pin(async move {
+            let page = |after| {
+                let entries = move || self.shared.backend.entries(key.clone(), after, transcripts::ENTRIES);
+                Box::pin(async move { Ok(repeat(&self.shared, entries).await?) }) as _
+            };
+            transcripts::load(page).await
+        })
     }
 
     fn list_subkeys<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Vec<String>>> {
-        Box::pin(async move { Ok(repeat(&self.shared, || self.store.subpaths(key)).await?) })
+        Box::pin(async move {
+            let (of, mut last, mut parts) = (TranscriptsOf::key(&key.main()), None, Vec::new());
+            loop {
+                let page = || self.shared.backend.transcripts(of.clone(), last.clone(), Page::MOST);
+                let page = repeat(&self.shared, page).await?;
+                let Some(end) = page.last() else { return Ok(parts) };
+                last = Some(end.key.clone());
+                parts.extend(page.into_iter().filter_map(|transcript| transcript.key.subpath));
+            }
+        })
     }
 }

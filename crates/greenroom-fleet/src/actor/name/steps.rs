@@ -256,7 +256,7 @@ pub(super) async fn files_failed(folders: &Folders, error: impl Into<FleetError>
 
 impl From<greenroom::Error> for NotStarted {
     fn from(error: greenroom::Error) -> Self {
-        // A store of transcripts that cannot be read is no fault of the session either.
+        // A transcript that cannot be read is no fault of the session either.
         let is_host = matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store);
         let by = if is_host { Cause::Host } else { Cause::Session };
         Self { why: error.to_string(), by }
@@ -278,9 +278,9 @@ async fn start(
         let by = if shared.has_peers() { Cause::Host } else { Cause::Session };
         return Err(NotStarted { why, by });
     };
-    let created = match &shared.transcripts {
-        Some(_) => shared.folders.create_for_term(record).await,
-        None => shared.folders.create(record).await,
+    let created = match shared.transcripts {
+        true => shared.folders.create_for_term(record).await,
+        false => shared.folders.create(record).await,
     };
     let folders = match created {
         Ok(folders) => folders,

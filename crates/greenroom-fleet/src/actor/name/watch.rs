@@ -78,7 +78,7 @@ pub(super) fn processes(shared: &Arc<FleetShared>, activation: &Activation) -> T
     })
 }
 
-/// Tells the actor when the store of transcripts has refused an entry, because another owner has the name.
+/// Tells the actor when the backend has refused an entry of the transcript, because another owner has the name.
 pub(super) fn fence(actor: &ActorRef<NameMessage>, fenced: CancellationToken) -> Task {
     let actor = actor.clone();
     Task::spawn(async move {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use greenroom::store::SessionKey;
 use greenroom::{NoArgs, Session, ToolServer};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;

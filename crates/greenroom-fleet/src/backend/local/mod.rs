@@ -39,7 +39,7 @@ use super::Channels;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
-use crate::registry::{Commit, Committed, Result, Rows, Store, Wanted};
+use crate::registry::{Commit, Committed, Lane, Result, Rows, Store, Wanted};
 #[cfg(feature = "testkit")]
 pub use disk::{DiskFault, SimulatedDisk};
 use file::{DatabaseFile, OpenFile};
@@ -82,8 +82,8 @@ pub struct LocalBackend {
     ended: watch::Receiver<()>,
     /// `None` for a file of a test.
     folder: Option<PathBuf>,
-    pub(super) clock: Clock,
-    pub(super) channels: Channels,
+    clock: Clock,
+    channels: Channels,
     exports: Arc<Semaphore>,
     database: SharedDatabase,
     readers: Arc<Semaphore>,
@@ -137,6 +137,14 @@ impl LocalBackend {
     /// The file is locked until it is closed.
     pub(super) fn exclusive(&self) -> bool {
         !self.jobs.is_closed()
+    }
+
+    pub(super) fn shared(&self) -> bool {
+        false
+    }
+
+    pub(super) fn channels(&self) -> &Channels {
+        &self.channels
     }
 
     /// Carries out the commits that wait, closes the file, and returns when another process can open it. Later
@@ -207,7 +215,7 @@ impl LocalBackend {
 
     /// Has the writer open the file, if it is closed.
     async fn open_again(&self) -> Result<()> {
-        self.commit(Commit::default()).await.map(|_| ())
+        self.commit(Lane::Requests, Commit::default()).await.map(|_| ())
     }
 
     /// Reads rows of a snapshot. `None`: the file is closed.
@@ -237,7 +245,7 @@ impl Store for LocalBackend {
         self.clock.now()
     }
 
-    async fn read(&self, wanted: Wanted) -> Result<Rows> {
+    async fn read(&self, _: Lane, wanted: Wanted) -> Result<Rows> {
         match self.read_snapshot(wanted.clone()).await {
             Ok(Some(rows)) => return Ok(rows),
             Ok(None) => self.open_again().await?,
@@ -252,7 +260,7 @@ impl Store for LocalBackend {
         rows.ok_or_else(writer::not_open)
     }
 
-    async fn commit(&self, commit: Commit) -> Result<Committed> {
+    async fn commit(&self, _: Lane, commit: Commit) -> Result<Committed> {
         let (reply, committed) = oneshot::channel();
         self.jobs.send(Message::Commit { commit, reply }).await.map_err(|_| closed())?;
         committed.await.map_err(|_| closed())?

@@ -255,7 +255,7 @@ impl<T: ReadableTable<&'static [u8], &'static [u8]>> Map for TableMap<T> {
     fn scan(&self, range: &Range) -> Result<Vec<Row>> {
         let rows = self.0.range(range.from.as_slice()..range.to.as_slice()).map_err(failed)?;
         rows.take(range.limit)
-            .map(|row| row.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())).map_err(failed))
+            .map(|row| row.map(|(key, value)| range.row(key.value(), value.value())).map_err(failed))
             .collect()
     }
 }

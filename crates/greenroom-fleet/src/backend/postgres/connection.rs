@@ -1,68 +1,98 @@
-//! Connections: the first one, and how one is used for a request.
+//! Connections to the server: those of a lane, the first one, and what a pooler does to them.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgPool, PgRow};
-use sqlx::{Executor, PgConnection, Postgres, Row};
+use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row};
+use tokio::sync::Semaphore;
 
 use super::error;
+use super::rows::Statement;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::Result;
 
 /// Attempts to see a pooler that shares connections.
 const LOOKS: usize = 4;
 
-/// The time for a connection to go back to its pool. A connection that takes longer is closed.
-const RETURN: Duration = Duration::from_secs(2);
-
-/// A connection that carries out a statement. It is closed, and not given back, unless the statement has ended: a pool would wait for
-/// the answer until the system gives the connection up, which takes a quarter of an hour if the server is gone without a word.
-struct Busy(Option<PoolConnection<Postgres>>);
-
-impl Busy {
-    /// Gives the connection back as its drop would, within a time: the pool asks the server first whether the connection works.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the task ends within its time; the pool's own task has no limit"
-    )]
-    fn give_back(mut self) {
-        if let Some(mut connection) = self.0.take() {
-            tokio::spawn(tokio::time::timeout(RETURN, connection.return_to_pool()));
-        }
-    }
+/// Connections that are made as they are needed, and kept.
+///
+/// A statement asks the server once: the pool of sqlx would ask it before and after, whether the connection works. A connection whose
+/// answer is late or broken is closed, and so are those that wait beside it: the server may be gone without a word.
+pub(super) struct Connections {
+    options: PgConnectOptions,
+    /// Statements for each new connection.
+    session: String,
+    places: Semaphore,
+    idle: Mutex<Vec<PgConnection>>,
 }
 
-impl Drop for Busy {
-    fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
-            drop(connection.detach());
+impl Connections {
+    /// Up to `most` connections.
+    pub(super) fn new(options: &PgConnectOptions, session: &str, most: usize) -> Self {
+        let (places, idle) = (Semaphore::new(most.max(1)), Mutex::default());
+        Self { options: options.clone(), session: session.to_owned(), places, idle }
+    }
+
+    /// The rows of a statement, within a time.
+    pub(super) async fn answer(&self, limit: Duration, statement: Statement) -> Result<Vec<PgRow>> {
+        match tokio::time::timeout(limit, self.ask(statement)).await {
+            Ok(answer) => answer.map_err(error::of_request),
+            Err(_) => {
+                self.idle().clear();
+                Err(error::late(limit))
+            }
         }
     }
-}
 
-/// The answer of a statement to a request, within a time.
-pub(super) async fn answer(pool: &PgPool, limit: Duration, statement: &str, request: &str) -> Result<String> {
-    let answering = async {
-        let mut busy = Busy(Some(pool.acquire().await?));
-        let Some(connection) = &mut busy.0 else { return Err(sqlx::Error::WorkerCrashed) };
-        let answer = sqlx::query(statement).bind(request).fetch_one(&mut **connection).await;
-        // After an error of the server the connection can be used. After another one nobody knows.
-        if answer.as_ref().err().is_none_or(|error| error.as_database_error().is_some()) {
-            busy.give_back();
+    /// A connection of this future alone: it is closed if the future is dropped.
+    async fn ask(&self, statement: Statement) -> sqlx::Result<Vec<PgRow>> {
+        let _place = self.places.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
+        let kept = self.idle().pop();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let answer = statement.fetch_all(&mut connection).await;
+        match &answer {
+            // After an error of the server the connection can be used. After another one nobody knows.
+            Err(error) if error.as_database_error().is_none() => self.idle().clear(),
+            _ if self.places.is_closed() => {}
+            _ => self.idle().push(connection),
         }
-        answer?.try_get::<String, _>(0)
-    };
-    let answer = tokio::time::timeout(limit, answering).await.map_err(|_| error::late(limit))?;
-    answer.map_err(error::of_request)
+        answer
+    }
+
+    /// A new connection.
+    pub(super) fn connect(&self) -> BoxFuture<'_, sqlx::Result<PgConnection>> {
+        Box::pin(async {
+            let mut connection = self.options.connect().await?;
+            connection.execute(self.session.as_str()).await?;
+            Ok(connection)
+        })
+    }
+
+    /// Closes the connections that wait. Statements fail from now on.
+    pub(super) async fn close(&self) {
+        self.places.close();
+        let idle = std::mem::take(&mut *self.idle());
+        for connection in idle {
+            // An error: the connection is closed already.
+            connection.close().await.ok();
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A first connection. A server that starts refuses connections for a moment.
-pub(super) async fn patiently(pool: &PgPool, limit: Duration) -> Result<PoolConnection<Postgres>> {
+pub(super) async fn patiently(connections: &Connections, limit: Duration) -> Result<PgConnection> {
     let deadline = tokio::time::Instant::now() + limit.mul_f64(0.8);
     loop {
-        match pool.acquire().await {
+        match connections.connect().await {
             Ok(connection) => return Ok(connection),
             Err(error) => {
                 let error = error::of_connection(error);
@@ -79,8 +109,8 @@ pub(super) async fn patiently(pool: &PgPool, limit: Duration) -> Result<PoolConn
 ///
 /// Such a pooler gives a transaction the connection that was given back last. So the connection of another transaction is seen
 /// here, unless others use the pooler at this moment; then a further look sees it.
-pub(super) async fn refuse_pooler(connection: &mut PgConnection, pool: &PgPool) -> Result<()> {
-    let mut other = pool.acquire().await.map_err(error::of_connection)?;
+pub(super) async fn refuse_pooler(connection: &mut PgConnection, connections: &Connections) -> Result<()> {
+    let mut other = connections.connect().await.map_err(error::of_connection)?;
     let first = server_of(connection).await?;
     for _ in 0..LOOKS {
         plainly(connection, "BEGIN").await?;

@@ -2,9 +2,6 @@
 
 use crate::error::{BackendError, BackendErrorKind};
 
-/// The SQLSTATE by which a function of ours refuses a request.
-const REFUSED: &str = "GR001";
-
 /// The error of a request. Whatever may pass is [`Unavailable`](BackendErrorKind::Unavailable): the caller repeats the request.
 pub(super) fn of_request(error: sqlx::Error) -> BackendError {
     let Some(database) = error.as_database_error() else {
@@ -25,7 +22,6 @@ pub(super) fn of_request(error: sqlx::Error) -> BackendError {
         )
     };
     match kind(&code) {
-        Some(BackendErrorKind::Invalid) if code == REFUSED => BackendError::new(BackendErrorKind::Invalid, message),
         Some(BackendErrorKind::Invalid) if is_pooler(&code) => {
             refused(BackendErrorKind::Invalid, POOLER).caused_by(error)
         }
@@ -68,7 +64,6 @@ fn is_pooler(code: &str) -> bool {
 /// The kind of an error that stays when the request is repeated. `None`: the error may pass.
 fn kind(code: &str) -> Option<BackendErrorKind> {
     match code {
-        REFUSED => Some(BackendErrorKind::Invalid),
         code if is_pooler(code) => Some(BackendErrorKind::Invalid),
         // The schema is not as this code has made it: pages are damaged, rows contradict a rule, a function fails, a function or
         // table is not there or may not be used.
@@ -93,6 +88,13 @@ pub(super) fn late(limit: std::time::Duration) -> BackendError {
     BackendError::new(BackendErrorKind::Unavailable, text)
 }
 
+/// True for the error of a request that waited for another one while that one waited for it.
+pub(super) fn is_deadlock(error: &BackendError) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<sqlx::Error>());
+    let code = cause.and_then(sqlx::Error::as_database_error).and_then(|error| error.code());
+    code.is_some_and(|code| matches!(code.as_ref(), "40P01" | "40001"))
+}
+
 /// True for errors of several nodes that make the schema at once.
 pub(super) fn is_race(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
@@ -112,7 +114,7 @@ mod tests {
         {
             assert_eq!(kind(code), Some(Damaged), "{code}");
         }
-        for code in ["22021", "22P02", "54000", "GR001", "26000", "42P05"] {
+        for code in ["22021", "22P02", "54000", "26000", "42P05"] {
             assert_eq!(kind(code), Some(Invalid), "{code}");
         }
         // A lock or a statement that took too long, a deadlock, a full disk, a server that ends or is read-only, a connection.

@@ -11,6 +11,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::Executor;
 use sqlx::postgres::{PgListener, PgPool};
@@ -18,7 +19,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{connection, text, told};
+use super::connection::{self, Connections};
 use crate::request::Change;
 
 /// Changes that wait to be told.
@@ -32,8 +33,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The pause after a failure, at most; at least half of it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes the channel and the payload as one text, as all requests do.
-const NOTIFY: &str = "SELECT pg_notify($1::jsonb->>0, $1::jsonb->>1)::text";
+const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 
 /// The tasks that tell hints and hear them. They end with it.
 pub(super) struct Hints {
@@ -42,8 +42,9 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// `pool` makes a pool of one connection.
+    /// `telling` is for notifications, and `pool` makes a pool of one connection for a listener.
     pub(super) fn start(
+        telling: Connections,
         pool: impl Fn() -> PgPool + Send + 'static,
         schema: &str,
         changes: broadcast::Sender<Change>,
@@ -51,7 +52,7 @@ impl Hints {
         let channel = format!("greenroom_{schema}");
         let (queue, waiting) = mpsc::channel(WAITING);
         let (mut tasks, me) = (JoinSet::new(), Uuid::new_v4());
-        tasks.spawn(tell(pool(), channel.clone(), me, waiting));
+        tasks.spawn(tell(telling, channel.clone(), me, waiting));
         tasks.spawn(hear(pool, channel, me, changes));
         Self { queue, tasks: Mutex::new(tasks) }
     }
@@ -69,20 +70,20 @@ impl Hints {
     }
 }
 
-async fn tell(pool: PgPool, channel: String, me: Uuid, mut waiting: mpsc::Receiver<Change>) {
+async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: mpsc::Receiver<Change>) {
     while let Some(first) = waiting.recv().await {
         let (mut items, mut bytes, mut next) = (Vec::new(), 0, Some(first));
         while let Some(change) = next {
-            let mut item = told::change_json(&change);
-            text::escape_all(&mut item);
+            // NUL is escaped in JSON, and so the payload has none.
+            let item = json!(change);
             bytes += item.to_string().len() + 1;
             items.push(item);
             // A change has at most some 1.6 KB: a name of 256 bytes, each of them escaped.
             next = if bytes < BYTES - 2048 { waiting.try_recv().ok() } else { None };
         }
         let payload = json!({ "from": me, "changes": items }).to_string();
-        let request = json!([channel, payload]).to_string();
-        if let Err(error) = connection::answer(&pool, ANSWER, NOTIFY, &request).await {
+        let notify = sqlx::query(NOTIFY).bind(channel.clone()).bind(payload);
+        if let Err(error) = connections.answer(ANSWER, notify).await {
             tracing::debug!(%error, "other nodes could not be told of changes");
             tokio::time::sleep(connection::spread(PAUSE)).await;
         }
@@ -132,12 +133,13 @@ async fn listen(
                 Err(_) => return sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
             },
         };
-        let Ok(mut hint) = serde_json::from_str::<Value>(notification.payload()) else { continue };
-        text::unescape_all(&mut hint);
+        let Ok(hint) = serde_json::from_str::<Value>(notification.payload()) else { continue };
         if hint["from"].as_str().is_none_or(|from| from == me.to_string()) {
             continue;
         }
-        for change in hint["changes"].as_array().into_iter().flatten().filter_map(told::change) {
+        // A change of a later version is passed over.
+        let known = |change: &Value| Change::deserialize(change).ok();
+        for change in hint["changes"].as_array().into_iter().flatten().filter_map(known) {
             // An error: nobody listens. A change is a hint.
             changes.send(change).ok();
         }

@@ -14,22 +14,8 @@ use crate::registry::Result;
 /// The version of the schema that this code makes.
 const VERSION: i32 = 1;
 
-/// The statements that make version 1, in their order.
-const V1: [&str; 13] = [
-    include_str!("migrations/v1/tables.sql"),
-    include_str!("migrations/v1/shared.sql"),
-    include_str!("migrations/v1/nodes.sql"),
-    include_str!("migrations/v1/questions.sql"),
-    include_str!("migrations/v1/prompts.sql"),
-    include_str!("migrations/v1/turns.sql"),
-    include_str!("migrations/v1/names.sql"),
-    include_str!("migrations/v1/time.sql"),
-    include_str!("migrations/v1/deletion.sql"),
-    include_str!("migrations/v1/reads.sql"),
-    include_str!("migrations/v1/waiting.sql"),
-    include_str!("migrations/v1/commands.sql"),
-    include_str!("migrations/v1/transcripts.sql"),
-];
+/// The statements that make version 1.
+const V1: &str = include_str!("schema.sql");
 
 /// Attempts to make the schema while other nodes make it, and the pause between them.
 const ATTEMPTS: u32 = 40;
@@ -68,9 +54,7 @@ async fn attempt(connection: &mut PgConnection, schema: &str) -> sqlx::Result<Re
         let begin =
             format!("SET LOCAL search_path = {schema}, pg_temp; SET LOCAL check_function_bodies = off");
         transaction.execute(begin.as_str()).await?;
-        for statements in V1 {
-            transaction.execute(statements).await?;
-        }
+        transaction.execute(V1).await?;
         let note = format!("INSERT INTO {schema}.migrations VALUES ({VERSION}, {VERSION})");
         transaction.execute(note.as_str()).await?;
     }

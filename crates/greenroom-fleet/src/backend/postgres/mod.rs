@@ -1,52 +1,50 @@
 //! The backend in PostgreSQL, for services on several machines.
 //!
 //! ```text
-//!  request ──► a task of its own ──► SELECT fleet_…($1), one statement, committed by itself ──► answer, changes, transitions
+//!  request ──► read: one statement, one moment ──► the rule ──► commit: one statement, which checks what was read ──► changes, answer
 //!                                                                                      │ changes, as hints
 //!                                                                                      ▼
 //!                              other nodes ◄── LISTEN ◄────────── pg_notify, in a statement of its own, several at once
 //! ```
 //!
-//! The rules are PL/pgSQL functions in `migrations/`: each is one of the functions in `registry/`, with locks on rows in place of a
-//! lock on everything. A statement whose reply is lost is repeated by the caller as it was, and finds its own id.
+//! `schema.sql` has the table of rows and the function that commits. No lock is held between the two statements, so a node that stops
+//! there holds up nobody. A statement whose reply is lost is followed by the request again, which finds its own id.
 //!
-//! Requests, questions about nodes, hints and the renewal of the lease have pools of their own, so nothing keeps a node from renewing
-//! its lease. A connection whose answer is late is closed: the server may be gone without a word.
+//! Each [`Lane`] has connections of its own, so nothing keeps a node from renewing its lease. A connection whose answer is late is
+//! closed: the server may be gone without a word.
 
-mod answers;
-mod commands;
+mod clock;
 mod connection;
 mod error;
 mod hints;
 mod migrate;
-mod operations;
 mod options;
-mod requests;
-mod text;
-mod told;
-mod transcripts;
+mod rows;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{ConnectOptions, Executor};
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::task::TaskTracker;
 
 use super::Channels;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
-use crate::registry::Result;
+use crate::registry::{Commit, Committed, Lane, Result, Rows, Store, Wanted};
+use clock::ServerClock;
+use connection::Connections;
 use hints::Hints;
 pub use options::PostgresOptions;
-pub use transcripts::PostgresStore;
 
 /// Connections for transcripts, so that a flood of entries does not keep a prompt waiting.
-const TRANSCRIPTS: u32 = 4;
+const TRANSCRIPTS: usize = 4;
+
+/// Connections for requests about nodes.
+const NODES: usize = 2;
 
 /// The time in which a request about nodes is answered.
 const CONTROL: Duration = Duration::from_secs(2);
@@ -70,17 +68,18 @@ const CONTROL: Duration = Duration::from_secs(2);
 pub struct PostgresBackend(Arc<Inner>);
 
 struct Inner {
-    requests: PgPool,
-    control: PgPool,
-    transcripts: PgPool,
+    requests: Connections,
+    nodes: Connections,
+    transcripts: Connections,
     /// One connection, for the lease alone.
-    lease: PgPool,
+    lease: Connections,
     statement_timeout: Duration,
     channels: Channels,
     hints: Hints,
-    /// Milliseconds by which the server's clock is ahead of this host's.
-    ahead: AtomicI64,
-    /// Requests on their way. Each ends within the time for a statement.
+    clock: ServerClock,
+    commits: AtomicU64,
+    conflicts: AtomicU64,
+    /// Commits on their way. Each ends within the time for a statement.
     tasks: TaskTracker,
 }
 
@@ -93,14 +92,6 @@ impl PostgresBackend {
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the server does not answer in time, and
     /// [`Damaged`](BackendErrorKind::Damaged) if it refuses.
     pub async fn connect(options: PostgresOptions) -> Result<Self> {
-        let limit = options.connect_timeout;
-        match tokio::time::timeout(limit, Self::connect_now(options)).await {
-            Ok(backend) => backend,
-            Err(_) => Err(error::late(limit)),
-        }
-    }
-
-    async fn connect_now(options: PostgresOptions) -> Result<Self> {
         let invalid = |text: String| BackendError::new(BackendErrorKind::Invalid, text);
         let PostgresOptions { url, schema, connections, statement_timeout, connect_timeout } = options;
         if !options::is_schema(&schema) {
@@ -115,127 +106,145 @@ impl PostgresBackend {
             // A setting that PgBouncer refuses at the start of a connection. No statement here has a float.
             .extra_float_digits(None)
             .disable_statement_logging();
-        let limit = statement_timeout.as_millis().clamp(1, 3_600_000);
-        let session = format!(
-            "SET search_path = {schema}, pg_temp; SET synchronous_commit = on; SET lock_timeout = {limit}; \
-             SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}; \
-             SET default_transaction_isolation = 'read committed'"
-        );
-        let pool = move |connections: u32, patience: Duration| {
-            let session = session.clone();
-            PgPoolOptions::new()
-                .max_connections(connections.max(1))
-                .acquire_timeout(patience)
-                .after_connect(move |connection, _| {
-                    let session = session.clone();
-                    Box::pin(async move {
-                        connection.execute(session.as_str()).await?;
-                        Ok(())
-                    })
-                })
-                .connect_lazy_with(address.clone())
+        let session = session(&schema, statement_timeout);
+        let most =
+            usize::try_from(connections).unwrap_or(usize::MAX).min(tokio::sync::Semaphore::MAX_PERMITS);
+        let lane = |connections| Connections::new(&address, &session, connections);
+        let (requests, nodes, transcripts, lease) = (lane(most), lane(NODES), lane(TRANSCRIPTS), lane(1));
+        let first = async {
+            let mut connection = connection::patiently(&nodes, connect_timeout).await?;
+            connection::refuse_pooler(&mut connection, &nodes).await?;
+            Ok(connection)
         };
-        let requests = pool(connections, statement_timeout);
-        let (control, lease) = (pool(2, CONTROL), pool(1, CONTROL));
-        let transcripts = pool(TRANSCRIPTS, statement_timeout);
-        let mut connection = connection::patiently(&control, connect_timeout).await?;
-        connection::refuse_pooler(&mut connection, &control).await?;
-        migrate::migrate(&mut connection, &schema).await?;
-        drop(connection);
-        let channels = Channels::new();
-        let hints = Hints::start(move || pool(1, CONTROL), &schema, channels.changes.clone());
-        let (ahead, tasks) = (AtomicI64::new(0), TaskTracker::new());
-        let inner =
-            Inner { requests, control, lease, transcripts, statement_timeout, channels, hints, ahead, tasks };
+        let first = tokio::time::timeout(connect_timeout, first).await;
+        let mut first = first.unwrap_or_else(|_| Err(error::late(connect_timeout)))?;
+        // It has limits of its own: a node that waits for others to make the schema is not late.
+        migrate::migrate(&mut first, &schema).await?;
+        let (channels, telling, listening) = (Channels::new(), lane(1), address.clone());
+        // The listener asks nothing of the schema.
+        let pool = move || {
+            let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONTROL);
+            pool.connect_lazy_with(listening.clone())
+        };
+        let hints = Hints::start(telling, pool, &schema, channels.changes.clone());
+        let (clock, commits, conflicts, tasks) = Default::default();
+        let inner = Inner {
+            requests,
+            nodes,
+            transcripts,
+            lease,
+            statement_timeout,
+            channels,
+            hints,
+            clock,
+            commits,
+            conflicts,
+            tasks,
+        };
         let backend = Self(Arc::new(inner));
         // Learns the server's clock.
-        backend.control("queued", Value::Object(serde_json::Map::new())).await?;
+        backend.read(Lane::Nodes, Wanted::default()).await?;
         Ok(backend)
     }
 
-    /// Ends the requests that are on their way, and the connections. Requests fail from now on.
+    /// Ends the commits that are on their way, and the connections. Requests fail from now on.
     pub async fn close(&self) {
         self.0.tasks.close();
         self.0.tasks.wait().await;
         self.0.hints.end();
-        self.0.requests.close().await;
-        self.0.control.close().await;
-        self.0.transcripts.close().await;
-        self.0.lease.close().await;
+        for lane in [&self.0.requests, &self.0.nodes, &self.0.transcripts, &self.0.lease] {
+            lane.close().await;
+        }
     }
 
-    /// The moment now on the server's clock, as far as the last answer tells.
-    pub(super) fn server_time(&self) -> Timestamp {
-        Timestamp(Timestamp::now().0.saturating_add_signed(self.0.ahead.load(Ordering::Relaxed)))
+    /// Commits so far, and those of them that were in conflict with another one, so that their requests were carried out again.
+    pub fn commits(&self) -> (u64, u64) {
+        (self.0.commits.load(Ordering::Relaxed), self.0.conflicts.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn folder(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+
+    pub(super) fn exclusive(&self) -> bool {
+        false
+    }
+
+    pub(super) fn shared(&self) -> bool {
+        true
     }
 
     pub(super) fn channels(&self) -> &Channels {
         &self.0.channels
     }
 
-    /// A request about names, prompts or questions.
-    async fn call(&self, method: &'static str, request: Value) -> Result<Value> {
-        self.request(&self.0.requests, self.0.statement_timeout * 2, method, request).await
+    async fn answer(&self, lane: Lane, statement: rows::Statement) -> Result<Vec<sqlx::postgres::PgRow>> {
+        let patient = self.0.statement_timeout * 2;
+        let (connections, limit) = match lane {
+            Lane::Lease => (&self.0.lease, CONTROL),
+            Lane::Nodes => (&self.0.nodes, CONTROL),
+            Lane::Transcripts => (&self.0.transcripts, patient),
+            Lane::Requests => (&self.0.requests, patient),
+        };
+        connections.answer(limit, statement).await
     }
 
-    /// A request about nodes.
-    async fn control(&self, method: &'static str, request: Value) -> Result<Value> {
-        self.request(&self.0.control, CONTROL, method, request).await
-    }
-
-    /// A request about transcripts.
-    async fn transcripts(&self, method: &'static str, request: Value) -> Result<Value> {
-        self.request(&self.0.transcripts, self.0.statement_timeout * 2, method, request).await
-    }
-
-    /// The renewal of the lease.
-    async fn lease(&self, request: Value) -> Result<Value> {
-        self.request(&self.0.lease, CONTROL, "renew", request).await
-    }
-
-    async fn request(
-        &self,
-        pool: &PgPool,
-        limit: Duration,
-        method: &'static str,
-        request: Value,
-    ) -> Result<Value> {
-        let statement = format!("SELECT fleet_{method}($1::jsonb)::text");
-        let mut request = request;
-        text::escape_all(&mut request);
-        let request = request.to_string();
-        let answer = connection::answer(pool, limit, &statement, &request).await?;
-        self.take_in(&answer)
-    }
-
-    /// Tells what a request has told, and returns its answer.
-    fn take_in(&self, reply: &str) -> Result<Value> {
-        #[derive(serde::Deserialize)]
-        struct Reply {
-            answer: Value,
-            now: i64,
-            told: Vec<Value>,
+    async fn commit_and_tell(&self, lane: Lane, mut commit: Commit) -> Result<Committed> {
+        let told = std::mem::take(&mut commit.told);
+        let answer = match self.answer(lane, rows::commit(commit)?).await {
+            Ok(answer) => answer,
+            // Two commits that waited for each other.
+            Err(deadlock) if error::is_deadlock(&deadlock) => return Ok(self.conflict()),
+            Err(error) => return Err(error),
+        };
+        self.0.commits.fetch_add(1, Ordering::Relaxed);
+        let row = answer.first().ok_or(sqlx::Error::RowNotFound);
+        if !row.and_then(|row| sqlx::Row::try_get(row, 0)).map_err(error::of_request)? {
+            return Ok(self.conflict());
         }
-        let mut reply: Value = serde_json::from_str(reply).map_err(BackendError::damaged)?;
-        text::unescape_all(&mut reply);
-        let Reply { answer, now, told } = serde_json::from_value(reply).map_err(BackendError::damaged)?;
-        let here = i64::try_from(Timestamp::now().0).unwrap_or(i64::MAX);
-        self.0.ahead.store(now.saturating_sub(here), Ordering::Relaxed);
-        let told = told::read(told)?;
         self.0.hints.pass_on(&told.changes);
         self.0.channels.tell(told);
-        Ok(answer)
+        Ok(Committed::Done)
     }
 
-    /// Carries a request out, also if the future is dropped: nobody else tells its changes and transitions.
-    pub(super) async fn to_its_end<T: Send + 'static>(
-        &self,
-        request: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
+    fn conflict(&self) -> Committed {
+        self.0.conflicts.fetch_add(1, Ordering::Relaxed);
+        Committed::Conflict
+    }
+}
+
+/// The statements for each connection. Each row is found by its key: the planner has no choice to make, however small the table was
+/// when a plan was made.
+fn session(schema: &str, statement_timeout: Duration) -> String {
+    let limit = statement_timeout.as_millis().clamp(1, 3_600_000);
+    format!(
+        "SET search_path = {schema}, pg_temp; SET synchronous_commit = on; SET lock_timeout = {limit}; \
+         SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}; \
+         SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan; SET jit = off; \
+         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+    )
+}
+
+impl Store for PostgresBackend {
+    fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    async fn read(&self, lane: Lane, wanted: Wanted) -> Result<Rows> {
+        let asked = Instant::now();
+        let rows = rows::rows(self.answer(lane, rows::read(&wanted)).await?, wanted)?;
+        self.0.clock.learn(rows.now, asked.elapsed());
+        Ok(rows)
+    }
+
+    /// Carries a commit out, also if the future is dropped: nobody else tells its changes and transitions.
+    async fn commit(&self, lane: Lane, commit: Commit) -> Result<Committed> {
         if self.0.tasks.is_closed() {
             return Err(BackendError::new(BackendErrorKind::Closed, "the backend was closed: connect again"));
         }
-        self.0.tasks.spawn(request).await.unwrap_or_else(|failed| {
+        let backend = self.clone();
+        let commit = async move { backend.commit_and_tell(lane, commit).await };
+        self.0.tasks.spawn(commit).await.unwrap_or_else(|failed| {
             let text = format!("a request has ended early: {failed}");
             Err(BackendError::new(BackendErrorKind::Unavailable, text))
         })

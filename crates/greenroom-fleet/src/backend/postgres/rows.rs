@@ -1,0 +1,140 @@
+//! Reads and commits, each of them one statement.
+
+use std::collections::BTreeMap;
+
+use sqlx::Postgres;
+use sqlx::Row as _;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+
+use super::error;
+use crate::error::BackendError;
+use crate::id::Timestamp;
+use crate::registry::{Commit, Part, Range, Result, Row, Rows, Wanted, counter, is_counter};
+
+/// The place of the moment among the rows of an answer, and of rows that are wanted by themselves. Those of ranges have the number of
+/// their range.
+const MOMENT: i32 = -2;
+const SINGLE: i32 = -1;
+
+const READ: &str = "
+    SELECT -2 AS place, ''::bytea AS key, int8send(now_ms()) AS value
+    UNION ALL SELECT -1, key, value FROM rows WHERE key = ANY ($1)
+    UNION ALL SELECT -1, key, int8send(sum(value)::bigint) FROM counters WHERE key = ANY ($2) GROUP BY key
+    UNION ALL SELECT w.place, r.key, r.value
+    FROM unnest($3::integer[], $4::bytea[], $5::bytea[], $6::bigint[], $7::boolean[]) AS w(place, first, behind, most, sizes)
+    CROSS JOIN LATERAL (
+        SELECT key, CASE WHEN w.sizes THEN int8send(length(value)) ELSE value END AS value
+        FROM rows WHERE key >= w.first AND key < w.behind ORDER BY key LIMIT w.most
+    ) AS r";
+
+const COMMIT: &str = "SELECT fleet_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+
+/// A statement with what it is asked.
+pub(super) type Statement = Query<'static, Postgres, PgArguments>;
+
+pub(super) fn read(wanted: &Wanted) -> Statement {
+    let (counters, keys): (Vec<_>, Vec<_>) = wanted.keys.iter().cloned().partition(|key| is_counter(key));
+    let ranges = || wanted.ranges.iter();
+    sqlx::query(READ)
+        .bind(keys)
+        .bind(counters)
+        .bind((0..).take(wanted.ranges.len()).collect::<Vec<i32>>())
+        .bind(ranges().map(|range| range.from.clone()).collect::<Vec<_>>())
+        .bind(ranges().map(|range| range.to.clone()).collect::<Vec<_>>())
+        .bind(ranges().map(|range| i64::try_from(range.limit).unwrap_or(i64::MAX)).collect::<Vec<_>>())
+        .bind(ranges().map(|range| range.part == Part::Sizes).collect::<Vec<_>>())
+}
+
+/// The rows of an answer.
+pub(super) fn rows(answer: Vec<PgRow>, wanted: Wanted) -> Result<Rows> {
+    let mut now = Timestamp::default();
+    let mut values: BTreeMap<_, _> = wanted.keys.into_iter().map(|key| (key, None)).collect();
+    let mut ranges: Vec<(Range, Vec<Row>)> =
+        wanted.ranges.into_iter().map(|range| (range, Vec::new())).collect();
+    for row in answer {
+        let column = || Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+        let (place, key, value): (i32, Vec<u8>, Vec<u8>) = column().map_err(error::of_request)?;
+        match place {
+            MOMENT => now = Timestamp(counter(Some(&value))?.unsigned_abs()),
+            // A counter of zero has no row.
+            SINGLE if is_counter(&key) && counter(Some(&value))? <= 0 => {}
+            SINGLE => drop(values.insert(key, Some(value))),
+            place => {
+                let range = usize::try_from(place).ok().and_then(|place| ranges.get_mut(place));
+                range.ok_or_else(|| BackendError::damaged(NoRange(place)))?.1.push((key, value));
+            }
+        }
+    }
+    for (_, rows) in &mut ranges {
+        rows.sort_unstable();
+    }
+    Ok(Rows { now, values, ranges: ranges.into_iter().collect() })
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the server has answered with rows of a range {0}, which nobody wanted")]
+struct NoRange(i32);
+
+/// Keys, and a value for each.
+#[derive(Default)]
+struct Pairs<V> {
+    keys: Vec<Vec<u8>>,
+    values: Vec<V>,
+}
+
+impl<V> Pairs<V> {
+    fn push(&mut self, key: Vec<u8>, value: V) {
+        self.keys.push(key);
+        self.values.push(value);
+    }
+}
+
+/// `fleet_commit` in the schema says what it does with each of the lists.
+pub(super) fn commit(commit: Commit) -> Result<Statement> {
+    let Commit { expected, mut writes, additions, told: _ } = commit;
+    let (mut kept, mut changed, mut put) = <(Pairs<Vec<u8>>, Pairs<Vec<u8>>, Pairs<Vec<u8>>)>::default();
+    let (mut fresh, mut counted, mut added) = <(Pairs<Option<Vec<u8>>>, Pairs<i64>, Pairs<i64>)>::default();
+    let (mut removed, mut cleared) = (Vec::new(), Vec::new());
+    for (key, before) in expected {
+        if is_counter(&key) {
+            counted.push(key, counter(before.as_deref())?);
+            continue;
+        }
+        match (before, writes.remove(&key)) {
+            (Some(before), None) => kept.push(key, before),
+            (Some(before), Some(after)) if after.as_ref() == Some(&before) => kept.push(key, before),
+            (Some(before), Some(after)) => {
+                changed.push(key.clone(), before);
+                match after {
+                    Some(value) => put.push(key, value),
+                    None => removed.push(key),
+                }
+            }
+            (None, after) => fresh.push(key, after.flatten()),
+        }
+    }
+    for (key, value) in writes {
+        match value {
+            Some(value) if is_counter(&key) => {
+                added.push(key.clone(), counter(Some(&value))?);
+                cleared.push(key);
+            }
+            None if is_counter(&key) => cleared.push(key),
+            Some(value) => put.push(key, value),
+            None => removed.push(key),
+        }
+    }
+    for (key, by) in additions {
+        match added.keys.iter().position(|known| *known == key) {
+            Some(known) => added.values[known] += by,
+            None => added.push(key, by),
+        }
+    }
+    let statement =
+        sqlx::query(COMMIT).bind(kept.keys).bind(kept.values).bind(changed.keys).bind(changed.values);
+    let statement =
+        statement.bind(fresh.keys).bind(fresh.values).bind(put.keys).bind(put.values).bind(removed);
+    let statement = statement.bind(counted.keys).bind(counted.values).bind(cleared);
+    Ok(statement.bind(added.keys).bind(added.values))
+}

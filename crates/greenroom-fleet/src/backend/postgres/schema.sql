@@ -1,0 +1,85 @@
+-- The rows of a fleet, and the counters among them. Keys sort by their bytes.
+
+CREATE TABLE rows (
+    key bytea PRIMARY KEY,
+    value bytea NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+
+-- A counter is the sum of its parts. A connection adds to a part of its own, as far as there are parts, so few commits wait for one row.
+CREATE TABLE counters (
+    key bytea NOT NULL,
+    part integer NOT NULL,
+    value bigint NOT NULL,
+    PRIMARY KEY (key, part)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
+
+-- The server's clock, in milliseconds since 1970.
+CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+$$;
+
+-- Carries a commit out, and answers `true`. `false`: a row has changed, and nothing is written.
+--
+-- kept: rows that stay as they are expected. changed: rows that are expected to have these values, and are in `put` or `removed`, too.
+-- fresh: rows that are expected to be absent, with the values that they get; without a value they stay absent. put, removed: rows that
+-- are written whatever they are. counted: counters that are expected to have these sums. cleared: counters that become zero.
+-- added: counters that are added to.
+--
+-- All that is expected is checked under a lock until the commit is durable. Locks are taken in the order of the keys, those of `changed`
+-- first.
+CREATE FUNCTION fleet_commit(
+    kept bytea[], kept_values bytea[], changed bytea[], changed_values bytea[], fresh bytea[], fresh_values bytea[],
+    put bytea[], put_values bytea[], removed bytea[], counted bytea[], counts bigint[], cleared bytea[],
+    added bytea[], amounts bigint[]
+) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    same bigint;
+    made bytea[];
+    counter bytea;
+BEGIN
+    SELECT count(*) INTO same FROM (
+        SELECT r.value AS value, e.value AS expected FROM unnest(changed, changed_values) AS e(key, value)
+        JOIN rows r ON r.key = e.key ORDER BY r.key FOR UPDATE OF r
+    ) AS locked WHERE value = expected;
+    IF same < cardinality(changed) THEN
+        RETURN false;
+    END IF;
+    SELECT count(*) INTO same FROM (
+        SELECT r.value AS value, e.value AS expected FROM unnest(kept, kept_values) AS e(key, value)
+        JOIN rows r ON r.key = e.key ORDER BY r.key FOR SHARE OF r
+    ) AS locked WHERE value = expected;
+    IF same < cardinality(kept) THEN
+        RETURN false;
+    END IF;
+    -- Whoever expects a counter excludes the others who do. Somebody who adds to it without a look comes after.
+    FOREACH counter IN ARRAY counted LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended(encode(counter, 'hex'), 0));
+    END LOOP;
+    SELECT count(*) INTO same FROM unnest(counted, counts) AS e(key, sum)
+    WHERE e.sum = (SELECT GREATEST(COALESCE(sum(c.value), 0), 0) FROM counters c WHERE c.key = e.key);
+    IF same < cardinality(counted) THEN
+        RETURN false;
+    END IF;
+    -- A row that stays absent is there for a moment: another commit that inserts it waits for the end of this one.
+    IF cardinality(fresh) > 0 THEN
+        WITH inserted AS (
+            INSERT INTO rows SELECT f.key, COALESCE(f.value, '') FROM unnest(fresh, fresh_values) AS f(key, value) ORDER BY f.key
+            ON CONFLICT DO NOTHING RETURNING key
+        ) SELECT array_agg(key) INTO made FROM inserted;
+        IF COALESCE(cardinality(made), 0) < cardinality(fresh) THEN
+            DELETE FROM rows WHERE key = ANY (made);
+            RETURN false;
+        END IF;
+        DELETE FROM rows WHERE key IN (SELECT f.key FROM unnest(fresh, fresh_values) AS f(key, value) WHERE f.value IS NULL);
+    END IF;
+    -- From here on the commit happens.
+    DELETE FROM rows WHERE key = ANY (removed);
+    INSERT INTO rows SELECT p.key, p.value FROM unnest(put, put_values) AS p(key, value) ORDER BY p.key
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+    IF cardinality(cleared) > 0 THEN
+        DELETE FROM counters WHERE key = ANY (cleared);
+    END IF;
+    INSERT INTO counters AS c SELECT a.key, pg_backend_pid() % 16, a.amount FROM unnest(added, amounts) AS a(key, amount) ORDER BY a.key
+    ON CONFLICT (key, part) DO UPDATE SET value = c.value + excluded.value;
+    RETURN true;
+END $$;

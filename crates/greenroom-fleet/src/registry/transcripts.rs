@@ -1,0 +1,147 @@
+//! Transcripts of sessions.
+//!
+//! ```text
+//!  Transcripts: project, session, part ──► the id, the last number, the last append
+//!                                            │
+//!                             Entries: id, number ──► entries      EntryIds: id, uuid ──► nothing
+//! ```
+//!
+//! The transcript's row goes last, so that a removal that was interrupted goes on.
+
+use greenroom::store::SessionKey;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::key::{Key, Table, text_and_rest};
+use super::messages::TextRow;
+use super::{BATCH, Result, Step};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::{AttemptId, Timestamp};
+use crate::request::{AppendEntries, Owned, StoredTranscript, TranscriptsOf};
+
+/// Transcripts of which one request removes entries.
+const TRANSCRIPTS: usize = 32;
+
+/// A transcript without its entries.
+#[derive(Serialize, Deserialize)]
+struct TranscriptRow {
+    id: Uuid,
+    /// The number of the last entry.
+    last: u64,
+    modified: Timestamp,
+    /// The last append, and its last part.
+    attempt: AttemptId,
+    part: u32,
+}
+
+impl Step<'_> {
+    /// Appends entries, if the owner is its name's owner still.
+    pub(crate) fn append_entries(&mut self, append: AppendEntries) -> Result<Owned<()>> {
+        let AppendEntries { owner, attempt, part, transcript, key, entries } = append;
+        let place = place(&key);
+        self.txn.want(&place);
+        if let Some(owner) = &owner {
+            let Some(name) = self.owned(owner)? else { return Ok(Owned::Fenced) };
+            if name.conversation.to_string() != key.project_key {
+                let message = "an owner appends to the conversation of its own name only";
+                return Err(BackendError::new(BackendErrorKind::Invalid, message));
+            }
+        }
+        let known: Option<TranscriptRow> = self.txn.read(&place)?;
+        if known.as_ref().is_some_and(|known| known.attempt == attempt && known.part >= part) {
+            return Ok(Owned::Done(()));
+        }
+        let (id, mut last) = known.map_or((transcript, 0), |known| (known.id, known.last));
+        let (prefix, mut row) = (Key::of(Table::Entries).id(id), TextRow::default());
+        for entry in &entries {
+            if let Some(uuid) = entry.uuid() {
+                let uuid = Key::of(Table::EntryIds).id(id).text(uuid);
+                if self.txn.get(uuid.bytes())?.is_some() {
+                    continue;
+                }
+                self.txn.mark(&uuid)?;
+            }
+            last += 1;
+            self.add_text(&prefix, &mut row, last, entry.raw().get())?;
+        }
+        self.keep_texts(&prefix, row)?;
+        self.txn.write(&place, &TranscriptRow { id, last, modified: self.now, attempt, part })?;
+        Ok(Owned::Done(()))
+    }
+
+    /// Up to `limit` entries of a transcript after the first `after` ones, in order.
+    pub(crate) fn entries(&self, key: SessionKey, after: u64, limit: usize) -> Result<Vec<String>> {
+        let known: Option<TranscriptRow> = self.txn.read(&place(&key))?;
+        let Some(known) = known else { return Ok(Vec::new()) };
+        let texts = self.texts(&Key::of(Table::Entries).id(known.id), after, limit)?;
+        Ok(texts.into_iter().map(|text| text.json).collect())
+    }
+
+    /// A page of transcripts, in the order of their keys' bytes.
+    pub(crate) fn transcripts(
+        &self,
+        of: TranscriptsOf,
+        after: Option<SessionKey>,
+        limit: usize,
+    ) -> Result<Vec<StoredTranscript>> {
+        let prefix = beginning(&of);
+        self.page(&prefix, after.as_ref().map(place), limit, |step, rest, row| {
+            let row = serde_json::from_slice::<TranscriptRow>(row).map_err(BackendError::damaged);
+            let key = key_of(prefix.clone().followed_by(rest).bytes())?;
+            step.readable(row.map(|row| StoredTranscript { key, modified: row.modified })).transpose()
+        })
+    }
+
+    /// Removes transcripts with their entries. `false`: some are left, so call it again. A call does a bounded amount of work.
+    pub(crate) fn delete_transcripts(&mut self, of: TranscriptsOf) -> Result<bool> {
+        let rows = self.txn.under(&beginning(&of), TRANSCRIPTS)?;
+        for (rest, _) in &rows {
+            let place = beginning(&of).followed_by(rest);
+            // Read by itself: the commit expects that nobody has appended since. The entries of a transcript that cannot be read are
+            // out of reach.
+            let row = self.readable(self.txn.read(&place)).transpose()?.flatten();
+            if let Some(TranscriptRow { id, .. }) = row {
+                for table in [Table::Entries, Table::EntryIds] {
+                    if self.txn.remove_under(&Key::of(table).id(id), BATCH)?.is_none() {
+                        return Ok(false);
+                    }
+                }
+            }
+            self.txn.remove(&place)?;
+        }
+        Ok(rows.len() < TRANSCRIPTS)
+    }
+}
+
+/// The byte before the end of a key: a session's own transcript comes before those of its parts.
+const OWN: &[u8] = &[1];
+const PART: &[u8] = &[2];
+
+/// The beginning of the keys of these transcripts. For a part it is the whole key.
+fn beginning(of: &TranscriptsOf) -> Key {
+    let mut key = Key::of(Table::Transcripts).text(&of.project);
+    if let Some(session) = &of.session {
+        key = key.text(session);
+        if let Some(part) = &of.subpath {
+            key = key.followed_by(PART).text(part);
+        }
+    }
+    key
+}
+
+/// The key of a transcript's row.
+fn place(key: &SessionKey) -> Key {
+    let place = beginning(&TranscriptsOf::key(key));
+    if key.subpath.is_some() { place } else { place.followed_by(OWN) }
+}
+
+/// The key of a transcript, from that of its row.
+fn key_of(place: &[u8]) -> Result<SessionKey> {
+    let (project, rest) = text_and_rest(place.get(1..).unwrap_or_default())?;
+    let (session, rest) = text_and_rest(rest)?;
+    let key = SessionKey::new(project, session);
+    match rest.strip_prefix(PART) {
+        Some(part) => Ok(key.with_subpath(text_and_rest(part)?.0)),
+        None => Ok(key),
+    }
+}
