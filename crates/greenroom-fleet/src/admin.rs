@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::{Name, NodeId, PromptId, Term, Timestamp};
 use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord};

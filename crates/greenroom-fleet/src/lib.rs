@@ -103,8 +103,9 @@ pub use record::{
 pub use request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
     Begun, Change, Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page,
-    PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredMessage, StoredTranscript,
-    TakeCommand, TranscriptsOf, Transition, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredEntry, StoredMessage,
+    StoredTranscript, TakeCommand, TranscriptsOf, Transition, WaitingCursor, WaitingNames, WaitingPage,
+    Withdrawn,
 };
 pub use transcripts::Transcripts;
 

@@ -32,6 +32,7 @@ use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
 use crate::actor::keeper::RECOVER;
 use crate::actor::supervisor::leave;
+use crate::backend::Requests;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::id::{Name, Term};

@@ -50,7 +50,7 @@ pub struct NameRecord {
     pub conversation: Uuid,
     /// When the name was first used.
     pub created_at: Timestamp,
-    /// The term of the last owner. Before the first one, the highest term of the names that were deleted before; 0 if there is none.
+    /// The term of the last owner; 0 before the first.
     pub term: Term,
     /// The state.
     pub state: NameState,

@@ -16,17 +16,14 @@ use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
 use uuid::Uuid;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::AttemptId;
-use crate::request::{AppendEntries, Owned, Page, StoredTranscript, TranscriptsOf};
+use crate::request::{AppendEntries, Owned, Page, StoredEntry, StoredTranscript, TranscriptsOf};
 
 /// Entries and bytes of one request that appends. A single entry may have more bytes.
 const CHUNK: usize = 500;
 const CHUNK_BYTES: usize = 1 << 20;
-
-/// Entries of one answer.
-pub(crate) const ENTRIES: usize = 256;
 
 type Result<T> = std::result::Result<T, BackendError>;
 
@@ -86,18 +83,17 @@ pub(crate) fn parts(key: &SessionKey, entries: &[TranscriptEntry]) -> impl Itera
     })
 }
 
-/// All entries of a transcript, by requests for those after the first ones. `None`: it has none.
+/// All entries of a transcript, by requests for those after a number. `None`: it has none.
 pub(crate) async fn load<'a>(
-    after: impl Fn(u64) -> BoxFuture<'a, StoreResult<Vec<String>>>,
+    after: impl Fn(u64) -> BoxFuture<'a, StoreResult<Vec<StoredEntry>>>,
 ) -> StoreResult<Option<Vec<TranscriptEntry>>> {
-    let mut entries = Vec::new();
+    let (mut entries, mut last) = (Vec::new(), 0);
     loop {
-        let page = after(entries.len() as u64).await?;
-        if page.is_empty() {
-            return Ok((!entries.is_empty()).then_some(entries));
-        }
-        for json in page {
-            entries.push(TranscriptEntry::parse(&json).map_err(BackendError::damaged)?);
+        let page = after(last).await?;
+        let Some(end) = page.last() else { return Ok((!entries.is_empty()).then_some(entries)) };
+        last = end.number;
+        for entry in &page {
+            entries.push(TranscriptEntry::parse(&entry.json).map_err(BackendError::damaged)?);
         }
     }
 }
@@ -139,8 +135,7 @@ impl SessionStore for Transcripts {
 
     fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
         Box::pin(async move {
-            let page =
-                |after| Box::pin(async move { Ok(self.0.entries(key.clone(), after, ENTRIES).await?) }) as _;
+            let page = |after| Box::pin(async move { Ok(self.0.entries(key.clone(), after).await?) }) as _;
             load(page).await
         })
     }

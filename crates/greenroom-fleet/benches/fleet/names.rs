@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use greenroom_fleet::backend::{Backend, LocalBackend};
+use greenroom_fleet::backend::{LocalBackend, Requests};
 use greenroom_fleet::{Page, Timestamp};
 use redb::Database;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::try_join_all;
-use greenroom_fleet::backend::{Backend, LocalBackend};
+use greenroom_fleet::backend::{LocalBackend, Requests};
 use greenroom_fleet::{Accepted, Fleet, FleetPrompt};
 use redb::Database;
 

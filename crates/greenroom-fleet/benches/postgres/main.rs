@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
-use greenroom_fleet::backend::{Backend, MemoryBackend, PostgresBackend, PostgresOptions};
+use greenroom_fleet::backend::{Backend, MemoryBackend, PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
     Accept, Accepted, Append, AttemptId, Begin, Begun, Claim, Claimed, Finish, Fleet, FleetBuilder, Join,
     Name, NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds, TurnItem,

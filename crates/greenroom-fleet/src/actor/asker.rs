@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::cell::NameCell;
 use super::context::{FleetShared, RunningTurn};
 use super::retry::{NotDone, repeat, repeat_owned};
+use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::people::{StoredAnswer, misfit};
 use crate::record::{Decision, QuestionRecord};

@@ -33,9 +33,9 @@ pub(crate) struct Holdings {
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
     pub(crate) running: RunningTurn,
-    /// The losses of the session's transcript, if the fleet keeps it in a store.
+    /// The losses of the session's transcript, if the backend keeps it.
     pub(crate) losses: Option<Arc<Losses>>,
-    /// Cancelled when the store has refused an entry, because another owner has the name.
+    /// Cancelled when the backend has refused an entry, because another owner has the name.
     fenced: CancellationToken,
     /// Cancelled when the session is to end at once.
     kill: CancellationToken,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::transitions::Transitions;
-use crate::backend::{Backend, Reply};
+use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;

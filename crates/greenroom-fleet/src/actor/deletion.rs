@@ -12,6 +12,7 @@
 use super::context::FleetShared;
 use super::name::left;
 use super::retry::{NotDone, repeat};
+use crate::backend::Requests;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::files::Removal;

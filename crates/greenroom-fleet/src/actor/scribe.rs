@@ -12,6 +12,7 @@ use greenroom::{Message, Outcome, Turn};
 
 use super::context::{Activation, FleetShared};
 use super::retry::{NotDone, repeat_owned};
+use crate::backend::Requests;
 use crate::error::BackendErrorKind;
 use crate::hub::{Feed, LiveMessage};
 use crate::id::PromptId;

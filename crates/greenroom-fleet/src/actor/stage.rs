@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::context::FleetShared;
 use super::transitions::Transitions;
-use crate::backend::Backend;
+use crate::backend::{Backend, Requests};
 use crate::face::limits::FleetLimits;
 use crate::face::profile::Profile;
 use crate::fence::Fence;

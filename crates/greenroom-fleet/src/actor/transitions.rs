@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Requests};
 use crate::face::event::FleetEvent;
 use crate::request::Transition;
 

@@ -13,7 +13,7 @@ use super::context::{Activation, FleetShared, RunningTurn};
 use super::retry::NotDone;
 use super::scribe::write_down;
 use super::stage::joined;
-use crate::backend::Backend;
+use crate::backend::{Backend, Requests};
 use crate::face::error::FleetError;
 use crate::face::limits::FleetLimits;
 use crate::face::turn::{FleetTurn, TurnItem};

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
-use super::Channels;
+use super::{Backend, Channels, Reply};
 use crate::clock::Clock;
 use crate::id::Timestamp;
-use crate::registry::{Commit, Committed, Lane, MemoryMap, Result, Rows, Store, Wanted, commit, read, run};
+use crate::registry::{
+    Commit, Committed, Lane, MemoryMap, Result, Rows, Wanted, commit_rows, read_rows, run,
+};
 
 /// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last
 /// clone is dropped.
@@ -17,7 +19,7 @@ use crate::registry::{Commit, Committed, Lane, MemoryMap, Result, Rows, Store, W
 /// a service.
 ///
 /// ```
-/// use greenroom_fleet::backend::{Backend, MemoryBackend};
+/// use greenroom_fleet::backend::{MemoryBackend, Requests};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), greenroom_fleet::BackendError> {
@@ -50,23 +52,6 @@ impl MemoryBackend {
         Self { rows: Arc::default(), folder, clock, channels: Channels::new() }
     }
 
-    pub(super) fn folder(&self) -> Option<PathBuf> {
-        Some(self.folder.0.clone())
-    }
-
-    /// Tests have several fleets on one memory, as if they were several processes.
-    pub(super) fn exclusive(&self) -> bool {
-        false
-    }
-
-    pub(super) fn shared(&self) -> bool {
-        false
-    }
-
-    pub(super) fn channels(&self) -> &Channels {
-        &self.channels
-    }
-
     /// The same facts as after a restart of the service: every node that has joined so far is dead, as
     /// [`LocalBackend::open`](super::LocalBackend::open) finds them. Sessions that still run on this backend are fenced.
     ///
@@ -85,23 +70,42 @@ impl MemoryBackend {
     }
 }
 
-impl Store for MemoryBackend {
+impl Backend for MemoryBackend {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    async fn read(&self, _: Lane, wanted: Wanted) -> Result<Rows> {
-        read(&*self.rows(), wanted, self.clock.now())
+    fn read(&self, _: Lane, wanted: Wanted) -> Reply<'_, Rows> {
+        Box::pin(async move { read_rows(&*self.rows(), wanted) })
     }
 
-    async fn commit(&self, _: Lane, made: Commit) -> Result<Committed> {
-        let mut rows = self.rows();
-        let committed = commit(&mut *rows, &made)?;
-        // Under the lock: they are told in the order in which they became durable.
-        if committed == Committed::Done {
-            self.channels.tell(made.told);
-        }
-        Ok(committed)
+    fn commit(&self, _: Lane, mut commit: Commit) -> Reply<'_, Committed> {
+        Box::pin(async move {
+            let mut rows = self.rows();
+            let committed = commit_rows(&mut *rows, &commit)?;
+            // Under the lock: they are told in the order in which they became durable.
+            if committed == Committed::Done {
+                self.channels.tell(std::mem::take(&mut commit.told));
+            }
+            Ok(committed)
+        })
+    }
+
+    fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    fn default_folder(&self) -> Option<PathBuf> {
+        Some(self.folder.0.clone())
+    }
+
+    /// Tests have several fleets on one memory, as if they were several processes.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 }
 

@@ -6,7 +6,7 @@
 //! | [`LocalBackend`] | services on one machine | in one file, durable over a power cut |
 //! | `PostgresBackend` (feature `postgres`) | services on several machines | in a database of PostgreSQL |
 //!
-//! Write a [`Backend`] of your own for another database, and check it with the conformance suite of
+//! Write a [`Backend`] of your own for another database: it reads rows and commits others. Check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
 
 pub(crate) mod local;
@@ -22,18 +22,18 @@ use greenroom::store::SessionKey;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 use crate::record::{
     CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
     PromptRecord, QuestionRecord, TenantRecord,
 };
-use crate::registry::{Lane, Store, Told, run};
+use crate::registry::{Step, run};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
     Begun, Change, Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page,
-    PutCommand, Quarantined, Renewed, StoredMessage, StoredTranscript, TakeCommand, TranscriptsOf,
-    Transition, WaitingNames, WaitingPage, Withdrawn,
+    PutCommand, Quarantined, Renewed, StoredEntry, StoredMessage, StoredTranscript, TakeCommand,
+    TranscriptsOf, Transition, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -41,42 +41,126 @@ pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresBackend, PostgresOptions};
 
-/// The number of changes or transitions that a slow reader of [`Backend::changes`] or [`Backend::transitions`] may be behind.
+pub use crate::registry::{
+    Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Told, Wanted, commit_rows, read_rows,
+};
+
+/// The number of changes or transitions that a slow reader of a [`Channels`] may be behind.
 const TOLD: usize = 4096;
 
-/// The channels on which a backend tells what it has made durable.
+/// The channels on which a backend tells what it has made durable. Clones are the same channels.
 #[derive(Clone, Debug)]
-struct Channels {
+pub struct Channels {
     changes: broadcast::Sender<Change>,
     transitions: broadcast::Sender<Transition>,
 }
 
 impl Channels {
-    fn new() -> Self {
+    /// New channels.
+    #[allow(clippy::new_without_default, reason = "two new ones would not be equal")]
+    pub fn new() -> Self {
         Self { changes: broadcast::Sender::new(TOLD), transitions: broadcast::Sender::new(TOLD) }
     }
 
-    fn tell(&self, told: Told) {
+    /// Channels for the same transitions, on which no change is told.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn without_changes(&self) -> Self {
+        Self { transitions: self.transitions.clone(), ..Self::new() }
+    }
+
+    /// Tells what a commit has done, which is durable now.
+    pub fn tell(&self, told: Told) {
         for transition in told.transitions {
             // An error: nobody listens.
             self.transitions.send(transition).ok();
         }
-        for change in told.changes {
-            // An error: nobody listens. A change is a hint.
-            self.changes.send(change).ok();
-        }
+        told.changes.into_iter().for_each(|change| self.tell_change(change));
+    }
+
+    /// Tells a change that another process has made.
+    pub fn tell_change(&self, change: Change) {
+        // An error: nobody listens. A change is a hint.
+        self.changes.send(change).ok();
     }
 }
 
 /// The future of a request to a backend.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 
-/// Defines [`Backend`], and the macros `by_rows` and `by_passing_on`, which implement it.
-macro_rules! backend {
+/// An ordered map of rows, with writes that happen only if what was read still stands: what a fleet keeps.
+///
+/// The rules of a fleet run above it: [`Requests`] has them. So a backend decides nothing but whether rows have their values still.
+///
+/// # What a backend promises
+///
+/// - **One moment**: a read gives rows as they were at one moment, with everything in them that was answered before.
+/// - **Atomic**: a commit happens as a whole or not at all, and only if every row that it expects has its value at that moment, or is
+///   absent still.
+/// - **Durable**: a commit is kept over a power cut before its answer is given.
+/// - **Ordered**: keys sort by their bytes.
+///
+/// Dropping the future of a commit may leave it carried out. A backend measures time on its own clock; moments in requests and records
+/// are on that clock.
+///
+/// A map in memory behind a lock is a backend: [`read_rows`] and [`commit_rows`] do the work on any [`MapMut`].
+///
+/// # A clock that is set
+///
+/// The order of a session's prompts, terms and ownership never depend on the clock; the order of prompts of different
+/// sessions does, and within a millisecond it is that of their names. If the clock is set back, prompts without a moment of their own
+/// begin as before; reminders, the ends of waiting prompts and the deadlines of questions come when the clock shows
+/// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early.
+pub trait Backend: Send + Sync + 'static {
+    /// The moment now on the backend's clock.
+    fn now(&self) -> Timestamp;
+
+    /// Reads rows at one moment. The lane says on which connections, if the backend has several.
+    fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows>;
+
+    /// Carries a commit out, and tells its [`told`](Commit::told) on the channels before the answer, in the order of the commits.
+    fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed>;
+
+    /// The channels on which this value of the backend and its clones tell what was made durable. Other processes are told of changes as
+    /// well, as far as the backend can.
+    fn channels(&self) -> &Channels;
+
+    /// The folder for the files of the sessions, if the builder of the fleet names none. Default: none, so the builder has
+    /// to name one.
+    fn default_folder(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// True while nobody outside of this process can use what the backend keeps, as with a file that is locked.
+    /// A node then keeps its names although it cannot renew its lease, for instance because the disk is full.
+    /// Default: `false`.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    /// True if other processes can use what the backend keeps. A fleet then has a watchdog, which ends its CLIs when its lease is
+    /// over, also while its process is stopped. Default: the opposite of [`is_exclusive`](Self::is_exclusive).
+    fn is_shared(&self) -> bool {
+        !self.is_exclusive()
+    }
+
+    /// Carries out a request, by its name, such as `begin`: reads, and mostly one commit. Default: at once. Backends of tests fail it, delay
+    /// it, or lose its answer.
+    fn carry_out<'a>(&'a self, request: &'static str, run: BoxFuture<'a, ()>) -> Reply<'a, ()> {
+        // Only tests want the name.
+        let _ = request;
+        Box::pin(async move {
+            run.await;
+            Ok(())
+        })
+    }
+}
+
+/// Defines [`Requests`].
+macro_rules! requests {
     ($($(#[$doc:meta])* fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
-        /// The authority of a fleet: it decides who owns a name, and keeps what was accepted.
+        /// The requests of a fleet to its backend, each of them a rule over rows. Every backend has them.
         ///
-        /// # What a backend promises
+        /// # What a request promises
         ///
         /// - **Atomic**: a request happens as a whole or not at all, and requests happen one after another.
         /// - **Durable**: a change is kept over a power cut before its answer is given.
@@ -89,104 +173,52 @@ macro_rules! backend {
         /// - **Conditional on the term**: a request of an owner whose term is not the name's last one, or whose node is dead,
         ///   writes nothing and answers [`Owned::Fenced`].
         ///
-        /// Dropping the future of a request may leave the request carried out: repeat it to find out. A backend measures time on
-        /// its own clock, [`Backend::now`]; moments in requests and records are on that clock.
-        ///
-        /// # A clock that is set
-        ///
-        /// The order of a session's prompts, terms and ownership never depend on the clock; the order of prompts of different
-        /// sessions does, and within a millisecond it is that of their names. If the clock is set back, prompts without a moment of their own
-        /// begin as before; reminders, the ends of waiting prompts and the deadlines of questions come when the clock shows
-        /// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early.
-        pub trait Backend: Send + Sync + 'static {
-            /// The moment now on the backend's clock.
-            fn now(&self) -> Timestamp;
-
+        /// Dropping the future of a request may leave the request carried out: repeat it to find out.
+        pub trait Requests: Backend {
             /// Changes as they become durable. A reader that is too slow gets
             /// [`Lagged`](broadcast::error::RecvError::Lagged) and reads the records again.
-            fn changes(&self) -> broadcast::Receiver<Change>;
+            fn changes(&self) -> broadcast::Receiver<Change> {
+                self.channels().changes.subscribe()
+            }
 
             /// Transitions that requests to this value of the backend and to its clones have made, from now on: each one once, in
             /// the order in which they became durable, before the answer of its request. Transitions that other processes have made on
             /// the same database are not told. The fleet tells them to the application as events.
-            fn transitions(&self) -> broadcast::Receiver<Transition>;
-
-            /// The folder for the files of the sessions, if the builder of the fleet names none. Default: none, so the builder has
-            /// to name one.
-            fn default_folder(&self) -> Option<PathBuf> {
-                None
-            }
-
-            /// True while nobody outside of this process can use what the backend keeps, as with a file that is locked.
-            /// A node then keeps its names although it cannot renew its lease, for instance because the disk is full.
-            /// Default: `false`.
-            fn is_exclusive(&self) -> bool {
-                false
-            }
-
-            /// True if other processes can use what the backend keeps. A fleet then has a watchdog, which ends its CLIs when its lease is
-            /// over, also while its process is stopped. Default: the opposite of [`is_exclusive`](Self::is_exclusive).
-            fn is_shared(&self) -> bool {
-                !self.is_exclusive()
+            fn transitions(&self) -> broadcast::Receiver<Transition> {
+                self.channels().transitions.subscribe()
             }
 
             $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
         }
 
-        /// Implements [`Backend`] for a [`Store`](crate::registry::Store) of rows.
-        macro_rules! by_rows {
-            ($backend:ty) => {
-                impl Backend for $backend {
-                    fn now(&self) -> Timestamp {
-                        Store::now(self)
-                    }
-
-                    fn changes(&self) -> broadcast::Receiver<Change> {
-                        self.channels().changes.subscribe()
-                    }
-
-                    fn transitions(&self) -> broadcast::Receiver<Transition> {
-                        self.channels().transitions.subscribe()
-                    }
-
-                    fn default_folder(&self) -> Option<PathBuf> {
-                        self.folder()
-                    }
-
-                    fn is_exclusive(&self) -> bool {
-                        self.exclusive()
-                    }
-
-                    fn is_shared(&self) -> bool {
-                        self.shared()
-                    }
-
-                    $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
-                        let lane = Lane::of(stringify!($method));
-                        Box::pin(run(self, lane, move |step| step.$method($($arg.clone()),*)))
-                    })*
-                }
-            };
+        impl<B: Backend + ?Sized> Requests for B {
+            $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
+                Box::pin(request(self, stringify!($method), move |step| step.$method($($arg.clone()),*)))
+            })*
         }
 
         /// The names of the requests.
         #[cfg(feature = "testkit")]
         pub(crate) const METHODS: &[&str] = &[$(stringify!($method)),*];
-
-        /// The requests of [`Backend`] for a type with `pass_on`, which gets the request's name and a function that makes the
-        /// request to another backend.
-        #[cfg(feature = "testkit")]
-        macro_rules! by_passing_on {
-            () => {
-                $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
-                    Box::pin(self.pass_on(stringify!($method), move |backend| backend.$method($($arg),*)))
-                })*
-            };
-        }
     };
 }
 
-backend! {
+/// Carries out a request by its rule.
+async fn request<T: Send>(
+    backend: &(impl Backend + ?Sized),
+    name: &'static str,
+    rule: impl Fn(&mut Step<'_>) -> Result<T, BackendError> + Send + Sync,
+) -> Result<T, BackendError> {
+    let mut answer = None;
+    let carried_out = Box::pin(async { answer = Some(run(backend, Lane::of(name), rule).await) });
+    backend.carry_out(name, carried_out).await?;
+    answer.unwrap_or_else(|| {
+        let message = format!("the backend has not carried out the request `{name}`: repeat it");
+        Err(BackendError::new(BackendErrorKind::Unavailable, message))
+    })
+}
+
+requests! {
     /// Adds a node, which can claim names from now on. The id of a dead node is refused as
     /// [`Invalid`](crate::BackendErrorKind::Invalid), as long as the node owns names.
     fn join(join: Join) -> NodeRecord;
@@ -212,7 +244,7 @@ backend! {
     /// Takes back a prompt that waits. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn), or
     /// [`Interrupted`](PromptOutcome::Interrupted) if a lost owner had begun with it.
     fn withdraw(prompt: PromptId) -> Withdrawn;
-    /// [`withdraw`](Backend::withdraw) for an operator: a prompt that no CLI has begun with ends as
+    /// [`withdraw`](Requests::withdraw) for an operator: a prompt that no CLI has begun with ends as
     /// [`Unsent::Dropped`](crate::Unsent::Dropped) with the reason.
     fn drop_prompt(prompt: PromptId, why: String) -> Withdrawn;
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
@@ -329,18 +361,12 @@ backend! {
     /// Appends entries to a transcript, in this order. An entry whose uuid the transcript has already is passed over. An owner appends to
     /// the conversation of its name only: the [`project_key`](SessionKey::project_key) is the id of the conversation.
     fn append_entries(append: AppendEntries) -> Owned<()>;
-    /// Up to `limit` entries of a transcript after its first `after` ones, in order. The last page is an empty one.
-    fn entries(key: SessionKey, after: u64, limit: usize) -> Vec<String>;
+    /// Entries of a transcript with numbers after `after`, in order: as many as have 4 MiB, and at least one. The last page is an empty
+    /// one. A page may begin behind the next number if others append and remove the transcript meanwhile.
+    fn entries(key: SessionKey, after: u64) -> Vec<StoredEntry>;
     /// A page of transcripts after the one of a key, in the order of their keys' bytes. The last page is an empty one.
     fn transcripts(of: TranscriptsOf, after: Option<SessionKey>, limit: usize) -> Vec<StoredTranscript>;
-    /// Removes transcripts. `false`: some are left, so call it again. A call does a bounded amount of work.
+    /// Removes transcripts: after the first call nobody reads them. `false`: something is left, so call it again. A call does a bounded
+    /// amount of work.
     fn delete_transcripts(of: TranscriptsOf) -> bool;
 }
-
-#[cfg(feature = "testkit")]
-pub(crate) use by_passing_on;
-
-by_rows!(MemoryBackend);
-by_rows!(LocalBackend);
-#[cfg(feature = "postgres")]
-by_rows!(PostgresBackend);

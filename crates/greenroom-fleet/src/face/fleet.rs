@@ -13,6 +13,7 @@ use super::session::FleetSession;
 use super::turn::FleetTurn;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetMessage;
+use crate::backend::Requests;
 use crate::id::PromptId;
 
 /// The longest limit that a clock can add to a moment.

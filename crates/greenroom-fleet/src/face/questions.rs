@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::error::FleetError;
 use super::fleet::Fleet;
+use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::QuestionId;
 use crate::people::{

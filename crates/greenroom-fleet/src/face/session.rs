@@ -20,7 +20,7 @@ use crate::actor::context::{ATTEMPTS, FleetShared, PAUSE, within};
 use crate::actor::deletion;
 use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
-use crate::backend::Backend;
+use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::people::{PendingQuestion, QuestionQuery};
@@ -270,8 +270,7 @@ impl FleetSession {
             }
             let _guard = self.make_way().await;
             let (name, reason) = (self.name.clone(), why.clone());
-            let quarantine = |backend| Backend::quarantine(backend, name.clone(), reason.clone());
-            match self.shared().ask(quarantine).await? {
+            match self.shared().ask(|backend| backend.quarantine(name.clone(), reason.clone())).await? {
                 Quarantined::Done | Quarantined::Gone => {
                     self.shared().tell_transitions();
                     return Ok(());

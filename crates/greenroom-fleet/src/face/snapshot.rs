@@ -11,6 +11,7 @@ use super::fleet::Fleet;
 use crate::actor::name::NameReport;
 use crate::actor::supervisor::FleetMessage;
 use crate::admin::is_stuck;
+use crate::backend::Requests;
 use crate::id::{Name, NodeId, PromptId};
 use crate::record::NameRecord;
 use crate::request::Page;

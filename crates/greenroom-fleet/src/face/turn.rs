@@ -17,6 +17,7 @@ use self::stored::{PageSize, read};
 use super::error::FleetError;
 use crate::actor::context::FleetShared;
 use crate::actor::scribe::is_not_kept;
+use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;

@@ -9,7 +9,7 @@
 //! | `<conversation>/` | 0700 | the first activation of the name | the deletion of the name |
 //! | `<conversation>/name.json` | 0600 | an activation, if its content changes | the deletion, after all other files |
 //! | `<conversation>/work` | 0700 | an activation, if it is missing; the CLI and its tools write here | the deletion |
-//! | `<conversation>/config-<term>` | 0700 | in place of `config`, an activation whose transcript is in a store | the next activation of the name on this host, or the deletion |
+//! | `<conversation>/config-<term>` | 0700 | in place of `config`, an activation whose transcript is in the backend | the next activation of the name on this host, or the deletion |
 //! | `<conversation>/config` | 0700 | an activation, if it is missing; the CLI writes its transcripts here | the deletion |
 //!
 //! | elsewhere | created by | removed by |

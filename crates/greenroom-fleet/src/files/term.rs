@@ -1,7 +1,7 @@
-//! A configuration folder for each activation, for sessions whose transcripts are in a store.
+//! A configuration folder for each activation, for sessions whose transcripts are in the backend.
 //!
-//! The folder begins empty, and the session loads its conversation from the store. So entries that an earlier owner has written to
-//! its own folder, and that the store has refused, are never read again.
+//! The folder begins empty, and the session loads its conversation from the backend. So entries that an earlier owner has written to
+//! its own folder, and that the backend has refused, are never read again.
 
 use std::fs;
 use std::path::Path;

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use self::ring::{Heard, LiveMessage};
 use self::ring::{Place, Ring};
-use crate::backend::Backend;
+use crate::backend::{Backend, Requests};
 use crate::id::PromptId;
 use crate::request::Change;
 

@@ -78,6 +78,8 @@ pub(crate) enum Table {
     EntryIds = 34,
     /// A single: the highest term of the names that were deleted
     DeletedTerm = 35,
+    /// project, session, part, transcript → nothing, until its entries are removed
+    RemovedTranscripts = 36,
 }
 
 /// True for keys of counters: rows that are added to.
@@ -92,7 +94,7 @@ pub(crate) fn is_counter(key: &[u8]) -> bool {
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::DeletedTerm as u8;
+    let tables = Table::Meta as u8..=Table::RemovedTranscripts as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 

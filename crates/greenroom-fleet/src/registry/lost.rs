@@ -53,7 +53,10 @@ impl Step<'_> {
     /// The next dead node after a node, which it becomes.
     fn dead_node(&self, after: &mut Option<NodeId>) -> Result<Option<NodeRecord>> {
         loop {
+            // A name that is recovered expects the row of its node. The leases of the others are their own.
+            self.txn.only_look(true);
             let page = self.nodes(*after, NODES)?;
+            self.txn.only_look(false);
             let Some(last) = page.last() else { return Ok(None) };
             let dead = page.iter().find(|node| node.state == NodeState::Dead);
             *after = Some(dead.unwrap_or(last).id);

@@ -63,7 +63,23 @@ impl Step<'_> {
         if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes())?.is_none() {
             return Ok(Vec::new());
         }
-        self.texts(&of_prompt(prompt), after, limit)
+        let prefix = of_prompt(prompt);
+        let mut found: Vec<StoredMessage> = Vec::new();
+        // A row has one message or many. Few rows first, so that few are read in vain.
+        let (mut last, mut rows) = (after, 1);
+        while found.len() < limit {
+            let scanned = self.txn.after(&prefix, &prefix.clone().number(last), rows)?;
+            for (key, value) in &scanned {
+                last = number(key)?;
+                let (left, texts) = (limit - found.len(), of_row(last, value)?);
+                found.extend(texts.filter(|message| message.0 > after).take(left).map(stored));
+            }
+            if scanned.len() < rows {
+                break;
+            }
+            rows = (rows * 2).min(limit - found.len());
+        }
+        Ok(found)
     }
 
     /// Removes messages of a turn, up to a number of rows. Answers with the number of rows. `None`: there may be more.
@@ -95,26 +111,6 @@ impl Step<'_> {
         }
         self.txn.put(prefix.clone().number(row.last_seq).bytes(), &row.value())
     }
-
-    /// Kept texts with numbers after `after`, in order.
-    pub(super) fn texts(&self, prefix: &Key, after: u64, limit: usize) -> Result<Vec<StoredMessage>> {
-        let mut found: Vec<StoredMessage> = Vec::new();
-        // A row has one text or many. Few rows first, so that few are read in vain.
-        let (mut last, mut rows) = (after, 1);
-        while found.len() < limit {
-            let scanned = self.txn.after(prefix, &prefix.clone().number(last), rows)?;
-            for (key, value) in &scanned {
-                last = number(key)?;
-                let (left, texts) = (limit - found.len(), of_row(last, value)?);
-                found.extend(texts.filter(|text| text.0 > after).take(left).map(stored));
-            }
-            if scanned.len() < rows {
-                break;
-            }
-            rows = (rows * 2).min(limit - found.len());
-        }
-        Ok(found)
-    }
 }
 
 fn of_prompt(prompt: PromptId) -> Key {
@@ -122,7 +118,7 @@ fn of_prompt(prompt: PromptId) -> Key {
 }
 
 /// The texts of a row with their numbers.
-fn of_row(last: u64, value: &[u8]) -> Result<impl Iterator<Item = (u64, &str)>> {
+pub(super) fn of_row(last: u64, value: &[u8]) -> Result<impl Iterator<Item = (u64, &str)>> {
     let texts = texts(value)?;
     let before = last.checked_sub(texts.len() as u64).ok_or_else(spoilt)?;
     Ok((before + 1..).zip(texts))

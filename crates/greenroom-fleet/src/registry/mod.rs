@@ -1,5 +1,5 @@
-//! The rules of a backend over an ordered map of rows: each request is one function of the rows that it reads. The memory backend
-//! and the embedded backend both run these functions.
+//! The rules of a fleet over an ordered map of rows: each request is one function of the rows that it reads. They are the same on every
+//! backend.
 
 mod key;
 mod lost;
@@ -23,12 +23,12 @@ mod waiting;
 pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
 pub(crate) use lost::unreadable;
-pub(crate) use rows::{
-    Commit, Committed, Lane, Map, MapMut, MemoryMap, Range, Row, Rows, Store, Wanted, commit, read, run,
-    run_alone, sums, write,
-};
 #[cfg(feature = "postgres")]
-pub(crate) use rows::{Part, counter};
+pub(crate) use rows::counter;
+pub use rows::{
+    Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows,
+};
+pub(crate) use rows::{MemoryMap, run, run_alone, sums, write};
 pub(crate) use txn::Result;
 
 use crate::error::BackendErrorKind;
@@ -59,14 +59,16 @@ pub(crate) struct Step<'a> {
 
 /// Changes and transitions, told once the requests that made them are carried out.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) transitions: Vec<Transition>,
+pub struct Told {
+    /// Changes, for everybody.
+    pub changes: Vec<Change>,
+    /// Transitions, for this process.
+    pub transitions: Vec<Transition>,
 }
 
 impl<'a> Step<'a> {
-    fn over(rows: &'a Rows) -> Self {
-        Self { txn: Txn::over(rows), now: rows.now, told: Told::default() }
+    fn over(rows: &'a Rows, now: Timestamp) -> Self {
+        Self { txn: Txn::over(rows), now, told: Told::default() }
     }
 
     /// Ends the request. The commit is `None` if the request has written nothing.

@@ -5,7 +5,7 @@ use super::lost::to_quarantine;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step};
 use crate::id::{AttemptId, Name, NodeId, Term};
-use crate::record::{NameRecord, NameState, NodeState, PromptOutcome, Unsent};
+use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
 use crate::request::{
     ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Page, Quarantined, Transition,
 };
@@ -13,7 +13,8 @@ use crate::request::{
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
         self.txn.want(&Key::of(Table::Names).name(&claim.name));
-        let Some(node) = self.node_row(claim.node)?.filter(|node| node.state != NodeState::Dead) else {
+        let drains = self.drains(claim.node)?;
+        let Some(node) = self.node_row(claim.node)?.filter(|node| !node.dead) else {
             return Ok(Claimed::NodeDown);
         };
         let Some(mut record) = self.name(&claim.name)? else { return Ok(Claimed::Gone) };
@@ -34,7 +35,7 @@ impl Step<'_> {
         if let Some(host) = record.host.as_ref().filter(|host| **host != node.host) {
             return Ok(Claimed::OtherHost(host.clone()));
         }
-        if node.state != NodeState::Up {
+        if drains {
             return Ok(Claimed::NodeDown);
         }
         self.leave_owner(&mut record)?;
@@ -43,7 +44,7 @@ impl Step<'_> {
             self.quarantine_now(&mut record, why.clone())?;
             return Ok(Claimed::Quarantined(why));
         }
-        record.term = Term(record.term.0 + 1);
+        record.term = self.next_term(&record)?;
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
         self.put_name(&record)?;
@@ -166,8 +167,17 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// The highest term of the names that were deleted. New names go on from it, so a name that was deleted and made again has later terms.
-    pub(super) fn deleted_term(&self) -> Result<Term> {
+    /// Later than the terms of the name and of all names that were deleted: the name may have been deleted and made again. The deletion
+    /// came before the record that was read, so a look is enough.
+    fn next_term(&self, record: &NameRecord) -> Result<Term> {
+        self.txn.only_look(true);
+        let deleted = self.deleted_term()?;
+        self.txn.only_look(false);
+        Ok(Term(record.term.max(deleted).0 + 1))
+    }
+
+    /// The highest term of the names that were deleted.
+    fn deleted_term(&self) -> Result<Term> {
         Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
     }
 

@@ -1,7 +1,8 @@
 //! Nodes and their leases.
 //!
-//! A node has three rows, by who changes them: what it is and its state, which the requests of owners on it read; its lease, which it renews
-//! every few seconds; and the counter of the names that it owns.
+//! A node has three rows, by who changes them: what it is and whether it is dead, which the requests of owners on it expect; its lease, which
+//! it renews every few seconds, with the marks of a drain; and the counter of the names that it owns. A renewal expects its lease alone, so
+//! it waits for no owner's request. The lease of a node that has died has ended.
 
 mod commands;
 
@@ -15,13 +16,11 @@ use crate::record::{NodeRecord, NodeState};
 use crate::request::{Change, Join, Renewed};
 
 /// A node without its lease.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct NodeRow {
     pub(super) host: String,
-    pub(super) state: NodeState,
+    pub(super) dead: bool,
     capacity: u32,
-    #[serde(default)]
-    asked_to_drain: bool,
 }
 
 /// The lease of a node.
@@ -30,6 +29,9 @@ struct Lease {
     renewals: u64,
     renewed_at: Timestamp,
     lease_until: Timestamp,
+    draining: bool,
+    asked_to_drain: bool,
+    ended: bool,
 }
 
 impl Step<'_> {
@@ -46,9 +48,9 @@ impl Step<'_> {
             return Ok(known);
         }
         let Join { node, host, lease, capacity } = join;
-        self.put_node(node, &NodeRow { host, state: NodeState::Up, capacity, asked_to_drain: false })?;
-        let lease = Lease { renewals: 0, renewed_at: self.now, lease_until: self.now.after(lease) };
-        self.txn.write(&Key::of(Table::Leases).node(node), &lease)?;
+        self.put_node(node, &NodeRow { host, dead: false, capacity })?;
+        let lease_until = self.now.after(lease);
+        self.put_lease(node, &Lease { renewed_at: self.now, lease_until, ..Lease::default() })?;
         self.node(node)?.ok_or_else(|| BackendError::missing("node", node))
     }
 
@@ -59,27 +61,22 @@ impl Step<'_> {
         lease: std::time::Duration,
         draining: bool,
     ) -> Result<Renewed> {
-        let renewed = self.lease(id)?;
-        let Some(mut node) = self.node_row(id)?.filter(|node| node.state != NodeState::Dead) else {
-            return Ok(Renewed::Dead);
-        };
-        if draining && node.state != NodeState::Draining {
-            node.state = NodeState::Draining;
-            self.put_node(id, &node)?;
-        }
-        let (renewals, lease_until) = (renewed.renewals + 1, self.now.after(lease));
-        let lease = Lease { renewals, renewed_at: self.now, lease_until };
-        self.txn.write(&Key::of(Table::Leases).node(id), &lease)?;
-        Ok(self.node(id)?.map_or(Renewed::Dead, Renewed::Kept))
+        let Some(mut renewed) = self.running_lease(id)? else { return Ok(Renewed::Dead) };
+        renewed.renewals += 1;
+        renewed.draining |= draining;
+        (renewed.renewed_at, renewed.lease_until) = (self.now, self.now.after(lease));
+        self.put_lease(id, &renewed)?;
+        self.txn.only_look(true);
+        let node = self.node(id)?;
+        self.txn.only_look(false);
+        Ok(node.map_or(Renewed::Dead, Renewed::Kept))
     }
 
     /// Marks a living node, which drains when it finds the mark with its next renewal.
     pub(crate) fn ask_to_drain(&mut self, id: NodeId) -> Result<bool> {
-        let Some(mut node) = self.node_row(id)?.filter(|node| node.state != NodeState::Dead) else {
-            return Ok(false);
-        };
-        node.asked_to_drain = true;
-        self.put_node(id, &node)?;
+        let Some(mut lease) = self.running_lease(id)? else { return Ok(false) };
+        lease.asked_to_drain = true;
+        self.put_lease(id, &lease)?;
         Ok(true)
     }
 
@@ -92,7 +89,7 @@ impl Step<'_> {
 
     /// Tells of the names of a node that dies now and of their prompts that wait or go on. A hint: there may be more names.
     fn tell_freed(&mut self, id: NodeId, node: &NodeRow) -> Result<()> {
-        if node.state == NodeState::Dead {
+        if node.dead {
             return Ok(());
         }
         self.txn.only_look(true);
@@ -112,7 +109,7 @@ impl Step<'_> {
     pub(crate) fn declare_dead(&mut self, id: NodeId, renewals: u64) -> Result<bool> {
         let lease = self.lease(id)?;
         let Some(node) = self.node_row(id)? else { return Ok(true) };
-        if node.state == NodeState::Dead {
+        if node.dead {
             return Ok(true);
         }
         // A clock behind the last renewal was set back, and says nothing about the lease.
@@ -131,15 +128,9 @@ impl Step<'_> {
         let ids = rows.iter().map(|(key, _)| last_id(key).map(NodeId)).collect::<Result<Vec<_>>>()?;
         for id in ids {
             let node = match self.readable(self.node_row(id)).transpose()?.flatten() {
-                Some(node) if node.state == NodeState::Dead => continue,
-                Some(node) => node,
+                Some(node) if node.dead => continue,
                 // The names of a node that cannot be read are found by its id.
-                None => NodeRow {
-                    host: String::new(),
-                    state: NodeState::Dead,
-                    capacity: 0,
-                    asked_to_drain: false,
-                },
+                node => node.unwrap_or_default(),
             };
             self.died(id, node)?;
         }
@@ -167,10 +158,15 @@ impl Step<'_> {
     }
 
     fn whole_node(&self, id: NodeId, node: NodeRow) -> Result<NodeRecord> {
-        let NodeRow { host, state, capacity, asked_to_drain } = node;
+        let NodeRow { host, dead, capacity } = node;
         let (lease, owns) = (self.lease(id)?, self.txn.count(&owned_by(id))?);
         let owns = u32::try_from(owns).unwrap_or(u32::MAX);
-        let Lease { renewals, renewed_at, lease_until } = lease;
+        let Lease { renewals, renewed_at, lease_until, draining, asked_to_drain, .. } = lease;
+        let state = match (dead, draining) {
+            (true, _) => NodeState::Dead,
+            (false, true) => NodeState::Draining,
+            (false, false) => NodeState::Up,
+        };
         Ok(NodeRecord { id, host, state, renewals, renewed_at, lease_until, owns, capacity, asked_to_drain })
     }
 
@@ -178,9 +174,27 @@ impl Step<'_> {
         Ok(self.txn.read(&Key::of(Table::Leases).node(id))?.unwrap_or_default())
     }
 
+    /// `None` for nodes that are dead or not known.
+    fn running_lease(&self, id: NodeId) -> Result<Option<Lease>> {
+        let lease: Option<Lease> = self.txn.read(&Key::of(Table::Leases).node(id))?;
+        Ok(lease.filter(|lease| !lease.ended))
+    }
+
+    /// True for a node that drains and takes no further names. A node drains by its own word, so this is no matter of a moment.
+    pub(super) fn drains(&self, id: NodeId) -> Result<bool> {
+        self.txn.only_look(true);
+        let lease = self.lease(id)?;
+        self.txn.only_look(false);
+        Ok(lease.draining)
+    }
+
+    fn put_lease(&mut self, id: NodeId, lease: &Lease) -> Result<()> {
+        self.txn.write(&Key::of(Table::Leases).node(id), lease)
+    }
+
     /// `false` for nodes that are dead or not known.
     pub(super) fn is_alive(&self, id: NodeId) -> Result<bool> {
-        Ok(self.node_row(id)?.is_some_and(|node| node.state != NodeState::Dead))
+        Ok(self.node_row(id)?.is_some_and(|node| !node.dead))
     }
 
     /// Counts a name for its owner. The rows of a dead node go with its last name.
@@ -193,7 +207,7 @@ impl Step<'_> {
         }
         self.txn.add(&owned_by(id), by);
         match self.node_row(id)? {
-            Some(node) if node.state == NodeState::Dead => self.died(id, node),
+            Some(node) if node.dead => self.died(id, node),
             _ => Ok(()),
         }
     }
@@ -206,7 +220,11 @@ impl Step<'_> {
             self.txn.remove(&owned_by(id))?;
             return self.txn.remove(&Key::of(Table::Nodes).node(id));
         }
-        node.state = NodeState::Dead;
+        let lease = self.readable(self.lease(id)).transpose()?.unwrap_or_default();
+        if !lease.ended {
+            self.put_lease(id, &Lease { ended: true, ..lease })?;
+        }
+        node.dead = true;
         self.put_node(id, &node)
     }
 

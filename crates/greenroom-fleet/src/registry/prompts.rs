@@ -5,7 +5,7 @@ use super::txn::as_stored;
 use super::waiting::{due_key, ready_key};
 use super::{Result, Step};
 use crate::error::BackendError;
-use crate::id::{AttemptId, Name, PromptId};
+use crate::id::{AttemptId, Name, PromptId, Term};
 use crate::record::{
     InterruptedBy, NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent,
 };
@@ -53,7 +53,7 @@ impl Step<'_> {
         }
         let mut name = match known {
             Some(known) => known,
-            None => self.new_name(&accept)?,
+            None => self.new_name(&accept),
         };
         // A continuation of null is none: it would be read as none.
         let continues = accept.content.continuation.as_ref().filter(|prompt| !prompt.is_null());
@@ -219,19 +219,15 @@ impl Step<'_> {
         Ok(None)
     }
 
-    fn new_name(&self, accept: &Accept) -> Result<NameRecord> {
-        // Whoever finds no name has read the row after the deletion of the name.
-        self.txn.only_look(true);
-        let term = self.deleted_term()?;
-        self.txn.only_look(false);
-        Ok(NameRecord {
+    fn new_name(&self, accept: &Accept) -> NameRecord {
+        NameRecord {
             name: accept.name.clone(),
             profile: accept.profile.clone(),
             tenant: accept.tenant.clone(),
             host: accept.host.clone(),
             conversation: accept.conversation,
             created_at: self.now,
-            term,
+            term: Term(0),
             state: NameState::Free,
             queued: 0,
             ready: 0,
@@ -241,7 +237,7 @@ impl Step<'_> {
             failures: Vec::new(),
             losses: 0,
             quarantine: None,
-        })
+        }
     }
 }
 

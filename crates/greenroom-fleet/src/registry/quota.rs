@@ -93,8 +93,9 @@ fn reserved(tenant: &str) -> Key {
     Key::of(Table::Reserved).text(tenant)
 }
 
+/// Money that a counter can be added to a thousand times.
 fn signed(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
+    i64::try_from(amount).unwrap_or(i64::MAX).min(1 << 53)
 }
 
 fn at_most(count: u64) -> u32 {

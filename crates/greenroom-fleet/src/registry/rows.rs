@@ -25,11 +25,12 @@ use std::time::Duration;
 
 use super::txn::Reads;
 use super::{BATCH, Result, Step, Told};
+use crate::backend::Backend;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 
 /// A key and its value.
-pub(crate) type Row = (Vec<u8>, Vec<u8>);
+pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Conflicts of a request before it pauses between two attempts.
 const CONFLICTS_WITHOUT_PAUSE: u32 = 8;
@@ -55,7 +56,8 @@ pub(crate) const LONGEST_KEY: usize = 2_000;
 
 /// The connections that a request uses, so that no flood of requests of one kind keeps another kind waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
+#[non_exhaustive]
+pub enum Lane {
     /// The renewal of a lease.
     Lease,
     /// Requests about nodes.
@@ -80,9 +82,11 @@ impl Lane {
 
 /// Rows that a request wants to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) keys: BTreeSet<Vec<u8>>,
-    pub(crate) ranges: BTreeSet<Range>,
+pub struct Wanted {
+    /// Keys of single rows, of 2,000 bytes at most.
+    pub keys: BTreeSet<Vec<u8>>,
+    /// Ranges.
+    pub ranges: BTreeSet<Range>,
 }
 
 impl Wanted {
@@ -96,16 +100,20 @@ impl Wanted {
 
 /// The first `limit` rows with `from <= key < to`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Range {
-    pub(crate) from: Vec<u8>,
-    pub(crate) to: Vec<u8>,
-    pub(crate) limit: usize,
-    pub(crate) part: Part,
+pub struct Range {
+    /// The first key that may be in it.
+    pub from: Vec<u8>,
+    /// The first key behind it.
+    pub to: Vec<u8>,
+    /// The number of rows, at least 1.
+    pub limit: usize,
+    /// What is read of them.
+    pub part: Part,
 }
 
 /// The part of a range's rows that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub enum Part {
     /// Keys and values.
     Values,
     /// Keys, and in place of each value its length in bytes, as eight bytes.
@@ -114,7 +122,7 @@ pub(crate) enum Part {
 
 impl Range {
     /// A row of the range as it is read.
-    pub(crate) fn row(&self, key: &[u8], value: &[u8]) -> Row {
+    pub fn row(&self, key: &[u8], value: &[u8]) -> Row {
         let value = match self.part {
             Part::Values => value.to_vec(),
             Part::Sizes => (value.len() as u64).to_be_bytes().to_vec(),
@@ -124,31 +132,32 @@ impl Range {
 }
 
 /// Rows that were read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rows {
-    /// The moment on the backend's clock, before the rows were read.
-    pub(crate) now: Timestamp,
-    /// Single rows. `None`: there is no row of the key.
-    pub(crate) values: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    pub(crate) ranges: BTreeMap<Range, Vec<Row>>,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// The single rows that are wanted. `None`: there is no row of the key.
+    pub values: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// The rows of each range that is wanted, in the order of their keys.
+    pub ranges: BTreeMap<Range, Vec<Row>>,
 }
 
 /// The writes of a request. `None`: the row is absent, or is removed.
 #[derive(Debug, Default)]
-pub(crate) struct Commit {
-    /// The rows that the request has read. The commit writes nothing unless all of them are as they were.
-    pub(crate) expected: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+pub struct Commit {
+    /// The rows that the request has decided on. The commit writes nothing unless all of them are as they were. Counters may be among them.
+    pub expected: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// The rows that it writes.
-    pub(crate) writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// The counters that it adds to, after its writes. See [`counter`].
-    pub(crate) additions: BTreeMap<Vec<u8>, i64>,
+    pub writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// The counters that it adds to, after its writes. A counter is a row of eight bytes, a number as `i64::to_be_bytes` has it. A counter
+    /// without a row is zero, and a counter of zero reads as one without a row. It does not read as less than zero; whether what was
+    /// taken off below zero is missing later is left to the backend.
+    pub additions: BTreeMap<Vec<u8>, i64>,
     /// The changes and transitions to tell once the commit is durable.
-    pub(crate) told: Told,
+    pub told: Told,
 }
 
 impl Commit {
     /// True for a commit that changes nothing.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.additions.is_empty()
     }
 }
@@ -156,26 +165,16 @@ impl Commit {
 /// The answer to a [`Commit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Committed {
+pub enum Committed {
     /// The commit is durable.
     Done,
     /// A row that was expected has changed, and nothing was written.
     Conflict,
 }
 
-/// Rows that can be read and written, by any number of processes.
-pub(crate) trait Store: Sync {
-    /// The moment on the backend's clock.
-    fn now(&self) -> Timestamp;
-    /// Reads rows at one moment.
-    fn read(&self, lane: Lane, wanted: Wanted) -> impl Future<Output = Result<Rows>> + Send;
-    /// Carries a commit out as a whole, or not at all.
-    fn commit(&self, lane: Lane, commit: Commit) -> impl Future<Output = Result<Committed>> + Send;
-}
-
 /// Carries out a request. It runs again when it lacks rows, and when a row that it has read has changed.
 pub(crate) async fn run<T: Send>(
-    store: &impl Store,
+    store: &(impl Backend + ?Sized),
     lane: Lane,
     request: impl Fn(&mut Step<'_>) -> Result<T> + Send + Sync,
 ) -> Result<T> {
@@ -186,19 +185,19 @@ pub(crate) async fn run<T: Send>(
         }
         // Until its commit, a request has one moment: ranges end there, and would be others at each read.
         let now = store.now();
-        let mut rows = Rows { now, values: BTreeMap::new(), ranges: BTreeMap::new() };
+        let mut rows = Rows::default();
         if known != Wanted::default() {
-            rows = store.read(lane, known).await?.at(now);
+            rows = store.read(lane, known).await?;
         }
         // False once the rows are of several moments.
         let (mut at_one_moment, mut rereads) = (true, 0);
         known = 'attempt: {
             for _ in 0..ROUNDS {
-                match try_on(&rows, &request) {
+                match try_on(&rows, now, &request) {
                     Attempt::Lacks { lacking, all } => {
                         at_one_moment = rows.len() <= FEW;
                         match at_one_moment {
-                            true => rows = store.read(lane, all).await?.at(now),
+                            true => rows = store.read(lane, all).await?,
                             false => rows.add(store.read(lane, lacking).await?),
                         }
                     }
@@ -210,7 +209,7 @@ pub(crate) async fn run<T: Send>(
                         }
                     }
                     Attempt::Ends { all, .. } if !at_one_moment => {
-                        rows = store.read(lane, all).await?.at(now);
+                        rows = store.read(lane, all).await?;
                         (at_one_moment, rereads) = (true, rereads + 1);
                     }
                     Attempt::Ends { answer: Err(error), .. } => return Err(error),
@@ -249,8 +248,12 @@ pub(super) enum Attempt<T> {
     },
 }
 
-pub(super) fn try_on<T>(rows: &Rows, request: impl Fn(&mut Step<'_>) -> Result<T>) -> Attempt<T> {
-    let mut step = Step::over(rows);
+pub(super) fn try_on<T>(
+    rows: &Rows,
+    now: Timestamp,
+    request: impl Fn(&mut Step<'_>) -> Result<T>,
+) -> Attempt<T> {
+    let mut step = Step::over(rows, now);
     let mut answer = request(&mut step);
     let (reads, commit) = step.finish_run();
     let Reads { lacking, all, only_looks, longest_key, .. } = reads;
@@ -281,10 +284,6 @@ impl Rows {
         self.values.len() + self.ranges.values().map(|rows| 1 + rows.len()).sum::<usize>()
     }
 
-    pub(super) fn at(self, now: Timestamp) -> Self {
-        Self { now, ..self }
-    }
-
     /// Adds rows that were read later.
     fn add(&mut self, later: Rows) {
         self.values.extend(later.values);
@@ -308,37 +307,45 @@ impl Rows {
 /// The key of a counter, and its value.
 pub(crate) type Sum = (Vec<u8>, i64);
 
-/// The value of a counter: a row of eight bytes. A counter without a row is zero, and a counter of zero has no row. It does not fall
-/// below zero.
+/// The value of a counter. See [`Commit::additions`].
 pub(crate) fn counter(value: Option<&[u8]>) -> Result<i64> {
     let Some(value) = value else { return Ok(0) };
     value.try_into().map(i64::from_be_bytes).map_err(BackendError::damaged)
 }
 
 /// An ordered map of bytes that one thread reads.
-pub(crate) trait Map {
+pub trait Map {
+    /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
     /// The rows of a range, which is not empty.
     fn scan(&self, range: &Range) -> Result<Vec<Row>>;
 }
 
 /// A [`Map`] that one thread writes.
-pub(crate) trait MapMut: Map {
+pub trait MapMut: Map {
+    /// Writes a row.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Removes a row, if it is there.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 }
 
-/// Reads rows of a map.
-pub(crate) fn read(map: &(impl Map + ?Sized), wanted: Wanted, now: Timestamp) -> Result<Rows> {
+/// Reads rows of a map that nobody writes meanwhile.
+///
+/// # Errors
+/// Those of the map.
+pub fn read_rows(map: &(impl Map + ?Sized), wanted: Wanted) -> Result<Rows> {
     let value = |key: Vec<u8>| map.get(&key).map(|value| (key, value));
     let values = wanted.keys.into_iter().map(value).collect::<Result<_>>()?;
     let rows = |range: Range| map.scan(&range).map(|rows| (range, rows));
     let ranges = wanted.ranges.into_iter().map(rows).collect::<Result<_>>()?;
-    Ok(Rows { now, values, ranges })
+    Ok(Rows { values, ranges })
 }
 
-/// Carries out a commit in a map.
-pub(crate) fn commit(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<Committed> {
+/// Carries out a commit in a map that nobody else uses meanwhile. It tells nothing. After an error a part of it may be written.
+///
+/// # Errors
+/// Those of the map, and [`Damaged`](BackendErrorKind::Damaged) for a counter that is none.
+pub fn commit_rows(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<Committed> {
     let Some(sums) = sums(map, commit)? else { return Ok(Committed::Conflict) };
     write(map, commit, sums)?;
     Ok(Committed::Done)
@@ -384,17 +391,17 @@ pub(crate) fn run_alone<T>(
     now: Timestamp,
     request: impl Fn(&mut Step<'_>) -> Result<T>,
 ) -> Result<(T, Told)> {
-    let mut rows = read(map, Wanted::default(), now)?;
+    let mut rows = Rows::default();
     for _ in 0..ROUNDS {
-        match try_on(&rows, &request) {
+        match try_on(&rows, now, &request) {
             // Nobody else writes, so all rows are of one moment.
-            Attempt::Lacks { lacking, .. } => rows.add(read(map, lacking, now)?),
+            Attempt::Lacks { lacking, .. } => rows.add(read_rows(map, lacking)?),
             Attempt::Ends { answer, commit: None, .. } => {
                 return answer.map(|answer| (answer, Told::default()));
             }
             Attempt::Ends { answer, commit: Some(made), .. } => {
                 let answer = answer?;
-                match commit(map, &made)? {
+                match commit_rows(map, &made)? {
                     Committed::Done => return Ok((answer, made.told)),
                     Committed::Conflict => break,
                 }

@@ -2,25 +2,29 @@
 //!
 //! ```text
 //!  Transcripts: project, session, part ──► the id, the last number, the last append
-//!                                            │
-//!                             Entries: id, number ──► entries      EntryIds: id, uuid ──► nothing
+//!                    │ a removal              │
+//!                    ▼        Entries: id, number ──► entries      EntryIds: id, uuid ──► nothing
+//!  Removed: project, session, part, id ──► nothing, until its entries are gone
 //! ```
 //!
-//! The transcript's row goes last, so that a removal that was interrupted goes on.
+//! A removal first takes the transcript out of sight, so nobody reads a part of one. An append after that begins another transcript.
 
 use greenroom::store::SessionKey;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::key::{Key, Table, text_and_rest};
-use super::messages::TextRow;
+use super::key::{Key, Table, last_id, number, text_and_rest};
+use super::messages::{TextRow, of_row};
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Timestamp};
-use crate::request::{AppendEntries, Owned, StoredTranscript, TranscriptsOf};
+use crate::request::{AppendEntries, Owned, StoredEntry, StoredTranscript, TranscriptsOf};
 
-/// Transcripts of which one request removes entries.
+/// Transcripts that one request removes.
 const TRANSCRIPTS: usize = 32;
+/// Rows and bytes of a page of entries. The last row may have more bytes.
+const ROWS: usize = 256;
+const BYTES: u64 = 4 << 20;
 
 /// A transcript without its entries.
 #[derive(Serialize, Deserialize)]
@@ -69,12 +73,17 @@ impl Step<'_> {
         Ok(Owned::Done(()))
     }
 
-    /// Up to `limit` entries of a transcript after the first `after` ones, in order.
-    pub(crate) fn entries(&self, key: SessionKey, after: u64, limit: usize) -> Result<Vec<String>> {
+    /// A page of entries of a transcript with numbers after `after`, in order.
+    pub(crate) fn entries(&self, key: SessionKey, after: u64) -> Result<Vec<StoredEntry>> {
         let known: Option<TranscriptRow> = self.txn.read(&place(&key))?;
         let Some(known) = known else { return Ok(Vec::new()) };
-        let texts = self.texts(&Key::of(Table::Entries).id(known.id), after, limit)?;
-        Ok(texts.into_iter().map(|text| text.json).collect())
+        let prefix = Key::of(Table::Entries).id(known.id);
+        let mut entries = Vec::new();
+        for (key, row) in self.txn.after_within(&prefix, &prefix.clone().number(after), ROWS, BYTES)? {
+            let texts = of_row(number(&key)?, &row)?.filter(|text| text.0 > after);
+            entries.extend(texts.map(|(number, json)| StoredEntry { number, json: json.to_owned() }));
+        }
+        Ok(entries)
     }
 
     /// A page of transcripts, in the order of their keys' bytes.
@@ -84,7 +93,7 @@ impl Step<'_> {
         after: Option<SessionKey>,
         limit: usize,
     ) -> Result<Vec<StoredTranscript>> {
-        let prefix = beginning(&of);
+        let prefix = beginning(Table::Transcripts, &of);
         self.page(&prefix, after.as_ref().map(place), limit, |step, rest, row| {
             let row = serde_json::from_slice::<TranscriptRow>(row).map_err(BackendError::damaged);
             let key = key_of(prefix.clone().followed_by(rest).bytes())?;
@@ -94,22 +103,33 @@ impl Step<'_> {
 
     /// Removes transcripts with their entries. `false`: some are left, so call it again. A call does a bounded amount of work.
     pub(crate) fn delete_transcripts(&mut self, of: TranscriptsOf) -> Result<bool> {
-        let rows = self.txn.under(&beginning(&of), TRANSCRIPTS)?;
-        for (rest, _) in &rows {
-            let place = beginning(&of).followed_by(rest);
+        let prefix = beginning(Table::Transcripts, &of);
+        let seen = self.txn.under(&prefix, TRANSCRIPTS)?;
+        for (rest, _) in &seen {
+            let place = prefix.clone().followed_by(rest);
             // Read by itself: the commit expects that nobody has appended since. The entries of a transcript that cannot be read are
             // out of reach.
-            let row = self.readable(self.txn.read(&place)).transpose()?.flatten();
-            if let Some(TranscriptRow { id, .. }) = row {
-                for table in [Table::Entries, Table::EntryIds] {
-                    if self.txn.remove_under(&Key::of(table).id(id), BATCH)?.is_none() {
-                        return Ok(false);
-                    }
-                }
+            if let Some(row) = self.readable(self.txn.read::<TranscriptRow>(&place)).transpose()?.flatten() {
+                let removed = beginning(Table::RemovedTranscripts, &of).followed_by(rest).id(row.id);
+                self.txn.mark(&removed)?;
             }
             self.txn.remove(&place)?;
         }
-        Ok(rows.len() < TRANSCRIPTS)
+        if !seen.is_empty() {
+            return Ok(false);
+        }
+        let prefix = beginning(Table::RemovedTranscripts, &of);
+        let removed = self.txn.under(&prefix, TRANSCRIPTS)?;
+        for (rest, _) in &removed {
+            let id = last_id(rest)?;
+            for table in [Table::Entries, Table::EntryIds] {
+                if self.txn.remove_under(&Key::of(table).id(id), BATCH)?.is_none() {
+                    return Ok(false);
+                }
+            }
+            self.txn.remove(&prefix.clone().followed_by(rest))?;
+        }
+        Ok(removed.len() < TRANSCRIPTS)
     }
 }
 
@@ -117,9 +137,9 @@ impl Step<'_> {
 const OWN: &[u8] = &[1];
 const PART: &[u8] = &[2];
 
-/// The beginning of the keys of these transcripts. For a part it is the whole key.
-fn beginning(of: &TranscriptsOf) -> Key {
-    let mut key = Key::of(Table::Transcripts).text(&of.project);
+/// The beginning of the keys of these transcripts in a table. For a part it is all of the key that names it.
+fn beginning(table: Table, of: &TranscriptsOf) -> Key {
+    let mut key = Key::of(table).text(&of.project);
     if let Some(session) = &of.session {
         key = key.text(session);
         if let Some(part) = &of.subpath {
@@ -131,7 +151,7 @@ fn beginning(of: &TranscriptsOf) -> Key {
 
 /// The key of a transcript's row.
 fn place(key: &SessionKey) -> Key {
-    let place = beginning(&TranscriptsOf::key(key));
+    let place = beginning(Table::Transcripts, &TranscriptsOf::key(key));
     if key.subpath.is_some() { place } else { place.followed_by(OWN) }
 }
 

@@ -141,8 +141,11 @@ impl Step<'_> {
 
     /// The prompt, or its continuation if a lost owner had begun it.
     fn to_send(&self, prompt: &PromptRecord) -> Result<Value> {
-        let content =
-            self.content(prompt.id)?.ok_or_else(|| BackendError::missing("content of prompt", prompt.id))?;
+        // It never changes, and may be long.
+        self.txn.only_look(true);
+        let content = self.content(prompt.id)?;
+        self.txn.only_look(false);
+        let content = content.ok_or_else(|| BackendError::missing("content of prompt", prompt.id))?;
         match prompt.begins {
             0 | 1 => Ok(content.prompt),
             _ => {

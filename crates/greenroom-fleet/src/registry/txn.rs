@@ -200,6 +200,24 @@ impl<'a> Txn<'a> {
         self.between(prefix, prefix.bytes(), &last.end(), limit)
     }
 
+    /// The first rows under `prefix` after all keys that begin with `after`: up to `limit`, and up to the one that reaches this many bytes.
+    pub(crate) fn after_within(
+        &self,
+        prefix: &Key,
+        after: &Key,
+        limit: usize,
+        bytes: u64,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let (mut read, mut rows) = (0, 0);
+        for (_, size) in self.scan_part(Part::Sizes, &after.end(), &prefix.end(), limit)? {
+            if read >= bytes {
+                break;
+            }
+            (read, rows) = (read + number(&size)?, rows + 1);
+        }
+        self.after(prefix, after, rows)
+    }
+
     /// Removes the first rows whose keys begin with `prefix`: up to `limit`, and up to the one with which the request has removed
     /// [`REMOVED_BYTES`]. Answers with their number. `None`: there may be more.
     pub(crate) fn remove_under(&mut self, prefix: &Key, limit: usize) -> Result<Option<usize>> {

@@ -23,7 +23,7 @@ pub use names::{ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Quaran
 pub use nodes::{Join, Renewed};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
-pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
+pub use transcripts::{AppendEntries, StoredEntry, StoredTranscript, TranscriptsOf};
 pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve, StoredMessage};
 pub use waiting::{WaitingCursor, WaitingNames, WaitingPage};
 

@@ -6,15 +6,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use greenroom::store::SessionKey;
-use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 
-use crate::backend::{Backend, METHODS, Reply, by_passing_on};
+use crate::backend::{Backend, Channels, Commit, Committed, Lane, METHODS, Reply, Rows, Wanted};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::*;
-use crate::record::*;
-use crate::request::*;
+use crate::id::Timestamp;
 
 /// A backend that passes requests on to another one, with faults by a plan.
 ///
@@ -24,7 +21,7 @@ use crate::request::*;
 /// The caller of a request with [`Fault::LoseReply`] does not know whether it was carried out, and repeats it with the same ids:
 ///
 /// ```
-/// use greenroom_fleet::backend::{Backend, MemoryBackend};
+/// use greenroom_fleet::backend::{MemoryBackend, Requests};
 /// use greenroom_fleet::testkit::{Fault, FaultedBackend};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -92,8 +89,8 @@ struct Shared {
     /// Counts releases.
     released: watch::Sender<u64>,
     hanging: watch::Sender<usize>,
-    /// A sender that never sends, for backends without changes.
-    silent: Option<broadcast::Sender<Change>>,
+    /// Channels without changes, for backends that tell none.
+    silent: Option<Channels>,
 }
 
 #[derive(Default)]
@@ -117,10 +114,11 @@ impl FaultedBackend {
         Self { backend, shared: Arc::new(Shared::new(None)) }
     }
 
-    /// A backend whose [`changes`](Backend::changes) tell nothing, as if every hint was lost. It begins without a plan.
+    /// A backend whose [`changes`](crate::backend::Requests::changes) tell nothing, as if every hint was lost. It begins without a plan.
     #[must_use]
     pub fn without_changes(self) -> Self {
-        Self { backend: self.backend, shared: Arc::new(Shared::new(Some(broadcast::Sender::new(1)))) }
+        let silent = self.backend.channels().without_changes();
+        Self { backend: self.backend, shared: Arc::new(Shared::new(Some(silent))) }
     }
 
     /// Decides each request that begins from now on, in place of the plan before. Counts go on.
@@ -130,11 +128,11 @@ impl FaultedBackend {
         self.state().plan = Some(Arc::new(plan));
     }
 
-    /// Decides the next request of a method of [`Backend`], such as `begin`, in place of the plan. Faults for one method queue up:
+    /// Decides the next request of a method of [`Requests`](crate::backend::Requests), such as `begin`, in place of the plan. Faults for one method queue up:
     /// the first one is for the next request, the second one for the request after it.
     ///
     /// # Panics
-    /// If [`Backend`] has no request of this name.
+    /// If [`Requests`](crate::backend::Requests) has no request of this name.
     pub fn fault_next(&self, method: &str, fault: Fault) {
         self.state().next.push((known(method), fault));
     }
@@ -166,10 +164,10 @@ impl FaultedBackend {
         hanging.wait_for(|hanging| *hanging >= count).await.ok();
     }
 
-    /// Requests of a method of [`Backend`] so far, such as `begin`.
+    /// Requests of a method of [`Requests`](crate::backend::Requests) so far, such as `begin`.
     ///
     /// # Panics
-    /// If [`Backend`] has no request of this name.
+    /// If [`Requests`](crate::backend::Requests) has no request of this name.
     pub fn requests(&self, method: &str) -> u64 {
         self.state().counts.get(known(method)).copied().unwrap_or(0)
     }
@@ -200,29 +198,6 @@ impl FaultedBackend {
         plan.map_or(Fault::Pass, |plan| plan(request))
     }
 
-    async fn pass_on<'a, T>(
-        &'a self,
-        method: &'static str,
-        request: impl FnOnce(&'a dyn Backend) -> Reply<'a, T> + Send,
-    ) -> Result<T, BackendError> {
-        let fault = self.decide(method);
-        match fault {
-            Fault::Fail => return Err(unavailable(method, "was not carried out")),
-            Fault::Refuse(kind) => return Err(faulted(kind, method, &format!("is refused as {kind:?}"))),
-            Fault::Delay(time) => tokio::time::sleep(time).await,
-            Fault::Hang => self.hang().await,
-            _ => {}
-        }
-        let answer = request(&*self.backend).await;
-        match fault {
-            Fault::LoseReply => return Err(unavailable(method, "may have been carried out")),
-            Fault::DelayReply(time) => tokio::time::sleep(time).await,
-            Fault::HangReply => self.hang().await,
-            _ => {}
-        }
-        answer
-    }
-
     async fn hang(&self) {
         let mut released = self.shared.released.subscribe();
         let _hanging = Hanging::new(&self.shared.hanging);
@@ -232,7 +207,7 @@ impl FaultedBackend {
 }
 
 impl Shared {
-    fn new(silent: Option<broadcast::Sender<Change>>) -> Self {
+    fn new(silent: Option<Channels>) -> Self {
         let (state, released, hanging) = Default::default();
         Self { state, released, hanging, silent }
     }
@@ -259,12 +234,16 @@ impl Backend for FaultedBackend {
         self.backend.now()
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
-        self.shared.silent.as_ref().map_or_else(|| self.backend.changes(), broadcast::Sender::subscribe)
+    fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows> {
+        self.backend.read(lane, wanted)
     }
 
-    fn transitions(&self) -> broadcast::Receiver<Transition> {
-        self.backend.transitions()
+    fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed> {
+        self.backend.commit(lane, commit)
+    }
+
+    fn channels(&self) -> &Channels {
+        self.shared.silent.as_ref().unwrap_or_else(|| self.backend.channels())
     }
 
     fn default_folder(&self) -> Option<PathBuf> {
@@ -279,7 +258,28 @@ impl Backend for FaultedBackend {
         self.backend.is_shared()
     }
 
-    by_passing_on!();
+    fn carry_out<'a>(&'a self, request: &'static str, run: BoxFuture<'a, ()>) -> Reply<'a, ()> {
+        Box::pin(async move {
+            let fault = self.decide(request);
+            match fault {
+                Fault::Fail => return Err(unavailable(request, "was not carried out")),
+                Fault::Refuse(kind) => {
+                    return Err(faulted(kind, request, &format!("is refused as {kind:?}")));
+                }
+                Fault::Delay(time) => tokio::time::sleep(time).await,
+                Fault::Hang => self.hang().await,
+                _ => {}
+            }
+            self.backend.carry_out(request, run).await?;
+            match fault {
+                Fault::LoseReply => return Err(unavailable(request, "may have been carried out")),
+                Fault::DelayReply(time) => tokio::time::sleep(time).await,
+                Fault::HangReply => self.hang().await,
+                _ => {}
+            }
+            Ok(())
+        })
+    }
 }
 
 impl fmt::Debug for FaultedBackend {

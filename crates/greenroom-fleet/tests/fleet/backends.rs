@@ -1,17 +1,22 @@
-//! Both backends keep the promises of a backend.
+//! The backends keep the promises of a backend, and so do two of the test's own.
+
+mod shelf;
+mod sqlite;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend};
+use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend, Requests};
 use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Clock, Join, Name, NodeId, Owned, Ownership,
-    PromptContent, PromptId, QueueBounds, Renewed, Timestamp, WaitingPage,
+    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Clock, Fleet, Join, Name, NodeId, Owned,
+    Ownership, PromptContent, PromptId, QueueBounds, Renewed, Timestamp, WaitingPage,
 };
 use serde_json::json;
 use uuid::Uuid;
+
+use crate::scenes::{asks, drain};
 
 pub(crate) fn accept(to: &str) -> Accept {
     Accept {
@@ -37,19 +42,55 @@ fn listed(broken: Vec<BackendViolation>) -> Vec<&'static str> {
 
 #[tokio::test(start_paused = true)]
 async fn the_backend_in_memory_keeps_the_promises() {
-    backend_conformance(async || Arc::new(MemoryBackend::new()) as _).await.unwrap_or_else(listed);
+    backend_conformance(async |_| Arc::new(MemoryBackend::new()) as _).await.unwrap_or_else(listed);
 }
 
 #[tokio::test]
 async fn the_backend_in_a_file_keeps_the_promises() {
     let folder = tempfile::tempdir().unwrap();
-    let files = std::cell::Cell::new(0);
-    let make = async || {
-        files.set(files.get() + 1);
-        let path = folder.path().join(format!("{}.redb", files.get()));
+    let open = async |store| {
+        let path = folder.path().join(format!("{store}.redb"));
         Arc::new(LocalBackend::open(path).await.unwrap()) as _
     };
-    backend_conformance(make).await.unwrap_or_else(listed);
+    backend_conformance(open).await.unwrap_or_else(listed);
+}
+
+#[tokio::test]
+async fn a_map_behind_a_lock_keeps_the_promises() {
+    backend_conformance(async |_| Arc::new(shelf::Shelf::new()) as _).await.unwrap_or_else(listed);
+}
+
+#[tokio::test]
+async fn a_backend_over_sqlite_keeps_the_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let open =
+        async |store| Arc::new(sqlite::Sqlite::open(&folder.path().join(format!("{store}.sqlite")))) as _;
+    let kept = backend_conformance(open).await.unwrap_or_else(listed);
+    assert!(kept.contains(&"another process reads what was answered, and hears of it"), "{kept:?}");
+}
+
+/// Two fleets on one database of SQLite: the one that is left takes over.
+#[tokio::test]
+async fn sessions_go_on_at_another_node_over_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let clis = crate::remembering::Remembering::default();
+    let node = async |host: &str| {
+        let clis = clis.clone();
+        let builder = Fleet::builder()
+            // Its CLIs are scripted ones in this process.
+            .without_watchdog()
+            .backend(sqlite::Sqlite::open(&folder.path().join("fleet.sqlite")))
+            .transcripts()
+            .host(host)
+            .folder(folder.path().join(host))
+            .profile("default", move |_| clis.session());
+        builder.start().await.unwrap()
+    };
+    let (first, second) = (node("one").await, node("two").await);
+    assert_eq!(asks(&first, "a", "green").await, "green");
+    drain(&first, Duration::from_secs(20)).await;
+    assert_eq!(asks(&second, "a", "which?").await, "green, which?");
+    drain(&second, Duration::from_secs(20)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, MemoryBackend};
+use greenroom_fleet::backend::{MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, RandomFaults, backend_conformance};
 use greenroom_fleet::{BackendErrorKind, Join, NodeId};
 use tokio::time::Instant;
@@ -149,6 +149,6 @@ async fn changes_can_be_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_without_faults_keeps_the_promises() {
-    let kept = backend_conformance(async || Arc::new(FaultedBackend::new(MemoryBackend::new())) as _).await;
+    let kept = backend_conformance(async |_| Arc::new(FaultedBackend::new(MemoryBackend::new())) as _).await;
     assert!(!kept.unwrap().is_empty());
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, LocalBackend};
+use greenroom_fleet::backend::{LocalBackend, Requests};
 use greenroom_fleet::{
     Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, NodeId, NodeState, Owned,
     Ownership, Page, PromptContent, PromptId,

@@ -6,7 +6,7 @@ use greenroom::callback::{Inquiry, InquiryAnswer};
 use greenroom::permission::Answers;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::{NoArgs, PermissionDecision, Session, SessionBuilder, ToolServer};
-use greenroom_fleet::backend::{Backend, MemoryBackend};
+use greenroom_fleet::backend::{Backend, MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
     ActivationContext, AnswerError, AttemptId, DecidedBy, Fleet, FleetBuilder, FleetEvent, FleetEvents,

@@ -1,12 +1,13 @@
 //! Transcripts in the backend: sessions move between hosts with their memory.
 
 use greenroom::store::{SessionKey, SessionStore};
-use greenroom_fleet::backend::{Backend, MemoryBackend};
+use greenroom_fleet::backend::{MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
     BackendErrorKind, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState, PromptOutcome, Transcripts,
     TranscriptsOf,
 };
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -221,6 +222,43 @@ async fn a_deletion_removes_the_transcripts_and_may_be_repeated() {
     assert!(stage.backend.delete_transcripts(of).await.unwrap());
     assert_eq!(stage.stored("b").await, ["hello"]);
     assert_eq!(asks(&fleet, "a", "anew").await, "anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transcript_whose_removal_was_interrupted_is_gone_and_may_begin_anew() {
+    let backend = MemoryBackend::new();
+    let (store, key) = (Transcripts::of(backend.clone()), SessionKey::new("project", "session"));
+    // In rows of their own, and more of them than one request removes.
+    let text = "x".repeat(20_000);
+    let entry = |number: u32| json!({ "uuid": number.to_string(), "text": text }).try_into().unwrap();
+    let entries: Vec<_> = (0..600).map(entry).collect();
+    store.append(&key, &entries).await.unwrap();
+    assert_eq!(store.load(&key).await.unwrap().unwrap(), entries);
+    assert!(!backend.delete_transcripts(TranscriptsOf::key(&key)).await.unwrap());
+    assert!(!backend.delete_transcripts(TranscriptsOf::key(&key)).await.unwrap());
+    assert_eq!(store.load(&key).await.unwrap(), None);
+    store.append(&key, &entries[..2]).await.unwrap();
+    assert_eq!(store.load(&key).await.unwrap().unwrap(), entries[..2]);
+    store.delete(&key).await.unwrap();
+    assert_eq!(store.load(&key).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_entries_has_a_bounded_number_of_bytes() {
+    let backend = MemoryBackend::new();
+    let (store, key) = (Transcripts::of(backend.clone()), SessionKey::new("project", "session"));
+    let text = "x".repeat(3 << 20);
+    let entries: Vec<_> = (0..5)
+        .map(|number| json!({ "uuid": number.to_string(), "text": text }).try_into().unwrap())
+        .collect();
+    store.append(&key, &entries).await.unwrap();
+    let page = backend.entries(key.clone(), 0).await.unwrap();
+    assert_eq!(
+        page.iter().map(|entry| entry.number).collect::<Vec<_>>(),
+        [1, 2],
+        "the second one has reached 4 MiB"
+    );
+    assert_eq!(store.load(&key).await.unwrap().unwrap(), entries);
 }
 
 #[tokio::test(start_paused = true)]

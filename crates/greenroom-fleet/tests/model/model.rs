@@ -5,7 +5,7 @@ mod check;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use greenroom_fleet::backend::Backend;
+use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::{PromptId, PromptOutcome, PromptState};
 
 pub(crate) use check::{check, stuck, unfinished};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions};
+use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{NodeId, NodeState, Page};
 use rustix::process::Signal;
 use tokio::time::Instant;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
-use greenroom_fleet::backend::Backend;
+use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{
     ActivationContext, AttemptId, CommandId, CommandKind, CommandPut, CommandResult, CommandState, Fleet,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
-use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions};
+use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
     ActivationContext, AttemptId, Begin, Begun, Finish, Fleet, FleetPrompt, Join, NodeId, Owned, Page,
     PromptOutcome, Renewed, Timestamp, Withdrawn,

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, PostgresBackend};
+use greenroom_fleet::backend::{Backend, PostgresBackend, Requests};
 use greenroom_fleet::{AttemptId, Begin, Begun, NodeId, Owned, Ownership, Renewed, Timestamp};
 use tokio::task::JoinSet;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, PostgresBackend};
+use greenroom_fleet::backend::{PostgresBackend, Requests};
 use greenroom_fleet::{
     Accepted, Answered, Append, Appended, Ask, AttemptId, BackendError, BackendErrorKind, Begin, Begun,
     Change, Claim, Claimed, Finish, Finished, InterruptedBy, Name, Owned, Ownership, PromptOutcome,
@@ -216,6 +216,7 @@ async fn turns_and_renewals_go_on_while_the_row_of_their_node_is_shared() {
     let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
     assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(Finished::Ended)));
     assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(false)));
+    assert!(matches!(backend.renew(node, HOUR, true).await.unwrap(), Renewed::Kept(_)), "it begins to drain");
     server::run(&mut other, "ROLLBACK").await;
 }
 

@@ -77,6 +77,7 @@ fn listed(broken: Vec<BackendViolation>) -> Vec<&'static str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_backend_in_postgres_keeps_the_promises() {
     let Some(address) = server::address() else { return };
-    let make = async || Arc::new(connect(&address, &schema()).await) as _;
-    backend_conformance(make).await.unwrap_or_else(listed);
+    let schema = schema();
+    let open = async |store| Arc::new(connect(&address, &format!("{schema}_{store}")).await) as _;
+    backend_conformance(open).await.unwrap_or_else(listed);
 }

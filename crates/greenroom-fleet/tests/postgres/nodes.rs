@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions};
+use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
     Accept, Accepted, AttemptId, BackendErrorKind, Begin, Begun, Change, Claim, Claimed, Join, Name, NodeId,
     Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Transition, Withdrawn,
@@ -144,6 +144,27 @@ async fn requests_at_once_keep_the_counts_and_meet_no_deadlock() {
     assert_eq!(queued, 8 * 40);
     assert_eq!(backend.queued().await.unwrap(), queued);
     assert_eq!(backend.tenant("acme".into()).await.unwrap().queued, queued);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_died_and_owns_nothing_leaves_no_rows() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let backend = connect(&address, &schema).await;
+    let node = joined(&backend).await;
+    for name in ["a", "b", "c"] {
+        accepted(&backend, name).await;
+        owner(&backend, node, name).await;
+    }
+    backend.leave(node).await.unwrap();
+    assert_eq!(backend.nodes(None, 10).await.unwrap()[0].owns, 3);
+    assert_eq!(backend.recover(10, 3).await.unwrap().len(), 3);
+    let mut plain = server::raw(&address).await;
+    let left = format!(
+        "SELECT (SELECT count(*) FROM {schema}.rows WHERE get_byte(key, 0) IN (13, 14, 27)) \
+         + (SELECT count(*) FROM {schema}.counters WHERE get_byte(key, 0) = 28)"
+    );
+    assert_eq!(sqlx::query_scalar::<_, i64>(&left).fetch_one(&mut plain).await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::Once;
 use std::time::Duration;
 
-use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions};
+use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{BackendErrorKind, Change, Name};
 
 use crate::nodes::accepted;

@@ -21,6 +21,7 @@ use super::steps::{KeeperContext, LOOK, SECOND, Step, locked};
 use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
+use crate::backend::Requests;
 use crate::face::event::PassivatedBy;
 use crate::id::{AttemptId, CommandId};
 use crate::record::{CommandKind, CommandRecord, CommandResult};

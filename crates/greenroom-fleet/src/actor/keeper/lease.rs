@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout};
 
 use super::duty::Duty;
 use super::steps::KeeperContext;
+use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::request::Renewed;
 

@@ -51,6 +51,7 @@ use self::steps::KeeperContext;
 use super::context::FleetShared;
 use super::name::NameMessage;
 use super::task::Task;
+use crate::backend::Requests;
 use crate::face::event::FleetEvent;
 use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;

@@ -13,6 +13,7 @@ use super::watch::Watch;
 use super::{OwnedNames, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::deletion;
+use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::face::error::FleetError;
 use crate::id::{AttemptId, Name, Term, Timestamp};

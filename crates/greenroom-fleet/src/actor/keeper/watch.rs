@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::steps::{KeeperContext, LOOK, SECOND, Step, locked};
 use crate::actor::context::FleetShared;
+use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::face::event::FleetEvent;
 use crate::id::{NodeId, Timestamp};

@@ -1,4 +1,4 @@
-//! Entries of a transcript that the store did not get.
+//! Entries of a transcript that the backend did not get.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

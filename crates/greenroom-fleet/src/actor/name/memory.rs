@@ -1,4 +1,4 @@
-//! The transcript of an activation in the fleet's store, appended to by the owner of the name alone.
+//! The transcript of an activation in the backend, appended to by the owner of the name alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::losses::Losses;
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
+use crate::backend::Requests;
 use crate::face::error::FleetError;
 use crate::face::profile::ActivationContext;
 use crate::request::{AppendEntries, Ownership, Page, TranscriptsOf};
@@ -19,7 +20,7 @@ use crate::transcripts;
 
 const CONFIG: &str = "CLAUDE_CONFIG_DIR";
 
-/// The time for a request to the store, and for the last entries of a session that stops. A request is repeated until the lease is
+/// The time for a request about it, and for the last entries of a session that stops. A request is repeated until the lease is
 /// lost, so the node's lease ends most of them earlier.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -28,7 +29,7 @@ const EVENTS: usize = 1024;
 /// Their bytes.
 const EVENT_BYTES: usize = 16 << 20;
 
-/// Gives the session of an activation its transcript from the fleet's store, if the fleet has one.
+/// Gives the session of an activation its transcript from the backend, if the fleet keeps transcripts there.
 ///
 /// # Errors
 /// [`FleetError::Invalid`] if the profile chooses the configuration folder: transcripts of earlier owners could be in it.
@@ -110,7 +111,7 @@ impl SessionStore for OwnedTranscript {
     fn load<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Option<Vec<TranscriptEntry>>>> {
         Box::pin(async move {
             let page = |after| {
-                let entries = move || self.shared.backend.entries(key.clone(), after, transcripts::ENTRIES);
+                let entries = move || self.shared.backend.entries(key.clone(), after);
                 Box::pin(async move { Ok(repeat(&self.shared, entries).await?) }) as _
             };
             transcripts::load(page).await

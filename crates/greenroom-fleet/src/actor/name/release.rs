@@ -3,6 +3,7 @@
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat_owned};
+use crate::backend::Requests;
 use crate::face::event::FleetEvent;
 use crate::request::{ActivationFailed, Ownership};
 

@@ -16,6 +16,7 @@ use crate::actor::asker;
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared, has_room, shown};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
+use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;

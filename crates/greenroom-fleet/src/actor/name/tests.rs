@@ -23,7 +23,7 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared};
 use crate::actor::stage::{accept, joined, shared};
 use crate::actor::turn_stage::Played;
-use crate::backend::{Backend, MemoryBackend};
+use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::face::event::FleetEvent;
 use crate::face::limits::FleetLimits;
 use crate::face::profile::Profile;

@@ -11,6 +11,7 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared};
 use crate::actor::retry::{NotDone, repeat_owned};
 use crate::actor::scribe;
+use crate::backend::Requests;
 use crate::face::event::FleetEvent;
 use crate::id::AttemptId;
 use crate::outcome::{cost_of, outcome_of};
@@ -26,7 +27,7 @@ pub(crate) enum TurnEnd {
     NoSession,
     /// The owner was fenced: the session is to be killed, and nothing is written.
     Fenced,
-    /// The prompt has its outcome, and the store did not get all entries of the transcript.
+    /// The prompt has its outcome, and the backend did not get all entries of the transcript.
     TranscriptLost,
     /// The turn was cut off, and goes on with its continuation when the name is given back.
     Cut,

@@ -1,20 +1,16 @@
 //! Turns of a session whose CLI the test plays, written down over a backend with faults.
 
-use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use greenroom::store::SessionKey;
 use greenroom::{NoArgs, Session, ToolServer};
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
 
 use super::*;
 use crate::actor::stage::joined;
 use crate::actor::turn_stage::*;
-use crate::backend::{Backend, MemoryBackend, Reply, by_passing_on};
-use crate::error::BackendError;
+use crate::backend::{MemoryBackend, Requests};
+use crate::error::BackendErrorKind;
 use crate::face::limits::FleetLimits;
 use crate::face::turn::FleetTurn;
 use crate::id::*;
@@ -177,50 +173,14 @@ async fn messages_over_the_bound_are_shown_live_and_are_a_gap_afterwards() {
     assert_eq!(read_later(5).outcome().await.unwrap().text(), Some("done"));
 }
 
-/// A backend that refuses to keep an `append` by its number.
-struct Picky {
-    backend: MemoryBackend,
-    refused: [u64; 2],
-    appends: AtomicU64,
-}
-
-impl Picky {
-    async fn pass_on<'a, T>(
-        &'a self,
-        method: &'static str,
-        request: impl FnOnce(&'a dyn Backend) -> Reply<'a, T> + Send,
-    ) -> Result<T, BackendError> {
-        if method == "append" && self.refused.contains(&(self.appends.fetch_add(1, Ordering::Relaxed) + 1)) {
-            return Err(BackendError::new(BackendErrorKind::Invalid, "a NUL is in the text"));
-        }
-        request(&self.backend).await
-    }
-}
-
-impl Backend for Picky {
-    fn now(&self) -> Timestamp {
-        self.backend.now()
-    }
-
-    fn changes(&self) -> broadcast::Receiver<Change> {
-        self.backend.changes()
-    }
-
-    fn transitions(&self) -> broadcast::Receiver<Transition> {
-        self.backend.transitions()
-    }
-
-    fn default_folder(&self) -> Option<PathBuf> {
-        self.backend.default_folder()
-    }
-
-    by_passing_on!();
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_message_that_cannot_be_kept_is_a_gap_and_the_turn_goes_on() {
     // The batch is refused, and then its second message alone.
-    let backend = Picky { backend: MemoryBackend::new(), refused: [1, 3], appends: AtomicU64::new(0) };
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    backend.plan(|request| match (request.method, request.nth) {
+        ("append", 1 | 3) => Fault::Refuse(BackendErrorKind::Invalid),
+        _ => Fault::Pass,
+    });
     let shared = fleet_on(backend).await;
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;

@@ -20,6 +20,7 @@ use super::FleetState;
 use crate::actor::admitter::AdmitterMessage;
 use crate::actor::name::NameMessage;
 use crate::actor::task::Task;
+use crate::backend::Requests;
 use crate::face::event::FleetEvent;
 
 /// The time that is kept for sessions whose turn is cut off, at most.

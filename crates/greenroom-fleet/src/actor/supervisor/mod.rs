@@ -37,6 +37,7 @@ use super::name::release::give_back;
 use super::name::{NameMessage, NameReport};
 use super::task::Task;
 use crate::admission::Counts;
+use crate::backend::Requests;
 use crate::face::event::FleetEvent;
 use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;

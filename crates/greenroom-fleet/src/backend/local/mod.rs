@@ -35,11 +35,11 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::Channels;
+use super::{Backend, Channels, Reply};
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
-use crate::registry::{Commit, Committed, Lane, Result, Rows, Store, Wanted};
+use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
 #[cfg(feature = "testkit")]
 pub use disk::{DiskFault, SimulatedDisk};
 use file::{DatabaseFile, OpenFile};
@@ -64,7 +64,7 @@ const READERS: usize = 4;
 /// file, which is closed when the last clone is dropped.
 ///
 /// ```
-/// use greenroom_fleet::backend::{Backend, LocalBackend};
+/// use greenroom_fleet::backend::{LocalBackend, Requests};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -102,8 +102,8 @@ impl LocalBackend {
     /// may still drop its own.
     ///
     /// The file's lock proves that no earlier process uses it, so every node in it is dead from now on:
-    /// [`recover`](super::Backend::recover) finds their names at once. Their CLIs may still run, see
-    /// [`left_processes`](super::Backend::left_processes).
+    /// [`recover`](super::Requests::recover) finds their names at once. Their CLIs may still run, see
+    /// [`left_processes`](super::Requests::left_processes).
     ///
     /// # Errors
     /// [`InUse`](BackendErrorKind::InUse) if another process has the file open for a second more, or another backend of this process
@@ -128,23 +128,6 @@ impl LocalBackend {
     #[cfg(feature = "testkit")]
     pub async fn on_disk(disk: &SimulatedDisk) -> Result<Self> {
         Self::start(Box::new(disk::DiskFile::on(disk)), Clock::system()).await
-    }
-
-    pub(super) fn folder(&self) -> Option<PathBuf> {
-        self.folder.clone()
-    }
-
-    /// The file is locked until it is closed.
-    pub(super) fn exclusive(&self) -> bool {
-        !self.jobs.is_closed()
-    }
-
-    pub(super) fn shared(&self) -> bool {
-        false
-    }
-
-    pub(super) fn channels(&self) -> &Channels {
-        &self.channels
     }
 
     /// Carries out the commits that wait, closes the file, and returns when another process can open it. Later
@@ -223,9 +206,9 @@ impl LocalBackend {
         let readers = if wanted.is_short() { &self.short_readers } else { &self.readers };
         // Nothing closes the semaphore.
         let turn = Arc::clone(readers).acquire_owned().await.map_err(|_| closed())?;
-        let (database, now) = (self.database.clone(), self.clock.now());
+        let database = self.database.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let read = database.with(|open| reader::read(open, now, wanted));
+            let read = database.with(|open| reader::read(open, wanted));
             drop(turn);
             read.transpose()
         });
@@ -240,30 +223,51 @@ impl LocalBackend {
     }
 }
 
-impl Store for LocalBackend {
+impl Backend for LocalBackend {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    async fn read(&self, _: Lane, wanted: Wanted) -> Result<Rows> {
-        match self.read_snapshot(wanted.clone()).await {
-            Ok(Some(rows)) => return Ok(rows),
-            Ok(None) => self.open_again().await?,
-            Err(error) => {
-                // The file may be damaged for this opening alone: the writer finds out, and opens it again. Its own error is no answer
-                // here.
-                self.open_again().await.ok();
-                return Err(error);
+    fn read(&self, _: Lane, wanted: Wanted) -> Reply<'_, Rows> {
+        Box::pin(async move {
+            match self.read_snapshot(wanted.clone()).await {
+                Ok(Some(rows)) => return Ok(rows),
+                Ok(None) => self.open_again().await?,
+                Err(error) => {
+                    // The file may be damaged for this opening alone: the writer finds out, and opens it again. Its own error is no
+                    // answer here.
+                    self.open_again().await.ok();
+                    return Err(error);
+                }
             }
-        }
-        let rows = self.read_snapshot(wanted).await?;
-        rows.ok_or_else(writer::not_open)
+            let rows = self.read_snapshot(wanted).await?;
+            rows.ok_or_else(writer::not_open)
+        })
     }
 
-    async fn commit(&self, _: Lane, commit: Commit) -> Result<Committed> {
-        let (reply, committed) = oneshot::channel();
-        self.jobs.send(Message::Commit { commit, reply }).await.map_err(|_| closed())?;
-        committed.await.map_err(|_| closed())?
+    fn commit(&self, _: Lane, commit: Commit) -> Reply<'_, Committed> {
+        Box::pin(async move {
+            let (reply, committed) = oneshot::channel();
+            self.jobs.send(Message::Commit { commit, reply }).await.map_err(|_| closed())?;
+            committed.await.map_err(|_| closed())?
+        })
+    }
+
+    fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    fn default_folder(&self) -> Option<PathBuf> {
+        self.folder.clone()
+    }
+
+    /// The file is locked until it is closed.
+    fn is_exclusive(&self) -> bool {
+        !self.jobs.is_closed()
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 }
 

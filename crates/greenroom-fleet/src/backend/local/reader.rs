@@ -8,8 +8,7 @@ use redb::ReadableDatabase;
 use super::error::{failed, panicked};
 use super::file::OpenDatabase;
 use super::writer::{ROWS, TableMap};
-use crate::id::Timestamp;
-use crate::registry::{self, Result, Rows, Wanted};
+use crate::registry::{Result, Rows, Wanted, read_rows};
 
 /// The database while the file is open. A read holds the lock, so [`take`](Self::take) waits for the reads that run.
 #[derive(Clone, Debug, Default)]
@@ -36,11 +35,11 @@ impl SharedDatabase {
 }
 
 /// Reads rows of what is committed now.
-pub(super) fn read(open: &OpenDatabase, now: Timestamp, wanted: Wanted) -> Result<Rows> {
+pub(super) fn read(open: &OpenDatabase, wanted: Wanted) -> Result<Rows> {
     let read = || {
         let snapshot = open.database.begin_read().map_err(failed)?;
         let rows = snapshot.open_table(ROWS).map_err(failed)?;
-        registry::read(&TableMap(rows), wanted, now)
+        read_rows(&TableMap(rows), wanted)
     };
     // redb panics on what cannot be in a whole file.
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(panicked(&open.shown, &*panic)))

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::disk::Platter;
 use super::file::{OpenDatabase, OpenFile};
 use super::*;
-use crate::backend::Backend;
+use crate::backend::Requests;
 use crate::id::{Name, NodeId, PromptId};
 use crate::record::{NodeState, PromptContent};
 use crate::request::{Accept, Accepted, Join, Page, QueueBounds};

@@ -22,6 +22,8 @@ const LOOKS: usize = 4;
 /// answer is late or broken is closed, and so are those that wait beside it: the server may be gone without a word.
 pub(super) struct Connections {
     options: PgConnectOptions,
+    /// The time for a connection, and for an answer.
+    limit: Duration,
     /// Statements for each new connection.
     session: String,
     places: Semaphore,
@@ -29,37 +31,47 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Up to `most` connections.
-    pub(super) fn new(options: &PgConnectOptions, session: &str, most: usize) -> Self {
-        let (places, idle) = (Semaphore::new(most.max(1)), Mutex::default());
-        Self { options: options.clone(), session: session.to_owned(), places, idle }
+    /// Up to `most` connections, with settings for each of them. The server gives a statement up after three quarters of the limit, so
+    /// mostly its word comes before this end gives up.
+    pub(super) fn new(options: &PgConnectOptions, settings: &str, limit: Duration, most: usize) -> Self {
+        let on_server = limit.mul_f64(0.75).as_millis().clamp(1, 3_600_000);
+        let session = format!(
+            "{settings}; SET lock_timeout = {on_server}; SET statement_timeout = {on_server}; \
+             SET idle_in_transaction_session_timeout = {on_server}"
+        );
+        let (places, idle) = (Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)), Mutex::default());
+        Self { options: options.clone(), limit, session, places, idle }
     }
 
-    /// The rows of a statement, within a time.
-    pub(super) async fn answer(&self, limit: Duration, statement: Statement) -> Result<Vec<PgRow>> {
-        match tokio::time::timeout(limit, self.ask(statement)).await {
+    /// The rows of a statement. The time for a connection and the time for an answer are counted one after the other, so a statement that
+    /// was sent has all of its time.
+    pub(super) async fn answer(&self, statement: Statement) -> Result<Vec<PgRow>> {
+        let late = |_| error::late(self.limit);
+        let place = tokio::time::timeout(self.limit, self.places.acquire()).await.map_err(late)?;
+        let _place = place.map_err(|_| error::of_request(sqlx::Error::PoolClosed))?;
+        match tokio::time::timeout(self.limit, self.ask(statement)).await {
             Ok(answer) => answer.map_err(error::of_request),
-            Err(_) => {
+            Err(elapsed) => {
                 self.idle().clear();
-                Err(error::late(limit))
+                Err(late(elapsed))
             }
         }
     }
 
     /// A connection of this future alone: it is closed if the future is dropped.
     async fn ask(&self, statement: Statement) -> sqlx::Result<Vec<PgRow>> {
-        let _place = self.places.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
         let kept = self.idle().pop();
         let mut connection = match kept {
             Some(connection) => connection,
             None => self.connect().await?,
         };
         let answer = statement.fetch_all(&mut connection).await;
+        let mut idle = self.idle();
         match &answer {
-            // After an error of the server the connection can be used. After another one nobody knows.
-            Err(error) if error.as_database_error().is_none() => self.idle().clear(),
+            // After most errors of the server the connection can be used. After another one nobody knows.
+            Err(error) if error::ends_connection(error) => idle.clear(),
             _ if self.places.is_closed() => {}
-            _ => self.idle().push(connection),
+            _ => idle.push(connection),
         }
         answer
     }

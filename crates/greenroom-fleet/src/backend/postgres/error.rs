@@ -6,7 +6,7 @@ use crate::error::{BackendError, BackendErrorKind};
 pub(super) fn of_request(error: sqlx::Error) -> BackendError {
     let Some(database) = error.as_database_error() else {
         return match error {
-            // The pools are closed by `close` alone.
+            // Connections are closed by `close` alone.
             sqlx::Error::PoolClosed => {
                 BackendError::new(BackendErrorKind::Closed, "the backend was closed: connect again")
             }
@@ -88,11 +88,17 @@ pub(super) fn late(limit: std::time::Duration) -> BackendError {
     BackendError::new(BackendErrorKind::Unavailable, text)
 }
 
+/// True for errors after which a connection is of no use: those that are not the server's, and those by which it ends a session.
+pub(super) fn ends_connection(error: &sqlx::Error) -> bool {
+    let Some(database) = error.as_database_error() else { return true };
+    database.code().is_some_and(|code| code.starts_with("57P") || code == "25P03")
+}
+
 /// True for the error of a request that waited for another one while that one waited for it.
 pub(super) fn is_deadlock(error: &BackendError) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<sqlx::Error>());
     let code = cause.and_then(sqlx::Error::as_database_error).and_then(|error| error.code());
-    code.is_some_and(|code| matches!(code.as_ref(), "40P01" | "40001"))
+    code.is_some_and(|code| code == "40P01")
 }
 
 /// True for errors of several nodes that make the schema at once.

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A notification takes a lock over the whole database when it is committed, so it is never part of a request. Hints may be lost:
-//! those that the queue has no room for, and those that are sent while a listener connects again. So a listener that is connected
+//! those that the queue has no room for, those of a notification that fails or of a commit whose reply is lost, and those that are sent while
+//! a listener connects again. So a listener that is connected
 //! again tells its node [`Change::Missed`], and every node looks at the records from time to time.
 
 use std::sync::Mutex;
@@ -15,11 +16,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::Executor;
 use sqlx::postgres::{PgListener, PgPool};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::connection::{self, Connections};
+use crate::backend::Channels;
 use crate::request::Change;
 
 /// Changes that wait to be told.
@@ -37,8 +39,9 @@ const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 
 /// The tasks that tell hints and hear them. They end with it.
 pub(super) struct Hints {
-    queue: mpsc::Sender<Change>,
-    tasks: Mutex<JoinSet<()>>,
+    queue: Mutex<Option<mpsc::Sender<Change>>>,
+    telling: Mutex<JoinSet<()>>,
+    hearing: Mutex<JoinSet<()>>,
 }
 
 impl Hints {
@@ -47,27 +50,38 @@ impl Hints {
         telling: Connections,
         pool: impl Fn() -> PgPool + Send + 'static,
         schema: &str,
-        changes: broadcast::Sender<Change>,
+        channels: Channels,
     ) -> Self {
         let channel = format!("greenroom_{schema}");
         let (queue, waiting) = mpsc::channel(WAITING);
-        let (mut tasks, me) = (JoinSet::new(), Uuid::new_v4());
+        let (mut tasks, mut listening, me) = (JoinSet::new(), JoinSet::new(), Uuid::new_v4());
         tasks.spawn(tell(telling, channel.clone(), me, waiting));
-        tasks.spawn(hear(pool, channel, me, changes));
-        Self { queue, tasks: Mutex::new(tasks) }
+        listening.spawn(hear(pool, channel, me, channels));
+        Self { queue: Mutex::new(Some(queue)), telling: Mutex::new(tasks), hearing: Mutex::new(listening) }
     }
 
     /// Tells the other nodes of changes, as far as there is room.
     pub(super) fn pass_on(&self, changes: &[Change]) {
+        // None: the backend was closed.
+        let Some(queue) = locked(&self.queue).clone() else { return };
         for change in changes {
-            // Full: a hint is lost. Closed: the backend was closed.
-            self.queue.try_send(change.clone()).ok();
+            // Full: a hint is lost.
+            queue.try_send(change.clone()).ok();
         }
     }
 
-    pub(super) fn end(&self) {
-        self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).abort_all();
+    /// Tells the changes that wait, within the time of a notification, and ends.
+    pub(super) async fn end(&self) {
+        drop(locked(&self.queue).take());
+        let mut telling = std::mem::take(&mut *locked(&self.telling));
+        // Late: hints are lost.
+        tokio::time::timeout(ANSWER, telling.join_next()).await.ok();
+        locked(&self.hearing).abort_all();
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: mpsc::Receiver<Change>) {
@@ -83,7 +97,7 @@ async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: 
         }
         let payload = json!({ "from": me, "changes": items }).to_string();
         let notify = sqlx::query(NOTIFY).bind(channel.clone()).bind(payload);
-        if let Err(error) = connections.answer(ANSWER, notify).await {
+        if let Err(error) = connections.answer(notify).await {
             tracing::debug!(%error, "other nodes could not be told of changes");
             tokio::time::sleep(connection::spread(PAUSE)).await;
         }
@@ -92,11 +106,11 @@ async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: 
 
 /// Each listener has a pool of its own: a listener whose server is gone without a word holds its place in the pool until the system
 /// gives the connection up.
-async fn hear(pool: impl Fn() -> PgPool, channel: String, me: Uuid, changes: broadcast::Sender<Change>) {
+async fn hear(pool: impl Fn() -> PgPool, channel: String, me: Uuid, channels: Channels) {
     let mut is_first = true;
     loop {
         let error = match PgListener::connect_with(&pool()).await {
-            Ok(listener) => listen(listener, &channel, me, &changes, &mut is_first).await,
+            Ok(listener) => listen(listener, &channel, me, &channels, &mut is_first).await,
             Err(error) => error,
         };
         tracing::debug!(%error, "changes of other nodes are not heard");
@@ -109,7 +123,7 @@ async fn listen(
     mut listener: PgListener,
     channel: &str,
     me: Uuid,
-    changes: &broadcast::Sender<Change>,
+    channels: &Channels,
     is_first: &mut bool,
 ) -> sqlx::Error {
     listener.eager_reconnect(false);
@@ -120,7 +134,7 @@ async fn listen(
     }
     // From here on hints are heard. Those before are lost.
     if !std::mem::take(is_first) {
-        changes.send(Change::Missed).ok();
+        channels.tell_change(Change::Missed);
     }
     loop {
         let notification = match tokio::time::timeout(QUIET, listener.try_recv()).await {
@@ -140,8 +154,7 @@ async fn listen(
         // A change of a later version is passed over.
         let known = |change: &Value| Change::deserialize(change).ok();
         for change in hint["changes"].as_array().into_iter().flatten().filter_map(known) {
-            // An error: nobody listens. A change is a hint.
-            changes.send(change).ok();
+            channels.tell_change(change);
         }
     }
 }

@@ -25,16 +25,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::task::TaskTracker;
 
-use super::Channels;
+use super::{Backend, Channels, Reply};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
-use crate::registry::{Commit, Committed, Lane, Result, Rows, Store, Wanted};
+use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
 use clock::ServerClock;
 use connection::Connections;
 use hints::Hints;
@@ -53,7 +53,8 @@ const CONTROL: Duration = Duration::from_secs(2);
 ///
 /// Clones share their connections. A node has one backend, and each node of a fleet has a backend with the same database and schema.
 /// Changes of other nodes come as notifications; a lost one delays a node until its next look.
-/// Transitions of requests that run at once may be told in either order; those of a request are told before its answer.
+/// Transitions of requests that run at once may be told in either order; those of a request are told before its answer. Those of a request
+/// whose reply was lost are not told.
 ///
 /// ```no_run
 /// use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
@@ -73,13 +74,12 @@ struct Inner {
     transcripts: Connections,
     /// One connection, for the lease alone.
     lease: Connections,
-    statement_timeout: Duration,
     channels: Channels,
     hints: Hints,
     clock: ServerClock,
     commits: AtomicU64,
     conflicts: AtomicU64,
-    /// Commits on their way. Each ends within the time for a statement.
+    /// Commits on their way. Each ends within the time for a connection and a statement.
     tasks: TaskTracker,
 }
 
@@ -106,11 +106,11 @@ impl PostgresBackend {
             // A setting that PgBouncer refuses at the start of a connection. No statement here has a float.
             .extra_float_digits(None)
             .disable_statement_logging();
-        let session = session(&schema, statement_timeout);
-        let most =
-            usize::try_from(connections).unwrap_or(usize::MAX).min(tokio::sync::Semaphore::MAX_PERMITS);
-        let lane = |connections| Connections::new(&address, &session, connections);
-        let (requests, nodes, transcripts, lease) = (lane(most), lane(NODES), lane(TRANSCRIPTS), lane(1));
+        let (settings, patient) = (settings(&schema), statement_timeout.mul_f64(4.0 / 3.0));
+        let lane = |limit, most| Connections::new(&address, &settings, limit, most);
+        let requests = lane(patient, usize::try_from(connections).unwrap_or(usize::MAX));
+        let (nodes, lease, transcripts) =
+            (lane(CONTROL, NODES), lane(CONTROL, 1), lane(patient, TRANSCRIPTS));
         let first = async {
             let mut connection = connection::patiently(&nodes, connect_timeout).await?;
             connection::refuse_pooler(&mut connection, &nodes).await?;
@@ -120,27 +120,16 @@ impl PostgresBackend {
         let mut first = first.unwrap_or_else(|_| Err(error::late(connect_timeout)))?;
         // It has limits of its own: a node that waits for others to make the schema is not late.
         migrate::migrate(&mut first, &schema).await?;
-        let (channels, telling, listening) = (Channels::new(), lane(1), address.clone());
+        let (channels, telling, listening) = (Channels::new(), lane(CONTROL, 1), address.clone());
         // The listener asks nothing of the schema.
         let pool = move || {
             let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONTROL);
             pool.connect_lazy_with(listening.clone())
         };
-        let hints = Hints::start(telling, pool, &schema, channels.changes.clone());
+        let hints = Hints::start(telling, pool, &schema, channels.clone());
         let (clock, commits, conflicts, tasks) = Default::default();
-        let inner = Inner {
-            requests,
-            nodes,
-            transcripts,
-            lease,
-            statement_timeout,
-            channels,
-            hints,
-            clock,
-            commits,
-            conflicts,
-            tasks,
-        };
+        let inner =
+            Inner { requests, nodes, transcripts, lease, channels, hints, clock, commits, conflicts, tasks };
         let backend = Self(Arc::new(inner));
         // Learns the server's clock.
         backend.read(Lane::Nodes, Wanted::default()).await?;
@@ -151,7 +140,7 @@ impl PostgresBackend {
     pub async fn close(&self) {
         self.0.tasks.close();
         self.0.tasks.wait().await;
-        self.0.hints.end();
+        self.0.hints.end().await;
         for lane in [&self.0.requests, &self.0.nodes, &self.0.transcripts, &self.0.lease] {
             lane.close().await;
         }
@@ -162,42 +151,25 @@ impl PostgresBackend {
         (self.0.commits.load(Ordering::Relaxed), self.0.conflicts.load(Ordering::Relaxed))
     }
 
-    pub(super) fn folder(&self) -> Option<std::path::PathBuf> {
-        None
-    }
-
-    pub(super) fn exclusive(&self) -> bool {
-        false
-    }
-
-    pub(super) fn shared(&self) -> bool {
-        true
-    }
-
-    pub(super) fn channels(&self) -> &Channels {
-        &self.0.channels
-    }
-
-    async fn answer(&self, lane: Lane, statement: rows::Statement) -> Result<Vec<sqlx::postgres::PgRow>> {
-        let patient = self.0.statement_timeout * 2;
-        let (connections, limit) = match lane {
-            Lane::Lease => (&self.0.lease, CONTROL),
-            Lane::Nodes => (&self.0.nodes, CONTROL),
-            Lane::Transcripts => (&self.0.transcripts, patient),
-            Lane::Requests => (&self.0.requests, patient),
+    async fn statement(&self, lane: Lane, statement: rows::Statement) -> Result<Vec<sqlx::postgres::PgRow>> {
+        let connections = match lane {
+            Lane::Lease => &self.0.lease,
+            Lane::Nodes => &self.0.nodes,
+            Lane::Transcripts => &self.0.transcripts,
+            Lane::Requests => &self.0.requests,
         };
-        connections.answer(limit, statement).await
+        connections.answer(statement).await
     }
 
     async fn commit_and_tell(&self, lane: Lane, mut commit: Commit) -> Result<Committed> {
         let told = std::mem::take(&mut commit.told);
-        let answer = match self.answer(lane, rows::commit(commit)?).await {
+        self.0.commits.fetch_add(1, Ordering::Relaxed);
+        let answer = match self.statement(lane, rows::commit(commit)?).await {
             Ok(answer) => answer,
             // Two commits that waited for each other.
             Err(deadlock) if error::is_deadlock(&deadlock) => return Ok(self.conflict()),
             Err(error) => return Err(error),
         };
-        self.0.commits.fetch_add(1, Ordering::Relaxed);
         let row = answer.first().ok_or(sqlx::Error::RowNotFound);
         if !row.and_then(|row| sqlx::Row::try_get(row, 0)).map_err(error::of_request)? {
             return Ok(self.conflict());
@@ -213,41 +185,48 @@ impl PostgresBackend {
     }
 }
 
-/// The statements for each connection. Each row is found by its key: the planner has no choice to make, however small the table was
-/// when a plan was made.
-fn session(schema: &str, statement_timeout: Duration) -> String {
-    let limit = statement_timeout.as_millis().clamp(1, 3_600_000);
+/// The settings of each connection. A plan is made once, perhaps for a table that is small, and has to find each row by its key.
+fn settings(schema: &str) -> String {
     format!(
-        "SET search_path = {schema}, pg_temp; SET synchronous_commit = on; SET lock_timeout = {limit}; \
-         SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}; \
+        "SET search_path = {schema}, pg_temp; SET synchronous_commit = on; \
          SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan; SET jit = off; \
          SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
     )
 }
 
-impl Store for PostgresBackend {
+impl Backend for PostgresBackend {
     fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
 
-    async fn read(&self, lane: Lane, wanted: Wanted) -> Result<Rows> {
-        let asked = Instant::now();
-        let rows = rows::rows(self.answer(lane, rows::read(&wanted)).await?, wanted)?;
-        self.0.clock.learn(rows.now, asked.elapsed());
-        Ok(rows)
+    fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows> {
+        Box::pin(async move {
+            let asked = ServerClock::moment();
+            let answer = self.statement(lane, rows::read(&wanted)).await?;
+            let (now, rows) = rows::rows(answer, wanted)?;
+            self.0.clock.learn(now, asked);
+            Ok(rows)
+        })
     }
 
     /// Carries a commit out, also if the future is dropped: nobody else tells its changes and transitions.
-    async fn commit(&self, lane: Lane, commit: Commit) -> Result<Committed> {
-        if self.0.tasks.is_closed() {
-            return Err(BackendError::new(BackendErrorKind::Closed, "the backend was closed: connect again"));
-        }
-        let backend = self.clone();
-        let commit = async move { backend.commit_and_tell(lane, commit).await };
-        self.0.tasks.spawn(commit).await.unwrap_or_else(|failed| {
-            let text = format!("a request has ended early: {failed}");
-            Err(BackendError::new(BackendErrorKind::Unavailable, text))
+    fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed> {
+        Box::pin(async move {
+            if self.0.tasks.is_closed() {
+                let message = "the backend was closed: connect again";
+                return Err(BackendError::new(BackendErrorKind::Closed, message));
+            }
+            let backend = self.clone();
+            let commit = async move { backend.commit_and_tell(lane, commit).await };
+            self.0.tasks.spawn(commit).await.unwrap_or_else(|failed| {
+                let text = format!("a request has ended early: {failed}");
+                Err(BackendError::new(BackendErrorKind::Unavailable, text))
+            })
         })
+    }
+
+    fn channels(&self) -> &Channels {
+        &self.0.channels
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// |---|---|---|
 /// | `schema` | `greenroom_fleet` | the schema with all tables and functions of the fleet: a fleet each |
 /// | `connections` | 16 | connections of this node for its requests; up to five more are for the lease, nodes and hints, and four for transcripts |
-/// | `statement_timeout` | 2 s | the time after which the server gives a statement up, and twice that the time after which this node does |
+/// | `statement_timeout` | 2 s | the time after which the server gives a statement up, and a third more the time after which this node does |
 /// | `connect_timeout` | 10 s | the time for a first connection and the schema |
 #[derive(Clone, Debug)]
 #[non_exhaustive]

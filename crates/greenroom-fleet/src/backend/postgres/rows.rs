@@ -46,8 +46,8 @@ pub(super) fn read(wanted: &Wanted) -> Statement {
         .bind(ranges().map(|range| range.part == Part::Sizes).collect::<Vec<_>>())
 }
 
-/// The rows of an answer.
-pub(super) fn rows(answer: Vec<PgRow>, wanted: Wanted) -> Result<Rows> {
+/// The moment and the rows of an answer.
+pub(super) fn rows(answer: Vec<PgRow>, wanted: Wanted) -> Result<(Timestamp, Rows)> {
     let mut now = Timestamp::default();
     let mut values: BTreeMap<_, _> = wanted.keys.into_iter().map(|key| (key, None)).collect();
     let mut ranges: Vec<(Range, Vec<Row>)> =
@@ -57,7 +57,7 @@ pub(super) fn rows(answer: Vec<PgRow>, wanted: Wanted) -> Result<Rows> {
         let (place, key, value): (i32, Vec<u8>, Vec<u8>) = column().map_err(error::of_request)?;
         match place {
             MOMENT => now = Timestamp(counter(Some(&value))?.unsigned_abs()),
-            // A counter of zero has no row.
+            // A counter whose parts make zero reads as one without a row.
             SINGLE if is_counter(&key) && counter(Some(&value))? <= 0 => {}
             SINGLE => drop(values.insert(key, Some(value))),
             place => {
@@ -69,7 +69,7 @@ pub(super) fn rows(answer: Vec<PgRow>, wanted: Wanted) -> Result<Rows> {
     for (_, rows) in &mut ranges {
         rows.sort_unstable();
     }
-    Ok(Rows { now, values, ranges: ranges.into_iter().collect() })
+    Ok((now, Rows { values, ranges: ranges.into_iter().collect() }))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +87,11 @@ impl<V> Pairs<V> {
     fn push(&mut self, key: Vec<u8>, value: V) {
         self.keys.push(key);
         self.values.push(value);
+    }
+
+    fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+        let pairs = std::mem::take(&mut self.keys).into_iter().zip(std::mem::take(&mut self.values));
+        (self.keys, self.values) = pairs.filter(|(_, value)| keep(value)).unzip();
     }
 }
 
@@ -128,9 +133,12 @@ pub(super) fn commit(commit: Commit) -> Result<Statement> {
     for (key, by) in additions {
         match added.keys.iter().position(|known| *known == key) {
             Some(known) => added.values[known] += by,
+            None if cleared.contains(&key) => added.push(key, by.max(0)),
             None => added.push(key, by),
         }
     }
+    // A counter of zero has no part.
+    added.retain(|by| *by != 0);
     let statement =
         sqlx::query(COMMIT).bind(kept.keys).bind(kept.values).bind(changed.keys).bind(changed.values);
     let statement =

@@ -25,8 +25,9 @@ $$;
 -- are written whatever they are. counted: counters that are expected to have these sums. cleared: counters that become zero.
 -- added: counters that are added to.
 --
--- All that is expected is checked under a lock until the commit is durable. Locks are taken in the order of the keys, those of `changed`
--- first.
+-- All that is expected is checked under a lock until the commit is durable. Rows are locked in the order of their keys, those of `changed`
+-- before those of `kept`. Locks and looks are statements of their own that find each row by its key: a join may be planned for a table that
+-- was small, and read all of it later.
 CREATE FUNCTION fleet_commit(
     kept bytea[], kept_values bytea[], changed bytea[], changed_values bytea[], fresh bytea[], fresh_values bytea[],
     put bytea[], put_values bytea[], removed bytea[], counted bytea[], counts bigint[], cleared bytea[],
@@ -37,18 +38,17 @@ DECLARE
     made bytea[];
     counter bytea;
 BEGIN
-    SELECT count(*) INTO same FROM (
-        SELECT r.value AS value, e.value AS expected FROM unnest(changed, changed_values) AS e(key, value)
-        JOIN rows r ON r.key = e.key ORDER BY r.key FOR UPDATE OF r
-    ) AS locked WHERE value = expected;
+    SELECT count(*) INTO same FROM (SELECT FROM rows WHERE key = ANY (changed) ORDER BY key FOR UPDATE) AS locked;
     IF same < cardinality(changed) THEN
         RETURN false;
     END IF;
-    SELECT count(*) INTO same FROM (
-        SELECT r.value AS value, e.value AS expected FROM unnest(kept, kept_values) AS e(key, value)
-        JOIN rows r ON r.key = e.key ORDER BY r.key FOR SHARE OF r
-    ) AS locked WHERE value = expected;
+    SELECT count(*) INTO same FROM (SELECT FROM rows WHERE key = ANY (kept) ORDER BY key FOR SHARE) AS locked;
     IF same < cardinality(kept) THEN
+        RETURN false;
+    END IF;
+    SELECT count(*) INTO same FROM unnest(changed || kept, changed_values || kept_values) AS e(key, value)
+    WHERE e.value = (SELECT r.value FROM rows r WHERE r.key = e.key);
+    IF same < cardinality(changed) + cardinality(kept) THEN
         RETURN false;
     END IF;
     -- Whoever expects a counter excludes the others who do. Somebody who adds to it without a look comes after.

@@ -10,6 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::context::{ATTEMPTS, FleetShared};
+use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::face::error::FleetError;
 use crate::id::{CommandId, Name, NodeId, PromptId, Term};

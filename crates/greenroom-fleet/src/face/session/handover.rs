@@ -1,6 +1,7 @@
 //! Prompts that arrive while the fleet drains.
 
 use crate::actor::context::FleetShared;
+use crate::backend::Requests;
 use crate::face::profile::Placement;
 use crate::id::Name;
 use crate::record::NodeState;

@@ -2,6 +2,7 @@
 //! nothing, a refused one has written nothing, and no prompt is sent or ended twice.
 
 mod commands;
+mod rules;
 mod waiting;
 mod world;
 
@@ -12,7 +13,7 @@ use uuid::Uuid;
 
 use super::key::{Key, Table};
 use super::*;
-use crate::backend::{Backend, MemoryBackend};
+use crate::backend::{MemoryBackend, Requests};
 use crate::clock::Clock;
 use crate::id::{AttemptId, NodeId, QuestionId};
 use crate::record::PromptContent;
@@ -139,12 +140,13 @@ fn a_request_sees_its_writes_in_place_of_the_rows() {
         };
         Ok((keys(2)?, keys(usize::MAX)?, step.txn.get(b"a")?, step.txn.get(b"d")?))
     };
-    let rows = read(&map, Wanted::default(), Timestamp(1)).unwrap();
-    let rows::Attempt::Lacks { all: wanted, .. } = rows::try_on(&rows, request) else {
+    let (rows, now) = (Rows::default(), Timestamp(1));
+    let rows::Attempt::Lacks { all: wanted, .. } = rows::try_on(&rows, now, request) else {
         panic!("it lacks nothing")
     };
-    let rows = read(&map, wanted, Timestamp(1)).unwrap();
-    let rows::Attempt::Ends { answer: Ok(answer), commit: Some(made), .. } = rows::try_on(&rows, request)
+    let rows = read_rows(&map, wanted).unwrap();
+    let rows::Attempt::Ends { answer: Ok(answer), commit: Some(made), .. } =
+        rows::try_on(&rows, now, request)
     else {
         panic!("it lacks rows")
     };
@@ -152,7 +154,7 @@ fn a_request_sees_its_writes_in_place_of_the_rows() {
     assert_eq!(answer.1, ["bold", "bbnew", "cnew"]);
     assert_eq!((answer.2, answer.3), (None, Some(b"old".to_vec())));
     assert_eq!(map.0.len(), 4, "before the commit");
-    assert_eq!(commit(&mut map, &made).unwrap(), Committed::Done);
+    assert_eq!(commit_rows(&mut map, &made).unwrap(), Committed::Done);
     assert_eq!(map.0.len(), 4, "one row more, and one less");
 }
 

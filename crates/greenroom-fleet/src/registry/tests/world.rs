@@ -96,21 +96,21 @@ impl World {
         request: impl Fn(&mut Step<'_>) -> Result<T>,
         between: impl Fn(&mut Self),
     ) -> Result<(T, Told)> {
-        let mut rows = read(&self.map, Wanted::default(), self.now).unwrap();
+        let mut rows = Rows::default();
         loop {
-            match try_on(&rows, &request) {
-                Attempt::Lacks { all, .. } => rows = read(&self.map, all, self.now).unwrap(),
+            match try_on(&rows, self.now, &request) {
+                Attempt::Lacks { all, .. } => rows = read_rows(&self.map, all).unwrap(),
                 Attempt::Ends { answer, commit: None, .. } => {
                     return answer.map(|answer| (answer, Told::default()));
                 }
                 Attempt::Ends { answer, commit: Some(made), .. } => {
                     let answer = answer?;
                     between(self);
-                    match commit(&mut self.map, &made).unwrap() {
+                    match commit_rows(&mut self.map, &made).unwrap() {
                         Committed::Done => return Ok((answer, made.told)),
                         Committed::Conflict => self.conflicts += 1,
                     }
-                    rows = read(&self.map, Wanted::default(), self.now).unwrap();
+                    rows = Rows::default();
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use greenroom::callback::InquiryAnswer;
-use greenroom_fleet::backend::Backend;
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
     Fleet, FleetEvent, FleetPrompt, InterruptedBy, Name, NameState, Page, PromptId, PromptOutcome,
     PromptState, Unsent,

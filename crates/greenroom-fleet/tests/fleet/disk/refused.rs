@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use greenroom_fleet::FleetPrompt;
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::DiskFault;
 
 use super::*;
@@ -139,7 +140,7 @@ async fn a_file_with_damaged_pages_is_refused_or_read_without_a_panic() {
             Ok(backend) => {
                 // A page that the opening does not read: a request that reads it gets an error, and no panic.
                 let name = greenroom_fleet::Name::new("a").unwrap();
-                let read = greenroom_fleet::backend::Backend::name_record(&backend, name).await;
+                let read = backend.name_record(name).await;
                 if let Err(error) = read {
                     assert_ne!(error.kind(), BackendErrorKind::Closed, "page {page}: {error}");
                 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenroom_fleet::admin::Admin;
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
     Accept, Accepted, AttemptId, Claim, Claimed, Join, Name, NameState, NodeId, Ownership, PromptContent,
     PromptId,

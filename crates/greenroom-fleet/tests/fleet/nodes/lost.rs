@@ -1,5 +1,6 @@
 //! Nodes that are killed, or cut off from their backend.
 
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{FleetPrompt, InterruptedBy, PromptOutcome};
 use tokio::time::{Instant, sleep};
 

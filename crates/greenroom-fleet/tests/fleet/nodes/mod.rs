@@ -6,7 +6,7 @@ mod handover;
 mod left;
 mod lost;
 
-use greenroom_fleet::backend::Backend;
+use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{Fleet, FleetBuilder, FleetEvent};
 

@@ -1,6 +1,6 @@
 //! Drain and restart.
 
-use greenroom_fleet::backend::LocalBackend;
+use greenroom_fleet::backend::{LocalBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{FleetEvent, InterruptedBy, PromptState};
 use tokio::time::{Instant, sleep};

@@ -1,5 +1,6 @@
 //! Activations that fail, actors that fail, and leases that are lost.
 
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameState};
 use tokio::time::{Instant, sleep};

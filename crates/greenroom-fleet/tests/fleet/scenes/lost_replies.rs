@@ -1,5 +1,6 @@
 //! Replies that are lost, and processes that end between two requests.
 
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{InterruptedBy, Name, Page};
 

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use greenroom::testkit::ScriptedCli;
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{FleetPrompt, InterruptedBy, PromptState, QueueBounds, Quota, Refused, Unsent};
 use tokio::time::{Instant, sleep};

@@ -1,6 +1,6 @@
 //! Quotas of tenants: weights, live sessions, and money.
 
-use greenroom_fleet::backend::MemoryBackend;
+use greenroom_fleet::backend::{MemoryBackend, Requests};
 use greenroom_fleet::{Budget, Clock, Quota, Refused, Timestamp};
 use tokio::time::{Instant, sleep};
 

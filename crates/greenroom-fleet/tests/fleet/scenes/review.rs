@@ -1,5 +1,6 @@
 //! Faults that a review of the actors has found.
 
+use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameState, PassivatedBy, Quota, Refused};
 use tokio::time::{Instant, sleep};

@@ -1,6 +1,7 @@
 //! The end of a case: everything ends that can, and nothing is left.
 
 use super::*;
+use greenroom_fleet::backend::Requests;
 
 impl Life<'_> {
     /// Lets everything end that can, and looks at what is left.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cli::Taken;
+use greenroom_fleet::backend::Requests;
 
 /// The time after which a fleet whose node is dead has ended: it finds out at a renewal, or gives its lease up after four fifths.
 const NOTICES: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use greenroom_fleet::backend::Backend;
+use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::{
     InterruptedBy, Name, NameState, PromptId, PromptOutcome, PromptRecord, PromptState, Timestamp, Unsent,
 };

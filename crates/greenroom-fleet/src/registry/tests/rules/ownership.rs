@@ -8,6 +8,7 @@ use super::stage::{
     CAPACITY, Checked, LEASE, Stage, accept, claim, completed, finish, invalid, name, promises, same,
     unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{

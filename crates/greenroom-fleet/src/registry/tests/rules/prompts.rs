@@ -8,6 +8,7 @@ use serde_json::json;
 use super::stage::{
     CAPACITY, Checked, LEASE, ROOMY, Stage, accept, invalid, name, promises, same, unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{NodeId, PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptState, Unsent};
 use crate::request::{

@@ -8,6 +8,7 @@ use super::stage::{
     Checked, LEASE, Stage, accept, accept_with_continuation, begin, completed, finish, promises, same,
     unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
 use crate::record::{PromptContent, PromptOutcome, Unsent};
 use crate::request::{

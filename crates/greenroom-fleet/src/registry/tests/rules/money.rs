@@ -3,6 +3,7 @@
 use super::stage::{
     Checked, Stage, accept, accept_with_continuation, begin, completed, finish, promises, same, unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
 use crate::request::{Accept, Accepted, Begin, Begun, Finish, Finished, Owned, Ownership, Refused, Reserve};
 

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use super::stage::{Checked, LEASE, Stage, invalid, promises, same, unexpected};
+use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::record::Decision;
 use crate::request::{Answered, Ask, Change, Owned, Ownership};

@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 
 use super::stage::{Checked, LEASE, Stage, invalid, promises, same, unexpected};
+use crate::backend::Requests;
 use crate::id::{AttemptId, CommandId, PromptId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
 use crate::request::{Change, CommandPut, Owned, Ownership, PutCommand, TakeCommand};

@@ -3,6 +3,7 @@
 use super::stage::{
     Checked, LEASE, Stage, accept, completed, finish, invalid, name, promises, same, unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId, Timestamp};
 use crate::record::{InterruptedBy, PromptOutcome};
 use crate::request::{Accept, Accepted, Append, Appended, Ask, Change, Deletion, Finished, Owned, Withdrawn};

@@ -6,6 +6,7 @@ use super::stage::{
     Checked, LEASE, Stage, accept, accept_with_continuation, begin, claim, completed, finish, name, promises,
     same, unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
 use crate::request::{

@@ -7,6 +7,7 @@ use super::stage::{
     Checked, LEASE, Stage, accept_with_continuation, claim, completed, finish, name, promises, same,
     unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{NodeId, QuestionId};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome};
 use crate::request::{

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::stage::{
     Checked, LEASE, Stage, accept, accept_with_continuation, name, promises, same, unexpected,
 };
+use crate::backend::Requests;
 use crate::id::{NodeId, QuestionId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
 use crate::request::{
