@@ -37,6 +37,8 @@ use crate::id::{Name, NodeId, PromptId, Term, Timestamp};
 use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord};
 use crate::request::{Page, Withdrawn};
 
+pub use crate::moving::{MoveError, MovedTenant};
+
 /// Prompts that are forgotten in one request.
 const FORGET: usize = 500;
 
@@ -126,7 +128,7 @@ impl Admin {
         self.backend.unquarantine(name).await
     }
 
-    /// Lists names that somebody has to look at: quarantined, being deleted, or with failed activations or lost owners since the
+    /// Lists names that somebody has to look at: quarantined, being deleted, moving away, or with failed activations or lost owners since the
     /// last turn that completed. Begins after the name `after`. Reads the records of all names up to the last one of the page.
     ///
     /// # Errors
@@ -168,6 +170,23 @@ impl Admin {
         Ok(removed)
     }
 
+    /// Moves a tenant to another backend, with its sessions, ended prompts, messages, outcomes, keys, transcripts and spent money, all of them
+    /// under the same ids. Files stay where they are.
+    ///
+    /// The tenant has to be at rest: its sessions sleep, no prompt of it waits, and no process of a lost owner is left. Send its prompts to
+    /// neither fleet meanwhile. A session that is on its way refuses them by [`Refused::Moving`](crate::Refused::Moving), and can run there
+    /// as soon as it has arrived. A prompt that comes here after that makes a new session.
+    ///
+    /// A move that failed or was killed goes on when it is called again with the same two backends. It has no way back: a session that has
+    /// arrived may have run. A row that cannot be read stays behind.
+    ///
+    /// # Errors
+    /// [`MoveError::SameBackend`]; [`MoveError::NotAtRest`], [`MoveError::Taken`] and [`MoveError::Elsewhere`], mostly before anything was
+    /// marked; [`MoveError::Backend`].
+    pub async fn move_tenant(&self, tenant: &str, to: &Admin) -> Result<MovedTenant, MoveError> {
+        crate::moving::move_tenant(&*self.backend, &*to.backend, tenant).await
+    }
+
     /// Lists processes that lost owners of a session have left, in the order of their terms.
     ///
     /// # Errors
@@ -192,7 +211,7 @@ impl Admin {
 
 /// True if somebody has to look at a name.
 pub(crate) fn is_stuck(record: &NameRecord) -> bool {
-    matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. })
+    !matches!(record.state, NameState::Free | NameState::Owned { .. })
         || !record.failures.is_empty()
         || record.losses > 0
 }

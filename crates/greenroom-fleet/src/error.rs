@@ -62,6 +62,11 @@ impl BackendError {
         Self::new(BackendErrorKind::Invalid, message)
     }
 
+    pub(crate) fn moves(name: &crate::id::Name) -> Self {
+        let message = format!("the session '{name}' moves to another backend: ask there when that is done");
+        Self::new(BackendErrorKind::Invalid, message)
+    }
+
     pub(crate) fn too_long(bytes: usize, most: usize) -> Self {
         let message = format!(
             "a row of the request would have a key of {bytes} bytes, and {most} is the most: shorten its name, key or tenant"

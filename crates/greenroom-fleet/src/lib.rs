@@ -66,6 +66,7 @@ mod fence;
 mod files;
 mod hub;
 mod id;
+mod moving;
 mod opening;
 mod outcome;
 mod people;
@@ -101,11 +102,11 @@ pub use record::{
     QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
-    Begun, Change, Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page,
-    PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredEntry, StoredMessage,
-    StoredTranscript, TakeCommand, TranscriptsOf, Transition, WaitingCursor, WaitingNames, WaitingPage,
-    Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
+    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
+    Owned, Ownership, Page, PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredEntry,
+    StoredMessage, StoredTranscript, TakeCommand, TranscriptsOf, Transition, WaitingCursor, WaitingNames,
+    WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 

@@ -10,6 +10,7 @@
 //!         unquarantine│              ▼ too many failures or losses, or `quarantine`
 //!                     └──────── Quarantined
 //!  any ── delete ──► Deleting ── deleted ──► (no row)
+//!  Free, Quarantined ── depart ──► Departing ── departed ──► (no row; the name is in another backend)
 //!
 //! A prompt
 //!             accept
@@ -116,6 +117,15 @@ pub enum NameState {
     Deleting {
         /// Since when.
         since: Timestamp,
+    },
+    /// The name moves to another backend: nobody claims it, and it accepts no prompt.
+    Departing {
+        /// Since when.
+        since: Timestamp,
+        /// The id of the other backend.
+        to: Uuid,
+        /// The name is there, and its rows are removed here.
+        arrived: bool,
     },
 }
 

@@ -264,7 +264,7 @@ async fn messages(backend: &PostgresBackend, address: &str, pool: &PgPool) {
 fn builder(backend: impl Backend, folder: &std::path::Path) -> FleetBuilder {
     // A CLI plays as long as it is kept.
     let clis = Mutex::new(Vec::new());
-    Fleet::builder().backend(backend).folder(folder).profile("default", move |_| {
+    Fleet::builder().backend(backend).host("here").folder(folder).profile("default", move |_| {
         let cli = ScriptedCli::play(Script::new().otherwise(ModelTurn::new().text("done")));
         let transport = cli.transport();
         clis.lock().unwrap().push(cli);

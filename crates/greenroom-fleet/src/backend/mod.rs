@@ -21,6 +21,7 @@ use futures_util::future::BoxFuture;
 use greenroom::store::SessionKey;
 use serde_json::Value;
 use tokio::sync::broadcast;
+use uuid::Uuid;
 
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
@@ -30,10 +31,10 @@ use crate::record::{
 };
 use crate::registry::{Step, run};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
-    Begun, Change, Claim, Claimed, CommandPut, Deletion, Finish, Finished, Join, Owned, Ownership, Page,
-    PutCommand, Quarantined, Renewed, StoredEntry, StoredMessage, StoredTranscript, TakeCommand,
-    TranscriptsOf, Transition, WaitingNames, WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
+    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
+    Owned, Ownership, Page, PutCommand, Quarantined, Renewed, StoredEntry, StoredMessage, StoredTranscript,
+    TakeCommand, TranscriptsOf, Transition, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -366,6 +367,22 @@ requests! {
     fn entries(key: SessionKey, after: u64) -> Vec<StoredEntry>;
     /// A page of transcripts after the one of a key, in the order of their keys' bytes. The last page is an empty one.
     fn transcripts(of: TranscriptsOf, after: Option<SessionKey>, limit: usize) -> Vec<StoredTranscript>;
+    /// A page of names of a tenant, in the order of their bytes. Names whose records cannot be read are passed over. Reads no other names.
+    fn names_of(tenant: String, page: Page) -> Vec<NameRecord>;
+    /// The id of the backend: `id`, unless it was given one before.
+    fn identify(id: Uuid) -> Uuid;
+    /// Marks a name of a tenant that moves to the backend with an id. It stays as it is: nobody claims it, and it accepts no prompt.
+    fn depart(tenant: String, name: Name, to: Uuid) -> Departure;
+    /// Makes a name of a record that departs from another backend. The rows of its prompts and transcripts are copied before.
+    fn arrive(record: NameRecord) -> Arrival;
+    /// Notes that a name that departs has arrived, and removes it with its prompts. `false`: something is left, so call it again. A call
+    /// does a bounded amount of work.
+    fn departed(name: Name) -> bool;
+    /// Gives a tenant the money that it has spent at another backend. `false`: the tenant has an account of the same period here.
+    fn open_account(tenant: String, period: Timestamp, spent: u64) -> bool;
+    /// Forgets the money of a tenant without names. `false`: the tenant has names.
+    fn close_account(tenant: String) -> bool;
+
     /// Removes transcripts: after the first call nobody reads them. `false`: something is left, so call it again. A call does a bounded
     /// amount of work.
     fn delete_transcripts(of: TranscriptsOf) -> bool;

@@ -130,7 +130,8 @@ impl FleetBuilder {
         self
     }
 
-    /// Sets the name of this host, stable over restarts. Default: `local`.
+    /// Sets the name of this host, stable over restarts. Default: `local`; a fleet on a backend that other services
+    /// [share](Backend::is_shared) has to set it.
     ///
     /// Give each machine its own name if several share a backend. In containers give each container its own name, and on one
     /// machine each user: a node ends the processes that lost nodes of its host have left. It looks for them in `/proc`, and a
@@ -198,7 +199,7 @@ impl FleetBuilder {
     /// outcome; prompts that wait begin then.
     ///
     /// # Errors
-    /// [`FleetError::Invalid`] for limits that cannot work, and without a guardian program on a shared backend;
+    /// [`FleetError::Invalid`] for limits that cannot work, and without a guardian program or a host's name on a shared backend;
     /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
     /// [`FleetError::Backend`].
     pub async fn start(self) -> Result<Fleet, FleetError> {
@@ -221,6 +222,11 @@ impl FleetBuilder {
                 "the backend names no folder for files: call `FleetBuilder::folder`".to_owned(),
             )
         })?;
+        if backend.is_shared() && self.host.is_none() {
+            let why = "other services share the backend: give each host its own name with `FleetBuilder::host`, or two hosts would take \
+                       each other's CLIs for ended";
+            return Err(FleetError::Invalid(why.to_owned()));
+        }
         let watchdog = if self.watchdog && backend.is_shared() {
             Some(fence::watchdog(self.limits.lease)?)
         } else {

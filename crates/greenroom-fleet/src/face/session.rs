@@ -112,7 +112,7 @@ impl FleetSession {
             Accepted::Duplicate(record) => (record, true),
             Accepted::Refused(why) => {
                 let retry_after = match &why {
-                    Refused::QueueFull { .. } | Refused::Deleting => Some(RETRY_AFTER),
+                    Refused::QueueFull { .. } | Refused::Deleting | Refused::Moving => Some(RETRY_AFTER),
                     Refused::Quarantined { .. } => Some(AFTER_QUARANTINE),
                     Refused::OverBudget => self.next_budget(),
                     _ => None,
@@ -265,7 +265,7 @@ impl FleetSession {
         let (why, mut asked) = (why.into(), 0);
         loop {
             let record = self.record().await?;
-            if matches!(record.state, NameState::Quarantined { .. } | NameState::Deleting { .. }) {
+            if !matches!(record.state, NameState::Free | NameState::Owned { .. }) {
                 return Ok(());
             }
             let _guard = self.make_way().await;

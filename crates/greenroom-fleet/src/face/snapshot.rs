@@ -221,7 +221,12 @@ impl Fleet {
             let mut after = query.after.clone();
             while found.len() < query.limit {
                 let page = Page { after: after.clone(), limit: PAGE };
-                let records = shared.ask(|backend| backend.names(page.clone())).await?;
+                let records = match &query.tenant {
+                    Some(tenant) => {
+                        shared.ask(|backend| backend.names_of(tenant.clone(), page.clone())).await?
+                    }
+                    None => shared.ask(|backend| backend.names(page.clone())).await?,
+                };
                 let Some(last) = records.last() else { break };
                 after = Some(last.name.clone());
                 let left = query.limit - found.len();

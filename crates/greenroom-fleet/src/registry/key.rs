@@ -80,6 +80,12 @@ pub(crate) enum Table {
     DeletedTerm = 35,
     /// project, session, part, transcript → nothing, until its entries are removed
     RemovedTranscripts = 36,
+    /// tenant, name → nothing
+    NamesOf = 37,
+    /// tenant, name, prompt → nothing, until the prompt is forgotten
+    PromptsOf = 38,
+    /// A single: the id of the backend, once a tenant has moved from it or to it
+    BackendId = 39,
 }
 
 /// True for keys of counters: rows that are added to.
@@ -94,7 +100,7 @@ pub(crate) fn is_counter(key: &[u8]) -> bool {
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::RemovedTranscripts as u8;
+    let tables = Table::Meta as u8..=Table::BackendId as u8;
     key.first().is_some_and(|table| tables.contains(table))
 }
 
@@ -164,7 +170,7 @@ impl Key {
     }
 
     /// The first key behind all keys that begin with this one.
-    pub(super) fn end(&self) -> Vec<u8> {
+    pub(crate) fn end(&self) -> Vec<u8> {
         let mut end = self.0.clone();
         while let Some(last) = end.pop() {
             if last < 0xff {

@@ -3,7 +3,7 @@
 use super::key::{Key, Table, last_id};
 use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
-use crate::record::{PromptOutcome, PromptState, Unsent};
+use crate::record::{PromptOutcome, PromptRecord, PromptState, Unsent};
 
 /// Rows of messages and questions that one request forgets. A row of short messages has up to 16 KB.
 const ROWS: usize = 256;
@@ -40,6 +40,10 @@ impl Step<'_> {
         for (at, (key, _)) in ended.iter().enumerate() {
             // The numbers of rows to read do not depend on the prompts before, so that all are read together.
             let most = if at == 0 { ROWS } else { OF_NEXT };
+            let prompt = self.readable(self.prompt(PromptId(last_id(key)?))).transpose()?.flatten();
+            if let Some(PromptRecord { id, name, tenant, .. }) = prompt {
+                self.txn.remove(&Key::of(Table::PromptsOf).text(&tenant).name(&name).prompt(id))?;
+            }
             if !self.forget_prompt(PromptId(last_id(key)?), most, &mut rows)? {
                 return Ok(at + 1);
             }
@@ -50,7 +54,7 @@ impl Step<'_> {
 
     /// Removes a prompt, then what belongs to it, up to `most` rows of each kind. Counts them down from `rows`. `false`: something
     /// is left, or `rows` is down.
-    fn forget_prompt(&mut self, id: PromptId, most: usize, rows: &mut usize) -> Result<bool> {
+    pub(super) fn forget_prompt(&mut self, id: PromptId, most: usize, rows: &mut usize) -> Result<bool> {
         // The key of a prompt that cannot be read leads to no prompt from now on, and is free.
         let prompt = self.readable(self.prompt(id)).transpose()?.flatten();
         if let Some(prompt) = prompt

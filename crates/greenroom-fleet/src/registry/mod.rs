@@ -5,6 +5,7 @@ mod key;
 mod lost;
 mod maintain;
 mod messages;
+mod moving;
 mod names;
 mod nodes;
 mod prompts;
@@ -22,20 +23,22 @@ mod waiting;
 #[cfg(feature = "postgres")]
 pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
+pub(crate) use key::{Key, Table, last_id};
 pub(crate) use lost::unreadable;
+pub(crate) use moving::{ended_prompt, prompts_of, rows_of_prompt};
 #[cfg(feature = "postgres")]
 pub(crate) use rows::counter;
 pub use rows::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows,
 };
 pub(crate) use rows::{MemoryMap, run, run_alone, sums, write};
+pub(crate) use transcripts::{entries_of, transcripts_of};
 pub(crate) use txn::Result;
 
 use crate::error::BackendErrorKind;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership, Transition};
-use key::{Key, Table};
 use txn::{Reads, Txn};
 
 /// The version of the keys and rows, as the file holds it.

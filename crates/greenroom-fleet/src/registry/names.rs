@@ -4,6 +4,7 @@ use super::key::{Key, Table, text};
 use super::lost::to_quarantine;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step};
+use crate::error::BackendError;
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
 use crate::request::{
@@ -29,7 +30,7 @@ impl Step<'_> {
                 return Ok(Claimed::Elsewhere(*owner));
             }
             NameState::Quarantined { why, .. } => return Ok(Claimed::Quarantined(why.clone())),
-            NameState::Deleting { .. } => return Ok(Claimed::Gone),
+            NameState::Deleting { .. } | NameState::Departing { .. } => return Ok(Claimed::Gone),
             NameState::Owned { .. } | NameState::Free => {}
         }
         if let Some(host) = record.host.as_ref().filter(|host| **host != node.host) {
@@ -104,6 +105,7 @@ impl Step<'_> {
         match &record.state {
             NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Quarantined::Owned(*node)),
             NameState::Deleting { .. } => return Ok(Quarantined::Gone),
+            NameState::Departing { .. } => return Err(BackendError::moves(&name)),
             NameState::Quarantined { .. } => return Ok(Quarantined::Done),
             NameState::Owned { .. } | NameState::Free => {}
         }
@@ -131,6 +133,7 @@ impl Step<'_> {
         match &record.state {
             NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Deletion::Owned(*node)),
             NameState::Deleting { .. } => return Ok(Deletion::Marked(record)),
+            NameState::Departing { .. } => return Err(BackendError::moves(&name)),
             _ => {}
         }
         self.leave_owner(&mut record)?;
@@ -158,11 +161,7 @@ impl Step<'_> {
         if self.txn.remove_under(&prefix, BATCH)?.is_none() {
             return Ok(false);
         }
-        if record.term > self.deleted_term()? {
-            self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
-        }
-        self.txn.remove(&Key::of(Table::Deleting).name(&name))?;
-        self.txn.remove(&Key::of(Table::Names).name(&name))?;
+        self.remove_name(&record)?;
         self.made(Transition::Deleted { name, tenant: record.tenant });
         Ok(true)
     }
@@ -179,6 +178,16 @@ impl Step<'_> {
     /// The highest term of the names that were deleted.
     fn deleted_term(&self) -> Result<Term> {
         Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
+    }
+
+    /// Removes the record of a name, and its places in lists of names.
+    pub(super) fn remove_name(&mut self, record: &NameRecord) -> Result<()> {
+        if record.term > self.deleted_term()? {
+            self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
+        }
+        self.txn.remove(&Key::of(Table::Deleting).name(&record.name))?;
+        self.txn.remove(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name))?;
+        self.txn.remove(&Key::of(Table::Names).name(&record.name))
     }
 
     /// Ends prompts of a name that is being deleted. `false`: some are left.

@@ -1,6 +1,7 @@
 //! Prompts that wait: accept, withdraw, expiry, and the queues.
 
 use super::key::{Key, Table};
+use super::moving::prompts_of;
 use super::txn::as_stored;
 use super::waiting::{due_key, ready_key};
 use super::{Result, Step};
@@ -53,7 +54,10 @@ impl Step<'_> {
         }
         let mut name = match known {
             Some(known) => known,
-            None => self.new_name(&accept),
+            None => {
+                self.txn.mark(&Key::of(Table::NamesOf).text(&accept.tenant).name(&accept.name))?;
+                self.new_name(&accept)
+            }
         };
         // A continuation of null is none: it would be read as none.
         let continues = accept.content.continuation.as_ref().filter(|prompt| !prompt.is_null());
@@ -82,6 +86,7 @@ impl Step<'_> {
             self.txn.write(&Key::of(Table::Keys).name(&accept.name).text(key), &prompt.id)?;
         }
         self.txn.mark(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))?;
+        self.txn.mark(&prompts_of(&name).prompt(prompt.id))?;
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&name)?;
         let (name, tenant) = (accept.name, accept.tenant);
@@ -249,5 +254,9 @@ fn mismatch(known: &NameRecord, accept: &Accept) -> Option<Refused> {
     if known.profile != accept.profile {
         return Some(Refused::ProfileMismatch { known: known.profile.clone() });
     }
-    matches!(known.state, NameState::Deleting { .. }).then_some(Refused::Deleting)
+    match known.state {
+        NameState::Deleting { .. } => Some(Refused::Deleting),
+        NameState::Departing { .. } => Some(Refused::Moving),
+        _ => None,
+    }
 }

@@ -27,6 +27,17 @@ impl Step<'_> {
         })
     }
 
+    /// A page of names of a tenant that can be read, in the order of their bytes.
+    pub(crate) fn names_of(&self, tenant: String, page: Page) -> Result<Vec<NameRecord>> {
+        self.txn.only_look(true);
+        let prefix = Key::of(Table::NamesOf).text(&tenant);
+        let after = page.after.map(|after| prefix.clone().name(&after));
+        self.page(&prefix, after, page.limit, |step, key, _| {
+            let record = text(key).and_then(|name| step.name(&name));
+            Ok(step.readable(record).transpose()?.flatten())
+        })
+    }
+
     /// Up to `limit` items of the rows under `prefix` after `after`, at most [`Page::MOST`]. `item` gets the key without the
     /// prefix and the row; rows for which it returns none are passed over, so a page is shorter only at the end.
     pub(super) fn page<T>(

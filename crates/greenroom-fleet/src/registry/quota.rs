@@ -75,6 +75,24 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// True for a tenant that has spent and reserved nothing since this period has begun.
+    pub(super) fn account_is_before(&self, tenant: &str, period: Timestamp) -> Result<bool> {
+        let sums = self.txn.exact_count(&spent(tenant))? + self.txn.exact_count(&reserved(tenant))?;
+        let known = self.period(tenant)?;
+        Ok(known < period || (sums == 0 && known == Timestamp::default()))
+    }
+
+    pub(super) fn set_account(&mut self, tenant: &str, period: Timestamp, money: u64) -> Result<()> {
+        match period == Timestamp::default() {
+            true => self.txn.remove(&Key::of(Table::Tenants).text(tenant))?,
+            false => self.txn.write(&Key::of(Table::Tenants).text(tenant), &period)?,
+        }
+        self.txn.remove(&reserved(tenant))?;
+        self.txn.remove(&spent(tenant))?;
+        self.txn.add(&spent(tenant), signed(money));
+        Ok(())
+    }
+
     /// The start of the budget period to which the money of a tenant belongs.
     fn period(&self, tenant: &str) -> Result<Timestamp> {
         Ok(self.txn.read(&Key::of(Table::Tenants).text(tenant))?.unwrap_or_default())

@@ -133,6 +133,17 @@ impl Step<'_> {
     }
 }
 
+/// The beginning of the keys of a project's transcripts.
+pub(crate) fn transcripts_of(project: &str) -> Key {
+    beginning(Table::Transcripts, &TranscriptsOf::project(project))
+}
+
+/// The beginnings of the keys of a transcript's entries and of their ids, by the transcript's row.
+pub(crate) fn entries_of(row: &[u8]) -> Result<[Key; 2]> {
+    let TranscriptRow { id, .. } = serde_json::from_slice(row).map_err(BackendError::damaged)?;
+    Ok([Table::Entries, Table::EntryIds].map(|table| Key::of(table).id(id)))
+}
+
 /// The byte before the end of a key: a session's own transcript comes before those of its parts.
 const OWN: &[u8] = &[1];
 const PART: &[u8] = &[2];

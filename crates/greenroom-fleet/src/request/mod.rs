@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Term};
 
 pub use commands::{CommandPut, PutCommand, TakeCommand};
-pub use names::{ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Quarantined};
+pub use names::{ActivationFailed, AfterFailure, Arrival, Claim, Claimed, Deletion, Departure, Quarantined};
 pub use nodes::{Join, Renewed};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};

@@ -77,6 +77,30 @@ pub enum Quarantined {
     Gone,
 }
 
+/// The answer to a request that a name departs for another backend.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Departure {
+    /// The name is marked.
+    Marked(NameRecord),
+    /// The name has an owner, a prompt that waits or runs, or a process that a lost owner has left, or is being deleted.
+    NotAtRest,
+    /// The name departs for another backend than this one.
+    Elsewhere,
+    /// The tenant has no such name.
+    Gone,
+}
+
+/// The answer to a request that a name arrives from another backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Arrival {
+    /// The name is there, now or by an earlier request.
+    Done,
+    /// Another session has the name, or the same one is on its way from there.
+    Taken,
+}
+
 /// The answer to a request to delete a session.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]

@@ -105,6 +105,9 @@ pub enum Refused {
     /// The session is being deleted.
     #[error("the session is being deleted: try again when that is done")]
     Deleting,
+    /// The session moves to another backend.
+    #[error("the session moves to another backend: try again there when that is done")]
+    Moving,
 }
 
 /// The answer to a request to withdraw a prompt.

@@ -10,11 +10,14 @@ mod disk;
 mod faults;
 mod guide;
 mod local;
+mod moving;
 mod nodes;
 mod people;
 #[path = "../support/memory.rs"]
 mod remembering;
 mod scenes;
+#[path = "../support/moving.rs"]
+mod tenants;
 #[path = "../../../../tests/support/timeline.rs"]
 mod timeline;
 mod transcripts;

@@ -41,6 +41,7 @@ impl Node {
         let builder = Fleet::builder()
             .without_watchdog()
             .backend(backend.clone())
+            .host("here")
             .folder(folder)
             .profile("default", profile)
             .configure(|limits| (limits.live, limits.lease) = (4, Duration::from_secs(20)));

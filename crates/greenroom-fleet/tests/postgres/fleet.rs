@@ -26,6 +26,7 @@ pub(crate) async fn node(address: &str, schema: &str, folder: &Path, says: &'sta
     let builder = Fleet::builder()
         .without_watchdog()
         .backend(connect(address, schema).await)
+        .host("here")
         .folder(folder)
         .profile("default", profile)
         .configure(|limits| limits.live = 4);
@@ -70,11 +71,23 @@ async fn a_fleet_that_its_guardian_cannot_end_in_time_is_refused() {
         let backend = connect(&address, &schema).await;
         let builder = Fleet::builder()
             .backend(backend)
+            .host("here")
             .folder(folder.path())
             .configure(|limits| limits.lease = Duration::from_secs(lease));
         match within(SOON, builder.start()).await.err() {
             Some(FleetError::Invalid(why)) => assert!(why.contains(reason), "{why}"),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_on_a_shared_backend_names_its_host() {
+    let Some(address) = server::address() else { return };
+    let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
+    let builder = Fleet::builder().without_watchdog().backend(connect(&address, &schema).await);
+    match within(SOON, builder.folder(folder.path()).start()).await.err() {
+        Some(FleetError::Invalid(why)) => assert!(why.contains("`FleetBuilder::host`"), "{why}"),
+        other => panic!("{other:?}"),
     }
 }

@@ -44,6 +44,7 @@ async fn a_node_under_load_renews_its_lease_in_time() {
     let builder = Fleet::builder()
         .without_watchdog()
         .backend(connect(&address, &schema).await)
+        .host("here")
         .folder(folder.path())
         .profile("default", profile)
         .configure(|limits| (limits.live, limits.lease) = (NAMES, LEASE));

@@ -23,6 +23,7 @@ mod load;
 mod locks;
 mod lost;
 mod missing;
+mod moving;
 mod nodes;
 mod pooler;
 mod proxy;
@@ -35,6 +36,8 @@ mod proxy;
 mod remembering;
 mod rights;
 mod server;
+#[path = "../support/moving.rs"]
+mod tenants;
 mod transcripts;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;

@@ -365,6 +365,7 @@ fn blocked(record: &crate::record::NameRecord) -> Option<String> {
     match &record.state {
         NameState::Quarantined { why, .. } => Some(format!("the session is quarantined: {why}")),
         NameState::Deleting { .. } => Some("the session is being deleted".to_owned()),
+        NameState::Departing { .. } => Some("the session moves to another backend".to_owned()),
         _ => None,
     }
 }

@@ -1,0 +1,299 @@
+//! Copies the rows of a tenant from one backend to another one. [`crate::registry::moving`] draws the way of a name.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::id::{Name, PromptId};
+use crate::record::{NameRecord, NameState};
+use crate::registry::{
+    Key, Table, ended_prompt, entries_of, last_id, prompts_of, rows_of_prompt, transcripts_of,
+};
+use crate::request::{Arrival, Departure, Page, TranscriptsOf};
+
+type Result<T, E = BackendError> = std::result::Result<T, E>;
+
+/// Rows whose sizes are read at once.
+const ROWS: usize = 1024;
+/// Bytes that are copied at once. A single row may have more.
+const BYTES: u64 = 1 << 20;
+/// Questions that are copied at once.
+const QUESTIONS: usize = 32;
+
+/// A tenant that was moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MovedTenant {
+    /// Sessions that this call has moved, those that an earlier call had begun with included.
+    pub names: usize,
+    /// Prompts that this call has copied.
+    pub prompts: usize,
+}
+
+/// A tenant could not be moved.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// A session is not at rest.
+    #[error(
+        "the session '{0}' is awake, has prompts, has left a process, or is being deleted: have it sleep, and move the tenant again"
+    )]
+    NotAtRest(Name),
+    /// Another session has the name at the other backend, or the same one is on its way from there.
+    #[error(
+        "the name '{0}' is taken at the other backend: delete the session there, or finish its move from there"
+    )]
+    Taken(Name),
+    /// The session departs for another backend already.
+    #[error("the session '{0}' moves to another backend already: finish that move, with the same target")]
+    Elsewhere(Name),
+    /// Both are one backend.
+    #[error("the tenant is at the other backend already: both are the same")]
+    SameBackend,
+    /// A backend has failed. Call it again.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+pub(crate) async fn move_tenant(
+    from: &dyn Backend,
+    to: &dyn Backend,
+    tenant: &str,
+) -> Result<MovedTenant, MoveError> {
+    let (here, there) = (from.identify(Uuid::new_v4()).await?, to.identify(Uuid::new_v4()).await?);
+    if here == there {
+        return Err(MoveError::SameBackend);
+    }
+    // Nothing is marked if one of them cannot go.
+    for record in names_of(from, tenant).await? {
+        may_go(to, &record).await?;
+    }
+    let mut departing: Vec<NameRecord> = Vec::new();
+    // Until no session is left that was made meanwhile.
+    loop {
+        let known = departing.len();
+        for NameRecord { name, .. } in names_of(from, tenant).await? {
+            if departing.iter().any(|record| record.name == name) {
+                continue;
+            }
+            match from.depart(tenant.to_owned(), name.clone(), there).await? {
+                Departure::Marked(record) => departing.push(record),
+                Departure::NotAtRest => return Err(MoveError::NotAtRest(name)),
+                Departure::Elsewhere => return Err(MoveError::Elsewhere(name)),
+                Departure::Gone => {}
+            }
+        }
+        if departing.len() == known {
+            break;
+        }
+    }
+    // Nothing of the tenant runs here any more. What is reserved is of turns that were lost, and counts as spent.
+    let account = from.tenant(tenant.to_owned()).await?;
+    let spent = account.spent.saturating_add(account.reserved);
+    to.open_account(tenant.to_owned(), account.period, spent).await?;
+    let mut moved = MovedTenant::default();
+    for record in departing {
+        moved.prompts += move_name(from, to, &record).await?;
+        moved.names += 1;
+    }
+    if !from.close_account(tenant.to_owned()).await? {
+        let message = "a session of the tenant was not moved: its record cannot be read, or it is a new one";
+        return Err(BackendError::new(BackendErrorKind::Damaged, message).into());
+    }
+    Ok(moved)
+}
+
+/// Fails for a session that is awake, or whose name is taken at the other backend.
+async fn may_go(to: &dyn Backend, here: &NameRecord) -> Result<(), MoveError> {
+    let departs = matches!(here.state, NameState::Departing { .. });
+    let rests = matches!(here.state, NameState::Free | NameState::Quarantined { .. }) && here.queued == 0;
+    if !departs && !rests {
+        return Err(MoveError::NotAtRest(here.name.clone()));
+    }
+    let Some(there) = to.name_record(here.name.clone()).await? else { return Ok(()) };
+    let arrived =
+        there.conversation == here.conversation && !matches!(there.state, NameState::Departing { .. });
+    if departs && arrived { Ok(()) } else { Err(MoveError::Taken(here.name.clone())) }
+}
+
+/// Moves a name that departs. Answers with the number of prompts that were copied.
+async fn move_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) -> Result<usize, MoveError> {
+    let mut prompts = 0;
+    if !matches!(record.state, NameState::Departing { arrived: true, .. }) {
+        // A session that has arrived may have run since: its rows here are old.
+        if to.name_record(record.name.clone()).await?.is_none() {
+            prompts = copy_name(from, to, record).await?;
+        }
+        if to.arrive(record.clone()).await? == Arrival::Taken {
+            return Err(MoveError::Taken(record.name.clone()));
+        }
+    }
+    // Notes the arrival first.
+    let mut gone = from.departed(record.name.clone()).await?;
+    let transcripts = TranscriptsOf::project(record.conversation.to_string());
+    while !from.delete_transcripts(transcripts.clone()).await? {}
+    while !gone {
+        gone = from.departed(record.name.clone()).await?;
+    }
+    Ok(prompts)
+}
+
+async fn names_of(from: &dyn Backend, tenant: &str) -> Result<Vec<NameRecord>> {
+    let mut names: Vec<NameRecord> = Vec::new();
+    loop {
+        let after = names.last().map(|last| last.name.clone());
+        let page = Page { after, limit: Page::MOST };
+        let page = from.names_of(tenant.to_owned(), page).await?;
+        if page.is_empty() {
+            return Ok(names);
+        }
+        names.extend(page);
+    }
+}
+
+/// Copies the ended prompts and the transcripts of a name. Answers with the number of prompts.
+async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) -> Result<usize> {
+    let copy = Copy { from, to, record };
+    let (mut prompts, all) = (0, prompts_of(record));
+    let mut last = all.bytes().to_vec();
+    loop {
+        let page = scan(from, after(&last, &all)).await?;
+        let Some((end, _)) = page.last() else { break };
+        last.clone_from(end);
+        for (of_name, _) in &page {
+            prompts += usize::from(copy.prompt(of_name).await?);
+        }
+    }
+    let all = transcripts_of(&record.conversation.to_string());
+    let mut last = all.bytes().to_vec();
+    loop {
+        let page = scan(from, after(&last, &all)).await?;
+        let Some((end, _)) = page.last() else { return Ok(prompts) };
+        last.clone_from(end);
+        for (key, _) in page {
+            let Some(row) = values(from, vec![key]).await?.pop() else { continue };
+            let Some(prefixes) = readable(entries_of(&row.1)) else { continue };
+            for prefix in prefixes {
+                copy.range(&prefix).await?;
+            }
+            copy.put(vec![row]).await?;
+        }
+    }
+}
+
+/// Passes over a row that cannot be read: it can be used neither here nor there.
+fn readable<T>(row: Result<T>) -> Option<T> {
+    row.inspect_err(|error| tracing::error!(%error, "a row does not move with its session")).ok()
+}
+
+/// A copy of a name that departs.
+struct Copy<'a> {
+    from: &'a dyn Backend,
+    to: &'a dyn Backend,
+    record: &'a NameRecord,
+}
+
+impl Copy<'_> {
+    /// Copies a prompt. `false`: it was forgotten meanwhile. `of_name` is the key of its place among the name's prompts.
+    async fn prompt(&self, of_name: &[u8]) -> Result<bool> {
+        let id = PromptId(last_id(of_name)?);
+        let place = Key::of(Table::Prompts).prompt(id).bytes().to_vec();
+        let Some(row) = values(self.from, vec![place]).await?.pop() else { return Ok(false) };
+        let Some((prompt, end)) = readable(ended_prompt(&row.1)).flatten() else { return Ok(false) };
+        // By its end a prompt is forgotten there, also if this copy goes no further.
+        let end = (end.bytes().to_vec(), Vec::new());
+        self.put(vec![end.clone()]).await?;
+        for prefix in rows_of_prompt(id) {
+            if prefix.bytes().first() == Some(&(Table::DecidedOfPrompt as u8)) {
+                self.questions(&prefix).await?;
+            }
+            self.range(&prefix).await?;
+        }
+        // Together, and the end once more: a prompt that is there is whole, and is forgotten in its time.
+        let mut last = vec![row, (of_name.to_vec(), Vec::new()), end];
+        if let Some(key) = &prompt.key {
+            let key = Key::of(Table::Keys).name(&self.record.name).text(key);
+            last.extend(values(self.from, vec![key.bytes().to_vec()]).await?);
+        }
+        self.put(last).await?;
+        Ok(true)
+    }
+
+    /// Copies the decided questions of a prompt.
+    async fn questions(&self, decided: &Key) -> Result<()> {
+        let mut last = decided.bytes().to_vec();
+        loop {
+            let page = scan(self.from, Range { limit: QUESTIONS, ..after(&last, decided) }).await?;
+            let Some((end, _)) = page.last() else { return Ok(()) };
+            last.clone_from(end);
+            let key =
+                |(key, _): &Row| last_id(key).map(|id| Key::of(Table::Questions).id(id).bytes().to_vec());
+            let keys = page.iter().map(key).collect::<Result<_>>()?;
+            self.put(values(self.from, keys).await?).await?;
+        }
+    }
+
+    /// Copies the rows whose keys begin with a prefix, some bytes at a time.
+    async fn range(&self, prefix: &Key) -> Result<()> {
+        let mut last = None;
+        loop {
+            let range = last.as_ref().map_or_else(|| range(prefix), |last: &Vec<u8>| after(last, prefix));
+            let sizes = scan(self.from, range).await?;
+            let Some((end, _)) = sizes.last() else { return Ok(()) };
+            last = Some(end.clone());
+            let (mut keys, mut bytes) = (Vec::new(), 0);
+            for (at, (key, size)) in sizes.iter().enumerate() {
+                keys.push(key.clone());
+                bytes += size.as_slice().try_into().map_or(BYTES, u64::from_be_bytes);
+                if bytes >= BYTES || at + 1 == sizes.len() {
+                    bytes = 0;
+                    self.put(values(self.from, std::mem::take(&mut keys)).await?).await?;
+                }
+            }
+        }
+    }
+
+    /// Writes rows, as long as the name has not arrived: a write that comes late changes nothing of a session that runs.
+    async fn put(&self, rows: Vec<Row>) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let name = Key::of(Table::Names).name(&self.record.name).bytes().to_vec();
+        let expected = BTreeMap::from([(name, None)]);
+        let writes = rows.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        match self.to.commit(Lane::Requests, Commit { expected, writes, ..Commit::default() }).await? {
+            Committed::Done => Ok(()),
+            Committed::Conflict => {
+                let message = "the session has come to the other backend meanwhile: move the tenant again";
+                Err(BackendError::new(BackendErrorKind::Unavailable, message))
+            }
+        }
+    }
+}
+
+/// The rows of a range.
+async fn scan(from: &dyn Backend, range: Range) -> Result<Vec<Row>> {
+    let wanted = Wanted { ranges: [range.clone()].into(), ..Wanted::default() };
+    let mut rows = from.read(Lane::Requests, wanted).await?;
+    Ok(rows.ranges.remove(&range).unwrap_or_default())
+}
+
+/// Rows with their values. One that is gone is left out.
+async fn values(from: &dyn Backend, keys: Vec<Vec<u8>>) -> Result<Vec<Row>> {
+    let wanted = Wanted { keys: keys.into_iter().collect(), ..Wanted::default() };
+    let rows = from.read(Lane::Requests, wanted).await?;
+    Ok(rows.values.into_iter().filter_map(|(key, value)| value.map(|value| (key, value))).collect())
+}
+
+/// The sizes of the first rows whose keys begin with a prefix.
+fn range(prefix: &Key) -> Range {
+    Range { from: prefix.bytes().to_vec(), to: prefix.end(), limit: ROWS, part: Part::Sizes }
+}
+
+/// The sizes of the first rows under a prefix after a key.
+fn after(last: &[u8], prefix: &Key) -> Range {
+    Range { from: [last, &[0]].concat(), ..range(prefix) }
+}

@@ -1,0 +1,140 @@
+//! A tenant moves to another backend, name by name.
+//!
+//! ```text
+//!  here:   Free, Quarantined ── depart ──► Departing ── departed ──► Departing, arrived ── departed ──► (no rows)
+//!                                              │ its rows are copied     ▲
+//!                                              ▼                         │
+//!  there:  (no row) ─────────────────────── arrive ──► Free, Quarantined ┘
+//! ```
+//!
+//! A name that departs is claimed by nobody and accepts nothing, so its rows stay as they are. It is there before its rows are removed
+//! here, and it can run only there. Each step can be repeated. [`crate::moving`] copies the rows.
+
+use super::key::{Key, Table, last_id};
+use super::{BATCH, Result, Step};
+use uuid::Uuid;
+
+use crate::error::BackendError;
+use crate::id::{Name, PromptId, Timestamp};
+use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
+use crate::request::{Arrival, Departure};
+
+/// Prompts that one request removes.
+const PROMPTS: usize = 32;
+
+impl Step<'_> {
+    /// The id of this backend: the one that was given first.
+    pub(crate) fn identify(&mut self, id: Uuid) -> Result<Uuid> {
+        let key = Key::of(Table::BackendId);
+        if let Some(known) = self.txn.read(&key)? {
+            return Ok(known);
+        }
+        self.txn.write(&key, &id)?;
+        Ok(id)
+    }
+
+    /// Marks a name of a tenant that is at rest. Nobody claims it any more, and it accepts no prompt.
+    pub(crate) fn depart(&mut self, tenant: String, name: Name, to: Uuid) -> Result<Departure> {
+        let known = self.name(&name)?.filter(|record| record.tenant == tenant);
+        let Some(mut record) = known else { return Ok(Departure::Gone) };
+        match &record.state {
+            NameState::Departing { to: target, .. } if *target == to => return Ok(Departure::Marked(record)),
+            NameState::Departing { .. } => return Ok(Departure::Elsewhere),
+            NameState::Owned { .. } | NameState::Deleting { .. } => return Ok(Departure::NotAtRest),
+            NameState::Quarantined { why, .. } => record.quarantine = Some(why.clone()),
+            NameState::Free => {}
+        }
+        let left = self.txn.under(&Key::of(Table::Processes).name(&name), 1)?;
+        if record.queued > 0 || record.running.is_some() || !left.is_empty() {
+            return Ok(Departure::NotAtRest);
+        }
+        record.state = NameState::Departing { since: self.now, to, arrived: false };
+        self.put_name(&record)?;
+        Ok(Departure::Marked(record))
+    }
+
+    /// Makes a name of a record that departs elsewhere. Its other rows are here already.
+    pub(crate) fn arrive(&mut self, mut record: NameRecord) -> Result<Arrival> {
+        if let Some(known) = self.name(&record.name)? {
+            let departs = matches!(known.state, NameState::Departing { .. });
+            return Ok(match known.conversation == record.conversation && !departs {
+                true => Arrival::Done,
+                false => Arrival::Taken,
+            });
+        }
+        record.state = match record.quarantine.take() {
+            Some(why) => NameState::Quarantined { why, since: self.now },
+            None => NameState::Free,
+        };
+        self.txn.mark(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name))?;
+        self.put_name(&record)?;
+        Ok(Arrival::Done)
+    }
+
+    /// Takes over the money that a tenant has spent elsewhere, unless the tenant has an account of the same period here. `false`: it has one.
+    pub(crate) fn open_account(&mut self, tenant: String, period: Timestamp, spent: u64) -> Result<bool> {
+        if !self.account_is_before(&tenant, period)? {
+            return Ok(false);
+        }
+        self.set_account(&tenant, period, spent)?;
+        Ok(true)
+    }
+
+    /// Forgets the money of a tenant all of whose names have departed. `false`: it has names.
+    pub(crate) fn close_account(&mut self, tenant: String) -> Result<bool> {
+        if !self.txn.under(&Key::of(Table::NamesOf).text(&tenant), 1)?.is_empty() {
+            return Ok(false);
+        }
+        self.set_account(&tenant, Timestamp::default(), 0)?;
+        Ok(true)
+    }
+
+    /// Notes that a name that departs has arrived, and removes its rows. `false`: something is left, so call it again.
+    pub(crate) fn departed(&mut self, name: Name) -> Result<bool> {
+        let Some(mut record) = self.name(&name)? else { return Ok(true) };
+        let NameState::Departing { arrived, .. } = &mut record.state else { return Ok(true) };
+        if !std::mem::replace(arrived, true) {
+            self.put_name(&record)?;
+            return Ok(false);
+        }
+        let (mut rows, of_name) = (BATCH, prompts_of(&record));
+        let prompts = self.txn.under(&of_name, PROMPTS)?;
+        for (key, _) in &prompts {
+            let id = PromptId(last_id(key)?);
+            // Removed by an earlier call, or unreadable: its other rows go all the same.
+            if let Some(prompt) = self.readable(self.prompt(id)).transpose()?.flatten()
+                && let PromptState::Ended { at, .. } = prompt.state
+            {
+                self.txn.remove(&Key::of(Table::Ended).time(at).prompt(id))?;
+            }
+            if !self.forget_prompt(id, BATCH, &mut rows)? {
+                return Ok(false);
+            }
+            self.txn.remove(&of_name.clone().followed_by(key))?;
+        }
+        if !prompts.is_empty() || self.txn.remove_under(&Key::of(Table::Keys).name(&name), BATCH)?.is_none() {
+            return Ok(false);
+        }
+        self.remove_name(&record)?;
+        Ok(true)
+    }
+}
+
+/// The beginning of the keys of a name's prompts.
+pub(crate) fn prompts_of(record: &NameRecord) -> Key {
+    Key::of(Table::PromptsOf).text(&record.tenant).name(&record.name)
+}
+
+/// A prompt that has ended, for a copy: its record, and the key of its end.
+pub(crate) fn ended_prompt(row: &[u8]) -> Result<Option<(PromptRecord, Key)>> {
+    let prompt: PromptRecord = serde_json::from_slice(row).map_err(BackendError::damaged)?;
+    let PromptState::Ended { at, .. } = prompt.state else { return Ok(None) };
+    let end = Key::of(Table::Ended).time(at).prompt(prompt.id);
+    Ok(Some((prompt, end)))
+}
+
+/// The beginnings of the keys of the rows that belong to a prompt, its record left out.
+pub(crate) fn rows_of_prompt(id: PromptId) -> [Key; 4] {
+    [Table::Contents, Table::Outcomes, Table::Messages, Table::DecidedOfPrompt]
+        .map(|table| Key::of(table).prompt(id))
+}
