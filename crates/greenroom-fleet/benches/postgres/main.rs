@@ -51,6 +51,8 @@ fn main() {
             .unwrap();
         accepts(&backend, &pool).await;
         begins(&backend, &pool).await;
+        let (commits, conflicts) = backend.commits();
+        println!("{commits} commits so far, {conflicts} of them in conflict with another one and tried again");
         messages(&backend, &address, &pool).await;
         activations(&address).await;
         pool.execute("DROP TABLE bench").await.unwrap();

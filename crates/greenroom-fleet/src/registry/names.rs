@@ -14,6 +14,8 @@ use crate::request::{
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
         self.txn.want(&Key::of(Table::Names).name(&claim.name));
+        self.txn.want(&Key::of(Table::DeletedTerm));
+        self.want_place(&claim.name, 0)?;
         let drains = self.drains(claim.node)?;
         let Some(node) = self.node_row(claim.node)?.filter(|node| !node.dead) else {
             return Ok(Claimed::NodeDown);
@@ -55,6 +57,7 @@ impl Step<'_> {
 
     /// Gives a name back. `Some(true)`: a prompt waits. A name that another owner has is fenced.
     pub(crate) fn release(&mut self, owner: Ownership) -> Result<Owned<bool>> {
+        self.want_place(&owner.name, 0)?;
         let Some(mut record) = self.owned(&owner)? else { return self.released_before(&owner) };
         self.remove_process(&owner.name, owner.term)?;
         self.leave_owner(&mut record)?;

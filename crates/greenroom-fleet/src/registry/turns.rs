@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::key::{Key, Table};
 use super::messages::TextRow;
 use super::txn::as_stored;
-use super::{Result, Step};
+use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
 use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
@@ -16,6 +16,8 @@ const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 impl Step<'_> {
     pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Begun>> {
         self.want_prompt(begin.prompt);
+        self.txn.want(&Key::of(Table::Contents).prompt(begin.prompt));
+        self.want_place(&begin.owner.name, 1)?;
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
         let Some(mut prompt) = self.prompt(begin.prompt)?.filter(|prompt| prompt.name == name.name) else {
             return Ok(Owned::Done(Begun::Gone));
@@ -97,6 +99,8 @@ impl Step<'_> {
 
     pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<Finished>> {
         self.want_prompt(finish.prompt);
+        self.want_place(&finish.owner.name, 0)?;
+        self.txn.want_under(&Key::of(Table::QuestionsOfPrompt).prompt(finish.prompt), BATCH)?;
         // An owner that lost its name since may have finished before.
         let Some(mut name) = self.owned(&finish.owner)? else {
             let before = self.finished_before(&finish)?;

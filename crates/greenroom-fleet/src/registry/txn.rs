@@ -101,6 +101,11 @@ impl<'a> Txn<'a> {
         self.look(key.bytes());
     }
 
+    /// Names the first rows of a range, as [`under`](Self::under) reads them later.
+    pub(crate) fn want_under(&self, prefix: &Key, limit: usize) -> Result<()> {
+        self.under(prefix, limit).map(drop)
+    }
+
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let reads = self.reads.get_mut();
         reads.longest_key = reads.longest_key.max(key.len());
@@ -268,7 +273,7 @@ fn depth(json: &[u8]) -> usize {
 }
 
 /// A value as JSON that can be read again.
-pub(crate) fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
     if depth(&bytes) > MAX_DEPTH {
         return Err(BackendError::too_deep(MAX_DEPTH));

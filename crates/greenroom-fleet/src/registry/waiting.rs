@@ -175,6 +175,13 @@ impl Step<'_> {
         self.txn.write(&ready_key(prompt), &prompt.id)
     }
 
+    /// Names the rows that decide on the place of a name in the list, for a request that takes `removed` of its prompts from those that may
+    /// begin.
+    pub(super) fn want_place(&self, name: &Name, removed: usize) -> Result<()> {
+        self.txn.want(&Key::of(Table::WaitingPlace).name(name));
+        self.txn.want_under(&Key::of(Table::Ready).name(name), 1 + removed)
+    }
+
     /// Enters a name in the list of names that can run, moves it, or removes it.
     pub(super) fn list_waiting(&mut self, record: &NameRecord) -> Result<()> {
         let can_run =
