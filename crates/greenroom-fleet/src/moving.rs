@@ -90,7 +90,7 @@ pub(crate) async fn move_tenant(
             break;
         }
     }
-    // Nothing of the tenant runs here any more. What is reserved is of turns that were lost, and counts as spent.
+    // The tenant runs nothing here any more. Money that is still reserved belongs to turns that were lost, and counts as spent.
     let account = from.tenant(tenant.to_owned()).await?;
     let spent = account.spent.saturating_add(account.reserved);
     to.open_account(tenant.to_owned(), account.period, spent).await?;

@@ -116,9 +116,13 @@ pub trait Backend: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
     /// Reads rows at one moment. The lane says on which connections, if the backend has several.
+    ///
+    /// # Errors
+    /// [`Unavailable`](BackendErrorKind::Unavailable) for whatever may pass, and the other kinds as [`BackendErrorKind`] has them.
     fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows>;
 
-    /// Carries a commit out, and tells its [`told`](Commit::told) on the channels before the answer, in the order of the commits.
+    /// Carries a commit out, and tells its [`told`](Commit::told) on the channels before the answer. A backend in one process tells in the
+    /// order of the commits. Over a network, two commits that run at once may be told in either order.
     fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed>;
 
     /// The channels on which this value of the backend and its clones tell what was made durable. Other processes are told of changes as
@@ -146,9 +150,8 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Carries out a request, by its name, such as `begin`: reads, and mostly one commit. Default: at once. Backends of tests fail it, delay
     /// it, or lose its answer.
+    #[expect(unused_variables, reason = "backends of tests decide by the name of the request")]
     fn carry_out<'a>(&'a self, request: &'static str, run: BoxFuture<'a, ()>) -> Reply<'a, ()> {
-        // Only tests want the name.
-        let _ = request;
         Box::pin(async move {
             run.await;
             Ok(())
@@ -183,8 +186,9 @@ macro_rules! requests {
             }
 
             /// Transitions that requests to this value of the backend and to its clones have made, from now on: each one once, in
-            /// the order in which they became durable, before the answer of its request. Transitions that other processes have made on
-            /// the same database are not told. The fleet tells them to the application as events.
+            /// the order in which the backend tells them, before the answer of its request. Transitions that other processes have made
+            /// on the same database are not told, nor are those of a commit whose reply was lost on the network. The fleet tells
+            /// transitions to the application as events.
             fn transitions(&self) -> broadcast::Receiver<Transition> {
                 self.channels().transitions.subscribe()
             }

@@ -68,7 +68,7 @@ impl Step<'_> {
         }
         self.txn.remove(&Key::of(Table::Prompts).prompt(id))?;
         for table in [Table::Contents, Table::Outcomes] {
-            // One row, which may be long.
+            // The prompt has one row in the table, which may be long.
             if self.txn.remove_under(&Key::of(table).prompt(id), 2)?.is_none() {
                 return Ok(false);
             }

@@ -10,10 +10,10 @@
 //! A name that departs is claimed by nobody and accepts nothing, so its rows stay as they are. It is there before its rows are removed
 //! here, and it can run only there. Each step can be repeated. [`crate::moving`] copies the rows.
 
-use super::key::{Key, Table, last_id};
-use super::{BATCH, Result, Step};
 use uuid::Uuid;
 
+use super::key::{Key, Table, last_id};
+use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};

@@ -64,7 +64,7 @@ pub enum Lane {
     Nodes,
     /// Entries of transcripts.
     Transcripts,
-    /// All others.
+    /// Requests about names, prompts, questions, commands and tenants.
     Requests,
 }
 
@@ -107,7 +107,7 @@ pub struct Range {
     pub to: Vec<u8>,
     /// The number of rows, at least 1.
     pub limit: usize,
-    /// What is read of them.
+    /// The part of each row that is read.
     pub part: Part,
 }
 
@@ -332,7 +332,7 @@ pub trait MapMut: Map {
 /// Reads rows of a map that nobody writes meanwhile.
 ///
 /// # Errors
-/// Those of the map.
+/// The errors of the map.
 pub fn read_rows(map: &(impl Map + ?Sized), wanted: Wanted) -> Result<Rows> {
     let value = |key: Vec<u8>| map.get(&key).map(|value| (key, value));
     let values = wanted.keys.into_iter().map(value).collect::<Result<_>>()?;
@@ -344,7 +344,7 @@ pub fn read_rows(map: &(impl Map + ?Sized), wanted: Wanted) -> Result<Rows> {
 /// Carries out a commit in a map that nobody else uses meanwhile. It tells nothing. After an error a part of it may be written.
 ///
 /// # Errors
-/// Those of the map, and [`Damaged`](BackendErrorKind::Damaged) for a counter that is none.
+/// The errors of the map, and [`Damaged`](BackendErrorKind::Damaged) for a counter that is none.
 pub fn commit_rows(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<Committed> {
     let Some(sums) = sums(map, commit)? else { return Ok(Committed::Conflict) };
     write(map, commit, sums)?;

@@ -75,8 +75,9 @@ pub async fn backend_conformance(
             Some(seen) => broken.push(BackendViolation { promise, seen }),
         }
     }
+    // Each promise had a store of its own.
     let (promise, store) =
-        ("what was committed is there when the store is opened again", promises.len() + 1000);
+        ("what was committed is there when the store is opened again", kept.len() + broken.len());
     let backend = open(store).await;
     if backend.is_exclusive() || backend.is_shared() {
         let stage = Stage { other: backend.clone(), backend };
@@ -95,7 +96,7 @@ pub async fn backend_conformance(
     if broken.is_empty() { Ok(kept) } else { Err(broken) }
 }
 
-/// What is wrong, in words.
+/// The behaviour that was seen in place of the promise. `None`: the promise was kept.
 async fn seen(check: BoxFuture<'_, Checked>) -> Option<String> {
     match tokio::time::timeout(PATIENCE, AssertUnwindSafe(check).catch_unwind()).await {
         Ok(Ok(Ok(()))) => None,

@@ -31,7 +31,7 @@ async fn a_tenant_moves_with_all_that_it_has() {
     turn(&to, node, accept("a", "acme", before.conversation), 1).await;
     let after = to.name_record(name("a")).await.unwrap().unwrap();
     assert!(after.term > before.term, "{before:?}, {after:?}");
-    // What is kept for a time is kept for that time.
+    // Retention removes the prompts there, as it would have done here.
     while to.forget(Timestamp(u64::MAX), 100).await.unwrap() > 0 {}
     let prompts = tenants.prompts();
     for prompt in prompts {

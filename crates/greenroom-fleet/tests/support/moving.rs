@@ -89,7 +89,7 @@ pub(crate) struct Tenants {
     other: Vec<Accept>,
 }
 
-/// What a backend has of a tenant, in words.
+/// The facts about a tenant in a backend, as texts.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Kept(Vec<String>);
 

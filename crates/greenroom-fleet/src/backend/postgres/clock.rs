@@ -28,7 +28,7 @@ impl ServerClock {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Self::moment();
         let (earliest, latest) = (told, told.after(now.since(asked)));
-        // Of all moments that are possible the one that is nearest to what was known: it does not jump with each answer.
+        // The clock goes on from what was known, as far as the answer allows, so it does not jump with each answer.
         let expected = known.map(|(moment, at)| moment.after(now.since(at)));
         *known = Some((expected.unwrap_or(earliest).clamp(earliest, latest), now));
     }

@@ -19,7 +19,7 @@ pub(super) const PROMISES: &[(&str, Check)] = &[
 const COUNTER: &[u8] = b"\x1da";
 
 impl Stage {
-    /// The same store, every second time as the other process has it.
+    /// The store, as one process has it for even numbers and the other process for odd ones.
     fn of(&self, number: usize) -> Stage {
         match number % 2 {
             0 => Stage { backend: self.backend.clone(), other: self.other.clone() },

@@ -29,7 +29,7 @@ pub(super) fn same<T: PartialEq + Debug>(what: &str, seen: T, expected: T) -> Ch
 /// A store.
 pub(super) struct Stage {
     pub(super) backend: Arc<dyn Backend>,
-    /// The same store, as another process has it open if there can be one.
+    /// The store as another process has it open, if there can be another process.
     pub(super) other: Arc<dyn Backend>,
 }
 

@@ -1,4 +1,4 @@
-//! What each request does, one by one, on any backend.
+//! Each request by itself, in memory and on a file.
 
 mod commands;
 mod fences;
