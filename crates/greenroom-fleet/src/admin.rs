@@ -34,7 +34,7 @@ use serde::Serialize;
 use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::{Name, NodeId, PromptId, Term, Timestamp};
-use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord};
+use crate::record::{NameRecord, NodeRecord, ProcessRecord};
 use crate::request::{Page, Withdrawn};
 
 pub use crate::moving::{MoveError, MovedTenant};
@@ -128,23 +128,16 @@ impl Admin {
         self.backend.unquarantine(name).await
     }
 
-    /// Lists names that somebody has to look at: quarantined, being deleted, moving away, or with failed activations or lost owners since the
-    /// last turn that completed. Begins after the name `after`. Reads the records of all names up to the last one of the page.
+    /// Lists up to `limit` names, at most [`Page::MOST`], that [somebody has to look at](NameRecord::is_stuck). Begins after the name
+    /// `after`. Reads no other names.
     ///
     /// # Errors
     /// The backend's.
     pub async fn stuck(&self, after: Option<Name>, limit: usize) -> Result<StuckNames, BackendError> {
-        let (mut names, mut next) = (Vec::new(), after);
-        while names.len() < limit {
-            let page = Page { after: next.take(), limit: Page::MOST };
-            let records = self.backend.names(page).await?;
-            let Some(last) = records.last() else { return Ok(StuckNames { names, next: None }) };
-            next = Some(last.name.clone());
-            let left = limit - names.len();
-            names.extend(records.into_iter().filter(is_stuck).take(left));
-        }
-        // A full page may have left names of the last read behind.
-        let next = names.last().map(|record| record.name.clone());
+        let limit = limit.clamp(1, Page::MOST);
+        let names = self.backend.stuck_names(Page { after, limit }).await?;
+        let last = names.last().filter(|_| names.len() == limit);
+        let next = last.map(|record| record.name.clone());
         Ok(StuckNames { names, next })
     }
 
@@ -207,13 +200,6 @@ impl Admin {
     pub async fn remove_process(&self, name: Name, term: Term) -> Result<bool, BackendError> {
         self.backend.process_ended(name, term).await
     }
-}
-
-/// True if somebody has to look at a name.
-pub(crate) fn is_stuck(record: &NameRecord) -> bool {
-    !matches!(record.state, NameState::Free | NameState::Owned { .. })
-        || !record.failures.is_empty()
-        || record.losses > 0
 }
 
 impl std::fmt::Debug for Admin {

@@ -52,6 +52,7 @@
 //!
 //! # Features
 //!
+//! - `postgres`: the backend for several machines (`backend::PostgresBackend`); `postgres-tls`: the same with TLS.
 //! - `testkit`: checks for backends of your own, and faults for tests of your service (`greenroom_fleet::testkit`).
 //! - `cluster`, `async-trait`: to be enabled when any crate of the program enables `ractor`'s feature of that name.
 

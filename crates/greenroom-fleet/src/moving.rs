@@ -1,6 +1,6 @@
 //! Copies the rows of a tenant from one backend to another one. [`crate::registry::moving`] draws the way of a name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId};
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
-    Key, Table, ended_prompt, entries_of, last_id, prompts_of, rows_of_prompt, transcripts_of,
+    Key, Table, ended_of, ended_prompt, entries_of, last_id, rows_of_prompt, transcripts_of,
 };
 use crate::request::{Arrival, Departure, Page, TranscriptsOf};
 
@@ -71,16 +71,19 @@ pub(crate) async fn move_tenant(
     for record in names_of(from, tenant).await? {
         may_go(to, &record).await?;
     }
-    let mut departing: Vec<NameRecord> = Vec::new();
+    let (mut departing, mut marked): (Vec<NameRecord>, HashSet<Name>) = Default::default();
     // Until no session is left that was made meanwhile.
     loop {
         let known = departing.len();
         for NameRecord { name, .. } in names_of(from, tenant).await? {
-            if departing.iter().any(|record| record.name == name) {
+            if marked.contains(&name) {
                 continue;
             }
             match from.depart(tenant.to_owned(), name.clone(), there).await? {
-                Departure::Marked(record) => departing.push(record),
+                Departure::Marked(record) => {
+                    marked.insert(name);
+                    departing.push(record);
+                }
                 Departure::NotAtRest => return Err(MoveError::NotAtRest(name)),
                 Departure::Elsewhere => return Err(MoveError::Elsewhere(name)),
                 Departure::Gone => {}
@@ -157,7 +160,7 @@ async fn names_of(from: &dyn Backend, tenant: &str) -> Result<Vec<NameRecord>> {
 /// Copies the ended prompts and the transcripts of a name. Answers with the number of prompts.
 async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) -> Result<usize> {
     let copy = Copy { from, to, record };
-    let (mut prompts, all) = (0, prompts_of(record));
+    let (mut prompts, all) = (0, ended_of(&record.tenant, &record.name));
     let mut last = all.bytes().to_vec();
     loop {
         let page = scan(from, after(&last, &all)).await?;

@@ -34,7 +34,8 @@ use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
 
-/// A named session.
+/// A named session. A node of an older version drops the fields that it does not know: a fact that has to survive such a node lies in a
+/// table of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NameRecord {
@@ -61,6 +62,12 @@ pub struct NameRecord {
     /// Prompts that wait and may begin.
     #[serde(default)]
     pub(crate) ready: u32,
+    /// Its place in the list of names that can run: the order of its first prompt that may begin. `None`: it cannot run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listed: Option<u64>,
+    /// It stands in the list of stuck names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) stuck: bool,
     /// The order of its newest prompt.
     #[serde(default)]
     pub(crate) last_order: u64,
@@ -77,12 +84,20 @@ pub struct NameRecord {
     #[serde(default)]
     pub losses: u32,
     /// The reason for which the name is quarantined as soon as its owner gives it up or is lost, such as a gap in the
-    /// transcript.
+    /// transcript; of a name that moves to another backend, the reason for which it was quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<String>,
 }
 
 impl NameRecord {
+    /// True if somebody has to look at the name: it is quarantined, being deleted or moving away, or it has failed activations or lost
+    /// owners since the last turn that completed.
+    pub fn is_stuck(&self) -> bool {
+        !matches!(self.state, NameState::Free | NameState::Owned { .. })
+            || !self.failures.is_empty()
+            || self.losses > 0
+    }
+
     /// The order of its next prompt: now in milliseconds, or one more than the order of its last prompt if that is greater.
     pub(crate) fn next_order(&mut self, now: Timestamp) -> u64 {
         self.last_order = now.0.max(self.last_order + 1);

@@ -159,7 +159,8 @@ pub trait Backend: Send + Sync + 'static {
     }
 }
 
-/// Defines [`Requests`].
+/// Defines [`Requests`]. Each line is a request; its rule is the method of the same name of [`Step`], which runs again with clones of its
+/// arguments when it lacks rows and after a conflict. [`Lane::of`] says on which connections it runs.
 macro_rules! requests {
     ($($(#[$doc:meta])* fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {
         /// The requests of a fleet to its backend, each of them a rule over rows. Every backend has them.
@@ -329,7 +330,7 @@ requests! {
     /// Ends prompts that have waited for too long. Answers with their number.
     fn expire_prompts(limit: usize) -> usize;
     /// Removes up to `limit` prompts that ended before `before`, with their keys, messages, decided questions and outcomes.
-    /// A call does a bounded amount of work. Answers with the number of prompts that it worked at: the last one may not be removed yet.
+    /// A name stays until it is deleted. A call does a bounded amount of work. Answers with the number of prompts that it worked at: the last one may not be removed yet.
     /// `0`: nothing is left.
     fn forget(before: Timestamp, limit: usize) -> usize;
     /// The earliest moment at which a prompt or a question expires.
@@ -339,6 +340,11 @@ requests! {
     fn name_record(name: Name) -> Option<NameRecord>;
     /// A page of names, in the order of their bytes. Names whose records cannot be read are passed over.
     fn names(page: Page) -> Vec<NameRecord>;
+    /// A page of names of a tenant, in the order of their bytes. Names whose records cannot be read are passed over. Reads no other names.
+    fn names_of(tenant: String, page: Page) -> Vec<NameRecord>;
+    /// A page of names that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes. Names whose records cannot be
+    /// read are passed over. Reads no other names.
+    fn stuck_names(page: Page) -> Vec<NameRecord>;
     /// A prompt's record.
     fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
     /// The content of a prompt.
@@ -371,8 +377,10 @@ requests! {
     fn entries(key: SessionKey, after: u64) -> Vec<StoredEntry>;
     /// A page of transcripts after the one of a key, in the order of their keys' bytes. The last page is an empty one.
     fn transcripts(of: TranscriptsOf, after: Option<SessionKey>, limit: usize) -> Vec<StoredTranscript>;
-    /// A page of names of a tenant, in the order of their bytes. Names whose records cannot be read are passed over. Reads no other names.
-    fn names_of(tenant: String, page: Page) -> Vec<NameRecord>;
+    /// Removes transcripts: after the first call nobody reads them. `false`: something is left, so call it again. A call does a bounded
+    /// amount of work.
+    fn delete_transcripts(of: TranscriptsOf) -> bool;
+
     /// The id of the backend: `id`, unless it was given one before.
     fn identify(id: Uuid) -> Uuid;
     /// Marks a name of a tenant that moves to the backend with an id. It stays as it is: nobody claims it, and it accepts no prompt.
@@ -386,8 +394,4 @@ requests! {
     fn open_account(tenant: String, period: Timestamp, spent: u64) -> bool;
     /// Forgets the money of a tenant without names. `false`: the tenant has names.
     fn close_account(tenant: String) -> bool;
-
-    /// Removes transcripts: after the first call nobody reads them. `false`: something is left, so call it again. A call does a bounded
-    /// amount of work.
-    fn delete_transcripts(of: TranscriptsOf) -> bool;
 }

@@ -10,7 +10,6 @@ use super::error::FleetError;
 use super::fleet::Fleet;
 use crate::actor::name::NameReport;
 use crate::actor::supervisor::FleetMessage;
-use crate::admin::is_stuck;
 use crate::backend::Requests;
 use crate::id::{Name, NodeId, PromptId};
 use crate::record::NameRecord;
@@ -59,8 +58,7 @@ impl Query {
         Self::new(Which::Active)
     }
 
-    /// Names that somebody has to look at: quarantined, being deleted, or with failed activations or lost owners since the last
-    /// turn that completed.
+    /// Names that [somebody has to look at](NameRecord::is_stuck).
     pub fn stuck() -> Self {
         Self::new(Which::Stuck)
     }
@@ -87,7 +85,7 @@ impl Query {
     }
 
     fn takes(&self, record: &NameRecord) -> bool {
-        (self.which != Which::Stuck || is_stuck(record))
+        (self.which != Which::Stuck || record.is_stuck())
             && self.tenant.as_ref().is_none_or(|tenant| *tenant == record.tenant)
     }
 }
@@ -144,8 +142,8 @@ pub struct NameSnapshot {
 }
 
 impl Fleet {
-    /// Reports the state of the fleet and of the names that the query chooses. [`Query::stuck`] and a query by tenant read the
-    /// records of all names up to the last one that they report.
+    /// Reports the state of the fleet and of the names that the query chooses. [`Query::stuck`] with a tenant reads the stuck names of
+    /// other tenants, too.
     ///
     /// # Errors
     /// [`FleetError::Backend`]; [`FleetError::Ended`] after the end of the fleet.
@@ -221,11 +219,12 @@ impl Fleet {
             let mut after = query.after.clone();
             while found.len() < query.limit {
                 let page = Page { after: after.clone(), limit: PAGE };
-                let records = match &query.tenant {
-                    Some(tenant) => {
+                let records = match (query.which, &query.tenant) {
+                    (Which::Stuck, _) => shared.ask(|backend| backend.stuck_names(page.clone())).await?,
+                    (_, Some(tenant)) => {
                         shared.ask(|backend| backend.names_of(tenant.clone(), page.clone())).await?
                     }
-                    None => shared.ask(|backend| backend.names(page.clone())).await?,
+                    (_, None) => shared.ask(|backend| backend.names(page.clone())).await?,
                 };
                 let Some(last) = records.last() else { break };
                 after = Some(last.name.clone());

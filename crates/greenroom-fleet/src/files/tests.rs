@@ -25,6 +25,8 @@ fn record(name: &str) -> NameRecord {
         state: NameState::Free,
         queued: 0,
         ready: 0,
+        listed: None,
+        stuck: false,
         last_order: 0,
         running: None,
         continues: None,

@@ -12,7 +12,7 @@ pub(crate) enum Table {
     Meta = 1,
     /// name → `NameRecord`
     Names = 2,
-    /// name, order → prompt, while the prompt waits
+    /// name, order → prompt, while the prompt waits and may begin
     Queue = 3,
     /// prompt → `PromptRecord`
     Prompts = 4,
@@ -48,60 +48,64 @@ pub(crate) enum Table {
     Processes = 19,
     /// prompt, question → nothing, once the question is decided
     DecidedOfPrompt = 20,
-    /// name, order → prompt, while the prompt waits and may begin
-    Ready = 21,
+    /// name, order → prompt, while the prompt waits for its moment
+    Reminders = 21,
     /// tenant, order of its first prompt that may begin, name → nothing, while the name can run
     Waiting = 22,
-    /// name → order, by which it stands in `Waiting`
-    WaitingPlace = 23,
     /// command → `CommandRecord`
-    Commands = 24,
+    Commands = 23,
     /// node, name, command → nothing, until the command has ended
-    CommandsOfNode = 25,
+    CommandsOfNode = 24,
     /// deadline, command → nothing
-    CommandDeadlines = 26,
+    CommandDeadlines = 25,
     /// node → `Lease`
-    Leases = 27,
+    Leases = 26,
     /// node → counter of the names that it owns
-    OwnedBy = 28,
+    OwnedBy = 27,
     /// tenant → counter of its prompts that wait
-    QueuedOf = 29,
+    QueuedOf = 28,
     /// tenant → counter of the money spent in its period, in micro-dollars
-    Spent = 30,
+    Spent = 29,
     /// tenant → counter of the money reserved in its period, in micro-dollars
-    Reserved = 31,
+    Reserved = 30,
     /// project, session, part → the transcript without its entries
-    Transcripts = 32,
+    Transcripts = 31,
     /// transcript, number of the last entry in the row → entries
-    Entries = 33,
+    Entries = 32,
     /// transcript, uuid of an entry → nothing
-    EntryIds = 34,
+    EntryIds = 33,
     /// A single: the highest term of the names that were deleted
-    DeletedTerm = 35,
+    DeletedTerm = 34,
     /// project, session, part, transcript → nothing, until its entries are removed
-    RemovedTranscripts = 36,
+    RemovedTranscripts = 35,
     /// tenant, name → nothing
-    NamesOf = 37,
-    /// tenant, name, prompt → nothing, until the prompt is forgotten
-    PromptsOf = 38,
+    NamesOf = 36,
+    /// tenant, name, prompt → nothing, from the prompt's end until it is forgotten
+    EndedOf = 37,
     /// A single: the id of the backend, once a tenant has moved from it or to it
-    BackendId = 39,
+    BackendId = 38,
+    /// name → nothing, while somebody has to look at it
+    Stuck = 39,
 }
 
-/// True for keys of counters: rows that are added to.
+impl Table {
+    /// The byte of the last table.
+    pub(crate) const LAST: u8 = Self::Stuck as u8;
+    /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
+    #[cfg(feature = "postgres")]
+    const COUNTERS: [Self; 5] = [Self::Meta, Self::OwnedBy, Self::QueuedOf, Self::Spent, Self::Reserved];
+}
+
+/// True for keys of counters.
 #[cfg(feature = "postgres")]
 pub(crate) fn is_counter(key: &[u8]) -> bool {
-    match key.first() {
-        Some(table) if *table == Table::Meta as u8 => true,
-        Some(table) => (Table::OwnedBy as u8..=Table::Reserved as u8).contains(table),
-        None => false,
-    }
+    let table = key.first();
+    table.is_some_and(|table| Table::COUNTERS.iter().any(|counter| *counter as u8 == *table))
 }
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    let tables = Table::Meta as u8..=Table::BackendId as u8;
-    key.first().is_some_and(|table| tables.contains(table))
+    key.first().is_some_and(|table| (Table::Meta as u8..=Table::LAST).contains(table))
 }
 
 /// A key: the table's byte, then parts that sort as their values do.
@@ -203,7 +207,7 @@ pub(crate) fn text_and_rest(key: &[u8]) -> Result<(String, &[u8])> {
 }
 
 /// The name at the beginning of a key, written by [`Key::name`].
-pub(crate) fn text(key: &[u8]) -> Result<Name> {
+pub(crate) fn name_at_start(key: &[u8]) -> Result<Name> {
     Name::new(text_and_rest(key)?.0).map_err(BackendError::damaged)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::key::{Key, Table, number, text};
+use super::key::{Key, Table, name_at_start, number};
 use super::{Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Term};
@@ -27,7 +27,7 @@ impl Step<'_> {
                 break;
             }
             for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node.id), limit - recovered.len())? {
-                let name = text(&key)?;
+                let name = name_at_start(&key)?;
                 match self.readable(self.name(&name)).transpose()?.flatten() {
                     Some(mut record) => {
                         self.leave_owner(&mut record)?;

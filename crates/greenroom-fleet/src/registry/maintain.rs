@@ -1,6 +1,7 @@
 //! Prompts expire, and outcomes are forgotten after their time.
 
 use super::key::{Key, Table, last_id};
+use super::moving::ended_of;
 use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptRecord, PromptState, Unsent};
@@ -42,7 +43,7 @@ impl Step<'_> {
             let most = if at == 0 { ROWS } else { OF_NEXT };
             let prompt = self.readable(self.prompt(PromptId(last_id(key)?))).transpose()?.flatten();
             if let Some(PromptRecord { id, name, tenant, .. }) = prompt {
-                self.txn.remove(&Key::of(Table::PromptsOf).text(&tenant).name(&name).prompt(id))?;
+                self.txn.remove(&ended_of(&tenant, &name).prompt(id))?;
             }
             if !self.forget_prompt(PromptId(last_id(key)?), most, &mut rows)? {
                 return Ok(at + 1);

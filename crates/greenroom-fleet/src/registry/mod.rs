@@ -25,7 +25,7 @@ pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
 pub(crate) use key::{Key, Table, last_id};
 pub(crate) use lost::unreadable;
-pub(crate) use moving::{ended_prompt, prompts_of, rows_of_prompt};
+pub(crate) use moving::{ended_of, ended_prompt, rows_of_prompt};
 #[cfg(feature = "postgres")]
 pub(crate) use rows::counter;
 pub use rows::{
@@ -97,9 +97,15 @@ impl<'a> Step<'a> {
         self.txn.read(&Key::of(Table::Names).name(name))
     }
 
-    fn put_name(&mut self, record: &NameRecord) -> Result<()> {
-        self.txn.write(&Key::of(Table::Names).name(&record.name), record)?;
-        self.list_waiting(record)
+    /// Writes a name's record, and its places in the lists of names that can run and of stuck ones.
+    fn put_name(&mut self, record: &mut NameRecord) -> Result<()> {
+        self.list_waiting(record)?;
+        let is_stuck = record.is_stuck();
+        if std::mem::replace(&mut record.stuck, is_stuck) != is_stuck {
+            let place = Key::of(Table::Stuck).name(&record.name);
+            if is_stuck { self.txn.mark(&place)? } else { self.txn.remove(&place)? }
+        }
+        self.txn.write(&Key::of(Table::Names).name(&record.name), record)
     }
 
     fn made(&mut self, transition: Transition) {

@@ -49,7 +49,7 @@ impl Step<'_> {
             return Ok(Departure::NotAtRest);
         }
         record.state = NameState::Departing { since: self.now, to, arrived: false };
-        self.put_name(&record)?;
+        self.put_name(&mut record)?;
         Ok(Departure::Marked(record))
     }
 
@@ -66,8 +66,8 @@ impl Step<'_> {
             Some(why) => NameState::Quarantined { why, since: self.now },
             None => NameState::Free,
         };
-        self.txn.mark(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name))?;
-        self.put_name(&record)?;
+        self.list_name(&record)?;
+        self.put_name(&mut record)?;
         Ok(Arrival::Done)
     }
 
@@ -85,6 +85,8 @@ impl Step<'_> {
         if !self.txn.under(&Key::of(Table::NamesOf).text(&tenant), 1)?.is_empty() {
             return Ok(false);
         }
+        // The list of its names is a range, which the commit does not expect: a new name may have spent something since.
+        self.expect_account(&tenant)?;
         self.set_account(&tenant, Timestamp::default(), 0)?;
         Ok(true)
     }
@@ -94,10 +96,10 @@ impl Step<'_> {
         let Some(mut record) = self.name(&name)? else { return Ok(true) };
         let NameState::Departing { arrived, .. } = &mut record.state else { return Ok(true) };
         if !std::mem::replace(arrived, true) {
-            self.put_name(&record)?;
+            self.put_name(&mut record)?;
             return Ok(false);
         }
-        let (mut rows, of_name) = (BATCH, prompts_of(&record));
+        let (mut rows, of_name) = (BATCH, ended_of(&record.tenant, &record.name));
         let prompts = self.txn.under(&of_name, PROMPTS)?;
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
@@ -120,9 +122,9 @@ impl Step<'_> {
     }
 }
 
-/// The beginning of the keys of a name's prompts.
-pub(crate) fn prompts_of(record: &NameRecord) -> Key {
-    Key::of(Table::PromptsOf).text(&record.tenant).name(&record.name)
+/// The beginning of the keys of a name's prompts that have ended.
+pub(crate) fn ended_of(tenant: &str, name: &Name) -> Key {
+    Key::of(Table::EndedOf).text(tenant).name(name)
 }
 
 /// A prompt that has ended, for a copy: its record, and the key of its end.

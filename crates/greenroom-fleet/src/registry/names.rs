@@ -1,6 +1,6 @@
 //! Owners of names: claim, release, quarantine, delete.
 
-use super::key::{Key, Table, text};
+use super::key::{Key, Table, name_at_start};
 use super::lost::to_quarantine;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step};
@@ -50,7 +50,7 @@ impl Step<'_> {
         record.term = self.next_term(&record)?;
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
-        self.put_name(&record)?;
+        self.put_name(&mut record)?;
         let continues = record.continues;
         Ok(Claimed::Won { record, continues })
     }
@@ -142,7 +142,7 @@ impl Step<'_> {
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
         record.state = NameState::Deleting { since: self.now };
-        self.put_name(&record)?;
+        self.put_name(&mut record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
         self.made(Transition::Deleting { name: record.name, tenant: record.tenant });
         self.end_queue(&name)?;
@@ -183,21 +183,32 @@ impl Step<'_> {
         Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
     }
 
+    /// Enters a new name in the list of its tenant. [`put_name`](Self::put_name) enters it in the other lists.
+    pub(super) fn list_name(&mut self, record: &NameRecord) -> Result<()> {
+        self.txn.mark(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name))
+    }
+
     /// Removes the record of a name, and its places in lists of names.
     pub(super) fn remove_name(&mut self, record: &NameRecord) -> Result<()> {
         if record.term > self.deleted_term()? {
             self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
         }
         self.txn.remove(&Key::of(Table::Deleting).name(&record.name))?;
+        self.txn.remove(&Key::of(Table::Stuck).name(&record.name))?;
         self.txn.remove(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name))?;
         self.txn.remove(&Key::of(Table::Names).name(&record.name))
     }
 
     /// Ends prompts of a name that is being deleted. `false`: some are left.
     fn end_queue(&mut self, name: &Name) -> Result<bool> {
-        let queue = self.queue_of(name, BATCH)?;
-        let last = queue.len() < BATCH;
-        for prompt in queue {
+        let queue = self.queue_rows(name, BATCH)?;
+        // All of them first, so that they are read together.
+        let prompts: Vec<_> = queue.iter().map(|row| self.listed(&row.prompt)).collect();
+        for (row, prompt) in queue.iter().zip(prompts) {
+            let Some(prompt) = self.readable(prompt).transpose()? else {
+                self.drop_row(name, row)?;
+                continue;
+            };
             // A CLI has begun with a prompt that waits to go on with its continuation.
             let outcome = match prompt.begins {
                 0 => PromptOutcome::Unsent { why: Unsent::Deleted },
@@ -205,7 +216,7 @@ impl Step<'_> {
             };
             self.end_waiting(prompt, &outcome)?;
         }
-        Ok(last)
+        Ok(queue.len() < BATCH)
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
@@ -246,7 +257,7 @@ impl Step<'_> {
     pub(crate) fn owned_names(&self, node: NodeId, page: Page) -> Result<Vec<(Name, Term, AttemptId)>> {
         let after = page.after.map(|after| Key::of(Table::Owned).node(node).name(&after));
         self.page(&Key::of(Table::Owned).node(node), after, page.limit, |step, key, _| {
-            let record = step.readable(step.name(&text(key)?)).transpose()?.flatten();
+            let record = step.readable(step.name(&name_at_start(key)?)).transpose()?.flatten();
             Ok(record.and_then(|record| match record.state {
                 NameState::Owned { node: owner, claim, .. } if owner == node => {
                     Some((record.name, record.term, claim))

@@ -8,7 +8,7 @@ mod commands;
 
 use serde::{Deserialize, Serialize};
 
-use super::key::{Key, Table, last_id, text};
+use super::key::{Key, Table, last_id, name_at_start};
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Timestamp};
@@ -94,7 +94,7 @@ impl Step<'_> {
         }
         self.txn.only_look(true);
         for (key, _) in self.txn.under(&Key::of(Table::Owned).node(id), BATCH)? {
-            let name = text(&key)?;
+            let name = name_at_start(&key)?;
             let record = self.readable(self.name(&name)).transpose()?.flatten();
             if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
                 self.told.changes.push(Change::Freed(name));

@@ -1,9 +1,9 @@
 //! Prompts that wait: accept, withdraw, expiry, and the queues.
 
 use super::key::{Key, Table};
-use super::moving::prompts_of;
+use super::moving::ended_of;
 use super::txn::as_stored;
-use super::waiting::{due_key, ready_key};
+use super::waiting::{due_key, queue_key, reminder_key};
 use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::{AttemptId, Name, PromptId, Term};
@@ -17,6 +17,16 @@ const WITHDRAWN: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Withdrawn 
 /// The outcome of a prompt that waited to go on with its continuation when the application ended it.
 pub(super) const BY_USER: PromptOutcome =
     PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+
+/// The place of a prompt in the queue of its name.
+pub(super) struct QueueRow {
+    /// The end of its key.
+    order: Vec<u8>,
+    /// The prompt may begin; otherwise it waits for its moment.
+    is_ready: bool,
+    /// The row: the id of the prompt.
+    pub(super) prompt: Vec<u8>,
+}
 
 impl Step<'_> {
     pub(crate) fn accept(&mut self, accept: Accept) -> Result<Accepted> {
@@ -55,8 +65,9 @@ impl Step<'_> {
         let mut name = match known {
             Some(known) => known,
             None => {
-                self.txn.mark(&Key::of(Table::NamesOf).text(&accept.tenant).name(&accept.name))?;
-                self.new_name(&accept)
+                let name = self.new_name(&accept);
+                self.list_name(&name)?;
+                name
             }
         };
         // A continuation of null is none: it would be read as none.
@@ -86,9 +97,8 @@ impl Step<'_> {
             self.txn.write(&Key::of(Table::Keys).name(&accept.name).text(key), &prompt.id)?;
         }
         self.txn.mark(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))?;
-        self.txn.mark(&prompts_of(&name).prompt(prompt.id))?;
         self.enqueue(&mut name, &prompt)?;
-        self.put_name(&name)?;
+        self.put_name(&mut name)?;
         let (name, tenant) = (accept.name, accept.tenant);
         self.made(Transition::Accepted { name, tenant, prompt: prompt.id });
         Ok(Accepted::New(prompt))
@@ -131,11 +141,11 @@ impl Step<'_> {
         })
     }
 
-    /// Ends a prompt that waits, and writes its name's record.
+    /// Ends a prompt that waits, and writes its name's record, if that can be read.
     pub(super) fn end_waiting(&mut self, mut prompt: PromptRecord, outcome: &PromptOutcome) -> Result<()> {
-        if let Some(mut name) = self.name(&prompt.name)? {
+        if let Some(mut name) = self.readable(self.name(&prompt.name)).transpose()?.flatten() {
             self.dequeue(&mut name, &prompt)?;
-            self.put_name(&name)?;
+            self.put_name(&mut name)?;
         }
         self.end(&mut prompt, None, outcome)
     }
@@ -150,6 +160,7 @@ impl Step<'_> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
         self.txn.write(&Key::of(Table::Outcomes).prompt(prompt.id), outcome)?;
         self.txn.mark(&Key::of(Table::Ended).time(self.now).prompt(prompt.id))?;
+        self.txn.mark(&ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id))?;
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
         self.told.changes.push(Change::Ended(prompt.id));
@@ -162,9 +173,11 @@ impl Step<'_> {
     pub(super) fn enqueue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
         name.queued += 1;
         self.count_queued(&prompt.tenant, 1);
-        self.txn.write(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order), &prompt.id)?;
         match due_key(prompt) {
-            Some(due) => self.txn.write(&due, &prompt.id)?,
+            Some(due) => {
+                self.txn.write(&due, &prompt.id)?;
+                self.txn.write(&reminder_key(prompt), &prompt.id)?;
+            }
             None => self.make_ready(name, prompt)?,
         }
         self.put_prompt(prompt)?;
@@ -177,23 +190,41 @@ impl Step<'_> {
         name.queued = name.queued.saturating_sub(1);
         name.continues = name.continues.filter(|id| *id != prompt.id);
         self.count_queued(&prompt.tenant, -1);
-        self.txn.remove(&Key::of(Table::Queue).name(&prompt.name).number(prompt.order))?;
-        if let Some(due) = due_key(prompt) {
-            self.txn.remove(&due)?;
-        }
-        if self.txn.get(ready_key(prompt).bytes())?.is_some() {
-            name.ready = name.ready.saturating_sub(1);
-            self.txn.remove(&ready_key(prompt))?;
+        match due_key(prompt) {
+            // A look makes a reminder ready, and leaves its record as it is.
+            Some(due) if self.txn.get(queue_key(prompt).bytes())?.is_none() => {
+                self.txn.remove(&due)?;
+                self.txn.remove(&reminder_key(prompt))?;
+            }
+            _ => {
+                name.ready = name.ready.saturating_sub(1);
+                self.txn.remove(&queue_key(prompt))?;
+            }
         }
         self.txn.remove(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))
     }
 
-    /// The first `limit` prompts that wait for a name, in their order.
-    pub(super) fn queue_of(&self, name: &Name, limit: usize) -> Result<Vec<PromptRecord>> {
-        let ids = self.txn.under(&Key::of(Table::Queue).name(name), limit)?;
-        // All of them first, so that they are read together.
-        let prompts: Vec<_> = ids.iter().map(|(_, id)| self.listed(id)).collect();
-        prompts.into_iter().collect()
+    /// The rows of the first `limit` prompts that wait for a name, in the order of the prompts.
+    pub(super) fn queue_rows(&self, name: &Name, limit: usize) -> Result<Vec<QueueRow>> {
+        let mut rows = Vec::new();
+        for (table, is_ready) in [(Table::Queue, true), (Table::Reminders, false)] {
+            let found = self.txn.under(&Key::of(table).name(name), limit)?;
+            rows.extend(found.into_iter().map(|(order, prompt)| QueueRow { order, is_ready, prompt }));
+        }
+        rows.sort_by(|one, other| one.order.cmp(&other.order));
+        rows.truncate(limit);
+        Ok(rows)
+    }
+
+    /// Takes a prompt that cannot be read out of the queue of its name.
+    pub(super) fn drop_row(&mut self, name: &Name, row: &QueueRow) -> Result<()> {
+        let table = if row.is_ready { Table::Queue } else { Table::Reminders };
+        self.txn.remove(&Key::of(table).name(name).followed_by(&row.order))?;
+        let Some(mut record) = self.name(name)? else { return Ok(()) };
+        record.queued = record.queued.saturating_sub(1);
+        record.ready = record.ready.saturating_sub(u32::from(row.is_ready));
+        self.count_queued(&record.tenant, -1);
+        self.put_name(&mut record)
     }
 
     /// A prompt whose id an index holds.
@@ -236,6 +267,8 @@ impl Step<'_> {
             state: NameState::Free,
             queued: 0,
             ready: 0,
+            listed: None,
+            stuck: false,
             last_order: 0,
             running: None,
             continues: None,

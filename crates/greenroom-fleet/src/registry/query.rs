@@ -1,6 +1,6 @@
 //! Questions of the fleet about what is there.
 
-use super::key::{Key, Table, text};
+use super::key::{Key, Table, name_at_start};
 use super::{FIRST_KEY, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
@@ -20,7 +20,6 @@ impl Step<'_> {
 
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        self.txn.only_look(true);
         let after = page.after.map(|after| Key::of(Table::Names).name(&after));
         self.page(&Key::of(Table::Names), after, page.limit, |step, _, row| {
             step.readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
@@ -29,17 +28,25 @@ impl Step<'_> {
 
     /// A page of names of a tenant that can be read, in the order of their bytes.
     pub(crate) fn names_of(&self, tenant: String, page: Page) -> Result<Vec<NameRecord>> {
-        self.txn.only_look(true);
-        let prefix = Key::of(Table::NamesOf).text(&tenant);
+        self.names_listed(Key::of(Table::NamesOf).text(&tenant), page)
+    }
+
+    /// A page of names that somebody has to look at and that can be read, in the order of their bytes.
+    pub(crate) fn stuck_names(&self, page: Page) -> Result<Vec<NameRecord>> {
+        self.names_listed(Key::of(Table::Stuck), page)
+    }
+
+    fn names_listed(&self, prefix: Key, page: Page) -> Result<Vec<NameRecord>> {
         let after = page.after.map(|after| prefix.clone().name(&after));
         self.page(&prefix, after, page.limit, |step, key, _| {
-            let record = text(key).and_then(|name| step.name(&name));
+            let record = name_at_start(key).and_then(|name| step.name(&name));
             Ok(step.readable(record).transpose()?.flatten())
         })
     }
 
     /// Up to `limit` items of the rows under `prefix` after `after`, at most [`Page::MOST`]. `item` gets the key without the
-    /// prefix and the row; rows for which it returns none are passed over, so a page is shorter only at the end.
+    /// prefix and the row; rows for which it returns none are passed over, so a page is shorter only at the end. The request reads for
+    /// its answer only.
     pub(super) fn page<T>(
         &self,
         prefix: &Key,
@@ -47,9 +54,10 @@ impl Step<'_> {
         limit: usize,
         item: impl Fn(&Self, &[u8], &[u8]) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
+        self.txn.only_look(true);
         let (limit, mut last, mut items) = (limit.min(Page::MOST), after, Vec::new());
+        let mut wanted = limit;
         while items.len() < limit {
-            let wanted = limit - items.len();
             let rows = match &last {
                 Some(last) => self.txn.after(prefix, last, wanted)?,
                 None => self.txn.under(prefix, wanted)?,
@@ -59,14 +67,17 @@ impl Step<'_> {
             for (key, row) in &rows {
                 items.extend(item(self, key, row)?);
             }
+            // The attempt begins anew with each read, so few reads pass over many rows.
+            wanted = wanted.saturating_mul(2).clamp(64, Page::MOST);
         }
+        items.truncate(limit);
         Ok(items)
     }
 
     /// The first prompts that wait for a name and can be read, in their order.
     pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
-        let ids = self.txn.under(&Key::of(Table::Queue).name(&name), limit)?;
-        ids.into_iter().filter_map(|(_, id)| self.readable(self.listed(&id))).collect()
+        let rows = self.queue_rows(&name, limit.min(Page::MOST))?;
+        rows.into_iter().filter_map(|row| self.readable(self.listed(&row.prompt))).collect()
     }
 
     /// The earliest moment after `after` for which a prompt waits.
@@ -88,8 +99,8 @@ impl Step<'_> {
 
     /// Names whose deletion has begun and not ended.
     pub(crate) fn deleting(&self, limit: usize) -> Result<Vec<Name>> {
-        let rows = self.txn.under(&Key::of(Table::Deleting), limit)?;
-        rows.into_iter().map(|(key, _)| text(&key)).collect()
+        let rows = self.txn.under(&Key::of(Table::Deleting), limit.min(Page::MOST))?;
+        rows.into_iter().map(|(key, _)| name_at_start(&key)).collect()
     }
 
     /// Writes the rows of an export, if there are none.

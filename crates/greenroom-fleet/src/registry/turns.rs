@@ -56,7 +56,7 @@ impl Step<'_> {
         prompt.state = PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now };
         name.running = Some(prompt.id);
         self.put_prompt(&prompt)?;
-        self.put_name(&name)?;
+        self.put_name(&mut name)?;
         Ok(Owned::Done(Begun::Send(self.to_send(&prompt)?)))
     }
 
@@ -119,7 +119,7 @@ impl Step<'_> {
         if finish.quarantine.is_some() {
             name.quarantine.clone_from(&finish.quarantine);
         }
-        self.put_name(&name)?;
+        self.put_name(&mut name)?;
         self.settle(&mut prompt, finish.cost)?;
         self.end(&mut prompt, Some(finish.attempt), &finish.outcome)?;
         Ok(Owned::Done(Finished::Ended))

@@ -1,8 +1,8 @@
 //! Names that can run: the index of names with a prompt that may begin.
 //!
 //! ```text
-//!  accept ──► Due ── its moment ──► Ready (of the name) ── the name can run ──► Waiting (of the tenant)
-//!    └─────── no reminder ─────────────▲
+//!  accept ──► Due, Reminders ── its moment ──► Queue (of the name) ── the name can run ──► Waiting (of the tenant)
+//!    └─────── no reminder ────────────────────────▲
 //! ```
 //!
 //! A name stands in `Waiting` once, by the order of its first prompt and by itself, unless it is quarantined, is being deleted, or runs a
@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::key::{Key, Table, number, text, text_and_rest};
+use super::key::{Key, Table, name_at_start, number, text_and_rest};
 use super::{BATCH, Result, Row, Step};
 use crate::id::Name;
 use crate::record::{NameRecord, NameState, PromptRecord};
@@ -18,8 +18,11 @@ use crate::request::{Change, Page, WaitingCursor, WaitingNames, WaitingPage};
 
 /// Reminders that a request makes ready at most. It tells of their names, so the next look comes at once and goes on.
 const RIPE: usize = 256;
-/// Rows that are read at once.
+/// Rows that are read at once, and at most once none of the rows before was of use.
 const ROWS: usize = 64;
+const MANY_ROWS: usize = 1024;
+/// Rows of tenants that a page leaves out, after which the page ends.
+const LEFT_OUT: usize = 4096;
 
 /// A name in the list, and its place.
 type Placed = (WaitingCursor, Name);
@@ -37,25 +40,29 @@ impl Step<'_> {
         };
         let (mut left, mut after) = (page.limit.min(Page::MOST), page.after.clone());
         let (mut prompts, mut other_profile) = (Vec::new(), None);
-        while left > 0 {
+        let without: BTreeSet<&str> = page.without.iter().map(String::as_str).collect();
+        let (mut at_once, mut left_out) = (ROWS, 0);
+        while left > 0 && left_out < LEFT_OUT {
             let rows = match &mut listed {
                 Some(listed) => listed.drain(..listed.len().min(left)).collect(),
-                None => self.places_after(after.as_ref(), left.min(ROWS))?,
+                None => self.places_after(after.as_ref(), at_once)?,
             };
             if rows.is_empty() {
                 return Ok(WaitingNames { prompts, other_profile, next: None });
             }
+            let before = left;
             for (mut place, name) in rows {
-                left -= 1;
-                if page.without.contains(&place.tenant) {
-                    // Behind all names of the tenant.
+                if left == 0 {
+                    break;
+                }
+                if without.contains(place.tenant.as_str()) {
+                    left_out += 1;
+                    // The next read begins behind all names of the tenant.
                     (place.order, place.name) = (u64::MAX, None);
                     after = Some(place);
-                    if listed.is_none() {
-                        break;
-                    }
                     continue;
                 }
+                left -= 1;
                 after = Some(place);
                 let Some(record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
                 if !self.can_run_on(&record, &page, host.as_deref())? {
@@ -67,6 +74,7 @@ impl Step<'_> {
                 }
                 prompts.extend(self.first_ready(&record)?);
             }
+            at_once = if left == before { MANY_ROWS } else { ROWS };
         }
         Ok(WaitingNames { prompts, other_profile, next: after })
     }
@@ -85,7 +93,7 @@ impl Step<'_> {
         let placed = |(key, _): Row| {
             let (tenant, rest) = text_and_rest(&key)?;
             let (order, name) = rest.split_at_checked(8).unwrap_or((rest, &[]));
-            let (order, name) = (number(order)?, text(name)?);
+            let (order, name) = (number(order)?, name_at_start(name)?);
             Ok((WaitingCursor { tenant, order, name: Some(name.clone()) }, name))
         };
         rows.into_iter().map(placed).collect()
@@ -95,9 +103,8 @@ impl Step<'_> {
     fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Placed>> {
         let mut placed = BTreeSet::new();
         for name in names.iter().take(Page::MOST) {
-            let Some(order) = self.txn.read(&Key::of(Table::WaitingPlace).name(name))? else { continue };
             let Some(record) = self.readable(self.name(name)).transpose()?.flatten() else { continue };
-            placed.insert((record.tenant, order, name.clone()));
+            placed.extend(record.listed.map(|order| (record.tenant, order, name.clone())));
         }
         let place = |(tenant, order, name): (String, u64, Name)| {
             (WaitingCursor { tenant, order, name: Some(name.clone()) }, name)
@@ -132,7 +139,7 @@ impl Step<'_> {
         }
         // Most often it is the first one.
         for limit in [1, BATCH] {
-            for (_, id) in self.txn.under(&Key::of(Table::Ready).name(&record.name), limit)? {
+            for (_, id) in self.txn.under(&Key::of(Table::Queue).name(&record.name), limit)? {
                 let prompt = self.readable(self.listed(&id)).transpose()?;
                 if let Some(prompt) =
                     prompt.filter(|prompt| prompt.is_due(self.now) && self.now < prompt.expires_at)
@@ -162,9 +169,10 @@ impl Step<'_> {
         for (name, prompts) in names {
             let Some(mut record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
             for prompt in prompts {
+                self.txn.remove(&reminder_key(&prompt))?;
                 self.make_ready(&mut record, &prompt)?;
             }
-            self.put_name(&record)?;
+            self.put_name(&mut record)?;
         }
         Ok(())
     }
@@ -172,37 +180,31 @@ impl Step<'_> {
     /// Puts a prompt among those of its name that may begin. The caller writes the name's record.
     pub(super) fn make_ready(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
         name.ready += 1;
-        self.txn.write(&ready_key(prompt), &prompt.id)
+        self.txn.write(&queue_key(prompt), &prompt.id)
     }
 
-    /// Names the rows that decide on the place of a name in the list, for a request that takes `removed` of its prompts from those that may
-    /// begin.
+    /// Names the rows that decide on the place of a name in the list, for a request that takes `removed` of its prompts from its queue.
+    /// This saves a read.
     pub(super) fn want_place(&self, name: &Name, removed: usize) -> Result<()> {
-        self.txn.want(&Key::of(Table::WaitingPlace).name(name));
-        self.txn.want_under(&Key::of(Table::Ready).name(name), 1 + removed)
+        self.txn.want_under(&Key::of(Table::Queue).name(name), 1 + removed)
     }
 
-    /// Enters a name in the list of names that can run, moves it, or removes it.
-    pub(super) fn list_waiting(&mut self, record: &NameRecord) -> Result<()> {
+    /// Enters a name in the list of names that can run, moves it, or removes it. The caller writes the name's record.
+    pub(super) fn list_waiting(&mut self, record: &mut NameRecord) -> Result<()> {
         let can_run =
             matches!(record.state, NameState::Free | NameState::Owned { .. }) && record.running.is_none();
         let first = match can_run {
-            true => self.txn.under(&Key::of(Table::Ready).name(&record.name), 1)?,
+            true => self.txn.under(&Key::of(Table::Queue).name(&record.name), 1)?,
             false => Vec::new(),
         };
         let first = first.first().map(|(key, _)| number(key)).transpose()?;
-        let place = Key::of(Table::WaitingPlace).name(&record.name);
-        let listed: Option<u64> = self.txn.read(&place)?;
+        let listed = std::mem::replace(&mut record.listed, first);
         if listed == first {
             return Ok(());
         }
         let in_list = |order| Key::of(Table::Waiting).text(&record.tenant).number(order).name(&record.name);
-        if let Some(order) = listed {
-            self.txn.remove(&in_list(order))?;
-        }
-        let Some(order) = first else { return self.txn.remove(&place) };
-        self.txn.mark(&in_list(order))?;
-        self.txn.write(&place, &order)
+        listed.map_or(Ok(()), |order| self.txn.remove(&in_list(order)))?;
+        first.map_or(Ok(()), |order| self.txn.mark(&in_list(order)))
     }
 }
 
@@ -214,6 +216,11 @@ pub(super) fn due_key(prompt: &PromptRecord) -> Option<Key> {
 }
 
 /// The place of a prompt that may begin, among those of its name.
-pub(super) fn ready_key(prompt: &PromptRecord) -> Key {
-    Key::of(Table::Ready).name(&prompt.name).number(prompt.order)
+pub(super) fn queue_key(prompt: &PromptRecord) -> Key {
+    Key::of(Table::Queue).name(&prompt.name).number(prompt.order)
+}
+
+/// The place of a prompt that waits for its moment, among those of its name.
+pub(super) fn reminder_key(prompt: &PromptRecord) -> Key {
+    Key::of(Table::Reminders).name(&prompt.name).number(prompt.order)
 }

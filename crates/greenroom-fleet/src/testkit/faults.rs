@@ -74,7 +74,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultedRequest {
-    /// The name of the method of [`Backend`], such as `begin`.
+    /// The name of the method of [`Requests`](crate::backend::Requests), such as `begin`.
     pub method: &'static str,
     /// The number of requests of this method so far, from 1.
     pub nth: u64,

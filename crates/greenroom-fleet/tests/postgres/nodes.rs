@@ -161,8 +161,8 @@ async fn a_node_that_has_died_and_owns_nothing_leaves_no_rows() {
     assert_eq!(backend.recover(10, 3).await.unwrap().len(), 3);
     let mut plain = server::raw(&address).await;
     let left = format!(
-        "SELECT (SELECT count(*) FROM {schema}.rows WHERE get_byte(key, 0) IN (13, 14, 27)) \
-         + (SELECT count(*) FROM {schema}.counters WHERE get_byte(key, 0) = 28)"
+        "SELECT (SELECT count(*) FROM {schema}.rows WHERE get_byte(key, 0) IN (13, 14, 26)) \
+         + (SELECT count(*) FROM {schema}.counters WHERE get_byte(key, 0) = 27)"
     );
     assert_eq!(sqlx::query_scalar::<_, i64>(&left).fetch_one(&mut plain).await.unwrap(), 0);
 }

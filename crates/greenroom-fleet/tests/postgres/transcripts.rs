@@ -66,7 +66,7 @@ async fn one_request_of_a_deletion_removes_a_bounded_number_of_bytes() {
     let mut left: Vec<i64> = Vec::new();
     while left.last() != Some(&0) {
         backend.delete_transcripts(TranscriptsOf::key(&key)).await.unwrap();
-        let count = format!("SELECT count(*) FROM {schema}.rows WHERE get_byte(key, 0) = 33");
+        let count = format!("SELECT count(*) FROM {schema}.rows WHERE get_byte(key, 0) = 32");
         left.push(sqlx::query_scalar(&count).fetch_one(&mut plain).await.unwrap());
     }
     assert_eq!(

@@ -11,9 +11,9 @@ use super::disk::Platter;
 use super::file::{OpenDatabase, OpenFile};
 use super::*;
 use crate::backend::Requests;
-use crate::id::{Name, NodeId, PromptId};
+use crate::id::{AttemptId, Name, NodeId, PromptId};
 use crate::record::{NodeState, PromptContent};
-use crate::request::{Accept, Accepted, Join, Page, QueueBounds};
+use crate::request::{Accept, Accepted, Begin, Claim, Claimed, Join, Ownership, Page, QueueBounds};
 use crate::wait::in_time;
 
 /// A disk on which the reads of exports, or the syncs, wait while the test says so.
@@ -231,22 +231,25 @@ async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its
     assert!(matches!(backend.accept(spoilt.clone()).await.unwrap(), Accepted::New(_)));
     backend.close().await;
     let database = database(&disk);
-    let key: Vec<u8> = [&[4][..], spoilt.prompt.0.as_bytes()].concat();
+    let key: Vec<u8> = [&[5][..], spoilt.prompt.0.as_bytes()].concat();
     let write = database.begin_write().unwrap();
     write.open_table(writer::ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
     write.commit().unwrap();
     drop(database);
     let backend = on(&disk).await;
-    let before = backend.name_record(spoilt.name.clone()).await.unwrap();
+    let (node, attempt, host) = (NodeId::new(), AttemptId::new(), "here".to_owned());
+    backend.join(Join { node, host, lease: Duration::from_secs(60), capacity: 8 }).await.unwrap();
+    let claim = Claim { name: spoilt.name.clone(), node, attempt, losses: 3 };
+    let Claimed::Won { record: before, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let fine = Accept { name: Name::new("b").unwrap(), ..accept(2) };
     let mut changes = backend.changes();
-    // `delete` marks the name before it ends the prompts.
-    let (deletion, accepted) =
-        tokio::join!(backend.delete(spoilt.name.clone()), backend.accept(fine.clone()));
-    assert_eq!(deletion.unwrap_err().kind(), BackendErrorKind::Damaged);
+    // `begin` reads the content after its writes.
+    let owner = Ownership { name: before.name.clone(), node, term: before.term };
+    let begin = Begin { owner, prompt: spoilt.prompt, attempt, reserve: None };
+    let (begun, accepted) = tokio::join!(backend.begin(begin), backend.accept(fine.clone()));
+    assert_eq!(begun.unwrap_err().kind(), BackendErrorKind::Damaged);
     assert!(matches!(accepted.unwrap(), Accepted::New(_)));
-    assert_eq!(backend.name_record(spoilt.name).await.unwrap(), before);
-    assert_eq!(backend.deleting(10).await.unwrap(), Vec::new());
+    assert_eq!(backend.name_record(spoilt.name).await.unwrap(), Some(before));
     assert_eq!(changes.recv().await.unwrap(), crate::request::Change::Queued(fine.name));
 }
 

@@ -99,6 +99,29 @@ fn a_reminder_that_becomes_ready_while_a_turn_ends_can_run() {
     assert_eq!(look(&mut world).iter().map(|prompt| prompt.id).collect::<Vec<_>>(), [reminder.prompt]);
 }
 
+#[test]
+fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
+    let mut world = World::new(1);
+    let reserve = Reserve { period: Timestamp(1), budget: 100, amount: 60 };
+    let close = |step: &mut Step<'_>| step.close_account(String::new());
+    let closed = world.overlap(close, |world| {
+        let (owner, _) = running(world);
+        let second = accept("a", 2, WAIT);
+        assert!(matches!(world.step(|step| step.accept(second.clone())), Accepted::New(_)));
+        assert_eq!(world.step(|step| step.release(owner.clone())), Owned::Done(true));
+        let claim = Claim { name: owner.name, node: owner.node, attempt: AttemptId::new(), losses: 3 };
+        let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else {
+            panic!("not won")
+        };
+        let owner = Ownership { name: record.name, node: owner.node, term: record.term };
+        let reserve = Some(reserve);
+        let begin = Begin { owner, prompt: second.prompt, attempt: AttemptId::new(), reserve };
+        assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
+    });
+    assert_eq!((closed.unwrap().0, world.conflicts), (false, 1));
+    assert_eq!(world.step(|step| step.tenant(String::new())).reserved, 60);
+}
+
 #[tokio::test]
 async fn a_request_ends_although_each_look_at_the_clock_shows_another_moment() {
     let ticks = std::sync::atomic::AtomicU64::new(1);

@@ -10,6 +10,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::super::key::{Key, Table};
+use super::super::moving::ended_of;
 use super::super::rows::{Attempt, try_on};
 use super::super::*;
 use crate::id::{AttemptId, CommandId, NodeId, QuestionId, Term};
@@ -188,7 +189,7 @@ impl World {
                 let Some(owner) = last.or_else(|| self.one(|world| &world.owners)) else { return };
                 let waiting = match self.below(4) {
                     0 => None,
-                    _ => self.step(|step| step.queue_of(&owner.name, 9)).pop().map(|prompt| prompt.id),
+                    _ => self.step(|step| step.queue(owner.name.clone(), 9)).pop().map(|prompt| prompt.id),
                 };
                 let Some(prompt) = waiting.or_else(|| self.one(|world| &world.prompts)) else { return };
                 let period = Timestamp(self.now.0 / 100);
@@ -264,8 +265,11 @@ impl World {
     }
 
     pub(super) fn rows(&self, table: Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let of_table = |key: &Vec<u8>| key.first() == Some(&(table as u8));
-        let rows = self.map.0.iter().filter(|(key, _)| of_table(key));
+        self.rows_of(table as u8)
+    }
+
+    fn rows_of(&self, table: u8) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let rows = self.map.0.iter().filter(|(key, _)| key.first() == Some(&table));
         rows.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
@@ -281,6 +285,28 @@ impl World {
         assert_eq!(nodes.len(), self.rows(Table::Nodes).len());
         assert_eq!(nodes.len(), self.rows(Table::Leases).len());
         let mut keys: BTreeMap<u8, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        // Tables of records and counters, and those that are checked by themselves. All others are indexes.
+        let apart = [
+            Table::Meta,
+            Table::Names,
+            Table::Prompts,
+            Table::Messages,
+            Table::Keys,
+            Table::Tenants,
+            Table::Nodes,
+            Table::Questions,
+            Table::Processes,
+            Table::Commands,
+            Table::CommandsOfNode,
+            Table::CommandDeadlines,
+            Table::Leases,
+            Table::OwnedBy,
+            Table::QueuedOf,
+            Table::Spent,
+            Table::Reserved,
+            Table::DeletedTerm,
+        ]
+        .map(|table| table as u8);
         let mut expect =
             |table: Table, key: Key| keys.entry(table as u8).or_default().insert(key.bytes().to_vec());
         let waits: BTreeSet<_> = self.rows(Table::Due).into_keys().collect();
@@ -289,14 +315,15 @@ impl World {
             expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
             match prompt.state {
                 PromptState::Queued => {
-                    expect(Table::Queue, Key::of(Table::Queue).name(&prompt.name).number(prompt.order));
+                    let place = |table| Key::of(table).name(&prompt.name).number(prompt.order);
                     let due = Key::of(Table::Due).time(prompt.due_at).prompt(prompt.id);
                     let is_reminder = prompt.due_at > prompt.accepted_at && prompt.begins == 0;
                     // A reminder whose moment has come is ready from the next look on.
                     if is_reminder && waits.contains(due.bytes()) {
                         expect(Table::Due, due);
+                        expect(Table::Reminders, place(Table::Reminders));
                     } else {
-                        expect(Table::Ready, Key::of(Table::Ready).name(&prompt.name).number(prompt.order));
+                        expect(Table::Queue, place(Table::Queue));
                         let first = ready.entry(prompt.name.clone()).or_insert(prompt.order);
                         *first = prompt.order.min(*first);
                     }
@@ -312,6 +339,7 @@ impl World {
                 PromptState::Ended { at, .. } => {
                     expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
                     expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
+                    expect(Table::EndedOf, ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id));
                     let row = &self.rows(Table::Outcomes)[Key::of(Table::Outcomes).prompt(prompt.id).bytes()];
                     let outcome: PromptOutcome = serde_json::from_slice(row).unwrap();
                     let sent = prompt.begins > 0;
@@ -344,6 +372,10 @@ impl World {
             prompts.iter().filter(|prompt| prompt.state == PromptState::Queued && of(prompt)).count() as u32
         };
         for name in &names {
+            if name.is_stuck() {
+                expect(Table::Stuck, Key::of(Table::Stuck).name(&name.name));
+            }
+            expect(Table::NamesOf, Key::of(Table::NamesOf).text(&name.tenant).name(&name.name));
             assert_eq!(name.queued, waiting(&|prompt| prompt.name == name.name));
             let running = prompts
                 .iter()
@@ -359,7 +391,6 @@ impl World {
             if let Some(first) = ready.get(&name.name).filter(|_| can_run && name.running.is_none()) {
                 let place = Key::of(Table::Waiting).text(&name.tenant).number(*first);
                 expect(Table::Waiting, place.name(&name.name));
-                expect(Table::WaitingPlace, Key::of(Table::WaitingPlace).name(&name.name));
             }
             match &name.state {
                 NameState::Owned { node, .. } => {
@@ -386,29 +417,9 @@ impl World {
         }
         self.check_commands();
         assert_eq!(self.step(|step| step.queued()), waiting(&|_| true));
-        for table in [
-            Table::Queue,
-            Table::Contents,
-            Table::Outcomes,
-            Table::Due,
-            Table::Ready,
-            Table::Waiting,
-            Table::WaitingPlace,
-            Table::Expiries,
-            Table::Ended,
-            Table::Owned,
-            Table::QuestionsOfPrompt,
-            Table::DecidedOfPrompt,
-            Table::Deadlines,
-            Table::Deleting,
-        ] {
-            let rows: BTreeSet<_> = self.rows(table).into_keys().collect();
-            assert_eq!(
-                rows,
-                keys.remove(&(table as u8)).unwrap_or_default(),
-                "rows of table {}",
-                table as u8
-            );
+        for table in (Table::Meta as u8..=Table::LAST).filter(|table| !apart.contains(table)) {
+            let rows: BTreeSet<_> = self.rows_of(table).into_keys().collect();
+            assert_eq!(rows, keys.remove(&table).unwrap_or_default(), "rows of table {table}");
         }
         for id in self.records::<PromptId>(Table::Keys) {
             assert!(prompts.iter().any(|prompt| prompt.id == id && prompt.key.is_some()));

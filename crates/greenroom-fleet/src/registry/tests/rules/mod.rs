@@ -1,7 +1,9 @@
-//! Each request by itself, in memory and on a file.
+//! Each request by itself, in memory and on a file. A rule depends on nothing of a backend but what the conformance suite checks, so it is
+//! not checked on PostgreSQL again.
 
 mod commands;
 mod fences;
+mod lists;
 mod lost;
 mod money;
 mod ownership;
@@ -50,6 +52,7 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
     let promises = [
         prompts::PROMISES,
         ownership::PROMISES,
+        lists::PROMISES,
         turns::PROMISES,
         fences::PROMISES,
         lost::PROMISES,
