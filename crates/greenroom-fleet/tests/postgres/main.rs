@@ -39,6 +39,7 @@ mod server;
 #[path = "../support/moving.rs"]
 mod tenants;
 mod transcripts;
+mod views;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;
 

@@ -11,11 +11,11 @@ use super::error;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::Result;
 
-/// The version of the schema that this code makes.
-const VERSION: i32 = 1;
+/// The statements that make each version of the schema from the one before.
+const STEPS: [&str; 1] = [include_str!("schema.sql")];
 
-/// The statements that make version 1.
-const V1: &str = include_str!("schema.sql");
+/// The version of the schema that this code makes.
+const VERSION: i32 = STEPS.len() as i32;
 
 /// Attempts to make the schema while other nodes make it, and the pause between them.
 const ATTEMPTS: u32 = 40;
@@ -48,14 +48,13 @@ async fn attempt(connection: &mut PgConnection, schema: &str) -> sqlx::Result<Re
          LOCK TABLE {schema}.migrations IN ACCESS EXCLUSIVE MODE"
     );
     transaction.execute(prepare.as_str()).await?;
-    let versions = format!("SELECT count(*) FROM {schema}.migrations");
-    let versions: i64 = sqlx::query(&versions).fetch_one(&mut *transaction).await?.try_get(0)?;
-    if versions == 0 {
-        let begin =
-            format!("SET LOCAL search_path = {schema}, pg_temp; SET LOCAL check_function_bodies = off");
-        transaction.execute(begin.as_str()).await?;
-        transaction.execute(V1).await?;
-        let note = format!("INSERT INTO {schema}.migrations VALUES ({VERSION}, {VERSION})");
+    let version = format!("SELECT coalesce(max(version), 0) FROM {schema}.migrations");
+    let version: i32 = sqlx::query(&version).fetch_one(&mut *transaction).await?.try_get(0)?;
+    let begin = format!("SET LOCAL search_path = {schema}, pg_temp; SET LOCAL check_function_bodies = off");
+    transaction.execute(begin.as_str()).await?;
+    for (step, version) in STEPS.iter().zip(1..).filter(|(_, step)| *step > version) {
+        transaction.execute(*step).await?;
+        let note = format!("INSERT INTO {schema}.migrations VALUES ({version}, {version})");
         transaction.execute(note.as_str()).await?;
     }
     transaction.commit().await?;
