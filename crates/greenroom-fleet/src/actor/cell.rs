@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::context::RunningTurn;
-use super::name::losses::Losses;
+use super::name::steps::losses::Losses;
 use crate::id::{AttemptId, Name};
 use crate::request::Ownership;
 

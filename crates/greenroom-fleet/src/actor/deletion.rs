@@ -10,7 +10,7 @@
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
 
 use super::context::FleetShared;
-use super::name::left;
+use super::name::steps::left;
 use super::retry::{NotDone, repeat};
 use crate::backend::Requests;
 use crate::face::error::FleetError;

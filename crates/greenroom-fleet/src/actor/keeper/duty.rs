@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
+use crate::actor::task::panic_text;
 use crate::error::BackendError;
 
 /// A duty of the keeper.
@@ -86,13 +87,7 @@ impl StepEnd {
         match AssertUnwindSafe(step).catch_unwind().await {
             Ok(Ok(at)) => Self::At(at),
             Ok(Err(error)) => Self::Failed(error),
-            Err(panic) => Self::Panicked(
-                panic
-                    .downcast_ref::<&str>()
-                    .map(|text| (*text).to_owned())
-                    .or_else(|| panic.downcast_ref::<String>().cloned())
-                    .unwrap_or_else(|| "a panic without a text".to_owned()),
-            ),
+            Err(panic) => Self::Panicked(panic_text(&*panic).to_owned()),
         }
     }
 }

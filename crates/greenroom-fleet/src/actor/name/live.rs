@@ -1,226 +1,237 @@
-//! A session that is up: its activation, its turns, and the time between them.
+//! A session from its activation to its end, and the wait for the next one.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use greenroom::message::UsageTracker;
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::machine::{NameState, Stage};
-use super::release::give_back;
+use super::machine::{Ending, Live, NameActorState, NameStage};
+use super::steps::release::give_back;
+use super::steps::turn::{self, TurnEnd};
 use super::steps::{self, Activated};
-use super::turn::{self, TurnEnd};
-use super::{StepEnd, Watched, watch};
+use super::{StepEnd, Watched};
 use crate::actor::admitter::AdmissionMessage;
 use crate::actor::context::{Activation, shown};
-use crate::face::error::FleetError;
 use crate::face::event::{FleetEvent, PassivatedBy};
 use crate::face::profile::ActivatedFor;
+use crate::id::Name;
 
-impl NameState {
-    pub(super) fn activate(&mut self) {
-        self.enter(Stage::Activating);
-        self.cell.renew_kill();
-        let (name, tenant) = (shown(&self.cell.name), self.tenant.as_str());
+impl NameActorState {
+    /// Starts the session. `turn`: admission has granted its first turn with the slot.
+    pub(super) fn activate(&mut self, turn: bool) {
+        self.enter(NameStage::Activating { turn });
+        self.cx.cell.renew_kill();
+        let (name, tenant) = (shown(&self.cx.cell.name), self.tenant.as_str());
         let span = tracing::info_span!("activation", name, tenant, term = tracing::field::Empty);
         let activated_for = if self.next.is_some() { ActivatedFor::Prompt } else { ActivatedFor::Warm };
-        let (shared, cell) = (self.shared.clone(), self.cell.clone());
-        self.step(async move {
-            StepEnd::Activated(Box::new(
-                steps::activate(&shared, &cell, activated_for).instrument(span).await,
-            ))
+        self.cx.step(async move |shared, cell| {
+            let activated = steps::activate(&shared, &cell, activated_for).instrument(span).await;
+            StepEnd::Activated(Box::new(activated))
         });
     }
 
     pub(super) fn activated(&mut self, activated: Activated) {
-        let why = match activated {
-            Activated::Up(activation) => return self.up(activation),
+        match activated {
+            Activated::Up(activation) => self.up(activation),
             Activated::Fenced => {
-                self.fenced = true;
-                self.not_warm("the fleet has lost the session");
-                return self.begin_passivating(PassivatedBy::Failure);
+                self.ending = Some(Ending::Fenced);
+                self.callers.not_up("the fleet has lost the session");
+                self.begin_passivating(PassivatedBy::Failure, None);
             }
             Activated::Failed { why, failures } => {
-                self.not_warm(&why);
-                return self.back_off(failures);
+                self.callers.not_up(&why);
+                self.back_off(failures);
             }
             Activated::Error(why) => {
-                self.not_warm(&why);
-                self.errors += 1;
-                if self.cell.holdings().owner.is_none() {
-                    return self.back_off(self.errors);
+                self.callers.not_up(&why);
+                let failures = self.refused();
+                let is_owned = self.cx.cell.holdings().owner.is_some();
+                if is_owned {
+                    self.begin_passivating(PassivatedBy::Failure, Some(failures));
+                } else {
+                    self.back_off(failures);
                 }
-                self.failed = Some(self.errors);
-                return self.begin_passivating(PassivatedBy::Failure);
             }
             Activated::Stopped => {
-                self.not_warm("the session was to end before it had started");
-                return self.begin_passivating(PassivatedBy::Request);
+                self.callers.not_up("the session was to end before it had started");
+                self.begin_passivating(PassivatedBy::Request, None);
             }
             Activated::Needless => {
                 self.next = None;
-                self.settled();
-                return self.look();
+                self.settle(NameStage::Settled);
+                self.look();
             }
-            Activated::Quarantined(why) => {
-                self.shared.tell_transitions();
-                format!("the session is quarantined: {why}")
+            Activated::Refused(why) => {
+                self.callers.tell_up(&Err(why));
+                self.next = None;
+                self.settle(NameStage::Settled);
+                self.rest();
             }
-            Activated::Elsewhere(node) => {
-                let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
-                self.shared.tell(FleetEvent::Elsewhere { name, tenant, node });
-                self.tell_warm(&FleetError::Elsewhere { node });
-                String::new()
-            }
-            Activated::OtherHost(host) => steps::other_host(&host),
-            Activated::Gone => "the session is not known any more".to_owned(),
-        };
-        self.not_warm(&why);
-        self.next = None;
-        self.settled();
-        self.rest();
-    }
-
-    /// There is no session, and none was started.
-    fn settled(&mut self) {
-        self.free_slot();
-        self.enter(Stage::Settled);
-        self.passivate = None;
-        self.is_passive(false);
-    }
-
-    pub(super) fn up(&mut self, activation: Activation) {
-        let fence = watch::fence(&self.myself, self.cell.fenced());
-        self.processes = Some((watch::processes(&self.shared, &activation), fence));
-        self.live = Some((activation, Arc::new(Mutex::new(UsageTracker::new()))));
-        for warm in self.warm.drain(..) {
-            // An error: the caller waits no more.
-            warm.send(Ok(())).ok();
         }
-        self.tell_admission(AdmissionMessage::Started);
-        self.enter(Stage::Idle);
-        // The turn was granted with the slot, if it was asked for.
-        if self.wants_turn { self.begin_turn() } else { self.settle_idle() }
+    }
+
+    /// The session is up. Its first turn begins at once if admission has granted one with the slot.
+    fn up(&mut self, activation: Activation) {
+        let live = Live::new(activation, &self.cx);
+        self.callers.tell_up(&Ok(()));
+        self.cx.tell_admission(AdmissionMessage::Started);
+        if matches!(self.stage, NameStage::Activating { turn: true }) {
+            self.begin_turn(live);
+        } else {
+            self.settle_idle(live);
+        }
     }
 
     /// Begins the turn that was granted, if its prompt still waits.
-    pub(super) fn begin_turn(&mut self) {
-        let stopping = self.fenced || self.draining || self.passivate.is_some();
-        let Some(next) = self.next.take_if(|_| !stopping) else { return self.settle_idle() };
-        let Some((activation, meter)) = self.live.clone() else { return self.settle_idle() };
-        let (cut, interrupt) = (self.cell.renew_cut(), CancellationToken::new());
-        self.enter(Stage::Running { prompt: next.id, interrupt: interrupt.clone() });
-        let (shared, cell) = (self.shared.clone(), self.cell.clone());
-        self.step(async move {
+    pub(super) fn begin_turn(&mut self, live: Live) {
+        let stops = self.stops();
+        let Some(next) = self.next.take_if(|_| !stops) else { return self.settle_idle(live) };
+        let (cut, interrupt) = (self.cx.cell.renew_cut(), CancellationToken::new());
+        let (activation, meter, interrupted) =
+            (live.activation.clone(), live.meter.clone(), interrupt.clone());
+        self.enter(NameStage::Running { live, prompt: next.id, interrupt });
+        self.cx.step(async move |shared, cell| {
             let mut meter = meter.lock().await;
             StepEnd::TurnEnded(
-                turn::run_turn(&shared, &cell, &activation, &mut meter, &next, &cut, &interrupt).await,
+                turn::run_turn(&shared, &cell, &activation, &mut meter, &next, &cut, &interrupted).await,
             )
         });
     }
 
     pub(super) fn turn_ended(&mut self, end: TurnEnd) {
-        match end {
+        let Some(live) = self.stage.take_live() else { return };
+        let (by, failures) = match end {
             TurnEnd::Ended => {
                 self.errors = 0;
-                self.settle_idle();
+                return self.settle_idle(live);
             }
+            // A session that was stopped by a limit of its profile may be started again at once.
             TurnEnd::NoSession => {
-                let session = self.live.as_ref().map(|(activation, _)| &activation.session);
-                // A session that was stopped by a limit of its profile may be started again at once.
-                if session.is_some_and(|session| session.failure().is_some()) {
-                    self.errors += 1;
-                    self.failed = Some(self.errors);
-                }
-                self.begin_passivating(PassivatedBy::Failure);
+                let failed = live.activation.session.failure().is_some();
+                (PassivatedBy::Failure, failed.then(|| self.refused()))
             }
-            TurnEnd::TranscriptLost => self.begin_passivating(PassivatedBy::Failure),
-            TurnEnd::Cut => self.begin_passivating(PassivatedBy::Drain),
+            TurnEnd::TranscriptLost => (PassivatedBy::Failure, None),
+            TurnEnd::Cut => (PassivatedBy::Drain, None),
             TurnEnd::Fenced => {
-                self.fenced = true;
-                self.cell.kill().cancel();
-                self.begin_passivating(PassivatedBy::Failure);
+                self.ending = Some(Ending::Fenced);
+                self.cx.cell.kill().cancel();
+                (PassivatedBy::Failure, None)
             }
             TurnEnd::Error(why) => {
                 tracing::warn!(why, "the backend refuses a turn's request");
-                self.errors += 1;
-                self.failed = Some(self.errors);
                 // The session is killed: nobody would write down its further work.
-                self.cell.kill().cancel();
-                self.begin_passivating(PassivatedBy::Failure);
+                self.cx.cell.kill().cancel();
+                (PassivatedBy::Failure, Some(self.refused()))
             }
-        }
+        };
+        self.begin_passivating(by, failures);
+    }
+
+    /// One more failure of the session or refusal of the backend, after which the name waits: their number in a row.
+    fn refused(&mut self) -> u32 {
+        self.errors += 1;
+        self.errors
     }
 
     /// The session has no turn: watches it, and looks at what waits.
-    pub(super) fn settle_idle(&mut self) {
-        self.tell_admission(AdmissionMessage::TurnEnded);
-        self.enter(Stage::Idle);
+    fn settle_idle(&mut self, live: Live) {
+        self.cx.tell_admission(AdmissionMessage::TurnEnded);
+        self.enter(NameStage::Idle { live, asked: None });
         self.watch_idle();
         self.look();
         self.decide();
     }
 
     pub(super) fn watch_idle(&mut self) {
-        if let Some((activation, _)) = &self.live {
-            let session = activation.session.clone();
-            self.watch = Some(watch::session(&self.myself, self.watches, session, &self.shared.limits));
+        if let NameStage::Idle { live, .. } = &self.stage {
+            self.watch.idle(live.activation.session.clone(), &self.cx.shared.limits);
         }
     }
 
-    pub(super) fn watched(&mut self, what: Watched, number: u64) {
-        if number != self.watches {
+    pub(super) fn watched(&mut self, what: Watched, stage: u64) {
+        if !self.watch.is_of(stage) {
             return;
         }
         match what {
-            Watched::Busy => self.tell_admission(AdmissionMessage::Busy(true)),
-            Watched::Quiet => self.tell_admission(AdmissionMessage::Busy(false)),
-            Watched::IdleOver if self.asked => {}
-            Watched::IdleOver => self.begin_passivating(PassivatedBy::Idle),
-            Watched::BackgroundOver => self.begin_passivating(PassivatedBy::Background),
-            Watched::SessionEnded => self.begin_passivating(PassivatedBy::Failure),
+            Watched::Busy(busy) => self.cx.tell_admission(AdmissionMessage::Busy(busy)),
+            Watched::IdleOver if matches!(self.stage, NameStage::Idle { asked: Some(_), .. }) => {}
+            Watched::IdleOver => self.begin_passivating(PassivatedBy::Idle, None),
+            Watched::BackgroundOver => self.begin_passivating(PassivatedBy::Background, None),
+            Watched::SessionEnded => self.begin_passivating(PassivatedBy::Failure, None),
             Watched::BackoffOver => {
-                self.enter(Stage::Settled);
+                self.enter(NameStage::Settled);
                 self.look();
             }
         }
     }
 
-    pub(super) fn begin_passivating(&mut self, by: PassivatedBy) {
-        self.enter(Stage::Passivating);
-        self.tell_admission(AdmissionMessage::Leaving);
-        let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
-        self.shared.tell(FleetEvent::Passivating { name, tenant, why: by });
-        (self.live, self.processes) = (None, None);
-        let (shared, cell, fenced) = (self.shared.clone(), self.cell.clone(), self.fenced);
-        self.step(async move {
+    /// Ends the session. `failures`: so many failures in a row, after which the next session waits.
+    pub(super) fn begin_passivating(&mut self, by: PassivatedBy, failures: Option<u32>) {
+        let asked = matches!(self.stage, NameStage::Idle { asked: Some(_), .. });
+        self.enter(NameStage::Passivating { asked, failures });
+        self.cx.tell_admission(AdmissionMessage::Leaving);
+        self.tell(|name, tenant| FleetEvent::Passivating { name, tenant, why: by });
+        let fenced = self.ending == Some(Ending::Fenced);
+        self.cx.step(async move |shared, cell| {
             give_back(&shared, &cell, fenced).await;
             StepEnd::Passivated
         });
     }
 
+    /// The session has ended, and the name was given back.
     pub(super) fn passivated(&mut self) {
-        let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
-        self.shared.tell(FleetEvent::Passivated { name, tenant });
-        self.passivate = None;
-        self.is_passive(true);
-        if let Some(failures) = self.failed.take() {
+        let NameStage::Passivating { asked, failures } = self.stage else { return };
+        self.tell(|name, tenant| FleetEvent::Passivated { name, tenant });
+        self.callers.tell_passive(true);
+        if let Some(failures) = failures {
             return self.back_off(failures);
         }
-        if self.is_held() && !self.draining && !self.fenced {
+        if self.ending.is_none() && self.callers.are_held() {
             self.withdraw();
-            self.free_slot();
+            self.cx.free_slot();
             return self.hold();
         }
-        if std::mem::take(&mut self.asked) {
-            // Asked before the slot is free: the name keeps its place.
-            self.enter(Stage::Waiting);
-            self.ask();
-        } else {
-            self.enter(Stage::Settled);
-        }
-        self.free_slot();
+        // Asked before the slot is free: the name keeps its place.
+        let stage = if asked { NameStage::Waiting(self.ask()) } else { NameStage::Settled };
+        self.enter(stage);
+        self.cx.free_slot();
         self.look();
     }
+
+    /// Waits without a slot until the deletions and quarantines are over.
+    pub(super) fn hold(&mut self) {
+        self.withdraw();
+        self.enter(NameStage::Backoff);
+        self.watch.holds(std::mem::take(&mut self.callers.holds));
+    }
+
+    /// Waits before the next activation, longer after each failure in a row, and not at once with others.
+    fn back_off(&mut self, failures: u32) {
+        self.settle(NameStage::Backoff);
+        if self.ending.is_some() {
+            self.enter(NameStage::Settled);
+            return self.rest();
+        }
+        let limits = &self.cx.shared.limits;
+        let doubled = limits.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        let wait =
+            doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fraction(&self.cx.cell.name, failures));
+        let wait = wait.max(Duration::from_millis(1));
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.tell(|name, tenant| FleetEvent::BackingOff { name, tenant, millis });
+        self.watch.backoff(wait);
+    }
+
+    /// Goes back to a stage without a session. None was started.
+    fn settle(&mut self, stage: NameStage) {
+        self.cx.free_slot();
+        self.enter(stage);
+        self.callers.tell_passive(false);
+    }
+}
+
+/// A fraction from 0 to 1 that differs between names and between attempts.
+fn fraction(name: &Name, failures: u32) -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    f64::from((RandomState::new().hash_one((name, failures)) >> 32) as u32) / f64::from(u32::MAX)
 }

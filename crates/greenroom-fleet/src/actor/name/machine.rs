@@ -1,152 +1,238 @@
 //! The machine of a name: what follows each message and the end of each step.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt;
-use ractor::{ActorProcessingErr, ActorRef};
-use tokio::sync::oneshot;
+use greenroom::message::UsageTracker;
+use ractor::ActorProcessingErr;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Span;
 
-use super::steps::{self, Look};
-use super::{Live, NameArguments, NameMessage, StepEnd, watch};
-use crate::actor::admitter::{AdmissionLink, AdmissionMessage, Grant};
-use crate::actor::cell::NameCell;
-use crate::actor::context::{FleetShared, shown};
+use super::steps::look::{Look, look};
+use super::watch::{self, StageWatch};
+use super::{NameContext, StepEnd};
+use crate::actor::context::Activation;
 use crate::actor::task::Task;
-use crate::admission::Want;
 use crate::face::error::FleetError;
 use crate::face::event::{FleetEvent, PassivatedBy};
-use crate::id::PromptId;
+use crate::id::{Name, PromptId};
 use crate::record::PromptRecord;
 
 /// The stage of a name.
-#[derive(Debug)]
-pub(super) enum Stage {
+///
+/// ```text
+///              something waits       a slot            started
+///  Settled ───────────────► Waiting ─────► Activating ────────► Idle ◄────────────┐
+///  (no session)                │               │                 │ a turn         │
+///     ▲  ▲  ▲                  │ nothing       │ failed          ▼                │ outcome
+///     │  │  └──────────────────┘ waits any     ▼               Running ───────────┘
+///     │  └──── the time passes ──────────── Backoff              │
+///     │                                                          │ fenced, cut
+///     │                                                          ▼
+///     └───────────────────────────────────────────────────── Passivating ◄── idle, evicted, asked for, failed, drained
+///
+///  Settled, and nothing waits: the actor ends, and the name is passive.
+///  Activating ──► Running: the turn was granted with the slot.
+///  Waiting ──► Backoff: a deletion or a quarantine comes first.
+///  Passivating ──► Waiting: the name keeps its place. Passivating ──► Backoff: the session has failed, or is held.
+/// ```
+pub(super) enum NameStage {
     /// There is no session, and no slot was asked for.
     Settled,
     /// A slot was asked for.
-    Waiting,
-    /// A step claims the name and starts its session.
-    Activating,
+    Waiting(SlotRequest),
+    /// A step claims the name and starts its session. `turn`: admission counts a turn with the slot.
+    Activating { turn: bool },
     /// An activation has failed, or a deletion or a quarantine comes first. The slot was given back.
     Backoff,
-    /// The session is up, without a turn.
-    Idle,
+    /// The session is up, without a turn. The next turn may have been asked for.
+    Idle { live: Live, asked: Option<SlotRequest> },
     /// A step runs a turn.
-    Running { prompt: PromptId, interrupt: CancellationToken },
-    /// A step ends the session and gives the name back.
-    Passivating,
+    Running { live: Live, prompt: PromptId, interrupt: CancellationToken },
+    /// A step ends the session and gives the name back. `asked`: the name had asked for a turn, and keeps its place. `failures`:
+    /// the next session waits after so many failures in a row.
+    Passivating { asked: bool, failures: Option<u32> },
 }
 
-pub(crate) struct NameState {
-    pub(super) myself: ActorRef<NameMessage>,
-    pub(super) shared: Arc<FleetShared>,
-    pub(super) cell: Arc<NameCell>,
-    pub(super) admission: AdmissionLink,
-    pub(super) stage: Stage,
-    pub(super) since: Instant,
-    pub(super) live: Option<Live>,
-    /// The prompt that may begin now, as the last look found it.
-    pub(super) next: Option<PromptRecord>,
-    pub(super) tenant: String,
-    /// A look runs; `again`: something has changed since it began.
-    pub(super) looking: bool,
-    pub(super) again: bool,
-    /// A turn or a slot was asked for.
-    pub(super) asked: bool,
-    /// The place of the prompt for which it was asked.
-    pub(super) asked_order: Option<u64>,
-    /// The span of the request, until it is granted or withdrawn.
-    pub(super) asking: Option<tracing::Span>,
-    /// A turn was asked for, with the slot if the name had none.
-    pub(super) wants_turn: bool,
-    /// Callers that wait for the session to be up.
+impl NameStage {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Waiting(_) => "waiting",
+            Self::Activating { .. } => "activating",
+            Self::Backoff => "backoff",
+            Self::Idle { .. } => "idle",
+            Self::Running { .. } => "running",
+            Self::Passivating { .. } => "passivating",
+        }
+    }
+
+    /// The session, if it is up.
+    pub(super) fn live(&self) -> Option<&Live> {
+        match self {
+            Self::Idle { live, .. } | Self::Running { live, .. } => Some(live),
+            _ => None,
+        }
+    }
+
+    /// Takes the session for the next stage, which the caller enters at once.
+    pub(super) fn take_live(&mut self) -> Option<Live> {
+        match std::mem::replace(self, Self::Settled) {
+            Self::Idle { live, .. } | Self::Running { live, .. } => Some(live),
+            stage => {
+                *self = stage;
+                None
+            }
+        }
+    }
+}
+
+/// A request to admission, until it is granted.
+pub(super) struct SlotRequest {
+    /// The place of the prompt for which a turn was asked. `None`: a slot alone was asked for.
+    pub(super) order: Option<u64>,
+    /// Lasts as long as the request.
+    pub(super) _span: Span,
+}
+
+/// A session that is up.
+pub(super) struct Live {
+    pub(super) activation: Activation,
+    /// The usage of the session's turns so far.
+    pub(super) meter: Arc<Mutex<UsageTracker>>,
+    /// The interrupts that are on their way to the CLI. No turn begins before they have arrived: they would hit that turn.
+    pub(super) interrupts: TaskTracker,
+    /// Keeps the identity of the session's process.
+    _processes: Task,
+    /// Waits for a fence.
+    _fence: Task,
+}
+
+impl Live {
+    pub(super) fn new(activation: Activation, cx: &NameContext) -> Self {
+        Self {
+            meter: Arc::default(),
+            interrupts: TaskTracker::new(),
+            _processes: watch::processes(&cx.shared, &activation),
+            _fence: watch::fence(&cx.myself, cx.cell.fenced()),
+            activation,
+        }
+    }
+}
+
+/// The callers that wait for a name.
+#[derive(Default)]
+pub(super) struct Callers {
+    /// They wait for the session to be up.
     pub(super) warm: Vec<oneshot::Sender<Result<(), FleetError>>>,
+    /// They wait for the session to have ended.
+    pub(super) passive: Vec<oneshot::Sender<bool>>,
     /// The session is to end when the running step has.
     pub(super) passivate: Option<PassivatedBy>,
-    pub(super) passive: Vec<oneshot::Sender<bool>>,
     /// Deletions and quarantines, which come before the next activation. Each is over when its sender is dropped.
     pub(super) holds: Vec<oneshot::Receiver<()>>,
-    /// An interrupt is on its way to the CLI.
-    pub(super) interrupting: u32,
-    /// The session ends because of a failure, and the next one waits: the failures in a row.
-    pub(super) failed: Option<u32>,
-    /// Requests that the backend has refused in a row.
-    pub(super) errors: u32,
-    pub(super) fenced: bool,
-    pub(super) draining: bool,
-    pub(super) watch: Option<Task>,
-    /// Keeps the identity of the session's process, and waits for a fence.
-    pub(super) processes: Option<(Task, Task)>,
-    pub(super) watches: u64,
 }
 
-impl NameState {
-    pub(super) fn new(myself: ActorRef<NameMessage>, arguments: NameArguments) -> Self {
-        let NameArguments { shared, cell, admission, next: _ } = arguments;
-        let draining = shared.draining.is_cancelled();
+impl Callers {
+    /// Tells the callers that the session is up, or why not.
+    pub(super) fn tell_up(&mut self, up: &Result<(), FleetError>) {
+        self.warm.drain(..).for_each(|warm| answer(warm, up.clone()));
+    }
+
+    pub(super) fn not_up(&mut self, why: &str) {
+        self.tell_up(&Err(FleetError::State(why.to_owned())));
+    }
+
+    /// Tells the callers that there is no session, and whether there was one.
+    pub(super) fn tell_passive(&mut self, had_session: bool) {
+        self.passivate = None;
+        self.passive.drain(..).for_each(|done| answer(done, had_session));
+    }
+
+    /// True while a deletion or a quarantine comes before the next activation.
+    pub(super) fn are_held(&mut self) -> bool {
+        self.holds.retain_mut(|hold| hold.try_recv() == Err(TryRecvError::Empty));
+        !self.holds.is_empty()
+    }
+}
+
+pub(super) fn answer<T>(caller: oneshot::Sender<T>, answer: T) {
+    // An error: the caller waits no more.
+    caller.send(answer).ok();
+}
+
+/// A look at what waits for the name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looking {
+    No,
+    Runs,
+    /// Something has changed since the look began.
+    RunsAndAgain,
+}
+
+/// The reason why the name is not activated here any more. The later one counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ending {
+    /// The fleet drains.
+    Drained,
+    /// The name or the lease is lost, and nothing may be written.
+    Fenced,
+}
+
+/// The state of a name's actor.
+pub(crate) struct NameActorState {
+    pub(super) cx: NameContext,
+    pub(super) stage: NameStage,
+    pub(super) since: Instant,
+    pub(super) watch: StageWatch,
+    pub(super) tenant: String,
+    /// The prompt that may begin now, as the last look found it.
+    pub(super) next: Option<PromptRecord>,
+    looking: Looking,
+    pub(super) callers: Callers,
+    /// Requests that the backend has refused in a row.
+    pub(super) errors: u32,
+    pub(super) ending: Option<Ending>,
+}
+
+impl NameActorState {
+    pub(super) fn new(cx: NameContext) -> Self {
+        let ending = cx.shared.draining.is_cancelled().then_some(Ending::Drained);
         Self {
-            myself,
-            shared,
-            cell,
-            admission,
-            stage: Stage::Settled,
+            watch: StageWatch::new(cx.myself.clone()),
+            cx,
+            stage: NameStage::Settled,
             since: Instant::now(),
-            live: None,
-            next: None,
             tenant: String::new(),
-            looking: false,
-            again: false,
-            asked: false,
-            asked_order: None,
-            asking: None,
-            wants_turn: false,
-            warm: Vec::new(),
-            passivate: None,
-            passive: Vec::new(),
-            holds: Vec::new(),
-            interrupting: 0,
-            failed: None,
+            next: None,
+            looking: Looking::No,
+            callers: Callers::default(),
             errors: 0,
-            fenced: false,
-            draining,
-            watch: None,
-            processes: None,
-            watches: 0,
+            ending,
         }
     }
 
-    pub(super) fn enter(&mut self, stage: Stage) {
-        tracing::trace!(?stage, "name");
-        if matches!(
-            (&self.stage, &stage),
-            (Stage::Settled | Stage::Backoff | Stage::Passivating, Stage::Waiting)
-        ) {
-            let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
-            self.shared.tell(FleetEvent::Waiting { name, tenant });
+    pub(super) fn enter(&mut self, stage: NameStage) {
+        tracing::trace!(stage = stage.name(), "name");
+        (self.stage, self.since) = (stage, Instant::now());
+        self.watch.renew();
+        if matches!(self.stage, NameStage::Waiting(_)) {
+            self.tell(|name, tenant| FleetEvent::Waiting { name, tenant });
         }
-        (self.stage, self.since, self.watch) = (stage, Instant::now(), None);
-        self.watches += 1;
     }
 
-    /// Runs a step. It goes on if the actor fails; its panic is the end of the step.
-    pub(super) fn step(&self, step: impl Future<Output = StepEnd> + Send + 'static) {
-        let myself = self.myself.clone();
-        self.cell.steps.spawn(async move {
-            let end = AssertUnwindSafe(step).catch_unwind().await;
-            let end = end.unwrap_or_else(|panic| StepEnd::Panicked(steps::panic_text(&*panic).to_owned()));
-            // An error: the actor has failed, and its supervisor gives back what the step has got.
-            myself.cast(NameMessage::Step(end)).ok();
-        });
+    /// Tells an event of the name.
+    pub(super) fn tell(&self, event: impl FnOnce(Name, String) -> FleetEvent) {
+        self.cx.shared.tell(event(self.cx.cell.name.clone(), self.tenant.clone()));
     }
 
     /// Goes on with a prompt that may begin, as the keeper has found it: admission is asked before anything else is read, so names
     /// ask in the order in which they are started.
     pub(super) fn begin_with(&mut self, next: PromptRecord) {
-        self.cell.look();
+        self.cx.cell.look();
         self.tenant.clone_from(&next.tenant);
         self.next = Some(next);
         self.decide();
@@ -155,28 +241,22 @@ impl NameState {
     /// Looks at what waits for the name, unless the name waits for its slot with this prompt already.
     pub(super) fn woken(&mut self, next: Option<PromptId>) {
         let waits_for = self.next.as_ref().map(|prompt| prompt.id);
-        if matches!(self.stage, Stage::Waiting) && next.is_some() && waits_for == next {
-            return self.cell.look();
+        if matches!(self.stage, NameStage::Waiting(_)) && next.is_some() && waits_for == next {
+            return self.cx.cell.look();
         }
         self.look();
     }
 
     /// Looks at what waits for the name, once more if a look runs.
     pub(super) fn look(&mut self) {
-        if std::mem::replace(&mut self.looking, true) {
-            self.again = true;
+        if self.looking != Looking::No {
+            self.looking = Looking::RunsAndAgain;
             return;
         }
-        let (shared, cell, warm) = (self.shared.clone(), self.cell.clone(), !self.warm.is_empty());
-        self.step(async move {
-            let mut looked = steps::look(&shared, &cell).await;
-            if let Ok(Look { record: Some(record), next: None, elsewhere }) = &mut looked
-                && warm
-            {
-                *elsewhere = steps::elsewhere(&shared, record).await;
-            }
-            StepEnd::Looked(looked.map(Box::new).map_err(|not_done| steps::not_looked(&cell, &not_done)))
-        });
+        self.looking = Looking::Runs;
+        let is_wanted = !self.callers.warm.is_empty();
+        self.cx
+            .step(async move |shared, cell| StepEnd::Looked(Box::new(look(&shared, &cell, is_wanted).await)));
     }
 
     /// # Errors
@@ -184,75 +264,66 @@ impl NameState {
     pub(super) fn step_ended(&mut self, end: StepEnd) -> Result<(), ActorProcessingErr> {
         match end {
             StepEnd::Panicked(text) => return Err(format!("a step panicked: {text}").into()),
-            StepEnd::Looked(looked) => self.looked(looked),
+            StepEnd::Looked(look) => self.looked(*look),
             StepEnd::Activated(activated) => self.activated(*activated),
             StepEnd::TurnEnded(end) => self.turn_ended(end),
-            StepEnd::Interrupted => {
-                self.interrupting = self.interrupting.saturating_sub(1);
-                self.decide();
-            }
+            StepEnd::Interrupted => self.decide(),
             StepEnd::Passivated => self.passivated(),
         }
         Ok(())
     }
 
-    fn looked(&mut self, looked: Result<Box<Look>, String>) {
-        self.looking = false;
-        if std::mem::take(&mut self.again) {
+    fn looked(&mut self, Look { tenant, next, not_up }: Look) {
+        if std::mem::replace(&mut self.looking, Looking::No) == Looking::RunsAndAgain {
             return self.look();
         }
-        match looked {
-            Ok(look) => {
-                let Look { record, next, elsewhere } = *look;
-                let why = match &record {
-                    Some(record) => blocked(record),
-                    None => Some("the session is not known: send it a prompt first".to_owned()),
-                };
-                if let Some(record) = record {
-                    self.tenant = record.tenant;
-                }
-                self.next = next.filter(|_| why.is_none());
-                if let Some(why) = why {
-                    self.not_warm(&why);
-                }
-                if let Some(why) = elsewhere {
-                    self.tell_warm(&why);
-                }
-            }
-            Err(why) => {
-                self.next = None;
-                self.not_warm(&why);
-            }
+        self.next = next;
+        if let Some(tenant) = tenant {
+            self.tenant = tenant;
+        }
+        if let Some(why) = not_up {
+            self.callers.tell_up(&Err(why));
         }
         self.decide();
     }
 
     /// Does what is to be done next, between steps.
     pub(super) fn decide(&mut self) {
-        let held = self.is_held();
-        match self.stage {
-            Stage::Settled | Stage::Waiting if self.fenced || self.draining || !self.wants() => {
+        let is_held = self.callers.are_held();
+        let order = self.next.as_ref().map(|prompt| prompt.order);
+        let wants = order.is_some() || !self.callers.warm.is_empty();
+        match &self.stage {
+            NameStage::Settled | NameStage::Waiting(_) if self.ending.is_some() || !wants => {
                 self.withdraw();
-                self.enter(Stage::Settled);
+                self.enter(NameStage::Settled);
                 self.rest();
             }
-            Stage::Settled | Stage::Waiting if held => self.hold(),
-            Stage::Settled => {
-                self.enter(Stage::Waiting);
+            NameStage::Settled | NameStage::Waiting(_) if is_held => self.hold(),
+            NameStage::Settled => {
+                let request = self.ask();
+                self.enter(NameStage::Waiting(request));
+            }
+            NameStage::Waiting(request) if request.order != order => {
+                self.stage = NameStage::Waiting(self.ask());
+            }
+            NameStage::Activating { turn: false } if order.is_some() => {
+                // The turn comes with the slot.
                 self.ask();
+                self.stage = NameStage::Activating { turn: true };
             }
-            Stage::Waiting => self.ask(),
-            Stage::Activating if self.next.is_some() && !self.wants_turn => {
-                // Comes with the slot.
-                self.ask();
-                self.asked = false;
+            NameStage::Idle { .. } if self.stops() => {
+                self.begin_passivating(self.callers.passivate.unwrap_or(PassivatedBy::Drain), None);
             }
-            Stage::Idle if self.fenced || self.draining || self.passivate.is_some() => {
-                let by = self.passivate.take().unwrap_or(PassivatedBy::Drain);
-                self.begin_passivating(by);
+            NameStage::Idle { live, asked } if order.is_some() => {
+                let is_asked = asked.as_ref().is_some_and(|request| request.order == order);
+                if !is_asked && live.interrupts.is_empty() {
+                    let request = self.ask();
+                    if let NameStage::Idle { asked, .. } = &mut self.stage {
+                        *asked = Some(request);
+                    }
+                }
             }
-            Stage::Idle if self.next.is_some() && self.interrupting == 0 => self.ask(),
-            Stage::Idle if self.next.is_none() && self.asked => {
+            NameStage::Idle { asked: Some(_), .. } => {
                 self.withdraw();
                 // The session may have been idle for long meanwhile.
                 self.watch_idle();
@@ -261,111 +332,17 @@ impl NameState {
         }
     }
 
-    fn wants(&self) -> bool {
-        self.next.is_some() || !self.warm.is_empty()
-    }
-
-    /// Asks admission for a turn or for a slot, once for each prompt that is the next one.
-    pub(super) fn ask(&mut self) {
-        let order = self.next.as_ref().map(|prompt| prompt.order);
-        if std::mem::replace(&mut self.asked, true) && self.asked_order == order {
-            return;
-        }
-        self.asked_order = order;
-        self.wants_turn = self.next.is_some();
-        let want = if self.wants_turn { Want::Turn } else { Want::Warm };
-        let tenant = self.tenant.clone();
-        let (name, turn) = (shown(&self.cell.name), self.wants_turn);
-        self.asking = Some(tracing::info_span!("admission", name, tenant, turn, live = self.live.is_some()));
-        self.tell_admission(AdmissionMessage::Ask { tenant, want, order, actor: self.myself.clone() });
-    }
-
-    /// Takes the request back, if there is one.
-    pub(super) fn withdraw(&mut self) {
-        if std::mem::take(&mut self.asked) {
-            self.asking = None;
-            self.tell_admission(AdmissionMessage::Withdraw);
-        }
-    }
-
-    pub(super) fn tell_admission(&self, message: AdmissionMessage) {
-        self.admission.tell(&self.cell.name, message);
-    }
-
-    pub(super) fn granted(&mut self, grant: Grant, generation: u64) {
-        if !self.admission.is_current(generation) {
-            // A later admission does not know of it: the name asks again.
-            return;
-        }
-        self.asking = None;
-        match (grant, &self.stage) {
-            (Grant::Activate, Stage::Waiting) => {
-                if !self.admission.take_slot(&self.cell, &self.tenant, generation) {
-                    return;
-                }
-                self.asked = false;
-                self.activate();
-            }
-            // The name wants nothing any more, and the message that says so is on its way.
-            (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
-            (Grant::Turn, Stage::Idle) => {
-                self.asked = false;
-                self.begin_turn();
-            }
-            (Grant::Passivate, Stage::Idle) => self.begin_passivating(PassivatedBy::Eviction),
-            (Grant::Turn, _) => self.tell_admission(AdmissionMessage::TurnEnded),
-            (Grant::Passivate, _) => {}
-        }
-    }
-
-    /// Waits before the next activation, longer after each failure in a row, and not at once with others.
-    pub(super) fn back_off(&mut self, failures: u32) {
-        self.free_slot();
-        self.enter(Stage::Backoff);
-        self.passivate = None;
-        self.is_passive(false);
-        if self.draining || self.fenced {
-            self.enter(Stage::Settled);
-            return self.rest();
-        }
-        let limits = &self.shared.limits;
-        let doubled = limits.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let wait = doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fraction(&self.cell.name, failures));
-        let wait = wait.max(Duration::from_millis(1));
-        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let (name, tenant) = (self.cell.name.clone(), self.tenant.clone());
-        self.shared.tell(FleetEvent::BackingOff { name, tenant, millis });
-        self.watch = Some(watch::backoff(&self.myself, self.watches, wait));
-    }
-
-    pub(super) fn free_slot(&mut self) {
-        self.cell.holdings().slot = false;
-        self.tell_admission(AdmissionMessage::Freed);
+    /// True if the session is to end before its next turn.
+    pub(super) fn stops(&self) -> bool {
+        self.ending.is_some() || self.callers.passivate.is_some()
     }
 
     /// Ends the actor if nothing is left to do.
     pub(super) fn rest(&mut self) {
-        if matches!(self.stage, Stage::Settled) && !self.looking {
-            self.not_warm("the fleet is draining");
-            self.is_passive(false);
-            self.myself.stop(None);
+        if matches!(self.stage, NameStage::Settled) && self.looking == Looking::No {
+            self.callers.not_up("the fleet is draining");
+            self.callers.tell_passive(false);
+            self.cx.myself.stop(None);
         }
-    }
-}
-
-/// A fraction from 0 to 1 that differs between names and between attempts.
-fn fraction(name: &crate::id::Name, failures: u32) -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    f64::from((RandomState::new().hash_one((name, failures)) >> 32) as u32) / f64::from(u32::MAX)
-}
-
-/// The reason why a name that is known is not activated.
-fn blocked(record: &crate::record::NameRecord) -> Option<String> {
-    use crate::record::NameState;
-    match &record.state {
-        NameState::Quarantined { why, .. } => Some(format!("the session is quarantined: {why}")),
-        NameState::Deleting { .. } => Some("the session is being deleted".to_owned()),
-        NameState::Departing { .. } => Some("the session moves to another backend".to_owned()),
-        _ => None,
     }
 }

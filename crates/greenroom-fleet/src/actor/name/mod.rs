@@ -1,53 +1,39 @@
-//! The actor of a name that is not passive.
-//!
-//! ```text
-//!              something waits       a slot            started
-//!  Settled ───────────────► Waiting ─────► Activating ────────► Idle ◄────────────┐
-//!  (no session)                │               │                 │ a turn         │
-//!     ▲  ▲  ▲                  │ nothing       │ failed          ▼                │ outcome
-//!     │  │  └──────────────────┘ waits any     ▼               Running ───────────┘
-//!     │  └──── the time passes ──────────── Backoff              │
-//!     │                                                          │ fenced, cut
-//!     │                                                          ▼
-//!     └───────────────────────────────────────────────────── Passivating ◄── idle, evicted, asked for, failed, drained
-//!
-//!  Settled, and nothing waits: the actor ends, and the name is passive.
-//! ```
+//! The actor of a name that is not passive. `machine` draws its stages.
 //!
 //! The steps (to look at the queue, to activate, a turn, to passivate) are tasks: the actor handles messages while they
 //! run. An activation, a turn and a passivation exclude each other; a look, an interrupt or a message into the turn may
 //! run beside them. What a step has got is in the name's cell. If the actor fails, its supervisor waits for the step,
 //! gives back what the cell holds, and starts another actor.
 
-pub(crate) mod left;
 mod live;
-pub(crate) mod losses;
 mod machine;
-mod memory;
-pub(crate) mod release;
 mod requests;
+mod slot;
 pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
-mod turn;
 mod watch;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use greenroom::Prompt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-use super::admitter::{AdmissionLink, Grant};
+use super::admitter::{AdmissionLink, AdmissionMessage, Grant};
 use super::cell::NameCell;
-use super::context::{Activation, FleetShared};
+use super::context::FleetShared;
+use super::task::panic_text;
 use crate::face::error::FleetError;
 use crate::face::event::PassivatedBy;
 use crate::id::PromptId;
 use crate::record::PromptRecord;
-use machine::NameState;
-use steps::{Activated, Look};
-use turn::TurnEnd;
+use machine::{Ending, NameActorState};
+use steps::Activated;
+use steps::look::Look;
+use steps::turn::TurnEnd;
 
 /// A message to the actor of a name.
 pub(crate) enum NameMessage {
@@ -78,7 +64,7 @@ pub(crate) enum NameMessage {
     Report(oneshot::Sender<NameReport>),
     /// The end of a step.
     Step(StepEnd),
-    /// The session's activity, or a timer. `u64`: the number of the watch, so that an old one is told apart.
+    /// The session's activity, or a timer. `u64`: the number of the stage, so that an earlier one is told apart.
     Watched(Watched, u64),
     /// Panics, to test that the fleet survives it.
     #[cfg(feature = "testkit")]
@@ -90,7 +76,7 @@ impl ractor::Message for NameMessage {}
 
 /// The end of a step.
 pub(crate) enum StepEnd {
-    Looked(Result<Box<Look>, String>),
+    Looked(Box<Look>),
     Activated(Box<Activated>),
     TurnEnded(TurnEnd),
     Interrupted,
@@ -102,10 +88,8 @@ pub(crate) enum StepEnd {
 /// An observation of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// The CLI works in the background.
-    Busy,
-    /// Nothing runs in the CLI any more.
-    Quiet,
+    /// The CLI works in the background, or nothing runs in it any more.
+    Busy(bool),
     /// The session was idle for `idle_after`.
     IdleOver,
     /// A background task took longer than it may.
@@ -139,16 +123,16 @@ pub(crate) struct NameArguments {
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
 impl Actor for NameActor {
     type Msg = NameMessage;
-    type State = NameState;
+    type State = NameActorState;
     type Arguments = NameArguments;
 
     async fn pre_start(
         &self,
         myself: ActorRef<NameMessage>,
-        mut arguments: NameArguments,
-    ) -> Result<NameState, ActorProcessingErr> {
-        let next = arguments.next.take();
-        let mut state = NameState::new(myself, arguments);
+        arguments: NameArguments,
+    ) -> Result<NameActorState, ActorProcessingErr> {
+        let NameArguments { shared, cell, admission, next } = arguments;
+        let mut state = NameActorState::new(NameContext { myself, shared, cell, admission });
         match next {
             Some(next) => state.begin_with(next),
             None => state.look(),
@@ -160,7 +144,7 @@ impl Actor for NameActor {
         &self,
         _: ActorRef<NameMessage>,
         message: NameMessage,
-        state: &mut NameState,
+        state: &mut NameActorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
             NameMessage::Wake(next) => state.woken(next),
@@ -171,9 +155,9 @@ impl Actor for NameActor {
             NameMessage::MakeWay { hold, done } => state.make_way(hold, done),
             NameMessage::Interrupt { prompt, done } => state.interrupt(prompt, done),
             NameMessage::Steer { message, done } => state.steer(*message, done),
-            NameMessage::Drain => state.drain(),
+            NameMessage::Drain => state.end(Ending::Drained),
             NameMessage::Cut => state.cut(),
-            NameMessage::Fence => state.fence(),
+            NameMessage::Fence => state.end(Ending::Fenced),
             NameMessage::Report(reply) => {
                 // An error: nobody waits for the report any more.
                 reply.send(state.report()).ok();
@@ -187,5 +171,35 @@ impl Actor for NameActor {
     }
 }
 
-/// The live session of a name, and what is counted for it.
-pub(crate) type Live = (Activation, Arc<tokio::sync::Mutex<greenroom::message::UsageTracker>>);
+/// The things that a name's actor works with, and that outlast it.
+pub(super) struct NameContext {
+    pub(super) myself: ActorRef<NameMessage>,
+    pub(super) shared: Arc<FleetShared>,
+    pub(super) cell: Arc<NameCell>,
+    pub(super) admission: AdmissionLink,
+}
+
+impl NameContext {
+    /// Runs a step. It goes on if the actor fails; its panic is the end of the step.
+    pub(super) fn step<F>(&self, step: impl FnOnce(Arc<FleetShared>, Arc<NameCell>) -> F)
+    where
+        F: Future<Output = StepEnd> + Send + 'static,
+    {
+        let step = AssertUnwindSafe(step(self.shared.clone(), self.cell.clone())).catch_unwind();
+        let myself = self.myself.clone();
+        self.cell.steps.spawn(async move {
+            let end = step.await.unwrap_or_else(|panic| StepEnd::Panicked(panic_text(&*panic).to_owned()));
+            // An error: the actor has failed, and its supervisor gives back what the step has got.
+            myself.cast(NameMessage::Step(end)).ok();
+        });
+    }
+
+    pub(super) fn tell_admission(&self, message: AdmissionMessage) {
+        self.admission.tell(&self.cell.name, message);
+    }
+
+    pub(super) fn free_slot(&self) {
+        self.cell.holdings().slot = false;
+        self.tell_admission(AdmissionMessage::Freed);
+    }
+}

@@ -14,9 +14,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::release::give_back;
+use super::steps::release::give_back;
+use super::steps::turn::{TurnEnd, run_turn};
 use super::steps::{Cause, files_failed};
-use super::turn::{TurnEnd, run_turn};
 use super::{NameActor, NameArguments, NameMessage};
 use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;

@@ -1,5 +1,6 @@
 //! Watches a session that has no turn, and the timers of a name.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use futures_util::future::join_all;
 use greenroom::Session;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::steps::record_process;
@@ -22,36 +24,81 @@ const SETTLES: Duration = Duration::from_secs(1);
 /// The longest time for which a deletion or a quarantine keeps a name from being activated.
 const HELD: Duration = Duration::from_secs(5);
 
-/// Watches a session between turns: whether the CLI works in the background, how long it was idle, and its end.
-pub(super) fn session(
-    actor: &ActorRef<NameMessage>,
-    number: u64,
-    session: Session,
-    limits: &FleetLimits,
-) -> Task {
-    let (actor, idle_after, background) = (actor.clone(), limits.idle_after, limits.background);
-    Task::spawn(async move {
-        let see = |what| tell(&actor, what, number);
-        let idle = async {
-            if tokio::time::timeout(SETTLES, session.wait_idle()).await.is_err() {
-                see(Watched::Busy);
-                if tokio::time::timeout(background, session.wait_idle()).await.is_err() {
-                    see(Watched::BackgroundOver);
-                    return std::future::pending().await;
-                }
-            }
-            // Also if a watch before this one has told that the session is busy.
-            see(Watched::Quiet);
-            tokio::time::sleep(idle_after).await;
-            see(Watched::IdleOver);
-            std::future::pending().await
-        };
-        tokio::select! {
-            biased;
-            () = session.wait() => see(Watched::SessionEnded),
-            () = idle => {}
+/// The watch of a name's stage, if there is one. Its messages carry the number of the stage, so that those of an earlier stage are
+/// told apart.
+pub(super) struct StageWatch {
+    actor: ActorRef<NameMessage>,
+    stage: u64,
+    task: Option<Task>,
+}
+
+impl StageWatch {
+    pub(super) fn new(actor: ActorRef<NameMessage>) -> Self {
+        Self { actor, stage: 0, task: None }
+    }
+
+    /// A stage begins, without a watch.
+    pub(super) fn renew(&mut self) {
+        (self.stage, self.task) = (self.stage + 1, None);
+    }
+
+    /// True for the number of the stage in which the name is.
+    pub(super) fn is_of(&self, stage: u64) -> bool {
+        self.stage == stage
+    }
+
+    fn tell(&self) -> impl Fn(Watched) + use<> {
+        let (actor, stage) = (self.actor.clone(), self.stage);
+        move |what| {
+            // An error: the actor has ended, and so has its interest.
+            actor.cast(NameMessage::Watched(what, stage)).ok();
         }
-    })
+    }
+
+    /// Watches a session between turns: whether the CLI works in the background, how long it was idle, and its end.
+    pub(super) fn idle(&mut self, session: Session, limits: &FleetLimits) {
+        let (tell, idle_after, background) = (self.tell(), limits.idle_after, limits.background);
+        self.task = Some(Task::spawn(async move {
+            let idle = async {
+                if timeout(SETTLES, session.wait_idle()).await.is_err() {
+                    tell(Watched::Busy(true));
+                    if timeout(background, session.wait_idle()).await.is_err() {
+                        tell(Watched::BackgroundOver);
+                        return pending().await;
+                    }
+                }
+                // Also if a watch before this one has told that the session is busy.
+                tell(Watched::Busy(false));
+                sleep(idle_after).await;
+                tell(Watched::IdleOver);
+                pending().await
+            };
+            tokio::select! {
+                biased;
+                () = session.wait() => tell(Watched::SessionEnded),
+                () = idle => {}
+            }
+        }));
+    }
+
+    /// Tells the actor when the wait after a failure is over.
+    pub(super) fn backoff(&mut self, wait: Duration) {
+        let tell = self.tell();
+        self.task = Some(Task::spawn(async move {
+            sleep(wait).await;
+            tell(Watched::BackoffOver);
+        }));
+    }
+
+    /// Tells the actor when the deletions and quarantines for which it waits are over: their senders are dropped.
+    pub(super) fn holds(&mut self, holds: Vec<oneshot::Receiver<()>>) {
+        let tell = self.tell();
+        self.task = Some(Task::spawn(async move {
+            // An error: a backend that answers late keeps no prompt waiting any longer.
+            timeout(HELD, join_all(holds)).await.ok();
+            tell(Watched::BackoffOver);
+        }));
+    }
 }
 
 /// Keeps the identity of the session's process, each time that the session starts its CLI again.
@@ -86,28 +133,4 @@ pub(super) fn fence(actor: &ActorRef<NameMessage>, fenced: CancellationToken) ->
         // An error: the actor has ended, and its supervisor ends the session.
         actor.cast(NameMessage::Fence).ok();
     })
-}
-
-/// Tells the actor when the wait after a failed activation is over.
-pub(super) fn backoff(actor: &ActorRef<NameMessage>, number: u64, wait: Duration) -> Task {
-    let actor = actor.clone();
-    Task::spawn(async move {
-        tokio::time::sleep(wait).await;
-        tell(&actor, Watched::BackoffOver, number);
-    })
-}
-
-/// Tells the actor when the deletions and quarantines for which it waits are over: their senders are dropped.
-pub(super) fn holds(actor: &ActorRef<NameMessage>, number: u64, holds: Vec<oneshot::Receiver<()>>) -> Task {
-    let actor = actor.clone();
-    Task::spawn(async move {
-        // An error: a backend that answers late keeps no prompt waiting any longer.
-        tokio::time::timeout(HELD, join_all(holds)).await.ok();
-        tell(&actor, Watched::BackoffOver, number);
-    })
-}
-
-fn tell(actor: &ActorRef<NameMessage>, what: Watched, number: u64) {
-    // An error: the actor has ended, and so has its interest.
-    actor.cast(NameMessage::Watched(what, number)).ok();
 }

@@ -13,7 +13,7 @@ use super::{FleetMessage, FleetReport, FleetState, NameChild};
 use crate::actor::admitter::{AdmissionMessage, Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;
 use crate::actor::keeper::Keeper;
-use crate::actor::name::release::give_back;
+use crate::actor::name::steps::release::give_back;
 use crate::actor::name::{NameActor, NameArguments, NameMessage};
 use crate::face::event::FleetEvent;
 use crate::id::{AttemptId, Name};

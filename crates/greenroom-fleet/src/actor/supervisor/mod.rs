@@ -33,7 +33,7 @@ use super::admitter::AdmissionLink;
 use super::cell::NameCell;
 use super::context::FleetShared;
 use super::keeper::Keeper;
-use super::name::release::give_back;
+use super::name::steps::release::give_back;
 use super::name::{NameMessage, NameReport};
 use super::task::Task;
 use crate::admission::Counts;

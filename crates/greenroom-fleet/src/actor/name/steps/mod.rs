@@ -1,7 +1,14 @@
-//! The steps of a name: what its actor does in tasks of their own. `turn` has the step of a turn.
+//! The steps of a name: what its actor does in tasks of their own. The files beside this one have the other steps; here is the activation.
 //!
 //! A step writes what it holds into the name's cell as soon as it holds it, so that an actor that fails in the middle of a step
 //! leaves nothing behind.
+
+pub(crate) mod left;
+pub(super) mod look;
+pub(crate) mod losses;
+mod memory;
+pub(crate) mod release;
+pub(super) mod turn;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -10,97 +17,22 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use greenroom::{ErrorKind, Session};
 
-use super::release::end_session;
-use super::{left, memory};
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
-use crate::actor::context::{Activation, FleetShared, has_room, shown};
+use crate::actor::context::{Activation, FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
+use crate::actor::task::panic_text;
 use crate::backend::Requests;
-use crate::error::BackendError;
 use crate::face::error::FleetError;
 use crate::face::event::FleetEvent;
 use crate::face::profile::{ActivatedFor, ActivationContext};
 use crate::files::{FilesErrorKind, Folders};
-use crate::id::{AttemptId, NodeId, Timestamp};
+use crate::id::AttemptId;
 use crate::process;
-use crate::record::{NameRecord, PromptRecord};
+use crate::record::NameRecord;
 use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership};
-
-/// The record of a name, and the prompt that may begin.
-#[derive(Debug)]
-pub(crate) struct Look {
-    /// `None`: the name is not known.
-    pub(super) record: Option<NameRecord>,
-    /// The prompt that may begin now.
-    pub(super) next: Option<PromptRecord>,
-    /// The reason why the session cannot be up on this node, if callers wait for that.
-    pub(super) elsewhere: Option<FleetError>,
-}
-
-/// Reads what waits for a name.
-pub(super) async fn look(shared: &FleetShared, cell: &NameCell) -> Result<Look, NotDone> {
-    cell.look();
-    let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
-    let Some(found) = record.as_ref().filter(|record| record.queued > 0) else {
-        return Ok(Look { record, next: None, elsewhere: None });
-    };
-    if shared.leaves_to_others(&found.profile) {
-        return Ok(Look { record, next: None, elsewhere: None });
-    }
-    let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);
-    let continues = found.continues;
-    let mut queue = repeat(shared, || shared.backend.queue(cell.name.clone(), bound)).await?;
-    let now = shared.backend.now();
-    let first = match continues {
-        Some(id) => queue.iter().position(|prompt| prompt.id == id),
-        None => queue.iter().position(|prompt| prompt.is_due(now) && now < prompt.expires_at),
-    };
-    let next = first.map(|index| queue.swap_remove(index));
-    if next.is_some() && !within_budget(shared, &found.tenant, now).await? {
-        return Ok(Look { record, next: None, elsewhere: None });
-    }
-    Ok(Look { record, next, elsewhere: None })
-}
-
-/// The reason why a look has failed, in words. Logs a backend that refuses the look for good.
-pub(super) fn not_looked(cell: &NameCell, not_done: &NotDone) -> String {
-    let why = not_done.to_string();
-    if let NotDone::Error(_) = not_done {
-        tracing::warn!(name = shown(&cell.name), why, "the backend does not say what waits for a session");
-    }
-    why
-}
-
-/// The reason why a name cannot be activated on this node, for callers that want it up. `None` also if the backend does not say.
-pub(super) async fn elsewhere(shared: &FleetShared, record: &NameRecord) -> Option<FleetError> {
-    if shared.backend.is_exclusive() {
-        return None;
-    }
-    if let Some(host) = record.host.as_ref().filter(|host| **host != shared.host) {
-        return Some(FleetError::State(other_host(host)));
-    }
-    if shared.leaves_to_others(&record.profile) {
-        return Some(FleetError::State(no_profile(&record.profile)));
-    }
-    let owner = shared.owner_elsewhere(&record.state).await.ok()?;
-    owner.map(|node| FleetError::Elsewhere { node })
-}
-
-fn no_profile(profile: &str) -> String {
-    format!("the fleet has no profile '{profile}': add it to the builder")
-}
-
-pub(super) fn other_host(host: &str) -> String {
-    format!("the session belongs to the host '{host}'")
-}
-
-/// Whether the tenant has money for a turn.
-async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
-    let Some(reserve) = shared.reserve(tenant, now) else { return Ok(true) };
-    let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
-    Ok(has_room(&account, &reserve))
-}
+use look::{no_profile, other_host, quarantined, read_queue};
+use release::end_session;
 
 /// The end of an attempt to activate a name.
 pub(crate) enum Activated {
@@ -108,14 +40,8 @@ pub(crate) enum Activated {
     Up(Activation),
     /// The session did not start. The name was given back, with this number of failures in the period.
     Failed { why: String, failures: u32 },
-    /// The name is quarantined.
-    Quarantined(String),
-    /// Another node owns the name.
-    Elsewhere(NodeId),
-    /// The name is bound to another host.
-    OtherHost(String),
-    /// The name is not known any more.
-    Gone,
+    /// The name is quarantined or not known, or another node or host has it.
+    Refused(FleetError),
     /// The session was to end at once, before it had started.
     Stopped,
     /// The prompts that waited for the slot have ended meanwhile.
@@ -133,11 +59,10 @@ pub(super) async fn activate(
     activated_for: ActivatedFor,
 ) -> Activated {
     if activated_for == ActivatedFor::Prompt {
-        match look(shared, cell).await {
-            Ok(Look { next: None, .. }) => return Activated::Needless,
+        match read_queue(shared, cell).await {
+            Ok((_, None)) => return Activated::Needless,
             Ok(_) => {}
-            Err(NotDone::Fenced) => return Activated::Fenced,
-            Err(NotDone::Error(error)) => return refused(shared, cell, &error),
+            Err(not_done) => return not_owned(shared, cell, not_done),
         }
     }
     let claim = Claim {
@@ -154,12 +79,19 @@ pub(super) async fn activate(
     }
     let record = match claimed {
         Ok(Claimed::Won { record, .. }) => record,
-        Ok(Claimed::Elsewhere(node)) => return Activated::Elsewhere(node),
-        Ok(Claimed::Quarantined(why)) => return Activated::Quarantined(why),
-        Ok(Claimed::OtherHost(host)) => return Activated::OtherHost(host),
-        Ok(Claimed::Gone) => return Activated::Gone,
-        Ok(Claimed::NodeDown) | Err(NotDone::Fenced) => return Activated::Fenced,
-        Err(NotDone::Error(error)) => return refused(shared, cell, &error),
+        Ok(Claimed::Elsewhere(node)) => {
+            let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
+            shared.tell(FleetEvent::Elsewhere { name, tenant, node });
+            return Activated::Refused(FleetError::Elsewhere { node });
+        }
+        Ok(Claimed::Quarantined(why)) => return refused_as_quarantined(shared, &why),
+        Ok(Claimed::OtherHost(host)) => return Activated::Refused(FleetError::State(other_host(&host))),
+        Ok(Claimed::Gone) => {
+            let why = "the session is not known any more".to_owned();
+            return Activated::Refused(FleetError::State(why));
+        }
+        Ok(Claimed::NodeDown) => return Activated::Fenced,
+        Err(not_done) => return not_owned(shared, cell, not_done),
     };
     let owner = Ownership { name: cell.name.clone(), node: shared.node, term: record.term };
     let running = {
@@ -173,17 +105,14 @@ pub(super) async fn activate(
     shared.tell(FleetEvent::Activating { name, tenant: tenant.clone(), term: owner.term });
     let claim = claim.attempt;
     // Before there is a process: a fleet that opens after this service was killed waits for the CLI, also if it was starting.
-    match record_process(shared, &owner, process::record(claim, None)).await {
-        Ok(()) => {}
-        Err(NotDone::Fenced) => return Activated::Fenced,
-        Err(NotDone::Error(error)) => return failed(shared, cell, owner, error.to_string()).await,
+    if let Err(error) = record_process(shared, &owner, process::record(claim, None)).await {
+        return not_done(shared, cell, owner, error).await;
     }
     // Also where there is no other node: the opening leaves processes that it could not end, and records that it could not read.
     match left::end_processes(shared, &cell.name).await {
         Ok(None) => {}
         Ok(Some(why)) => return failed(shared, cell, owner, why).await,
-        Err(NotDone::Fenced) => return Activated::Fenced,
-        Err(NotDone::Error(error)) => return failed(shared, cell, owner, error.to_string()).await,
+        Err(error) => return not_done(shared, cell, owner, error).await,
     }
     let why = match start(shared, cell, &record, activated_for, claim, &owner).await {
         Ok(session) => {
@@ -329,12 +258,26 @@ fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
     shared.tell(FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
 }
 
-/// Tells that the backend refuses a request for good before the name has an owner.
-fn refused(shared: &FleetShared, cell: &NameCell, error: &BackendError) -> Activated {
+/// The end of an activation whose request was not carried out before the name had an owner.
+fn not_owned(shared: &FleetShared, cell: &NameCell, not_done: NotDone) -> Activated {
+    let NotDone::Error(error) = not_done else { return Activated::Fenced };
     let why = error.to_string();
     tracing::warn!(name = shown(&cell.name), why, "the backend refuses an activation");
     tell_failed(shared, cell, &why);
     Activated::Error(why)
+}
+
+/// The end of an activation whose request was not carried out for the owner.
+async fn not_done(shared: &FleetShared, cell: &NameCell, owner: Ownership, not_done: NotDone) -> Activated {
+    match not_done {
+        NotDone::Fenced => Activated::Fenced,
+        NotDone::Error(error) => failed(shared, cell, owner, error.to_string()).await,
+    }
+}
+
+fn refused_as_quarantined(shared: &FleetShared, why: &str) -> Activated {
+    shared.tell_transitions();
+    Activated::Refused(FleetError::State(quarantined(why)))
 }
 
 /// Counts a failed activation, and gives the name back.
@@ -352,16 +295,10 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
             cell.disown();
             match after {
                 AfterFailure::Free(failures) => Activated::Failed { why, failures },
-                AfterFailure::Quarantined => Activated::Quarantined(why),
+                AfterFailure::Quarantined => refused_as_quarantined(shared, &why),
             }
         }
         Err(NotDone::Fenced) => Activated::Fenced,
         Err(NotDone::Error(error)) => Activated::Error(error.to_string()),
     }
-}
-
-/// The text of a panic.
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a text")
 }

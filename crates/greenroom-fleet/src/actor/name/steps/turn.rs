@@ -36,7 +36,7 @@ pub(crate) enum TurnEnd {
 }
 
 /// Runs one turn: begins it, sends its prompt, writes its messages down, and gives it its outcome.
-pub(super) async fn run_turn(
+pub(in crate::actor::name) async fn run_turn(
     shared: &Arc<FleetShared>,
     cell: &NameCell,
     activation: &Activation,
