@@ -44,7 +44,7 @@ use crate::request::{Join, Quarantined};
 const BATCH: usize = 1000;
 
 /// Processes that could not be ended, and the reasons.
-type Stuck = BTreeMap<(Name, Term), String>;
+type StuckProcesses = BTreeMap<(Name, Term), String>;
 
 /// Opens a fleet.
 ///
@@ -87,8 +87,8 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
 }
 
 /// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time.
-async fn end_left_processes(shared: &FleetShared) -> Result<Stuck, FleetError> {
-    let (mut stuck, mut limit) = (Stuck::new(), BATCH);
+async fn end_left_processes(shared: &FleetShared) -> Result<StuckProcesses, FleetError> {
+    let (mut stuck, mut limit) = (StuckProcesses::new(), BATCH);
     loop {
         let mut left = shared.ask(|backend| backend.left_processes(limit)).await?;
         let all = left.len() < limit;
@@ -130,7 +130,7 @@ async fn end_left_processes(shared: &FleetShared) -> Result<Stuck, FleetError> {
 async fn split(
     shared: &FleetShared,
     left: Vec<ProcessRecord>,
-    stuck: &mut Stuck,
+    stuck: &mut StuckProcesses,
 ) -> Result<Vec<(ProcessRecord, LeftProcess)>, FleetError> {
     let mut running = Vec::new();
     for record in left {

@@ -9,7 +9,7 @@ use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use self::command::{Commanded, Wanted, command, make_way_at};
+use self::command::{Commanded, WantedCommand, command, make_way_at};
 use super::error::{FleetError, PromptError, Refusal};
 use super::event::PassivatedBy;
 use super::fleet::Fleet;
@@ -196,7 +196,7 @@ impl FleetSession {
             Ok(false) => {}
             interrupted => return interrupted,
         }
-        match command(self.shared(), &self.name, Wanted::Interrupt(prompt)).await? {
+        match command(self.shared(), &self.name, WantedCommand::Interrupt(prompt)).await? {
             Commanded::Done => Ok(true),
             Commanded::Nothing => Ok(false),
             Commanded::Here(prompt) => self.interrupt_here(prompt).await,
@@ -232,7 +232,7 @@ impl FleetSession {
         if self.passivate_here().await {
             return Ok(());
         }
-        if let Commanded::Here(_) = command(self.shared(), &self.name, Wanted::Passivate).await? {
+        if let Commanded::Here(_) = command(self.shared(), &self.name, WantedCommand::Passivate).await? {
             self.passivate_here().await;
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Live readers of turns.
 //!
 //! ```text
-//!  scribe ─► Feed ──► Slot (a bounded ring) ──► Reader ──► FleetTurn ──► application
-//!                       ▲
-//!  changes of the backend: "look at the records again"
+//!  scribe ─► Feed ──► TurnSlot (a bounded ring) ──► Reader ──► FleetTurn ──► application
+//!                         ▲
+//!    changes of the backend: "look at the records again"
 //! ```
 //!
 //! A prompt has a slot while its turn runs here or somebody reads it. The messages of a turn that nobody reads are not kept.
@@ -21,7 +21,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinSet;
 
 pub(crate) use self::ring::{Heard, LiveMessage};
-use self::ring::{Place, Ring};
+use self::ring::{MessageRing, ReaderPlace};
 use crate::backend::{Backend, Requests};
 use crate::id::PromptId;
 use crate::request::Change;
@@ -32,34 +32,34 @@ pub(crate) struct Hub(Arc<Slots>);
 
 /// The place where a running turn shows its messages; dropped at the turn's end.
 #[derive(Debug)]
-pub(crate) struct Feed(Slot);
+pub(crate) struct Feed(TurnSlot);
 
 /// A reader of a turn.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    slot: Slot,
-    place: Place,
+    slot: TurnSlot,
+    place: ReaderPlace,
 }
 
 #[derive(Default)]
 struct Slots {
-    turns: Mutex<HashMap<PromptId, Arc<Shown>>>,
+    turns: Mutex<HashMap<PromptId, Arc<ShownTurn>>>,
     /// The task that hears of the backend's changes, from the first reader on. It ends with the hub.
     listener: Mutex<JoinSet<()>>,
 }
 
 /// A turn as it is shown to its readers.
 #[derive(Default)]
-struct Shown {
-    ring: Mutex<Ring>,
+struct ShownTurn {
+    ring: Mutex<MessageRing>,
     changed: Notify,
 }
 
 /// The slot of a turn, as its feed or one of its readers holds it.
-struct Slot {
+struct TurnSlot {
     slots: Arc<Slots>,
     prompt: PromptId,
-    shown: Arc<Shown>,
+    shown: Arc<ShownTurn>,
 }
 
 impl Hub {
@@ -149,11 +149,15 @@ impl Drop for Reader {
 }
 
 impl Slots {
-    fn enter<T>(self: &Arc<Self>, prompt: PromptId, change: impl FnOnce(&mut Ring) -> T) -> (Slot, T) {
+    fn enter<T>(
+        self: &Arc<Self>,
+        prompt: PromptId,
+        change: impl FnOnce(&mut MessageRing) -> T,
+    ) -> (TurnSlot, T) {
         let mut turns = lock(&self.turns);
         let shown = turns.entry(prompt).or_default().clone();
         let answer = change(&mut lock(&shown.ring));
-        (Slot { slots: self.clone(), prompt, shown }, answer)
+        (TurnSlot { slots: self.clone(), prompt, shown }, answer)
     }
 
     /// Starts the task that hears of changes, unless it runs.
@@ -191,9 +195,9 @@ impl Slots {
     }
 }
 
-impl Slot {
+impl TurnSlot {
     /// Changes the ring, and removes the slot if nobody uses it any more.
-    fn leave(&self, change: impl FnOnce(&mut Ring)) {
+    fn leave(&self, change: impl FnOnce(&mut MessageRing)) {
         let mut turns = lock(&self.slots.turns);
         let mut ring = lock(&self.shown.ring);
         change(&mut ring);
@@ -228,8 +232,8 @@ impl fmt::Debug for Slots {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for TurnSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Slot").field(&self.prompt).finish()
+        f.debug_tuple("TurnSlot").field(&self.prompt).finish()
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Heard {
 
 /// The last messages of a turn, until its readers have read them.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(super) struct MessageRing {
     items: VecDeque<Item>,
     /// The position of the first item. Each message has a position, from 0.
     first: u64,
@@ -60,7 +60,7 @@ struct Item {
 
 /// The place of a reader in a ring.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ReaderPlace {
     /// The position of the next message. `None`: the reader wants no messages.
     at: Option<u64>,
     /// Partial messages before the next message.
@@ -68,16 +68,16 @@ pub(super) struct Place {
     looks: u64,
 }
 
-impl Ring {
+impl MessageRing {
     /// Adds a reader, from now on.
-    pub(super) fn join(&mut self, messages: bool) -> Place {
+    pub(super) fn join(&mut self, messages: bool) -> ReaderPlace {
         self.users += 1;
         self.readers += usize::from(messages);
-        Place { at: messages.then(|| self.end()), partials: self.partials, looks: self.looks }
+        ReaderPlace { at: messages.then(|| self.end()), partials: self.partials, looks: self.looks }
     }
 
     /// Removes a reader.
-    pub(super) fn leave(&mut self, place: &Place) {
+    pub(super) fn leave(&mut self, place: &ReaderPlace) {
         self.users -= 1;
         let Some(at) = place.at else { return };
         self.readers -= 1;
@@ -108,7 +108,7 @@ impl Ring {
     }
 
     /// The next thing for a reader to hear.
-    pub(super) fn take(&mut self, place: &mut Place) -> Option<Heard> {
+    pub(super) fn take(&mut self, place: &mut ReaderPlace) -> Option<Heard> {
         if let Some(at) = &mut place.at {
             if *at < self.first {
                 *at = self.first;

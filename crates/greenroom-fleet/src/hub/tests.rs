@@ -3,7 +3,7 @@
 use greenroom::Message;
 use serde_json::json;
 
-use super::ring::{MOST, MOST_BYTES, Ring};
+use super::ring::{MOST, MOST_BYTES, MessageRing};
 use super::*;
 use crate::backend::MemoryBackend;
 
@@ -32,7 +32,7 @@ fn heard(heard: Option<Heard>) -> String {
 
 #[test]
 fn a_message_is_dropped_when_all_readers_have_read_it() {
-    let mut ring = Ring::default();
+    let mut ring = MessageRing::default();
     ring.push(complete(0));
     assert_eq!(ring.len(), 0, "nobody reads");
     let (mut first, mut second) = (ring.join(true), ring.join(true));
@@ -57,7 +57,7 @@ fn a_message_is_dropped_when_all_readers_have_read_it() {
 
 #[test]
 fn a_slow_reader_learns_how_many_partial_messages_it_has_missed() {
-    let mut ring = Ring::default();
+    let mut ring = MessageRing::default();
     let (mut slow, mut fast) = (ring.join(true), ring.join(true));
     for _ in 0..3 {
         ring.push(partial(0));
@@ -83,7 +83,7 @@ fn a_slow_reader_learns_how_many_partial_messages_it_has_missed() {
 
 #[test]
 fn the_bytes_of_unread_messages_are_bounded() {
-    let mut ring = Ring::default();
+    let mut ring = MessageRing::default();
     let mut reader = ring.join(true);
     let large = LiveMessage { after: 0, complete: false, message: message(&"x".repeat(MOST_BYTES / 2)) };
     for _ in 0..3 {

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::SendToName;
-use super::steps::{KeeperContext, LOOK, SECOND, Step, locked};
+use super::steps::{KeeperContext, LOOK, NextMoment, SECOND, locked};
 use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
@@ -49,7 +49,7 @@ impl Commands {
 
 impl KeeperContext {
     /// Begins to carry out the commands that wait for this node.
-    pub(super) async fn commands(&self) -> Step {
+    pub(super) async fn commands(&self) -> NextMoment {
         let shared = &self.shared;
         let next = Instant::now() + if shared.has_peers() { SECOND } else { LOOK };
         // Other nodes give commands to owners only.
@@ -62,7 +62,7 @@ impl KeeperContext {
         for command in waiting.inspect_err(|_| self.commands.hint())? {
             if locked(&self.commands.under_way).insert(command.id) {
                 let (shared, send) = (shared.clone(), self.send.clone());
-                let place = Place { of: self.commands.under_way.clone(), command: command.id };
+                let place = CommandUnderWay { of: self.commands.under_way.clone(), command: command.id };
                 self.shared.tasks.spawn(async move {
                     carry_out(&shared, &send, command).await;
                     drop(place);
@@ -74,12 +74,12 @@ impl KeeperContext {
 }
 
 /// The place of a command among those that are under way.
-struct Place {
+struct CommandUnderWay {
     of: Arc<Mutex<HashSet<CommandId>>>,
     command: CommandId,
 }
 
-impl Drop for Place {
+impl Drop for CommandUnderWay {
     fn drop(&mut self) {
         locked(&self.of).remove(&self.command);
     }

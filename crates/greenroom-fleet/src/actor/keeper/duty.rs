@@ -73,7 +73,7 @@ impl fmt::Display for Duty {
 
 /// The end of a step.
 #[derive(Debug)]
-pub(crate) enum StepEnd {
+pub(crate) enum DutyEnd {
     /// The duty's next moment.
     At(Instant),
     /// The backend could not carry out a request.
@@ -81,7 +81,7 @@ pub(crate) enum StepEnd {
     Panicked(String),
 }
 
-impl StepEnd {
+impl DutyEnd {
     /// Runs a step to its end.
     pub(super) async fn of(step: impl Future<Output = Result<Instant, BackendError>>) -> Self {
         match AssertUnwindSafe(step).catch_unwind().await {

@@ -35,9 +35,9 @@ const GROUPS: u64 = 4;
 
 /// Duties that were hinted at and have not heard it: a further hint of such a duty is dropped.
 #[derive(Default)]
-pub(crate) struct Hints([AtomicBool; Duty::ALL.len()]);
+pub(crate) struct HintedDuties([AtomicBool; Duty::ALL.len()]);
 
-impl Hints {
+impl HintedDuties {
     pub(super) fn tell(&self, duty: Duty, keeper: &ActorRef<KeeperMessage>) {
         if !self.0[duty as usize].swap(true, Ordering::AcqRel) {
             // An error: the keeper has ended.
@@ -87,7 +87,13 @@ impl HintedNames {
 struct Later(BTreeSet<(Instant, Name)>);
 
 impl Later {
-    fn add(&mut self, name: Name, context: &KeeperContext, hints: &Hints, keeper: &ActorRef<KeeperMessage>) {
+    fn add(
+        &mut self,
+        name: Name,
+        context: &KeeperContext,
+        hints: &HintedDuties,
+        keeper: &ActorRef<KeeperMessage>,
+    ) {
         let wait = wait_for(&name, &context.shared);
         if !wait.is_zero() && self.0.len() < LATER {
             self.0.insert((Instant::now() + wait, name));
@@ -133,7 +139,7 @@ fn hash(value: &impl Hash) -> u64 {
 pub(super) async fn listen(
     mut changes: broadcast::Receiver<Change>,
     context: Arc<KeeperContext>,
-    hints: Arc<Hints>,
+    hints: Arc<HintedDuties>,
     keeper: ActorRef<KeeperMessage>,
 ) {
     let mut later = Later::default();

@@ -45,8 +45,8 @@ use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::time::Instant;
 
-use self::duty::{Duty, StepEnd};
-use self::hints::Hints;
+use self::duty::{Duty, DutyEnd};
+use self::hints::HintedDuties;
 use self::steps::KeeperContext;
 use super::context::FleetShared;
 use super::name::NameMessage;
@@ -73,7 +73,7 @@ pub(crate) type SendToName = Arc<dyn Fn(Name, NameMessage) + Send + Sync>;
 pub(crate) struct Keeper {
     actor: ActorRef<KeeperMessage>,
     context: Arc<KeeperContext>,
-    hints: Arc<Hints>,
+    hints: Arc<HintedDuties>,
 }
 
 impl Keeper {
@@ -86,7 +86,7 @@ impl Keeper {
         supervisor: ActorCell,
     ) -> Result<Self, SpawnErr> {
         let context = Arc::new(KeeperContext::new(shared, wake, owned, send));
-        let hints = Arc::new(Hints::default());
+        let hints = Arc::new(HintedDuties::default());
         let arguments = (context.clone(), hints.clone());
         let (actor, _) = Actor::spawn_linked(None, KeeperActor, arguments, supervisor).await?;
         Ok(Self { actor, context, hints })
@@ -115,7 +115,7 @@ pub(crate) enum KeeperMessage {
     /// The moment of a duty has come, or a hint has.
     Due(Duty),
     /// A step of a duty has ended.
-    Ended(Duty, StepEnd),
+    Ended(Duty, DutyEnd),
     /// The moment may have come at which the node gives its lease up.
     Fence,
     #[cfg(any(test, feature = "testkit"))]
@@ -143,7 +143,7 @@ enum Progress {
 struct KeeperState {
     context: Arc<KeeperContext>,
     myself: ActorRef<KeeperMessage>,
-    hints: Arc<Hints>,
+    hints: Arc<HintedDuties>,
     duties: [Progress; Duty::ALL.len()],
     /// The moments at which the latest steps began.
     began: [Instant; Duty::ALL.len()],
@@ -156,12 +156,12 @@ struct KeeperState {
 impl Actor for KeeperActor {
     type Msg = KeeperMessage;
     type State = KeeperState;
-    type Arguments = (Arc<KeeperContext>, Arc<Hints>);
+    type Arguments = (Arc<KeeperContext>, Arc<HintedDuties>);
 
     async fn pre_start(
         &self,
         myself: ActorRef<KeeperMessage>,
-        (context, hints): (Arc<KeeperContext>, Arc<Hints>),
+        (context, hints): (Arc<KeeperContext>, Arc<HintedDuties>),
     ) -> Result<KeeperState, ActorProcessingErr> {
         // Before the first look at the records, so that no change is missed.
         let changes = context.shared.backend.changes();
@@ -225,14 +225,14 @@ impl KeeperState {
         };
     }
 
-    fn ended(&mut self, duty: Duty, end: StepEnd) {
+    fn ended(&mut self, duty: Duty, end: DutyEnd) {
         let at = match end {
-            StepEnd::At(at) => at,
-            StepEnd::Failed(error) => {
+            DutyEnd::At(at) => at,
+            DutyEnd::Failed(error) => {
                 self.context.shared.tell(FleetEvent::BackendUnavailable { why: error.to_string() });
                 Instant::now() + duty.pause_after_failure()
             }
-            StepEnd::Panicked(why) => {
+            DutyEnd::Panicked(why) => {
                 tracing::error!(?duty, why, "a step of the keeper has panicked");
                 let actor = format!("keeper, at its duty to {duty}");
                 self.context.shared.tell(FleetEvent::ActorRestarted { actor, why });
@@ -285,7 +285,7 @@ fn later(at: Instant, message: KeeperMessage, myself: &ActorRef<KeeperMessage>) 
 fn run(duty: Duty, context: &Arc<KeeperContext>, myself: &ActorRef<KeeperMessage>) -> Progress {
     let (context, myself) = (context.clone(), myself.clone());
     let step = Task::spawn(async move {
-        let end = StepEnd::of(context.step(duty)).await;
+        let end = DutyEnd::of(context.step(duty)).await;
         // An error: the keeper has ended.
         myself.cast(KeeperMessage::Ended(duty, end)).ok();
     });

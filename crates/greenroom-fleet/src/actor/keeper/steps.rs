@@ -40,7 +40,8 @@ const DELETE: usize = 16;
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-pub(super) type Step = Result<Instant, BackendError>;
+/// The next moment of a duty, after a step.
+pub(super) type NextMoment = Result<Instant, BackendError>;
 
 /// The things that all steps share. A keeper that is started again has new ones.
 pub(crate) struct KeeperContext {
@@ -51,7 +52,7 @@ pub(crate) struct KeeperContext {
     pub(super) commands: Commands,
     pub(super) hinted: HintedNames,
     looks: Mutex<Looks>,
-    stuck: Mutex<HashMap<Name, Stuck>>,
+    stuck: Mutex<HashMap<Name, StuckDeletion>>,
     strangers: Mutex<HashSet<(Name, Term)>>,
     /// Profiles of other nodes that were logged.
     other_profiles: Mutex<HashSet<String>>,
@@ -71,7 +72,7 @@ struct Looks {
 
 /// A name whose files cannot be removed.
 #[derive(Clone, Copy)]
-struct Stuck {
+struct StuckDeletion {
     again: Instant,
     pause: Duration,
 }
@@ -93,7 +94,7 @@ impl KeeperContext {
         Self { shared, wake, owned, send, commands, hinted, looks, stuck, strangers, other_profiles, watch }
     }
 
-    pub(super) async fn step(&self, duty: Duty) -> Step {
+    pub(super) async fn step(&self, duty: Duty) -> NextMoment {
         match duty {
             Duty::Renew => self.renew().await,
             Duty::Expire => self.expire().await,
@@ -112,7 +113,7 @@ impl KeeperContext {
         Instant::now() + wait.min(LOOK)
     }
 
-    async fn expire(&self) -> Step {
+    async fn expire(&self) -> NextMoment {
         let backend = &self.shared.backend;
         for _ in 0..EXPIRE_ROUNDS {
             let prompts = backend.expire_prompts(EXPIRE).await?;
@@ -124,7 +125,7 @@ impl KeeperContext {
         Ok(Instant::now())
     }
 
-    async fn wake_names(&self) -> Step {
+    async fn wake_names(&self) -> NextMoment {
         let hinted = self.hinted.take();
         if self.shared.draining.is_cancelled() {
             return Ok(Instant::now() + LOOK);
@@ -150,7 +151,7 @@ impl KeeperContext {
     }
 
     /// Wakes all names that can run.
-    async fn look(&self, now: Timestamp) -> Step {
+    async fn look(&self, now: Timestamp) -> NextMoment {
         let poor = self.still_poor(now).await?;
         let poor = self.wake_names_of(None, poor, now).await?;
         locked(&self.looks).poor = poor;
@@ -160,7 +161,7 @@ impl KeeperContext {
     }
 
     /// Wakes those of the names that can run.
-    async fn look_at(&self, names: HashSet<Name>, now: Timestamp) -> Step {
+    async fn look_at(&self, names: HashSet<Name>, now: Timestamp) -> NextMoment {
         if !names.is_empty() {
             self.wake_names_of(Some(names.into_iter().collect()), Vec::new(), now).await?;
         }
@@ -228,7 +229,7 @@ impl KeeperContext {
 
     /// The next moment at which a name can run that cannot now: a reminder's, or the first period in which a tenant has money
     /// again.
-    async fn next_due(&self, now: Timestamp) -> Step {
+    async fn next_due(&self, now: Timestamp) -> NextMoment {
         let reminder = self.shared.backend.next_due(now).await?;
         let mut looks = locked(&self.looks);
         let budget = |tenant: &String| self.shared.quota(tenant).budget;
@@ -245,7 +246,7 @@ impl KeeperContext {
         }
     }
 
-    async fn forget(&self) -> Step {
+    async fn forget(&self) -> NextMoment {
         let (backend, retention) = (&self.shared.backend, self.shared.limits.retention);
         let before = |time: Duration| {
             let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -268,7 +269,7 @@ impl KeeperContext {
     }
 
     /// Goes on with deletions that a crash, or files that could not be removed, have left.
-    async fn delete(&self) -> Step {
+    async fn delete(&self) -> NextMoment {
         let most = locked(&self.stuck).len() + DELETE;
         let marked = self.shared.backend.deleting(most).await?;
         locked(&self.stuck).retain(|name, _| marked.contains(name));
@@ -282,7 +283,7 @@ impl KeeperContext {
                 Err(FleetError::Backend(error)) => return Err(error),
                 Err(_) => {
                     let pause = known.map_or(SECOND, |stuck| (stuck.pause * 2).min(MINUTE));
-                    let stuck = Stuck { again: Instant::now() + pause, pause };
+                    let stuck = StuckDeletion { again: Instant::now() + pause, pause };
                     locked(&self.stuck).insert(name, stuck);
                 }
             }
@@ -294,7 +295,7 @@ impl KeeperContext {
 
     /// Releases names that the backend counts for this node by a claim that no actor knows, if two looks in a row have found
     /// them.
-    async fn release(&self) -> Step {
+    async fn release(&self) -> NextMoment {
         let shared = &self.shared;
         let mut listed = Vec::new();
         loop {

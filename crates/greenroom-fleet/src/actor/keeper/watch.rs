@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::steps::{KeeperContext, LOOK, SECOND, Step, locked};
+use super::steps::{KeeperContext, LOOK, NextMoment, SECOND, locked};
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
@@ -95,7 +95,7 @@ impl KeeperContext {
         locked(&self.watch).peers.clear();
     }
 
-    pub(super) async fn watch_nodes(&self) -> Step {
+    pub(super) async fn watch_nodes(&self) -> NextMoment {
         // A backend that is this process's alone has no other node.
         if self.shared.draining.is_cancelled() || self.shared.backend.is_exclusive() {
             return Ok(Instant::now() + LOOK);
@@ -103,7 +103,7 @@ impl KeeperContext {
         self.look_at_nodes().await
     }
 
-    async fn look_at_nodes(&self) -> Step {
+    async fn look_at_nodes(&self) -> NextMoment {
         let shared = &self.shared;
         let sent = Instant::now();
         // The other requests of a look may fail for a reason of their own, such as one record that cannot be read.

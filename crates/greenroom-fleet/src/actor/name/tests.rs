@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::steps::release::give_back;
 use super::steps::turn::{TurnEnd, run_turn};
-use super::steps::{Cause, files_failed};
+use super::steps::{Blame, files_failed};
 use super::{NameActor, NameArguments, NameMessage};
 use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;
@@ -251,10 +251,10 @@ async fn a_folder_of_one_session_that_is_not_writable_is_the_sessions_fault() {
         files_failed(&Folders::at(root.to_owned()), error).await.by
     };
     for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
-        assert_eq!(cause(&works, kind).await, Cause::Session, "{kind}");
-        assert_eq!(cause(&file, kind).await, Cause::Host, "{kind}: other sessions fail as well");
+        assert_eq!(cause(&works, kind).await, Blame::Session, "{kind}");
+        assert_eq!(cause(&file, kind).await, Blame::Host, "{kind}: other sessions fail as well");
     }
-    assert_eq!(cause(&works, io::ErrorKind::StorageFull).await, Cause::Host);
-    assert_eq!(cause(&works, io::ErrorKind::DirectoryNotEmpty).await, Cause::Host, "something still writes");
-    assert_eq!(cause(&works, io::ErrorKind::NotADirectory).await, Cause::Session);
+    assert_eq!(cause(&works, io::ErrorKind::StorageFull).await, Blame::Host);
+    assert_eq!(cause(&works, io::ErrorKind::DirectoryNotEmpty).await, Blame::Host, "something still writes");
+    assert_eq!(cause(&works, io::ErrorKind::NotADirectory).await, Blame::Session);
 }

@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// The thing that the owner is to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wanted {
+pub(super) enum WantedCommand {
     /// Interrupt the turn of this prompt, or the turn that runs.
     Interrupt(Option<PromptId>),
     Passivate,
@@ -55,7 +55,7 @@ pub(super) enum Commanded {
 pub(super) async fn command(
     shared: &FleetShared,
     name: &Name,
-    mut wanted: Wanted,
+    mut wanted: WantedCommand,
 ) -> Result<Commanded, FleetError> {
     if shared.backend.is_exclusive() {
         return Ok(Commanded::Nothing);
@@ -68,10 +68,10 @@ pub(super) async fn command(
             return Ok(Commanded::Nothing);
         };
         let kind = match &mut wanted {
-            Wanted::Passivate => CommandKind::Passivate,
-            Wanted::MakeWay => CommandKind::MakeWay,
+            WantedCommand::Passivate => CommandKind::Passivate,
+            WantedCommand::MakeWay => CommandKind::MakeWay,
             // The first look decides which turn is meant, so that no later one is hit.
-            Wanted::Interrupt(prompt) => match record.running {
+            WantedCommand::Interrupt(prompt) => match record.running {
                 Some(running) if *prompt.get_or_insert(running) == running => {
                     CommandKind::Interrupt { prompt: running }
                 }
@@ -79,7 +79,7 @@ pub(super) async fn command(
             },
         };
         if node == shared.node {
-            let prompt = if let Wanted::Interrupt(prompt) = wanted { prompt } else { None };
+            let prompt = if let WantedCommand::Interrupt(prompt) = wanted { prompt } else { None };
             // The first time the actor here has just said that there is nothing to do.
             return Ok(if silent.is_some() { Commanded::Here(prompt) } else { Commanded::Nothing });
         }
@@ -111,7 +111,7 @@ pub(super) async fn make_way_at(
             return Err(FleetError::Elsewhere { node: owner });
         }
         *asked += 1;
-        if command(shared, name, Wanted::MakeWay).await? == Commanded::Done {
+        if command(shared, name, WantedCommand::MakeWay).await? == Commanded::Done {
             return Ok(());
         }
     }

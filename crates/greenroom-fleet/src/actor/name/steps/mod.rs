@@ -130,11 +130,11 @@ pub(super) async fn activate(
         }
         Err(_) if shared.lost.is_cancelled() || cell.fenced().is_cancelled() => return Activated::Fenced,
         Err(_) if cell.kill().is_cancelled() => return Activated::Stopped,
-        Err(NotStarted { why, by: Cause::Host }) => {
+        Err(NotStarted { why, by: Blame::Host }) => {
             tell_failed(shared, cell, &why);
             return Activated::Error(why);
         }
-        Err(NotStarted { why, by: Cause::Session }) => why,
+        Err(NotStarted { why, by: Blame::Session }) => why,
     };
     end_session(cell).await;
     failed(shared, cell, owner, why).await
@@ -152,12 +152,12 @@ pub(super) async fn record_process(
 /// The reason why a session did not start.
 pub(super) struct NotStarted {
     why: String,
-    pub(super) by: Cause,
+    pub(super) by: Blame,
 }
 
-/// The cause of a start that has failed.
+/// The side at fault for a start that has failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum Blame {
     /// The session: the failure counts, and too many quarantine the name.
     Session,
     /// The host: its disk is full or can only be read, or another session on it has the conversation, for some seconds perhaps.
@@ -167,7 +167,7 @@ pub(super) enum Cause {
 
 impl From<String> for NotStarted {
     fn from(why: String) -> Self {
-        Self { why, by: Cause::Session }
+        Self { why, by: Blame::Session }
     }
 }
 
@@ -177,9 +177,9 @@ pub(super) async fn files_failed(folders: &Folders, error: impl Into<FleetError>
     let error = error.into();
     let kind = if let FleetError::Files(error) = &error { error.kind() } else { FilesErrorKind::Other };
     let by = match kind {
-        FilesErrorKind::Full | FilesErrorKind::InUse => Cause::Host,
-        FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed if folders.open().await.is_err() => Cause::Host,
-        _ => Cause::Session,
+        FilesErrorKind::Full | FilesErrorKind::InUse => Blame::Host,
+        FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed if folders.open().await.is_err() => Blame::Host,
+        _ => Blame::Session,
     };
     NotStarted { why: error.to_string(), by }
 }
@@ -188,7 +188,7 @@ impl From<greenroom::Error> for NotStarted {
     fn from(error: greenroom::Error) -> Self {
         // A transcript that cannot be read is no fault of the session either.
         let is_host = matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store);
-        let by = if is_host { Cause::Host } else { Cause::Session };
+        let by = if is_host { Blame::Host } else { Blame::Session };
         Self { why: error.to_string(), by }
     }
 }
@@ -205,7 +205,7 @@ async fn start(
     let Some(profile) = shared.profiles.get(&record.profile) else {
         let why = no_profile(&record.profile);
         // Another node may have the profile, for instance while a new version of a service takes over.
-        let by = if shared.has_peers() { Cause::Host } else { Cause::Session };
+        let by = if shared.has_peers() { Blame::Host } else { Blame::Session };
         return Err(NotStarted { why, by });
     };
     let created = match shared.transcripts {
