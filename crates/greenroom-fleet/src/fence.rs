@@ -18,7 +18,7 @@ use std::time::Duration;
 use greenroom::guardian::{BootTime, Watchdog};
 use tokio::time::Instant;
 
-use crate::face::error::FleetError;
+use crate::error::FleetError;
 
 /// The fence of a node.
 pub(crate) struct Fence {

@@ -62,16 +62,19 @@ mod admission;
 pub mod backend;
 mod clock;
 mod error;
+mod event;
 mod face;
 mod fence;
 mod files;
 mod hub;
 mod id;
+mod limits;
 mod moving;
 mod opening;
 mod outcome;
 mod people;
 mod process;
+mod profile;
 mod record;
 mod registry;
 mod request;
@@ -83,20 +86,20 @@ mod transcripts;
 mod wait;
 
 pub use clock::Clock;
-pub use error::{BackendError, BackendErrorKind};
+pub use error::{
+    BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError, Refusal,
+};
+pub use event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::builder::FleetBuilder;
-pub use face::error::{FleetError, PromptError, Refusal};
-pub use face::event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::fleet::Fleet;
-pub use face::limits::{Budget, FleetLimits, Quota};
-pub use face::profile::{ActivatedFor, ActivationContext, Placement};
 pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};
 pub use face::turn::{FleetTurn, TurnItem};
-pub use files::{FilesError, FilesErrorKind};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+pub use limits::{Budget, FleetLimits, Quota};
 pub use people::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
+pub use profile::{ActivatedFor, ActivationContext, Placement};
 pub use record::{
     CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
     NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,

@@ -15,8 +15,8 @@ use super::context::FleetShared;
 use super::name::NameMessage;
 use super::task::Task;
 use crate::admission::{Admission, Bounds, Counts, Order, Share, Want};
-use crate::face::limits::Quota;
 use crate::id::Name;
+use crate::limits::Quota;
 
 /// An order of admission to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,15 +12,14 @@ use tokio_util::task::TaskTracker;
 
 use super::transitions::Transitions;
 use crate::backend::{Backend, Reply, Requests};
-use crate::error::{BackendError, BackendErrorKind};
-use crate::face::error::FleetError;
-use crate::face::event::FleetEvent;
-use crate::face::limits::{FleetLimits, Quota};
-use crate::face::profile::{Placement, Profile};
+use crate::error::{BackendError, BackendErrorKind, FleetError};
+use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
+use crate::limits::{FleetLimits, Quota};
+use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::request::{Ownership, Page, Reserve};
 

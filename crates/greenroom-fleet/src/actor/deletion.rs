@@ -13,8 +13,8 @@ use super::context::FleetShared;
 use super::name::steps::left;
 use super::retry::{NotDone, repeat};
 use crate::backend::Requests;
-use crate::face::error::FleetError;
-use crate::face::event::FleetEvent;
+use crate::error::FleetError;
+use crate::event::FleetEvent;
 use crate::files::Removal;
 use crate::id::{Name, NodeId};
 use crate::record::{NameRecord, NameState};
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::actor::stage::{accept, joined};
     use crate::backend::MemoryBackend;
-    use crate::face::limits::FleetLimits;
+    use crate::limits::FleetLimits;
     use crate::request::{Accept, Accepted, QueueBounds};
 
     #[tokio::test(start_paused = true)]

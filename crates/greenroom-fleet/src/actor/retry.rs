@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::context::FleetShared;
 use crate::backend::Reply;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::request::Owned;
 
 const FIRST: Duration = Duration::from_millis(50);

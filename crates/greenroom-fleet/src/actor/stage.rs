@@ -11,11 +11,11 @@ use uuid::Uuid;
 use super::context::FleetShared;
 use super::transitions::Transitions;
 use crate::backend::{Backend, Requests};
-use crate::face::limits::FleetLimits;
-use crate::face::profile::Profile;
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::id::{Name, NodeId, PromptId};
+use crate::limits::FleetLimits;
+use crate::profile::Profile;
 use crate::record::PromptContent;
 use crate::request::{Accept, Join, QueueBounds};
 

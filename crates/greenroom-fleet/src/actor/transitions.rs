@@ -6,7 +6,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::backend::{Backend, Requests};
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::request::Transition;
 
 /// The transitions that the backend has made and the application has not been told.

@@ -14,10 +14,10 @@ use super::retry::NotDone;
 use super::scribe::write_down;
 use super::stage::joined;
 use crate::backend::{Backend, Requests};
-use crate::face::error::FleetError;
-use crate::face::limits::FleetLimits;
+use crate::error::FleetError;
 use crate::face::turn::{FleetTurn, TurnItem};
 use crate::id::{AttemptId, Name, PromptId};
+use crate::limits::FleetLimits;
 use crate::outcome::outcome_of;
 use crate::record::PromptOutcome;
 use crate::request::{

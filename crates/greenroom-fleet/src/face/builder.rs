@@ -11,20 +11,20 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::error::FleetError;
-use super::event::{FleetEvent, FleetEvents};
 use super::fleet::{Fleet, Handle, LONGEST};
-use super::limits::{FleetLimits, Quota};
-use super::profile::{ActivationContext, Placement, Profile};
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetSupervisor;
 use crate::actor::transitions::Transitions;
 use crate::backend::{Backend, MemoryBackend};
+use crate::error::FleetError;
+use crate::event::{FleetEvent, FleetEvents};
 use crate::fence::{self, Fence};
 use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::NodeId;
+use crate::limits::{FleetLimits, Quota};
 use crate::opening;
+use crate::profile::{ActivationContext, Placement, Profile};
 
 /// The number of events that a slow reader may be behind.
 const EVENTS: usize = 1024;

@@ -7,13 +7,13 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::error::FleetError;
-use super::event::FleetEvents;
 use super::session::FleetSession;
 use super::turn::FleetTurn;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
+use crate::error::FleetError;
+use crate::event::FleetEvents;
 use crate::id::PromptId;
 
 /// The longest limit that a clock can add to a moment.

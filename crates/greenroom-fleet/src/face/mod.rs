@@ -1,11 +1,7 @@
 //! The face of a fleet: its builder, its handles, and what they report.
 
 pub(crate) mod builder;
-pub(crate) mod error;
-pub(crate) mod event;
 pub(crate) mod fleet;
-pub(crate) mod limits;
-pub(crate) mod profile;
 pub(crate) mod prompt;
 pub(crate) mod questions;
 pub(crate) mod session;

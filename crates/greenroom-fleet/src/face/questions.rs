@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 
-use super::error::FleetError;
 use super::fleet::Fleet;
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::QuestionId;
 use crate::people::{
     AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery, StoredAnswer, misfit,

@@ -10,10 +10,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use self::command::{Commanded, WantedCommand, command, make_way_at};
-use super::error::{FleetError, PromptError, Refusal};
-use super::event::PassivatedBy;
 use super::fleet::Fleet;
-use super::profile::Placement;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
 use crate::actor::context::{ATTEMPTS, FleetShared, PAUSE, within};
@@ -22,8 +19,11 @@ use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
+use crate::error::{FleetError, PromptError, Refusal};
+use crate::event::PassivatedBy;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::people::{PendingQuestion, QuestionQuery};
+use crate::profile::Placement;
 use crate::record::{NameRecord, NameState, PromptContent};
 use crate::request::{Accept, Accepted, Quarantined, QueueBounds, Refused};
 

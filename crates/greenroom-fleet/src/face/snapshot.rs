@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::error::FleetError;
 use super::fleet::Fleet;
 use crate::actor::name::NameReport;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
+use crate::error::FleetError;
 use crate::id::{Name, NodeId, PromptId};
 use crate::record::NameRecord;
 use crate::request::Page;

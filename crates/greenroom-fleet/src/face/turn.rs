@@ -14,11 +14,11 @@ use greenroom::Message;
 use tokio::time::Instant;
 
 use self::stored::{PageSize, read};
-use super::error::FleetError;
 use crate::actor::context::FleetShared;
 use crate::actor::scribe::is_not_kept;
 use crate::backend::Requests;
 use crate::error::BackendError;
+use crate::error::FleetError;
 use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};

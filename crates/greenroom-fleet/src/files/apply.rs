@@ -5,8 +5,8 @@ use greenroom::{Options, SessionBuilder};
 
 use super::label::Label;
 use super::{Folders, blocking};
-use crate::face::error::FleetError;
-use crate::face::profile::ActivationContext;
+use crate::error::FleetError;
+use crate::profile::ActivationContext;
 
 const CONFIG: &str = "CLAUDE_CONFIG_DIR";
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{FilesError, Result};
+use crate::error::{FilesError, FilesResult as Result};
 use crate::record::NameRecord;
 
 pub(super) const FILE: &str = "name.json";

@@ -24,7 +24,6 @@
 //! `name.json` tells a person whose folder it is. A deletion reads from it which other folders have files of the session.
 
 mod apply;
-mod error;
 mod label;
 mod remove;
 mod term;
@@ -40,13 +39,11 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use crate::error::{FilesError, FilesErrorKind, FilesResult as Result};
 use crate::record::NameRecord;
-use error::Result;
 use label::Label;
 
 pub(crate) use remove::Removal;
-
-pub use error::{FilesError, FilesErrorKind};
 
 /// The folder with a folder for each name.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use rustix::fs::OFlags;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
-use super::error::{FilesError, FilesErrorKind, Result};
 use super::label::{self, Label};
 use super::{Folders, blocking};
+use crate::error::{FilesError, FilesErrorKind, FilesResult as Result};
 
 const DOING: &str = "remove";
 

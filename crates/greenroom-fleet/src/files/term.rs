@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::error::{FilesError, Result};
 use super::remove::remove_tree;
 use super::{Folders, NameFolders, blocking};
+use crate::error::{FilesError, FilesResult as Result};
 use crate::record::NameRecord;
 
 /// The name of the folder, before the term.

@@ -8,9 +8,9 @@ use tempfile::TempDir;
 
 use super::remove::{make_removable, remove_locks};
 use super::*;
-use crate::face::error::FleetError;
-use crate::face::profile::{ActivatedFor, ActivationContext};
+use crate::error::FleetError;
 use crate::id::{Name, Term, Timestamp};
+use crate::profile::{ActivatedFor, ActivationContext};
 use crate::record::NameState;
 
 fn record(name: &str) -> NameRecord {

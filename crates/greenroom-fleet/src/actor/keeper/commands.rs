@@ -22,7 +22,7 @@ use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
 use crate::backend::Requests;
-use crate::face::event::PassivatedBy;
+use crate::event::PassivatedBy;
 use crate::id::{AttemptId, CommandId};
 use crate::record::{CommandKind, CommandRecord, CommandResult};
 use crate::request::{Owned, Ownership, PutCommand, TakeCommand};

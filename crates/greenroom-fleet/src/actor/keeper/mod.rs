@@ -52,7 +52,7 @@ use super::context::FleetShared;
 use super::name::NameMessage;
 use super::task::Task;
 use crate::backend::Requests;
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 

@@ -19,7 +19,7 @@ use super::steps::{KeeperContext, LOOK, NextMoment, SECOND, locked};
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::id::{NodeId, Timestamp};
 use crate::record::{NodeRecord, NodeState};
 use crate::request::Page;

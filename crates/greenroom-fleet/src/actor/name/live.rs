@@ -12,9 +12,9 @@ use super::steps::{self, Activated};
 use super::{StepEnd, Watched};
 use crate::actor::admitter::AdmissionMessage;
 use crate::actor::context::{Activation, shown};
-use crate::face::event::{FleetEvent, PassivatedBy};
-use crate::face::profile::ActivatedFor;
+use crate::event::{FleetEvent, PassivatedBy};
 use crate::id::Name;
+use crate::profile::ActivatedFor;
 
 impl NameActorState {
     /// Starts the session. `turn`: admission has granted its first turn with the slot.

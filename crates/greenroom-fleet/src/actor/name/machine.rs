@@ -16,8 +16,8 @@ use super::watch::{self, StageWatch};
 use super::{NameContext, StepEnd};
 use crate::actor::context::Activation;
 use crate::actor::task::Task;
-use crate::face::error::FleetError;
-use crate::face::event::{FleetEvent, PassivatedBy};
+use crate::error::FleetError;
+use crate::event::{FleetEvent, PassivatedBy};
 use crate::id::{Name, PromptId};
 use crate::record::PromptRecord;
 

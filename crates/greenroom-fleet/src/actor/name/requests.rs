@@ -5,8 +5,8 @@ use tokio::sync::oneshot;
 
 use super::machine::{Ending, NameActorState, NameStage, answer};
 use super::{NameReport, StepEnd};
-use crate::face::error::FleetError;
-use crate::face::event::PassivatedBy;
+use crate::error::FleetError;
+use crate::event::PassivatedBy;
 use crate::id::PromptId;
 
 impl NameActorState {

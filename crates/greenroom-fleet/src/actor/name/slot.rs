@@ -4,7 +4,7 @@ use super::machine::{NameActorState, NameStage, SlotRequest};
 use crate::actor::admitter::{AdmissionMessage, Grant};
 use crate::actor::context::shown;
 use crate::admission::Want;
-use crate::face::event::PassivatedBy;
+use crate::event::PassivatedBy;
 
 impl NameActorState {
     /// Asks admission for the turn of the next prompt, or for a slot alone.

@@ -15,7 +15,7 @@ use super::steps::record_process;
 use super::{NameMessage, Watched};
 use crate::actor::context::{Activation, FleetShared};
 use crate::actor::task::Task;
-use crate::face::limits::FleetLimits;
+use crate::limits::FleetLimits;
 use crate::process;
 
 /// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.

@@ -15,7 +15,7 @@ use crate::actor::cell::NameCell;
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::release::give_back;
 use crate::actor::name::{NameActor, NameArguments, NameMessage};
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 

@@ -21,7 +21,7 @@ use crate::actor::admitter::AdmitterMessage;
 use crate::actor::name::NameMessage;
 use crate::actor::task::Task;
 use crate::backend::Requests;
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 
 /// The time that is kept for sessions whose turn is cut off, at most.
 const CUT: Duration = Duration::from_secs(5);

@@ -38,7 +38,7 @@ use super::name::{NameMessage, NameReport};
 use super::task::Task;
 use crate::admission::Counts;
 use crate::backend::Requests;
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
 

@@ -4,7 +4,7 @@ use greenroom::Session;
 
 use super::NameChild;
 use crate::actor::name::NameMessage;
-use crate::face::error::FleetError;
+use crate::error::FleetError;
 use crate::id::PromptId;
 
 impl NameChild {

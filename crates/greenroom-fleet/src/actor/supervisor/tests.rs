@@ -3,7 +3,7 @@
 use super::*;
 use crate::actor::stage::joined;
 use crate::backend::MemoryBackend;
-use crate::face::limits::FleetLimits;
+use crate::limits::FleetLimits;
 
 /// A step hangs where neither a kill nor a lost lease ends it: in the profile, or on a disk.
 #[tokio::test(start_paused = true)]

@@ -11,8 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::context::{ATTEMPTS, FleetShared};
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind};
-use crate::face::error::FleetError;
+use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::{CommandId, Name, NodeId, PromptId, Term};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState, NameRecord, NameState};
 use crate::request::{Change, CommandPut, PutCommand};

@@ -2,8 +2,8 @@
 
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
-use crate::face::profile::Placement;
 use crate::id::Name;
+use crate::profile::Placement;
 use crate::record::NodeState;
 use crate::request::Page;
 

@@ -7,8 +7,7 @@ use futures_util::FutureExt;
 
 use crate::actor::context::FleetShared;
 use crate::backend::Reply;
-use crate::error::BackendErrorKind;
-use crate::face::error::FleetError;
+use crate::error::{BackendErrorKind, FleetError};
 use crate::request::StoredMessage;
 
 /// The time that a backend has for its answer to a reader when the fleet has ended.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::actor::stage::shared;
 use crate::clock::Clock;
-use crate::face::limits::{Budget, Quota};
 use crate::id::Timestamp;
+use crate::limits::{Budget, Quota};
 use crate::request::{Accept, Finish, Join, Quarantined};
 
 fn names(of: &[&str]) -> Vec<Name> {

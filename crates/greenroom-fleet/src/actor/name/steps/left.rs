@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::id::Name;
 use crate::process::LeftProcess;
 use crate::registry::unreadable;

@@ -4,7 +4,7 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
-use crate::face::error::FleetError;
+use crate::error::FleetError;
 use crate::id::Timestamp;
 use crate::record::{NameRecord, NameState, PromptRecord};
 

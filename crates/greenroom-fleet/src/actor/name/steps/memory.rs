@@ -13,8 +13,8 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
-use crate::face::error::FleetError;
-use crate::face::profile::ActivationContext;
+use crate::error::FleetError;
+use crate::profile::ActivationContext;
 use crate::request::{AppendEntries, Ownership, Page, TranscriptsOf};
 use crate::transcripts;
 

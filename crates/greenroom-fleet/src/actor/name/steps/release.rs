@@ -4,7 +4,7 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat_owned};
 use crate::backend::Requests;
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::request::{ActivationFailed, Ownership};
 
 /// Gives back what a name holds, but its slot: ends the session, then releases the name. `fenced`: nothing is written.

@@ -12,7 +12,7 @@ use crate::actor::context::{Activation, FleetShared};
 use crate::actor::retry::{NotDone, repeat_owned};
 use crate::actor::scribe;
 use crate::backend::Requests;
-use crate::face::event::FleetEvent;
+use crate::event::FleetEvent;
 use crate::id::AttemptId;
 use crate::outcome::{cost_of, outcome_of};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};

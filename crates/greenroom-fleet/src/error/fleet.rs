@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::BackendError;
-use crate::files::FilesError;
+use super::{BackendError, FilesError};
 use crate::id::{InvalidName, NodeId, PromptId};
 use crate::request;
 

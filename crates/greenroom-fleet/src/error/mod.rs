@@ -1,0 +1,10 @@
+//! The errors of a fleet, of its backend and of its files.
+
+mod backend;
+mod files;
+mod fleet;
+
+pub use backend::{BackendError, BackendErrorKind};
+pub(crate) use files::Result as FilesResult;
+pub use files::{FilesError, FilesErrorKind};
+pub use fleet::{FleetError, PromptError, Refusal};
