@@ -14,8 +14,6 @@ use super::retry::NotDone;
 use super::scribe::write_down;
 use super::stage::joined;
 use crate::backend::{Backend, Requests};
-use crate::error::FleetError;
-use crate::face::turn::{FleetTurn, TurnItem};
 use crate::id::{AttemptId, Name, PromptId};
 use crate::limits::FleetLimits;
 use crate::outcome::outcome_of;
@@ -175,31 +173,6 @@ impl Played {
     /// Says a part of something as the model.
     pub(crate) fn say_part(&mut self, text: &str) {
         self.cli.message(part(text));
-    }
-}
-
-/// An item in short: `2 assistant`, `part a`, `gap 3-4`.
-pub(crate) fn short(item: Option<Result<TurnItem, FleetError>>) -> String {
-    match item {
-        Some(Ok(TurnItem::Message { seq, message })) => format!("{seq} {}", message.kind()),
-        Some(Ok(TurnItem::Partial(message))) => {
-            format!("part {}", message.value()["event"]["delta"]["text"].as_str().unwrap())
-        }
-        Some(Ok(TurnItem::Gap { from, to })) => format!("gap {from}-{to}"),
-        Some(Ok(TurnItem::MissedPartials { count })) => format!("missed {count}"),
-        Some(Err(error)) => format!("{error:?}"),
-        None => "end".to_owned(),
-    }
-}
-
-/// All items up to the end of the turn, in short.
-pub(crate) async fn rest(turn: &mut FleetTurn) -> Vec<String> {
-    let mut items = Vec::new();
-    loop {
-        match turn.next().await {
-            None => return items,
-            item => items.push(short(item)),
-        }
     }
 }
 

@@ -7,7 +7,6 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::session::FleetSession;
 use super::turn::FleetTurn;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetMessage;
@@ -66,14 +65,6 @@ impl Drop for Handle {
 }
 
 impl Fleet {
-    /// A session by its name. Nothing happens until it is prompted.
-    ///
-    /// # Errors
-    /// [`FleetError::Name`] if the text is no name.
-    pub fn session(&self, name: impl Into<String>) -> Result<FleetSession, FleetError> {
-        Ok(FleetSession::new(self.clone(), crate::Name::new(name)?))
-    }
-
     /// The turn of a prompt, to read it again, or after a restart. An id that is not known is an error of the turn's methods.
     pub fn turn(&self, prompt: PromptId) -> FleetTurn {
         FleetTurn::new(self.handle.shared.clone(), prompt, false)

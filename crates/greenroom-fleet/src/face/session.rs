@@ -18,8 +18,7 @@ use crate::actor::deletion;
 use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind};
-use crate::error::{FleetError, PromptError, Refusal};
+use crate::error::{BackendError, BackendErrorKind, FleetError, PromptError, Refusal};
 use crate::event::PassivatedBy;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::people::{PendingQuestion, QuestionQuery};
@@ -47,11 +46,18 @@ pub struct FleetSession {
     tenant: String,
 }
 
-impl FleetSession {
-    pub(super) fn new(fleet: Fleet, name: Name) -> Self {
-        Self { fleet, name, profile: "default".to_owned(), tenant: "default".to_owned() }
+impl Fleet {
+    /// A session by its name. Nothing happens until it is prompted.
+    ///
+    /// # Errors
+    /// [`FleetError::Name`] if the text is no name.
+    pub fn session(&self, name: impl Into<String>) -> Result<FleetSession, FleetError> {
+        let (fleet, name, default) = (self.clone(), Name::new(name)?, "default".to_owned());
+        Ok(FleetSession { fleet, name, profile: default.clone(), tenant: default })
     }
+}
 
+impl FleetSession {
     /// Sets the profile that builds the session. Default: `default`.
     pub fn profile(mut self, profile: impl Into<String>) -> Self {
         self.profile = profile.into();

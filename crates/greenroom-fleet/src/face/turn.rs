@@ -2,7 +2,7 @@
 
 mod stored;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,8 +17,7 @@ use self::stored::{PageSize, read};
 use crate::actor::context::FleetShared;
 use crate::actor::scribe::is_not_kept;
 use crate::backend::Requests;
-use crate::error::BackendError;
-use crate::error::FleetError;
+use crate::error::{BackendError, FleetError};
 use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};

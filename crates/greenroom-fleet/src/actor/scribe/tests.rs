@@ -12,6 +12,7 @@ use crate::actor::turn_stage::*;
 use crate::backend::{MemoryBackend, Requests};
 use crate::error::BackendErrorKind;
 use crate::face::turn::FleetTurn;
+use crate::face::turn::tests::{rest, short};
 use crate::id::*;
 use crate::limits::FleetLimits;
 use crate::record::*;

@@ -12,6 +12,31 @@ use crate::hub::Feed;
 use crate::request::Withdrawn;
 use crate::testkit::{Fault, FaultedBackend, RandomFaults};
 
+/// An item in short: `2 assistant`, `part a`, `gap 3-4`.
+pub(crate) fn short(item: Option<Result<TurnItem, FleetError>>) -> String {
+    match item {
+        Some(Ok(TurnItem::Message { seq, message })) => format!("{seq} {}", message.kind()),
+        Some(Ok(TurnItem::Partial(message))) => {
+            format!("part {}", message.value()["event"]["delta"]["text"].as_str().unwrap())
+        }
+        Some(Ok(TurnItem::Gap { from, to })) => format!("gap {from}-{to}"),
+        Some(Ok(TurnItem::MissedPartials { count })) => format!("missed {count}"),
+        Some(Err(error)) => format!("{error:?}"),
+        None => "end".to_owned(),
+    }
+}
+
+/// All items up to the end of the turn, in short.
+pub(crate) async fn rest(turn: &mut FleetTurn) -> Vec<String> {
+    let mut items = Vec::new();
+    loop {
+        match turn.next().await {
+            None => return items,
+            item => items.push(short(item)),
+        }
+    }
+}
+
 fn message(json: &serde_json::Value) -> Message {
     Message::parse(&json.to_string()).unwrap()
 }
