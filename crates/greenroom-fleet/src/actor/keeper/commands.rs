@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::SendToName;
-use super::steps::{KeeperContext, LOOK, NextMoment, SECOND, locked};
+use super::duty::{LOOK, NextMoment, SECOND, locked};
 use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
@@ -45,26 +45,22 @@ impl Commands {
     pub(super) fn hint(&self) {
         self.hinted.store(true, Ordering::Release);
     }
-}
 
-impl KeeperContext {
     /// Begins to carry out the commands that wait for this node.
-    pub(super) async fn commands(&self) -> NextMoment {
-        let shared = &self.shared;
+    pub(super) async fn carry_out(&self, shared: &Arc<FleetShared>, send: &SendToName) -> NextMoment {
         let next = Instant::now() + if shared.has_peers() { SECOND } else { LOOK };
         // Other nodes give commands to owners only.
         let may_wait = shared.has_peers() && shared.owns_some();
-        if shared.backend.is_exclusive() || !(self.commands.hinted.swap(false, Ordering::AcqRel) || may_wait)
-        {
+        if shared.backend.is_exclusive() || !(self.hinted.swap(false, Ordering::AcqRel) || may_wait) {
             return Ok(next);
         }
         let waiting = shared.backend.commands(shared.node, PutCommand::NODE).await;
-        for command in waiting.inspect_err(|_| self.commands.hint())? {
-            if locked(&self.commands.under_way).insert(command.id) {
-                let (shared, send) = (shared.clone(), self.send.clone());
-                let place = CommandUnderWay { of: self.commands.under_way.clone(), command: command.id };
-                self.shared.tasks.spawn(async move {
-                    carry_out(&shared, &send, command).await;
+        for command in waiting.inspect_err(|_| self.hint())? {
+            if locked(&self.under_way).insert(command.id) {
+                let (fleet, send) = (shared.clone(), send.clone());
+                let place = CommandUnderWay { of: self.under_way.clone(), command: command.id };
+                shared.tasks.spawn(async move {
+                    carry_out(&fleet, &send, command).await;
                     drop(place);
                 });
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -9,6 +10,17 @@ use tokio::time::Instant;
 
 use crate::actor::task::panic_text;
 use crate::error::BackendError;
+
+/// Time after which a duty looks at everything, even without a hint.
+pub(super) const LOOK: Duration = Duration::from_secs(5);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+/// The next moment of a duty, after a step.
+pub(super) type NextMoment = Result<Instant, BackendError>;
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A duty of the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +95,7 @@ pub(crate) enum DutyEnd {
 
 impl DutyEnd {
     /// Runs a step to its end.
-    pub(super) async fn of(step: impl Future<Output = Result<Instant, BackendError>>) -> Self {
+    pub(super) async fn of(step: impl Future<Output = NextMoment>) -> Self {
         match AssertUnwindSafe(step).catch_unwind().await {
             Ok(Ok(at)) => Self::At(at),
             Ok(Err(error)) => Self::Failed(error),

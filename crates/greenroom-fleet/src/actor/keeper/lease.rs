@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::duty::Duty;
-use super::steps::KeeperContext;
+use super::duty::{Duty, NextMoment};
+use super::watch::{NodeWatch, counts_as_dead};
+use crate::actor::context::FleetShared;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::request::Renewed;
@@ -13,41 +14,33 @@ use crate::request::Renewed;
 /// The longest wait for the answer to a renewal.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-impl KeeperContext {
-    pub(super) async fn renew(&self) -> Result<Instant, BackendError> {
-        let shared = &self.shared;
-        let lease = shared.limits.lease;
-        let sent = shared.fence.now();
-        let began = Instant::now();
-        let renewal = shared.backend.renew(shared.node, lease, shared.draining.is_cancelled());
-        let limit = ATTEMPT.min(lease / 6);
-        let renewed = timeout(limit, renewal).await.unwrap_or_else(|_| {
-            let text = format!("the backend has not renewed the lease within {limit:?}");
-            Err(BackendError::new(BackendErrorKind::Unavailable, text))
-        });
-        if renewed.is_err() {
-            self.watch_again();
-        }
-        match renewed? {
-            Renewed::Kept(node) => {
-                if let Err(error) = shared.fence.hold(sent).await {
-                    // The guardian ends the sessions at the fence before, and so does this node, unless the next try succeeds.
-                    tracing::error!(%error, "the lease was renewed, but counts only with a guardian that knows it");
-                    return Ok(Instant::now() + Duty::Renew.pause_after_failure());
-                }
-                if node.asked_to_drain && !shared.asked_to_drain.is_cancelled() {
-                    tracing::info!(node = %shared.node, "an operator has asked this node to drain");
-                    shared.asked_to_drain.cancel();
-                }
+/// Renews the lease. `watch`: told when the backend does not answer.
+pub(super) async fn renew(shared: &FleetShared, watch: &NodeWatch) -> NextMoment {
+    let lease = shared.limits.lease;
+    let sent = shared.fence.now();
+    let began = Instant::now();
+    let renewal = shared.backend.renew(shared.node, lease, shared.draining.is_cancelled());
+    let limit = ATTEMPT.min(lease / 6);
+    let renewed = timeout(limit, renewal).await.unwrap_or_else(|_| {
+        let text = format!("the backend has not renewed the lease within {limit:?}");
+        Err(BackendError::new(BackendErrorKind::Unavailable, text))
+    });
+    if renewed.is_err() {
+        watch.begin_again();
+    }
+    match renewed? {
+        Renewed::Kept(node) => {
+            if let Err(error) = shared.fence.hold(sent).await {
+                // The guardian ends the sessions at the fence before, and so does this node, unless the next try succeeds.
+                tracing::error!(%error, "the lease was renewed, but counts only with a guardian that knows it");
+                return Ok(Instant::now() + Duty::Renew.pause_after_failure());
             }
-            Renewed::Dead => self.counts_as_dead(),
+            if node.asked_to_drain && !shared.asked_to_drain.is_cancelled() {
+                tracing::info!(node = %shared.node, "an operator has asked this node to drain");
+                shared.asked_to_drain.cancel();
+            }
         }
-        Ok(began + lease / 6)
+        Renewed::Dead => counts_as_dead(shared),
     }
-
-    /// Another node has declared this one dead: it owns nothing any more.
-    pub(super) fn counts_as_dead(&self) {
-        tracing::error!(node = %self.shared.node, "the backend counts this node as dead");
-        self.shared.lost.cancel();
-    }
+    Ok(began + lease / 6)
 }

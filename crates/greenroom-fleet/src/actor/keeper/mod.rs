@@ -32,6 +32,7 @@ mod commands;
 mod duty;
 mod hints;
 mod lease;
+mod listen;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -165,9 +166,9 @@ impl Actor for KeeperActor {
     ) -> Result<KeeperState, ActorProcessingErr> {
         // Before the first look at the records, so that no change is missed.
         let changes = context.shared.backend.changes();
-        let listener = Task::spawn(hints::listen(changes, context.clone(), hints.clone(), myself.clone()));
+        let listener = Task::spawn(listen::listen(changes, context.clone(), hints.clone(), myself.clone()));
         let made = context.shared.backend.transitions();
-        let transitions = Task::spawn(hints::tell_transitions(made, context.clone()));
+        let transitions = Task::spawn(listen::tell_transitions(made, context.clone()));
         let fence = fence(&context, &myself);
         let duties = Duty::ALL.map(|duty| run(duty, &context, &myself));
         let began = [Instant::now(); Duty::ALL.len()];

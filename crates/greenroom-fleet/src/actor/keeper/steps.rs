@@ -1,15 +1,16 @@
 //! The steps of the keeper's duties. Each asks the backend, and says when the duty's next moment is.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::commands::Commands;
-use super::duty::Duty;
+use super::duty::{Duty, LOOK, NextMoment, SECOND, locked};
 use super::hints::HintedNames;
-use super::watch::Watch;
+use super::lease::renew;
+use super::watch::NodeWatch;
 use super::{OwnedNames, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::deletion;
@@ -19,8 +20,6 @@ use crate::id::{AttemptId, Name, Term, Timestamp};
 use crate::record::PromptRecord;
 use crate::request::{Owned, Ownership, Page, WaitingPage};
 
-/// Time after which a duty looks at everything, even without a hint.
-pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// Prompts or questions that expire in one request, and requests in one step.
 const EXPIRE: usize = 256;
 const EXPIRE_ROUNDS: usize = 8;
@@ -36,18 +35,14 @@ const FORGETS: usize = 16;
 const COMMANDS: Duration = Duration::from_secs(3600);
 /// Deletions of one step.
 const DELETE: usize = 16;
-pub(super) const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// The next moment of a duty, after a step.
-pub(super) type NextMoment = Result<Instant, BackendError>;
 
 /// The things that all steps share. A keeper that is started again has new ones.
 pub(crate) struct KeeperContext {
     pub(super) shared: Arc<FleetShared>,
     wake: WakeNames,
     owned: OwnedNames,
-    pub(super) send: SendToName,
+    send: SendToName,
     pub(super) commands: Commands,
     pub(super) hinted: HintedNames,
     looks: Mutex<Looks>,
@@ -55,7 +50,7 @@ pub(crate) struct KeeperContext {
     strangers: Mutex<HashSet<(Name, Term)>>,
     /// Profiles of other nodes that were logged.
     other_profiles: Mutex<HashSet<String>>,
-    pub(super) watch: Mutex<Watch>,
+    watch: NodeWatch,
 }
 
 /// Looks at all prompts that wait.
@@ -76,10 +71,6 @@ struct StuckDeletion {
     pause: Duration,
 }
 
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl KeeperContext {
     pub(super) fn new(
         shared: Arc<FleetShared>,
@@ -89,20 +80,20 @@ impl KeeperContext {
     ) -> Self {
         let commands = Commands::default();
         let (hinted, looks, stuck) = (HintedNames::default(), Mutex::default(), Mutex::default());
-        let (strangers, other_profiles, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (strangers, other_profiles, watch) = (Mutex::default(), Mutex::default(), NodeWatch::default());
         Self { shared, wake, owned, send, commands, hinted, looks, stuck, strangers, other_profiles, watch }
     }
 
     pub(super) async fn step(&self, duty: Duty) -> NextMoment {
         match duty {
-            Duty::Renew => self.renew().await,
+            Duty::Renew => renew(&self.shared, &self.watch).await,
             Duty::Expire => self.expire().await,
             Duty::Wake => self.wake_names().await,
             Duty::Forget => self.forget().await,
             Duty::Delete => self.delete().await,
             Duty::Release => self.release().await,
-            Duty::Watch => self.watch_nodes().await,
-            Duty::Command => self.commands().await,
+            Duty::Watch => self.watch.look(&self.shared).await,
+            Duty::Command => self.commands.carry_out(&self.shared, &self.send).await,
         }
     }
 

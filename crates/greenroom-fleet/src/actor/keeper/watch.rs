@@ -10,12 +10,13 @@
 //! clock. So a node is dead when both clocks say so.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::steps::{KeeperContext, LOOK, NextMoment, SECOND, locked};
+use super::duty::{LOOK, NextMoment, SECOND, locked};
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
@@ -31,9 +32,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait for an answer. A read that takes longer counts as an outage.
 const ANSWER: Duration = Duration::from_secs(2);
 
+/// The watch of this node over the other nodes.
+#[derive(Default)]
+pub(super) struct NodeWatch(Mutex<Peers>);
+
 /// The knowledge of this node about the other nodes.
 #[derive(Default)]
-pub(super) struct Watch {
+struct Peers {
     peers: HashMap<NodeId, Seen>,
     /// The last look that has succeeded.
     looked: Option<Instant>,
@@ -49,7 +54,7 @@ struct Seen {
     lease: Duration,
 }
 
-impl Watch {
+impl Peers {
     /// Takes in a look, which was sent at `sent`. Returns the nodes whose counters have stood still for their leases.
     fn look(&mut self, nodes: &[NodeRecord], sent: Instant, shared: &FleetShared) -> Vec<(NodeId, u64)> {
         // Nobody has looked for a while: the machine or the runtime stood still, and perhaps the backend with it.
@@ -89,57 +94,41 @@ fn lease_of(node: &NodeRecord) -> Option<Duration> {
     (node.renewed_at > Timestamp::default()).then(|| node.lease_until.since(node.renewed_at))
 }
 
-impl KeeperContext {
+impl NodeWatch {
     /// After an outage of the backend each node has a whole lease again: the others may have been cut off as well.
-    pub(super) fn watch_again(&self) {
-        locked(&self.watch).peers.clear();
+    pub(super) fn begin_again(&self) {
+        locked(&self.0).peers.clear();
     }
 
-    pub(super) async fn watch_nodes(&self) -> NextMoment {
+    /// Looks at the other nodes, and recovers names of those that are dead.
+    pub(super) async fn look(&self, shared: &FleetShared) -> NextMoment {
         // A backend that is this process's alone has no other node.
-        if self.shared.draining.is_cancelled() || self.shared.backend.is_exclusive() {
+        if shared.draining.is_cancelled() || shared.backend.is_exclusive() {
             return Ok(Instant::now() + LOOK);
         }
-        self.look_at_nodes().await
-    }
-
-    async fn look_at_nodes(&self) -> NextMoment {
-        let shared = &self.shared;
         let sent = Instant::now();
         // The other requests of a look may fail for a reason of their own, such as one record that cannot be read.
-        let mut nodes = within(self.nodes()).await.inspect_err(|_| self.watch_again())?;
+        let mut nodes = within(all_nodes(shared)).await.inspect_err(|_| self.begin_again())?;
         if nodes.iter().any(|node| node.id == shared.node && node.state == NodeState::Dead) {
-            self.counts_as_dead();
+            counts_as_dead(shared);
             return Ok(Instant::now() + LOOK);
         }
-        let silent = locked(&self.watch).look(&nodes, sent, shared);
+        let silent = locked(&self.0).look(&nodes, sent, shared);
         for (id, renewals) in silent {
             if within(shared.backend.declare_dead(id, renewals)).await? {
                 tracing::warn!(node = %id, "a node has not renewed its lease, and is dead");
                 shared.tell(FleetEvent::NodeLost { node: id });
-                locked(&self.watch).peers.remove(&id);
+                locked(&self.0).peers.remove(&id);
                 nodes.iter_mut().filter(|node| node.id == id).for_each(|node| node.state = NodeState::Dead);
             }
         }
-        self.recover(&nodes).await?;
-        Ok(locked(&self.watch).next_look())
-    }
-
-    async fn nodes(&self) -> Result<Vec<NodeRecord>, BackendError> {
-        let mut nodes: Vec<NodeRecord> = Vec::new();
-        loop {
-            let after = nodes.last().map(|node| node.id);
-            let page = self.shared.backend.nodes(after, Page::MOST).await?;
-            if page.is_empty() {
-                return Ok(nodes);
-            }
-            nodes.extend(page);
-        }
+        self.recover(shared, &nodes).await?;
+        Ok(locked(&self.0).next_look())
     }
 
     /// Recovers a batch of names of dead nodes, if its moment has come. The living nodes take turns: together they recover no
     /// faster than one node alone.
-    async fn recover(&self, nodes: &[NodeRecord]) -> Result<(), BackendError> {
+    async fn recover(&self, shared: &FleetShared, nodes: &[NodeRecord]) -> Result<(), BackendError> {
         let (mut living, mut lost) = (0_u32, false);
         for node in nodes {
             living += u32::from(node.state != NodeState::Dead);
@@ -148,23 +137,40 @@ impl KeeperContext {
         let pause = PAUSE * living.max(1);
         let now = Instant::now();
         {
-            let mut watch = locked(&self.watch);
+            let mut watch = locked(&self.0);
             if !lost {
                 watch.recovers_at = None;
                 return Ok(());
             }
             // Each node begins at a moment of its own.
-            let begins = now + pause.mul_f64(place(self.shared.node));
+            let begins = now + pause.mul_f64(place(shared.node));
             if *watch.recovers_at.get_or_insert(begins) > now {
                 return Ok(());
             }
             watch.recovers_at = Some(now + pause);
         }
-        let shared = &self.shared;
         within(shared.backend.recover(RECOVER, shared.limits.losses)).await?;
         shared.tell_transitions();
         Ok(())
     }
+}
+
+async fn all_nodes(shared: &FleetShared) -> Result<Vec<NodeRecord>, BackendError> {
+    let mut nodes: Vec<NodeRecord> = Vec::new();
+    loop {
+        let after = nodes.last().map(|node| node.id);
+        let page = shared.backend.nodes(after, Page::MOST).await?;
+        if page.is_empty() {
+            return Ok(nodes);
+        }
+        nodes.extend(page);
+    }
+}
+
+/// Another node has declared this one dead: it owns nothing any more.
+pub(super) fn counts_as_dead(shared: &FleetShared) {
+    tracing::error!(node = %shared.node, "the backend counts this node as dead");
+    shared.lost.cancel();
 }
 
 /// A number from 0 to 1 that differs between nodes: their ids are random.
