@@ -5,7 +5,7 @@
 //!
 //! | the earlier owner's node | who ends its processes |
 //! |---|---|
-//! | of this host, ended before this fleet opened | the opening, see `opening.rs` |
+//! | of this host, ended before this fleet opened | the opening, see `opening` |
 //! | of this host, lost while this fleet runs | the activation that has claimed the name, before it starts its CLI |
 //! | of another host | greenroom's guardian there, when its service ends; this node neither sees nor awaits them |
 //!
