@@ -1,6 +1,8 @@
 //! The backends keep the promises of a backend, and so do two of the test's own.
 
+#[path = "../support/shelf.rs"]
 mod shelf;
+#[path = "../support/sqlite.rs"]
 mod sqlite;
 
 use std::sync::Arc;
@@ -57,14 +59,18 @@ async fn the_backend_in_a_file_keeps_the_promises() {
 
 #[tokio::test]
 async fn a_map_behind_a_lock_keeps_the_promises() {
-    backend_conformance(async |_| Arc::new(shelf::Shelf::new()) as _).await.unwrap_or_else(listed);
+    backend_conformance(async |_| Arc::new(shelf::Shelf::over(Arc::default(), Clock::system())) as _)
+        .await
+        .unwrap_or_else(listed);
 }
 
 #[tokio::test]
 async fn a_backend_over_sqlite_keeps_the_promises() {
     let folder = tempfile::tempdir().unwrap();
-    let open =
-        async |store| Arc::new(sqlite::Sqlite::open(&folder.path().join(format!("{store}.sqlite")))) as _;
+    let open = async |store| {
+        let path = folder.path().join(format!("{store}.sqlite"));
+        Arc::new(sqlite::Sqlite::open(&path, Clock::system())) as _
+    };
     let kept = backend_conformance(open).await.unwrap_or_else(listed);
     assert!(kept.contains(&"another process reads what was answered, and hears of it"), "{kept:?}");
 }
@@ -79,7 +85,7 @@ async fn sessions_go_on_at_another_node_over_sqlite() {
         let builder = Fleet::builder()
             // Its CLIs are scripted ones in this process.
             .without_watchdog()
-            .backend(sqlite::Sqlite::open(&folder.path().join("fleet.sqlite")))
+            .backend(sqlite::Sqlite::open(&folder.path().join("fleet.sqlite"), Clock::system()))
             .transcripts()
             .host(host)
             .folder(folder.path().join(host))

@@ -4,27 +4,28 @@ mod calm;
 mod fair;
 mod faults;
 mod operations;
+mod store;
 mod takeover;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use faults::fault;
-use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend};
+use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FaultedRequest, FleetFault, RandomFaults};
 use greenroom_fleet::{
-    Clock, Fleet, FleetEvent, FleetPrompt, FleetSession, Name, NameRecord, NameState, NodeState, PromptError,
-    PromptId, Quota, Refusal, Refused, Timestamp, TurnItem,
+    BackendError, BackendErrorKind, Fleet, FleetEvent, FleetPrompt, FleetSession, Name, NameRecord,
+    NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refusal, Refused, TurnItem,
 };
+pub(crate) use store::Store;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::cli::{Caps, Journal};
 use super::model::{Answer, Answers, Model, check, stuck, unfinished};
 use super::ops::{Ask, Faults, NAMES, Op, Restart, Step, TENANTS, Target};
-use super::wait::SOON;
+use super::wait::{SOON, in_time};
+use faults::fault;
 
 const LIVE: usize = 6;
 const TENANT_LIVE: [usize; 3] = [3, 4, 5];
@@ -48,42 +49,11 @@ pub(crate) fn tenant_of(name: u8) -> &'static str {
 /// A case: the facts that outlive a restart of the service.
 pub(crate) struct Case {
     store: Store,
-    clock: ServiceClock,
     journal: Journal,
     model: Model,
     faults: Arc<Mutex<Faults>>,
     /// Openings so far: after every third one the backend's hints are lost.
     openings: AtomicU64,
-}
-
-enum Store {
-    Memory(MemoryBackend),
-    Local(Mutex<PathBuf>),
-}
-
-/// The clock of the backend. It goes on when the service is started again on another runtime.
-#[derive(Clone, Default)]
-struct ServiceClock(Arc<Mutex<(Duration, Option<Instant>)>>);
-
-impl ServiceClock {
-    fn clock(&self) -> Clock {
-        let clock = self.clone();
-        Clock::new(move || Timestamp(1_800_000_000_000).after(clock.passed()))
-    }
-
-    fn passed(&self) -> Duration {
-        let (passed, start) = *self.0.lock().unwrap();
-        passed + start.map_or(Duration::ZERO, |start| start.elapsed())
-    }
-
-    fn start(&self) {
-        self.0.lock().unwrap().1 = Some(Instant::now());
-    }
-
-    fn stop(&self) {
-        let passed = self.passed();
-        *self.0.lock().unwrap() = (passed, None);
-    }
 }
 
 /// The result of a case.
@@ -96,26 +66,13 @@ pub(crate) struct Report {
 }
 
 impl Case {
-    pub(crate) fn in_memory() -> Self {
-        let clock = ServiceClock::default();
-        Self::on(Store::Memory(MemoryBackend::with_clock(clock.clock())), clock)
-    }
-
-    pub(crate) fn in_file(path: PathBuf) -> Self {
-        Self::on(Store::Local(Mutex::new(path)), ServiceClock::default())
-    }
-
-    fn on(store: Store, clock: ServiceClock) -> Self {
+    pub(crate) fn on(store: Store) -> Self {
         let tenants =
             TENANTS.iter().zip(TENANT_LIVE).map(|(tenant, live)| ((*tenant).to_owned(), live)).collect();
-        let answer = match store {
-            Store::Memory(_) => Duration::from_millis(100),
-            Store::Local(_) => Duration::from_secs(10),
-        };
+        let answer = if store.is_paused { Duration::from_millis(100) } else { Duration::from_secs(10) };
         let journal = Journal::new(Caps { live: LIVE, starting: STARTING, tenants, answer });
         Self {
             store,
-            clock,
             journal,
             model: Model::default(),
             faults: Arc::new(Mutex::new(Faults::Off)),
@@ -127,16 +84,15 @@ impl Case {
     pub(crate) fn run(self, steps: &[Step]) -> Report {
         let mut left = steps.iter();
         loop {
-            let paused = matches!(self.store, Store::Memory(_));
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                .start_paused(paused)
+                .start_paused(self.store.is_paused)
                 .build()
                 .unwrap();
             let over = runtime.block_on(async {
-                self.clock.start();
+                self.store.clock.start();
                 let over = Life::new(&self).live(&mut left).await;
-                self.clock.stop();
+                self.store.clock.stop();
                 over
             });
             drop(runtime);
@@ -155,6 +111,21 @@ impl Case {
             calls: state.calls,
         }
     }
+}
+
+/// The answer to a request, repeated until the backend is there.
+async fn repeated<T>(mut request: impl AsyncFnMut() -> Result<T, BackendError>) -> T {
+    loop {
+        match request().await {
+            Err(error) if error.kind() == BackendErrorKind::Unavailable => tokio::task::yield_now().await,
+            answer => return answer.unwrap(),
+        }
+    }
+}
+
+/// The nodes that are alive, or own names still.
+async fn nodes(backend: &dyn Backend) -> Vec<NodeRecord> {
+    in_time("the nodes", repeated(|| backend.nodes(None, 100))).await
 }
 
 /// The life of a service process.
@@ -198,7 +169,9 @@ impl<'a> Life<'a> {
             while self.tasks.try_join_next().is_some() {}
             if let Op::Restart(restart) = step.op {
                 self.case.model.state().answers.restarts += 1;
-                if restart == Restart::Kill {
+                // Nobody else can open a file that is in use.
+                let alone = self.case.store.file.is_some() && restart == Restart::TakeOver;
+                if restart == Restart::Kill || alone {
                     self.kill().await;
                     return false;
                 }
@@ -237,13 +210,8 @@ impl<'a> Life<'a> {
     }
 
     async fn try_open(&mut self) -> Result<(), String> {
-        let backend: Arc<dyn Backend> = match &self.case.store {
-            Store::Memory(memory) => Arc::new(memory.reopen().await.map_err(|error| error.to_string())?),
-            Store::Local(path) => {
-                let path = path.lock().unwrap().clone();
-                Arc::new(LocalBackend::open(path).await.map_err(|error| error.to_string())?)
-            }
-        };
+        let store = &self.case.store;
+        let backend = store.open().await?;
         let mut faulted = FaultedBackend::over(backend.clone());
         if self.case.openings.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
             faulted = faulted.without_changes();
@@ -251,12 +219,17 @@ impl<'a> Life<'a> {
         let faults = self.case.faults.clone();
         faulted.plan(move |request| fault(*faults.lock().unwrap(), request));
         (self.backend, self.faulted) = (Some(backend), Some(faulted.clone()));
-        let (journal, paused) = (self.case.journal.clone(), self.is_paused());
+        let (journal, paused, lease) = (self.case.journal.clone(), store.is_paused, store.lease);
         let process = journal.process();
         let mut builder = Fleet::builder()
             .backend(faulted)
+            .host("here")
+            .folder(store.folder.path().join("sessions"))
+            // Its CLIs are scripted ones in this process.
+            .without_watchdog()
             .profile("default", move |cx| journal.activate(cx, process))
             .configure(|limits| {
+                limits.lease = lease;
                 limits.live = LIVE;
                 limits.activations_at_once = STARTING;
                 limits.idle_after = Duration::from_secs(if paused { 60 } else { 2 });
@@ -341,7 +314,7 @@ impl<'a> Life<'a> {
     }
 
     fn is_paused(&self) -> bool {
-        matches!(self.case.store, Store::Memory(_))
+        self.case.store.is_paused
     }
 
     /// A limit that holds on the paused clock; on the real one it is far longer, as the machine may be busy.

@@ -1,7 +1,18 @@
 //! The model-based test of the fleet: sequences of operations, faults and restarts, over a model of what the fleet promises.
 //!
-//! - `GREENROOM_FLEET_MODEL_CASES`: the number of cases (default: 10; a case has 500 operations over 50 names); 200 are
-//!   100,000 operations.
+//! | backend | its clock | a killed node | operations of a case | cases |
+//! |---|---|---|--:|--:|
+//! | memory | tokio's, paused | is dead when the service starts again | 500 | 10 |
+//! | a map behind a lock (`tests/support`) | tokio's, paused | counts as alive until its lease is over | 500 | 2 |
+//! | SQLite (`tests/support`) | tokio's, paused | counts as alive until its lease is over | 500 | 2 |
+//! | a file | the real one | is dead when the service starts again | 60 | 2 |
+//! | PostgreSQL | the server's | counts as alive until its lease is over | 60 | 2 |
+//!
+//! A process that is killed leaves a copy of its file behind. On PostgreSQL commits that it had sent may be carried out later.
+//! A file cannot be taken over while its process runs; on the others that happens, too.
+//!
+//! - `GREENROOM_FLEET_MODEL_CASES`: the number of cases in memory, over 50 names; the other backends have a fifth of them. 200 are
+//!   100,000 operations in memory.
 //! - `GREENROOM_FLEET_MODEL_SURVEY=1`: print what fails and go on.
 //! - `GREENROOM_FLEET_MODEL_SEED`: the seed that the message of a failure names. Names and ids are random all the same, and files are
 //!   touched on threads, so a rare failure may need several runs.
@@ -33,6 +44,15 @@
 //! | crash-safe | `opening`: names of dead nodes are not recovered | 1 |
 //! | isolated | `face/session`: an interrupt asks the backend first | 1 |
 //! | isolated | `actor/supervisor`: a message is handled by asking the backend | 2 |
+//!
+//! On the other backends:
+//!
+//! | promise | what was broken | backend | cases |
+//! |---|---|---|--:|
+//! | one-owner | `registry`: an owner's request is taken without a look at its term and node | a map behind a lock | 2 |
+//! | one-owner | the same | PostgreSQL | 1 |
+//! | never-run-twice | `registry`: keys are not looked up | a map behind a lock | 1 |
+//! | never-run-twice | the same | SQLite | 1 |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "says what was run, and what does not end")]
@@ -46,6 +66,13 @@ mod driver;
 mod model;
 mod ops;
 mod promises;
+#[path = "../postgres/server.rs"]
+#[allow(dead_code, reason = "the tests of the backend use the rest")]
+mod server;
+#[path = "../support/shelf.rs"]
+mod shelf;
+#[path = "../support/sqlite.rs"]
+mod sqlite;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;
 
@@ -57,7 +84,7 @@ use std::time::{Duration, Instant};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use self::driver::Case;
+use self::driver::{Case, Store};
 use self::model::Answers;
 use self::ops::{Op, Restart, Step, hurried, steps};
 
@@ -208,24 +235,49 @@ fn explore(cases: u64, draw: impl Fn(u64) -> Vec<Step> + Sync, case: impl Fn() -
     println!("{operations} operations, {launches} launches, {calls} calls, {answers:?}");
 }
 
+/// The number of cases in memory. The other backends are slower, and have a fifth of them.
+fn cases() -> u64 {
+    setting("GREENROOM_FLEET_MODEL_CASES", 10)
+}
+
+fn fewer_cases() -> u64 {
+    (cases() / 5).max(1)
+}
+
+/// Few operations for the real clock, with a restart after some of them each time: the ones that are given, in turn.
+fn drawn_for_the_real_clock(seed: u64, restarts: &[Restart]) -> Vec<Step> {
+    let mut steps: Vec<Step> = drawn(seed, 60).into_iter().map(hurried).collect();
+    let restarts = restarts.iter().cycle();
+    for (step, restart) in steps.iter_mut().skip(14).step_by(15).zip(restarts) {
+        step.op = Op::Restart(*restart);
+    }
+    steps
+}
+
 #[test]
 fn the_fleet_keeps_its_promises_under_faults_and_restarts() {
-    explore(setting("GREENROOM_FLEET_MODEL_CASES", 10), |seed| drawn(seed, 500), Case::in_memory);
+    explore(cases(), |seed| drawn(seed, 500), || Case::on(Store::memory()));
 }
 
 #[test]
 fn the_fleet_keeps_its_promises_on_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = AtomicU64::new(0);
-    let case = || {
-        let file = files.fetch_add(1, Ordering::Relaxed);
-        Case::in_file(folder.path().join(format!("fleet-{file}.redb")))
-    };
-    // With a kill after some operations each time.
-    let draw = |seed| {
-        let mut steps: Vec<Step> = drawn(seed, 60).into_iter().map(hurried).collect();
-        steps.iter_mut().skip(14).step_by(15).for_each(|step| step.op = Op::Restart(Restart::Kill));
-        steps
-    };
-    explore(2, draw, case);
+    let draw = |seed| drawn_for_the_real_clock(seed, &[Restart::Kill]);
+    explore(fewer_cases(), draw, || Case::on(Store::file()));
+}
+
+#[test]
+fn the_fleet_keeps_its_promises_on_a_map_behind_a_lock() {
+    explore(fewer_cases(), |seed| drawn(seed, 500), || Case::on(Store::shelf()));
+}
+
+#[test]
+fn the_fleet_keeps_its_promises_over_sqlite() {
+    explore(fewer_cases(), |seed| drawn(seed, 500), || Case::on(Store::sqlite()));
+}
+
+#[test]
+fn the_fleet_keeps_its_promises_on_postgres() {
+    let Some(address) = server::address() else { return };
+    let draw = |seed| drawn_for_the_real_clock(seed, &[Restart::Kill, Restart::TakeOver]);
+    explore(fewer_cases(), draw, || Case::on(Store::postgres(&address)));
 }

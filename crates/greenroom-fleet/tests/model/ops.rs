@@ -171,8 +171,6 @@ pub(crate) fn hurried(mut step: Step) -> Step {
         Op::Advance(millis) => *millis /= 100,
         Op::Faults(faults @ (Faults::Hang(_) | Faults::Fail(_))) => *faults = Faults::Random(7),
         Op::Restart(Restart::Backend(millis, _)) => *millis /= 100,
-        // The file is locked.
-        Op::Restart(restart @ Restart::TakeOver) => *restart = Restart::Kill,
         _ => {}
     }
     step

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::cli::Taken;
-use greenroom_fleet::backend::Requests;
 
 /// The time after which a fleet whose node is dead has ended: it finds out at a renewal, or gives its lease up after four fifths.
 const NOTICES: Duration = Duration::from_secs(30);
@@ -11,38 +10,41 @@ impl Life<'_> {
     /// The node of the fleet is declared dead while the fleet runs, as after a long pause of its machine. Another fleet owns the
     /// names from now on, and the first one must not act any more.
     pub(super) async fn take_over(&mut self) {
-        let Store::Memory(memory) = &self.case.store else { return };
         let (Some(fleet), Some(mut events)) = (self.fleet.take(), self.events.take()) else { return };
-        // Nothing runs between this and the look at what has begun.
-        let backend = memory.reopen().await.unwrap();
-        let begun = self.case.model.may_have_begun(&backend).await;
+        let backend = in_time("the other process", self.case.store.open()).await.unwrap();
+        for node in nodes(&*backend).await {
+            in_time("the end of a node", repeated(|| backend.leave(node.id))).await;
+        }
+        // The lost owners begin nothing from now on, and nobody has claimed a name since.
+        let begun = self.case.model.may_have_begun(&*backend).await;
         let mut term = None;
         for number in 0..NAMES {
             let record = backend.name_record(Name::new(name_of(number)).unwrap()).await.unwrap();
             term = term.max(record.map(|record| record.term));
         }
         self.case.journal.take_over(Taken { begun, term });
-        let journal = self.case.journal.clone();
+        let (journal, notices) = (self.case.journal.clone(), self.limit(NOTICES));
         self.lost.spawn(async move {
-            if timeout(NOTICES, &mut events).await.is_err() {
+            if timeout(notices, &mut events).await.is_err() {
                 journal.violate(format!(
-                    "one-owner: a fleet whose node is dead has not ended after {NOTICES:?}"
+                    "one-owner: a fleet whose node is dead has not ended after {notices:?}"
                 ));
             }
             drop(fleet);
         });
     }
 
-    /// The process is killed. The next one opens the file as it is at this moment, without what a closing would still write.
+    /// The process is killed. The next one opens a file as it is at this moment, without what a closing would still write. Commits that
+    /// are on their way to a server may be carried out.
     pub(super) async fn kill(&mut self) {
-        let (Store::Local(path), Some(backend)) = (&self.case.store, self.backend.clone()) else { return };
+        let (Some(file), Some(backend)) = (&self.case.store.file, self.backend.clone()) else { return };
         // From now on nothing is asked. The writer carries requests out in their order, so all others were answered before this one.
         let faults = std::mem::replace(&mut *self.case.faults.lock().unwrap(), Faults::Hang(false));
         backend.queued().await.unwrap();
-        let left =
-            path.lock().unwrap().with_extension(format!("{}", self.case.openings.load(Ordering::Relaxed)));
-        std::fs::copy(&*path.lock().unwrap(), &left).unwrap();
-        *path.lock().unwrap() = left;
+        let mut path = file.lock().unwrap();
+        let left = path.with_extension(format!("{}", self.case.openings.load(Ordering::Relaxed)));
+        std::fs::copy(&*path, &left).unwrap();
+        *path = left;
         *self.case.faults.lock().unwrap() = faults;
     }
 }

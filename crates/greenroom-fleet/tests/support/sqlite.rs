@@ -9,7 +9,7 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, Map, MapMut, Range, Reply, Row, Rows, Wanted, commit_rows,
     read_rows,
 };
-use greenroom_fleet::{BackendError, BackendErrorKind, Change, Timestamp};
+use greenroom_fleet::{BackendError, BackendErrorKind, Change, Clock, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 type Result<T> = std::result::Result<T, BackendError>;
@@ -24,6 +24,7 @@ pub(crate) struct Sqlite(Arc<Open>);
 
 struct Open {
     connection: Mutex<Connection>,
+    clock: Clock,
     channels: Channels,
     closed: Arc<AtomicBool>,
 }
@@ -49,7 +50,7 @@ fn connection(path: &Path) -> Connection {
 }
 
 impl Sqlite {
-    pub(crate) fn open(path: &Path) -> Self {
+    pub(crate) fn open(path: &Path, clock: Clock) -> Self {
         let (channels, closed) = (Channels::new(), Arc::new(AtomicBool::new(false)));
         let (theirs, over, others) = (channels.clone(), closed.clone(), connection(path));
         // SQLite tells nobody of a commit, but counts those of other connections.
@@ -65,7 +66,7 @@ impl Sqlite {
                 std::thread::sleep(PAUSE);
             }
         });
-        Self(Arc::new(Open { connection: Mutex::new(connection(path)), channels, closed }))
+        Self(Arc::new(Open { connection: Mutex::new(connection(path)), clock, channels, closed }))
     }
 
     fn within<T>(
@@ -120,7 +121,7 @@ impl MapMut for Table<'_> {
 
 impl Backend for Sqlite {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.0.clock.now()
     }
 
     fn read(&self, _: Lane, wanted: Wanted) -> Reply<'_, Rows> {

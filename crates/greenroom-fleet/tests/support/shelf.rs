@@ -7,18 +7,20 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, Map, MapMut, Range, Reply, Row, Rows, Wanted, commit_rows,
     read_rows,
 };
-use greenroom_fleet::{BackendError, Timestamp};
+use greenroom_fleet::{BackendError, Clock, Timestamp};
 
 type Result<T> = std::result::Result<T, BackendError>;
 
 #[derive(Clone)]
 pub(crate) struct Shelf {
     rows: Arc<Mutex<Sorted>>,
+    clock: Clock,
     channels: Channels,
 }
 
+/// The rows, which outlive the backends over them.
 #[derive(Default)]
-struct Sorted(BTreeMap<Vec<u8>, Vec<u8>>);
+pub(crate) struct Sorted(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Map for Sorted {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -44,14 +46,15 @@ impl MapMut for Sorted {
 }
 
 impl Shelf {
-    pub(crate) fn new() -> Self {
-        Self { rows: Arc::default(), channels: Channels::new() }
+    /// A backend that hears of no change which another one over the same rows makes.
+    pub(crate) fn over(rows: Arc<Mutex<Sorted>>, clock: Clock) -> Self {
+        Self { rows, clock, channels: Channels::new() }
     }
 }
 
 impl Backend for Shelf {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.clock.now()
     }
 
     fn read(&self, _: Lane, wanted: Wanted) -> Reply<'_, Rows> {
