@@ -36,6 +36,7 @@ mod proxy;
 mod remembering;
 mod rights;
 mod server;
+mod stopped;
 #[path = "../support/moving.rs"]
 mod tenants;
 mod transcripts;
