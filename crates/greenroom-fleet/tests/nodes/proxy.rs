@@ -22,14 +22,23 @@ pub(crate) enum Flow {
 /// The delay of a piece in a slow direction.
 const DELAY: Duration = Duration::from_millis(30);
 
+/// The side of a piece on which the connections are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The server does not get it.
+    Before,
+    /// The server gets it, and the node gets no answer.
+    After,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flows {
     pub(crate) to_server: Flow,
     pub(crate) to_node: Flow,
     /// Connections that are closed when this number changes.
     pub(crate) closed: u64,
-    /// Bytes to the server after which nothing comes to the node.
-    pub(crate) hold_after: Option<String>,
+    /// Bytes to the server at which the connections are held.
+    pub(crate) hold_at: Option<(String, Side)>,
 }
 
 /// Passes the connections of a node on to the server.
@@ -44,7 +53,7 @@ impl Proxy {
     pub(crate) async fn start(server: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let flows = Flows { to_server: Flow::Pass, to_node: Flow::Pass, closed: 0, hold_after: None };
+        let flows = Flows { to_server: Flow::Pass, to_node: Flow::Pass, closed: 0, hold_at: None };
         let flows = Arc::new(watch::Sender::new(flows));
         let mut tasks = JoinSet::new();
         let of_all = flows.clone();
@@ -69,14 +78,13 @@ impl Proxy {
         self.flows.send_modify(|flows| (flows.to_server, flows.to_node) = (to_server, to_node));
     }
 
-    /// Holds everything that the server says after a piece with these bytes has gone to it. The future is over when that has
-    /// happened.
-    pub(crate) fn hold_replies_after(&self, text: &str) -> impl Future<Output = ()> + use<> {
+    /// Holds all connections before or after a piece with these bytes has gone to the server. The future is over when that has happened.
+    pub(crate) fn hold_at(&self, text: &str, side: Side) -> impl Future<Output = ()> + use<> {
         let text = text.to_owned();
-        self.flows.send_modify(|flows| flows.hold_after = Some(text));
+        self.flows.send_modify(|flows| flows.hold_at = Some((text, side)));
         let mut flows = self.flows.subscribe();
         async move {
-            flows.wait_for(|flows| flows.hold_after.is_none()).await.expect("the proxy runs");
+            flows.wait_for(|flows| flows.hold_at.is_none()).await.expect("the proxy runs");
         }
     }
 
@@ -93,19 +101,22 @@ async fn connect(node: TcpStream, server: TcpStream, flows: &watch::Sender<Flows
     let (up, down) = (flows.subscribe(), flows.subscribe());
     tokio::select! {
         // A connection whose one direction has ended is no connection.
-        () = pass(from_node, to_server, up, |flows| flows.to_server, |piece| hold_after(flows, piece)) => {}
+        () = pass(from_node, to_server, up, |flows| flows.to_server, |piece| hold_at(flows, piece)) => {}
         () = pass(from_server, to_node, down, |flows| flows.to_node, |_| {}) => {}
         _ = closing.wait_for(|flows| flows.closed != closed) => {}
     }
 }
 
-/// Holds what the server says from now on if the piece has the bytes that were named.
-fn hold_after(flows: &watch::Sender<Flows>, piece: &[u8]) {
+/// Holds the connections from now on if the piece has the bytes that were named.
+fn hold_at(flows: &watch::Sender<Flows>, piece: &[u8]) {
     flows.send_if_modified(|flows| {
-        let Some(text) = &flows.hold_after else { return false };
+        let Some((text, side)) = &flows.hold_at else { return false };
         let has = piece.windows(text.len()).any(|part| part == text.as_bytes());
         if has {
-            (flows.hold_after, flows.to_node) = (None, Flow::Hold);
+            if *side == Side::Before {
+                flows.to_server = Flow::Hold;
+            }
+            (flows.hold_at, flows.to_node) = (None, Flow::Hold);
         }
         has
     });
@@ -129,6 +140,9 @@ async fn pass(
             tokio::time::sleep(DELAY).await;
         }
         look(&piece[..read]);
+        if flows.wait_for(|flows| of(flows) != Flow::Hold).await.is_err() {
+            return;
+        }
         if read == 0 || to.write_all(&piece[..read]).await.is_err() {
             return;
         }
