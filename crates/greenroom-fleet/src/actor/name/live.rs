@@ -154,10 +154,9 @@ impl NameActorState {
         }
         match what {
             Watched::Busy(busy) => self.cx.tell_admission(AdmissionMessage::Busy(busy)),
-            Watched::IdleOver if matches!(self.stage, NameStage::Idle { asked: Some(_), .. }) => {}
-            Watched::IdleOver => self.begin_passivating(PassivatedBy::Idle, None),
-            Watched::BackgroundOver => self.begin_passivating(PassivatedBy::Background, None),
-            Watched::SessionEnded => self.begin_passivating(PassivatedBy::Failure, None),
+            Watched::Over(PassivatedBy::Idle)
+                if matches!(self.stage, NameStage::Idle { asked: Some(_), .. }) => {}
+            Watched::Over(by) => self.begin_passivating(by, None),
             Watched::BackoffOver => {
                 self.enter(NameStage::Settled);
                 self.look();

@@ -94,7 +94,7 @@ impl NameStage {
 pub(super) struct SlotRequest {
     /// The place of the prompt for which a turn was asked. `None`: a slot alone was asked for.
     pub(super) order: Option<u64>,
-    /// Lasts as long as the request.
+    /// Ends with the request.
     pub(super) _span: Span,
 }
 
@@ -123,12 +123,12 @@ impl Live {
     }
 }
 
-/// The callers that wait for a name.
+/// The callers of a name, and their wishes.
 #[derive(Default)]
 pub(super) struct Callers {
-    /// They wait for the session to be up.
+    /// Callers that wait for the session to be up.
     pub(super) warm: Vec<oneshot::Sender<Result<(), FleetError>>>,
-    /// They wait for the session to have ended.
+    /// Callers that wait for the end of the session.
     pub(super) passive: Vec<oneshot::Sender<bool>>,
     /// The session is to end when the running step has.
     pub(super) passivate: Option<PassivatedBy>,
@@ -173,7 +173,7 @@ enum Looking {
     RunsAndAgain,
 }
 
-/// The reason why the name is not activated here any more. The later one counts.
+/// The reason why the name is not activated here any more. A fence counts more than a drain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ending {
     /// The fleet drains.

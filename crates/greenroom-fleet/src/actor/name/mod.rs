@@ -90,12 +90,8 @@ pub(crate) enum StepEnd {
 pub(crate) enum Watched {
     /// The CLI works in the background, or nothing runs in it any more.
     Busy(bool),
-    /// The session was idle for `idle_after`.
-    IdleOver,
-    /// A background task took longer than it may.
-    BackgroundOver,
-    /// The session has ended by itself.
-    SessionEnded,
+    /// The session was idle or worked in the background for too long, or has ended by itself.
+    Over(PassivatedBy),
     /// The wait after a failed activation, or for a deletion or a quarantine, is over.
     BackoffOver,
 }

@@ -15,6 +15,7 @@ use super::steps::record_process;
 use super::{NameMessage, Watched};
 use crate::actor::context::{Activation, FleetShared};
 use crate::actor::task::Task;
+use crate::event::PassivatedBy;
 use crate::limits::FleetLimits;
 use crate::process;
 
@@ -63,19 +64,19 @@ impl StageWatch {
                 if timeout(SETTLES, session.wait_idle()).await.is_err() {
                     tell(Watched::Busy(true));
                     if timeout(background, session.wait_idle()).await.is_err() {
-                        tell(Watched::BackgroundOver);
+                        tell(Watched::Over(PassivatedBy::Background));
                         return pending().await;
                     }
                 }
                 // Also if a watch before this one has told that the session is busy.
                 tell(Watched::Busy(false));
                 sleep(idle_after).await;
-                tell(Watched::IdleOver);
+                tell(Watched::Over(PassivatedBy::Idle));
                 pending().await
             };
             tokio::select! {
                 biased;
-                () = session.wait() => tell(Watched::SessionEnded),
+                () = session.wait() => tell(Watched::Over(PassivatedBy::Failure)),
                 () = idle => {}
             }
         }));
