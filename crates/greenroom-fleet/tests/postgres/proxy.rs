@@ -17,7 +17,12 @@ struct Plan {
     /// The reply to a request with this text is swallowed, and its connection cut. Taken by the first request that has it.
     lose: Option<String>,
     lost: usize,
+    /// The last bytes of a request with this text are kept back from the server. Taken by the first request that has it.
+    hold: Option<String>,
 }
+
+/// The length of the message with which a request ends: with it the server ends the transaction.
+const SYNC: usize = 5;
 
 /// What happens to the connections that there are.
 #[derive(Default)]
@@ -30,6 +35,8 @@ pub(crate) struct Proxy {
     address: String,
     plan: Arc<Mutex<Plan>>,
     line: watch::Sender<Line>,
+    /// The end of a request is kept back.
+    held: watch::Sender<bool>,
     _tasks: JoinSet<()>,
 }
 
@@ -41,14 +48,16 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let (plan, line) = (Arc::new(Mutex::new(Plan::default())), watch::Sender::new(Line::default()));
         let (mut tasks, theirs, changes) = (JoinSet::new(), plan.clone(), line.subscribe());
+        let held = watch::Sender::new(false);
+        let holding = held.clone();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(place).await else { continue };
-                connections.spawn(pass(client, server, theirs.clone(), changes.clone()));
+                connections.spawn(pass(client, server, theirs.clone(), changes.clone(), holding.clone()));
             }
         });
-        Self { address: server::through(address, port), plan, line, _tasks: tasks }
+        Self { address: server::through(address, port), plan, line, held, _tasks: tasks }
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -62,6 +71,19 @@ impl Proxy {
 
     pub(crate) fn lost(&self) -> usize {
         self.plan.lock().unwrap().lost
+    }
+
+    /// Keeps the end of the next request with this text back, as if the node were stopped while it writes. The future is over when all but
+    /// the end has gone to the server.
+    pub(crate) fn hold_end_of(&self, text: &str) -> impl Future<Output = ()> + use<> {
+        self.plan.lock().unwrap().hold = Some(text.to_owned());
+        let mut held = self.held.subscribe();
+        async move { drop(held.wait_for(|held| *held).await.unwrap()) }
+    }
+
+    /// Sends the end that was kept back.
+    pub(crate) fn go_on(&self) {
+        self.held.send_replace(false);
     }
 
     /// Ends all connections.
@@ -80,6 +102,7 @@ async fn pass(
     mut server: TcpStream,
     plan: Arc<Mutex<Plan>>,
     mut line: watch::Receiver<Line>,
+    held: watch::Sender<bool>,
 ) {
     let (mut sent, mut given) = (vec![0; 65536], vec![0; 65536]);
     let (mut losing, mut reply) = (false, Vec::new());
@@ -96,17 +119,25 @@ async fn pass(
             }
             read = client.read(&mut sent) => {
                 let Ok(read @ 1..) = read else { return };
+                let mut holds = false;
                 if let Some(request) = sent.get(..read) {
                     let mut plan = plan.lock().unwrap();
-                    let wanted = plan.lose.as_ref().is_some_and(|text| {
-                        request.windows(text.len()).any(|part| part == text.as_bytes())
-                    });
-                    if wanted {
+                    let has = |text: &String| request.windows(text.len()).any(|part| part == text.as_bytes());
+                    holds = plan.hold.take_if(|text| has(text)).is_some();
+                    if plan.lose.as_ref().is_some_and(has) {
                         plan.lose = None;
                         losing = true;
                     }
                 }
-                if server.write_all(&sent[..read]).await.is_err() { return }
+                let mut piece = &sent[..read];
+                if holds {
+                    let (first, last) = piece.split_at(read - SYNC);
+                    if server.write_all(first).await.is_err() { return }
+                    held.send_replace(true);
+                    held.subscribe().wait_for(|held| !held).await.ok();
+                    piece = last;
+                }
+                if server.write_all(piece).await.is_err() { return }
             }
             read = server.read(&mut given) => {
                 let Ok(read @ 1..) = read else { return };

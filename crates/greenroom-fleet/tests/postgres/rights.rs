@@ -45,8 +45,8 @@ async fn a_user_with_the_rights_of_the_guide_runs_a_node() {
     connect(&address, &schema).await.close().await;
     assert_eq!(refused().await, BackendErrorKind::Damaged, "the user has rights before they are granted");
 
-    // Everybody may call a new function, unless the owner has other defaults.
-    let strict = format!("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC");
+    // Everybody may call a new routine, unless the owner has other defaults.
+    let strict = format!("REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA {schema} FROM PUBLIC");
     server::run(&mut owner, &strict).await;
     let database: String =
         sqlx::query_scalar("SELECT current_database()::text").fetch_one(&mut owner).await.unwrap();

@@ -21,8 +21,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::nodes::{HOUR, accept, accepted, joined, owner};
+use crate::proxy::Proxy;
 use crate::wait::in_time;
-use crate::{connect, schema, server};
+use crate::{connect, connect_hastily, schema, server};
 
 /// Over as soon as anybody looks.
 const SHORT: Duration = Duration::from_millis(1);
@@ -291,4 +292,34 @@ async fn a_node_that_is_stopped_anywhere_holds_up_nobody_and_writes_nothing_when
         println!("{request}: {points} points");
         assert!(points >= 4, "{request}: a read and a commit have two points each");
     }
+}
+
+/// The server has carried the commit out, but does not have the end of the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_stopped_before_the_end_of_its_commit_holds_up_nobody() {
+    let Some(address) = server::address() else { return };
+    let schema = schema();
+    let proxy = Proxy::to(&address).await;
+    let (theirs, backend) =
+        (connect(proxy.address(), &schema).await, connect_hastily(&address, &schema).await);
+    let other = joined(&backend).await;
+    let subject = before("begin", &backend, "a").await;
+    let held = proxy.hold_end_of(&subject.attempt.to_string());
+    let Subject { owner, prompt, attempt, .. } = subject.clone();
+    let begin = Begin { owner, prompt, attempt, reserve: None };
+    let mut beginning = JoinSet::new();
+    beginning.spawn(async move { theirs.begin(begin).await });
+    in_time("all but the end of a begin", held).await;
+    let mut raw = server::raw(&address).await;
+    let carried_out = async {
+        while transactions(&mut raw, &schema).await == 0
+            && backend.prompt_record(prompt).await.unwrap().unwrap().begins == 0
+        {}
+    };
+    in_time("the commit", carried_out).await;
+    in_time("the other node", take_over(&backend, other, &subject)).await;
+    let before = rows(&mut raw, &schema).await;
+    proxy.go_on();
+    drop(in_time("the begin", beginning.join_next()).await);
+    assert!(rows(&mut raw, &schema).await == before, "the node has written when it woke");
 }

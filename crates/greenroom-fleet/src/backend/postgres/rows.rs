@@ -28,7 +28,7 @@ const READ: &str = "
         FROM rows WHERE key >= w.first AND key < w.behind ORDER BY key LIMIT w.most
     ) AS r";
 
-const COMMIT: &str = "SELECT fleet_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+const COMMIT: &str = "CALL fleet_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, NULL)";
 
 /// A statement with what it is asked.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
@@ -95,7 +95,7 @@ impl<V> Pairs<V> {
     }
 }
 
-/// `fleet_commit` in the schema says what it does with each of the lists.
+/// `commit_rows` in the schema says what it does with each of the lists.
 pub(super) fn commit(commit: Commit) -> Result<Statement> {
     let Commit { expected, mut writes, additions, told: _ } = commit;
     let (mut kept, mut changed, mut put) = <(Pairs<Vec<u8>>, Pairs<Vec<u8>>, Pairs<Vec<u8>>)>::default();

@@ -28,7 +28,7 @@ $$;
 -- All that is expected is checked under a lock until the commit is durable. Rows are locked in the order of their keys, those of `changed`
 -- before those of `kept`. Locks and looks are statements of their own that find each row by its key: a join may be planned for a table that
 -- was small, and read all of it later.
-CREATE FUNCTION fleet_commit(
+CREATE FUNCTION commit_rows(
     kept bytea[], kept_values bytea[], changed bytea[], changed_values bytea[], fresh bytea[], fresh_values bytea[],
     put bytea[], put_values bytea[], removed bytea[], counted bytea[], counts bigint[], cleared bytea[],
     added bytea[], amounts bigint[]
@@ -82,6 +82,20 @@ BEGIN
     INSERT INTO counters AS c SELECT a.key, pg_backend_pid() % 16, a.amount FROM unnest(added, amounts) AS a(key, amount) ORDER BY a.key
     ON CONFLICT (key, part) DO UPDATE SET value = c.value + excluded.value;
     RETURN true;
+END $$;
+
+-- `commit_rows`, and the end of its transaction. A client that is stopped before it has sent all of its request, or is cut off then, would hold
+-- the locks of a function until its connection ends.
+CREATE PROCEDURE fleet_commit(
+    kept bytea[], kept_values bytea[], changed bytea[], changed_values bytea[], fresh bytea[], fresh_values bytea[],
+    put bytea[], put_values bytea[], removed bytea[], counted bytea[], counts bigint[], cleared bytea[],
+    added bytea[], amounts bigint[], INOUT done boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    done := commit_rows(
+        kept, kept_values, changed, changed_values, fresh, fresh_values, put, put_values, removed, counted, counts, cleared, added, amounts
+    );
+    COMMIT;
 END $$;
 
 -- Views for people, with plain columns. No part of the fleet reads them.
