@@ -61,7 +61,25 @@ struct Looks {
     /// The next moment at which a name can run that cannot now.
     next_due: Option<Timestamp>,
     /// Tenants that had no money for a turn.
-    poor: Vec<String>,
+    poor: Vec<PoorTenant>,
+}
+
+/// A tenant that has no money for a turn.
+#[derive(Clone)]
+struct PoorTenant {
+    tenant: String,
+    /// The budget period in which it has none.
+    period: Timestamp,
+    until: Timestamp,
+    /// Money is set aside for turns that run, and some of it may come back.
+    is_reserved: bool,
+}
+
+impl PoorTenant {
+    /// True while nothing gives the tenant money, so the backend need not be asked.
+    fn stays_poor(&self, now: Timestamp) -> bool {
+        !self.is_reserved && self.period <= now && now < self.until
+    }
 }
 
 /// A name whose files cannot be removed.
@@ -165,23 +183,32 @@ impl KeeperContext {
     async fn wake_names_of(
         &self,
         of: Option<Vec<Name>>,
-        mut poor: Vec<String>,
+        mut poor: Vec<PoorTenant>,
         now: Timestamp,
-    ) -> Result<Vec<String>, BackendError> {
+    ) -> Result<Vec<PoorTenant>, BackendError> {
         let (backend, node) = (&self.shared.backend, self.shared.node);
-        let mut known: HashSet<String> = poor.iter().cloned().collect();
         let profiles = self.shared.has_peers().then(|| self.shared.profiles.keys().cloned().collect());
-        let mut page = WaitingPage { node, of, without: poor.clone(), profiles, after: None, limit: LOOK_AT };
+        let without: Vec<String> = poor.iter().map(|poor| poor.tenant.clone()).collect();
+        // Whether a tenant has money for a turn.
+        let mut can_pay: HashMap<String, bool> =
+            without.iter().map(|tenant| (tenant.clone(), false)).collect();
+        let mut page = WaitingPage { node, of, without, profiles, after: None, limit: LOOK_AT };
         loop {
-            let waiting = backend.waiting(page.clone()).await?;
+            let mut waiting = backend.waiting(page.clone()).await?;
             self.note_other_profile(waiting.other_profile);
-            for prompt in &waiting.prompts {
-                if known.insert(prompt.tenant.clone()) && !self.can_pay(&prompt.tenant, now).await? {
-                    poor.push(prompt.tenant.clone());
+            for PromptRecord { tenant, .. } in &waiting.prompts {
+                if can_pay.contains_key(tenant) {
+                    continue;
+                }
+                let found = self.poor(tenant, now).await?;
+                can_pay.insert(tenant.clone(), found.is_none());
+                if let Some(found) = found {
+                    page.without.push(tenant.clone());
+                    poor.push(found);
                 }
             }
-            page.without.clone_from(&poor);
-            self.wake(waiting.prompts.into_iter().filter(|prompt| !poor.contains(&prompt.tenant)).collect());
+            waiting.prompts.retain(|prompt| can_pay.get(&prompt.tenant).is_some_and(|can_pay| *can_pay));
+            self.wake(waiting.prompts);
             let Some(next) = waiting.next else { return Ok(poor) };
             page.after = Some(next);
         }
@@ -200,21 +227,25 @@ impl KeeperContext {
     }
 
     /// Tenants that had no money for a turn at the last look and have none now.
-    async fn still_poor(&self, now: Timestamp) -> Result<Vec<String>, BackendError> {
-        let mut poor = locked(&self.looks).poor.clone();
-        for at in (0..poor.len()).rev() {
-            if self.can_pay(&poor[at], now).await? {
-                poor.swap_remove(at);
+    async fn still_poor(&self, now: Timestamp) -> Result<Vec<PoorTenant>, BackendError> {
+        let (mut still, poor) = (Vec::new(), locked(&self.looks).poor.clone());
+        for tenant in poor {
+            match tenant.stays_poor(now) {
+                true => still.push(tenant),
+                false => still.extend(self.poor(&tenant.tenant, now).await?),
             }
         }
-        Ok(poor)
+        Ok(still)
     }
 
-    /// True if a tenant has money for a turn.
-    async fn can_pay(&self, tenant: &str, now: Timestamp) -> Result<bool, BackendError> {
-        let Some(reserve) = self.shared.reserve(tenant, now) else { return Ok(true) };
+    /// A tenant, if it has no money for a turn.
+    async fn poor(&self, tenant: &str, now: Timestamp) -> Result<Option<PoorTenant>, BackendError> {
+        let Some(budget) = self.shared.quota(tenant).budget else { return Ok(None) };
+        let Some(reserve) = self.shared.reserve(tenant, now) else { return Ok(None) };
         let account = self.shared.backend.tenant(tenant.to_owned()).await?;
-        Ok(has_room(&account, &reserve))
+        let (tenant, period) = (tenant.to_owned(), reserve.period);
+        let (until, is_reserved) = (period.after(budget.period), account.reserved > 0);
+        Ok((!has_room(&account, &reserve)).then_some(PoorTenant { tenant, period, until, is_reserved }))
     }
 
     /// The next moment at which a name can run that cannot now: a reminder's, or the first period in which a tenant has money
@@ -222,9 +253,7 @@ impl KeeperContext {
     async fn next_due(&self, now: Timestamp) -> NextMoment {
         let reminder = self.shared.backend.next_due(now).await?;
         let mut looks = locked(&self.looks);
-        let budget = |tenant: &String| self.shared.quota(tenant).budget;
-        let periods =
-            looks.poor.iter().filter_map(budget).map(|budget| budget.period_at(now).after(budget.period));
+        let periods = looks.poor.iter().map(|poor| poor.until);
         let next = periods.chain(reminder).min();
         looks.next_due = next;
         Ok(self.moment(next))

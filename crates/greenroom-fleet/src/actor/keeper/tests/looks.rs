@@ -5,7 +5,7 @@ use crate::actor::stage::shared;
 use crate::clock::Clock;
 use crate::id::Timestamp;
 use crate::limits::{Budget, Quota};
-use crate::request::{Accept, Finish, Join, Quarantined};
+use crate::request::{Accept, Finish, Join, Quarantined, QueueBounds};
 
 fn names(of: &[&str]) -> Vec<Name> {
     of.iter().map(|name| Name::new(*name).unwrap()).collect()
@@ -86,7 +86,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let before = asked(&backend);
     assert_eq!(stage.woken().await, names(&["runs"]), "the next look");
     let after = asked(&backend);
-    assert_eq!([0, 1, 2, 3].map(|of| after[of] - before[of]), [1, 1, 0, 0], "requests of a look");
+    assert_eq!([0, 1, 2, 3].map(|of| after[of] - before[of]), [1, 0, 0, 0], "requests of a look");
 
     // Its next period begins.
     let mut woken = Vec::new();
@@ -97,4 +97,34 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     assert_eq!(woken.len(), 51, "{woken:?}");
     let first = ["runs", "poor 0", "poor 1"].map(|name| Name::new(name).unwrap());
     assert_eq!(woken[..3], first, "by tenants, then in their order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
+    const TENANTS: usize = 10_000;
+    let (noon, start) = (Timestamp::default().after(HOUR * 12 + HOUR / 2), Instant::now());
+    let clock = Clock::new(move || noon.after(start.elapsed()));
+    let backend = FaultedBackend::new(MemoryBackend::with_clock(clock));
+    let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
+    fleet.default_quota =
+        Quota { budget: Some(Budget { amount: 10, period: HOUR, reserve: 5 }), ..Quota::default() };
+    fleet.quotas.insert("rich".to_owned(), Quota::default());
+    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
+    backend.join(join).await.unwrap();
+    let period = fleet.default_quota.budget.unwrap().period_at(backend.now());
+    let mut stage = Stage::of(Arc::new(fleet), backend.clone()).await;
+    let bounds = QueueBounds { name: 1, tenant: 1, fleet: u32::MAX };
+    for number in 0..TENANTS {
+        let tenant = format!("poor {number}");
+        assert!(backend.open_account(tenant.clone(), period, 10).await.unwrap());
+        stage.accept(Accept { tenant, bounds, ..accept(&format!("of {number}"), HOUR * 10) }).await;
+    }
+    stage.accept(Accept { tenant: "rich".to_owned(), bounds, ..accept("runs", HOUR * 10) }).await;
+    let _keeper = stage.keeper().await;
+    assert_eq!(stage.woken().await, names(&["runs"]));
+    let asked = |backend: &FaultedBackend| ["waiting", "tenant"].map(|of| backend.requests(of));
+    let before = asked(&backend);
+    assert_eq!(stage.woken().await, names(&["runs"]), "the next look");
+    let after = asked(&backend);
+    assert_eq!([0, 1].map(|of| after[of] - before[of]), [3, 0], "requests of a look");
 }
