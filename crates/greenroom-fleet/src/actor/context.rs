@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backon::{ConstantBuilder, Retryable};
 use greenroom::Session;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::retry::is_unavailable;
 use super::transitions::Transitions;
 use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, BackendErrorKind, FleetError};
@@ -25,13 +27,13 @@ use crate::request::{Ownership, Page, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
-pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The time for which a caller waits for an answer of the backend.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Gives a request of a caller up after a while: a backend that hangs counts as unavailable.
-pub(crate) async fn within<T>(request: Reply<'_, T>) -> Result<T, BackendError> {
+async fn within<T>(request: Reply<'_, T>) -> Result<T, BackendError> {
     tokio::time::timeout(ANSWER, request).await.unwrap_or_else(|_| {
         let text = format!("the backend has not answered within {ANSWER:?}");
         Err(BackendError::new(BackendErrorKind::Unavailable, text))
@@ -101,16 +103,9 @@ impl FleetShared {
         &'a self,
         request: impl Fn(&'a dyn Backend) -> Reply<'a, T>,
     ) -> Result<T, BackendError> {
-        let mut attempt = 1;
-        loop {
-            match within(request(&*self.backend)).await {
-                Err(error) if error.kind() == BackendErrorKind::Unavailable && attempt < ATTEMPTS => {
-                    attempt += 1;
-                    tokio::time::sleep(PAUSE).await;
-                }
-                answer => return answer,
-            }
-        }
+        let pauses =
+            ConstantBuilder::default().with_delay(PAUSE).with_max_times(ATTEMPTS as usize - 1).with_jitter();
+        (|| within(request(&*self.backend))).retry(pauses).when(is_unavailable).await
     }
 
     /// Tells an event to whoever listens, after the transitions that were made before it.

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable};
+
 use super::context::FleetShared;
 use crate::backend::Reply;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::request::Owned;
 
-const FIRST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(2);
+/// Bytes of a request that the backend carries out sooner or later. A longer one may never be carried out in the time that a backend has
+/// for any request.
+const LARGE: usize = 1 << 20;
 
 /// The reason why an owner's request was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -17,35 +20,40 @@ pub(crate) enum NotDone {
     /// The owner has lost the name, or the node its lease: the session is to be killed, and nothing is written.
     #[error("the fleet has lost its lease, or has ended: open it again")]
     Fenced,
-    /// The backend refuses the request for good.
+    /// The backend refuses the request for good, or a large one again and again.
     #[error("{0}")]
     Error(BackendError),
+}
+
+/// The pauses before the attempts: from 50 ms to 2 s, doubled each time, and up to twice as long by chance.
+pub(crate) fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay(Duration::from_secs(2))
+        .without_max_times()
+        .with_jitter()
+}
+
+/// The kind of an error, in snake case, after which an owner writes something shorter: the backend cannot keep what the request has.
+pub(crate) fn not_kept(error: &BackendError) -> Option<&'static str> {
+    match error.kind() {
+        BackendErrorKind::Invalid => Some("invalid"),
+        BackendErrorKind::Unavailable => Some("unavailable"),
+        _ => None,
+    }
+}
+
+/// True for an error that may pass.
+pub(crate) fn is_unavailable(error: &BackendError) -> bool {
+    error.kind() == BackendErrorKind::Unavailable
 }
 
 /// Repeats a request until the backend answers. Ends with `Fenced` when the node has lost its lease.
 pub(crate) async fn repeat<'a, T>(
     shared: &'a FleetShared,
-    mut request: impl FnMut() -> Reply<'a, T>,
+    request: impl FnMut() -> Reply<'a, T>,
 ) -> Result<T, NotDone> {
-    let mut pause = FIRST;
-    loop {
-        let answer = tokio::select! {
-            biased;
-            () = shared.lost.cancelled() => return Err(NotDone::Fenced),
-            answer = request() => answer,
-        };
-        match answer {
-            Ok(answer) => return Ok(answer),
-            Err(error) if error.kind() == BackendErrorKind::Unavailable => {
-                shared.tell(FleetEvent::BackendUnavailable { why: error.to_string() });
-            }
-            Err(error) => return Err(NotDone::Error(error)),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
-            () = shared.lost.cancelled() => return Err(NotDone::Fenced),
-        }
-    }
+    repeat_with(shared, pauses(), request).await
 }
 
 /// [`repeat`] for a request of an owner.
@@ -53,8 +61,35 @@ pub(crate) async fn repeat_owned<'a, T>(
     shared: &'a FleetShared,
     request: impl FnMut() -> Reply<'a, Owned<T>>,
 ) -> Result<T, NotDone> {
-    match repeat(shared, request).await? {
+    repeat_sized(shared, 0, request).await
+}
+
+/// [`repeat_owned`] for a request that may be large. A large one is given up with the backend's error after pauses of a lease in all: the
+/// node renews its lease meanwhile, so the backend carries other requests out. On a file it waits for its room.
+pub(crate) async fn repeat_sized<'a, T>(
+    shared: &'a FleetShared,
+    bytes: usize,
+    request: impl FnMut() -> Reply<'a, Owned<T>>,
+) -> Result<T, NotDone> {
+    let is_bounded = bytes > LARGE && !shared.backend.is_exclusive();
+    let pauses = pauses().with_total_delay(is_bounded.then_some(shared.limits.lease));
+    match repeat_with(shared, pauses, request).await? {
         Owned::Done(answer) => Ok(answer),
         Owned::Fenced => Err(NotDone::Fenced),
+    }
+}
+
+async fn repeat_with<'a, T>(
+    shared: &'a FleetShared,
+    pauses: ExponentialBuilder,
+    request: impl FnMut() -> Reply<'a, T>,
+) -> Result<T, NotDone> {
+    let tell = |error: &BackendError, _| {
+        shared.tell(FleetEvent::BackendUnavailable { why: error.to_string() });
+    };
+    tokio::select! {
+        biased;
+        () = shared.lost.cancelled() => Err(NotDone::Fenced),
+        answer = request.retry(pauses).when(is_unavailable).notify(tell) => answer.map_err(NotDone::Error),
     }
 }

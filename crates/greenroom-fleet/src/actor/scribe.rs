@@ -11,9 +11,8 @@ use futures_util::future::{Fuse, FusedFuture};
 use greenroom::{Message, Outcome, Turn};
 
 use super::context::{Activation, FleetShared};
-use super::retry::{NotDone, repeat_owned};
+use super::retry::{NotDone, not_kept, repeat_sized};
 use crate::backend::Requests;
-use crate::error::BackendErrorKind;
 use crate::hub::{Feed, LiveMessage};
 use crate::id::PromptId;
 use crate::request::{Append, Appended};
@@ -147,12 +146,12 @@ impl Scribe<'_> {
         let complete = batch.messages.iter().filter(|message| !is_partial(message));
         let messages: Vec<&str> = complete.map(|message| message.raw().get()).collect();
         match self.append(first_seq, &messages).await {
-            Err(NotDone::Error(error)) if error.kind() == BackendErrorKind::Invalid => {}
+            Err(NotDone::Error(error)) if not_kept(&error).is_some() => {}
             done => return done.map(|()| batch),
         }
         for (seq, message) in (first_seq..).zip(&messages) {
             match self.append(seq, &[message]).await {
-                Err(NotDone::Error(error)) if error.kind() == BackendErrorKind::Invalid => {
+                Err(NotDone::Error(error)) if not_kept(&error).is_some() => {
                     tracing::warn!(prompt = %self.prompt, seq, %error, "a message of a turn cannot be kept");
                     let bytes = message.len();
                     self.append(seq, &[&format!(r#"{{"type":"{NOT_KEPT}","bytes":{bytes}}}"#)]).await?;
@@ -173,7 +172,8 @@ impl Scribe<'_> {
                 bound: self.shared.limits.turn_bytes,
             })
         };
-        match repeat_owned(self.shared, request).await? {
+        let bytes = messages.iter().map(|message| message.len()).sum();
+        match repeat_sized(self.shared, bytes, request).await? {
             Appended::Last(kept) if kept + 1 == first_seq + messages.len() as u64 => Ok(()),
             // Another owner has the turn, or nobody: what this one writes would not follow on what is kept.
             Appended::Last(_) | Appended::Gap(_) | Appended::NotRunning => Err(NotDone::Fenced),

@@ -13,12 +13,12 @@ use self::command::{Commanded, WantedCommand, command, make_way_at};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
-use crate::actor::context::{ATTEMPTS, FleetShared, PAUSE, within};
+use crate::actor::context::{ATTEMPTS, FleetShared};
 use crate::actor::deletion;
 use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind, FleetError, PromptError, Refusal};
+use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
 use crate::event::PassivatedBy;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::people::{PendingQuestion, QuestionQuery};
@@ -58,13 +58,13 @@ impl Fleet {
 }
 
 impl FleetSession {
-    /// Sets the profile that builds the session. Default: `default`.
+    /// Sets the profile that builds the session. Only [`prompt`](Self::prompt) uses it. Default: `default`.
     pub fn profile(mut self, profile: impl Into<String>) -> Self {
         self.profile = profile.into();
         self
     }
 
-    /// Sets the tenant for which the session is counted. Default: `default`.
+    /// Sets the tenant for which the session is counted. Only [`prompt`](Self::prompt) uses it. Default: `default`.
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = tenant.into();
         self
@@ -107,7 +107,7 @@ impl FleetSession {
             Err(error) => return refused(Refusal::Invalid(error), None),
         };
         let unknown = |cause| PromptError::Unknown { prompt: accept.prompt, key: prompt.key.clone(), cause };
-        let accepted = match repeat_accept(shared, &accept).await {
+        let accepted = match shared.ask_backend(|backend| backend.accept(accept.clone())).await {
             Err(error) if error.kind() == BackendErrorKind::Invalid => {
                 return refused(Refusal::Invalid(error.to_string()), None);
             }
@@ -265,22 +265,23 @@ impl FleetSession {
     /// session that is quarantined already keeps its first reason.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] if the session is not known; [`FleetError::OwnerSilent`] if another node owns the session and does not
-    /// end it; [`FleetError::Elsewhere`] if other nodes claim the session again and again; [`FleetError::Backend`].
+    /// [`FleetError::NotFound`] if the session is not known or is being deleted; [`FleetError::OwnerSilent`] if another node owns the
+    /// session and does not end it; [`FleetError::Elsewhere`] if other nodes claim the session again and again; [`FleetError::Backend`],
+    /// also for a session that moves to another backend.
     pub async fn quarantine(&self, why: impl Into<String>) -> Result<(), FleetError> {
         let (why, mut asked) = (why.into(), 0);
         loop {
-            let record = self.record().await?;
-            if !matches!(record.state, NameState::Free | NameState::Owned { .. }) {
+            if let NameState::Quarantined { .. } = self.record().await?.state {
                 return Ok(());
             }
             let _guard = self.make_way().await;
             let (name, reason) = (self.name.clone(), why.clone());
             match self.shared().ask(|backend| backend.quarantine(name.clone(), reason.clone())).await? {
-                Quarantined::Done | Quarantined::Gone => {
+                Quarantined::Done => {
                     self.shared().tell_transitions();
                     return Ok(());
                 }
+                Quarantined::Gone => return Err(self.not_found()),
                 Quarantined::Owned(node) => make_way_at(self.shared(), &self.name, node, &mut asked).await?,
             }
         }
@@ -326,7 +327,11 @@ impl FleetSession {
     /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
     pub async fn record(&self) -> Result<NameRecord, FleetError> {
         let record = self.shared().ask(|backend| backend.name_record(self.name.clone())).await?;
-        record.ok_or_else(|| FleetError::NotFound { what: "session", id: self.name.to_string() })
+        record.ok_or_else(|| self.not_found())
+    }
+
+    fn not_found(&self) -> FleetError {
+        FleetError::NotFound { what: "session", id: self.name.to_string() }
     }
 
     /// Lists the open questions of the session, the nearest deadline first: see [`Fleet::questions`].
@@ -377,19 +382,4 @@ fn ended_meanwhile() -> FleetError {
 
 fn timestamp(moment: SystemTime) -> Timestamp {
     Timestamp::default().after(moment.duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-/// Repeats an accept with its id, a few times: a caller waits for the answer.
-async fn repeat_accept(shared: &FleetShared, accept: &Accept) -> Result<Accepted, BackendError> {
-    let mut attempt = 1;
-    loop {
-        let answer = within(shared.backend.accept(accept.clone())).await;
-        match answer {
-            Err(error) if error.kind() == BackendErrorKind::Unavailable && attempt < ATTEMPTS => {
-                attempt += 1;
-                tokio::time::sleep(PAUSE).await;
-            }
-            answer => return answer,
-        }
-    }
 }

@@ -50,7 +50,7 @@ impl PromptOutcome {
         }
     }
 
-    fn json(&self) -> Option<&Value> {
+    pub(crate) fn json(&self) -> Option<&Value> {
         match self {
             PromptOutcome::Completed { result, .. } => Some(result),
             PromptOutcome::Interrupted { result, .. } | PromptOutcome::Failed { result, .. } => {

@@ -9,7 +9,7 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, MemoryBackend, Part, Range, Reply, Requests, Rows, Wanted,
 };
 use greenroom_fleet::{
-    Accepted, Arrival, AttemptId, BackendError, BackendErrorKind, Begin, Claim, Claimed, Departure,
+    Accepted, Arrival, AttemptId, BackendError, BackendErrorKind, Begin, Claim, Claimed, Departure, Fleet,
     NameState, Ownership, Refused, Reserve, Timestamp,
 };
 use uuid::Uuid;
@@ -78,6 +78,10 @@ async fn a_name_that_departs_is_claimed_by_nobody_and_accepts_nothing() {
     ] {
         assert!(error.to_string().contains("moves to another backend"), "{error}");
     }
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = Fleet::builder().backend(from.clone()).folder(folder.path()).start().await.unwrap();
+    let error = fleet.session("a").unwrap().quarantine("why").await.unwrap_err();
+    assert!(error.to_string().contains("moves to another backend"), "{error}");
     // Only to where it was sent first, and not of another tenant.
     let (acme, other) = ("acme".to_owned(), "other".to_owned());
     assert_eq!(from.depart(acme, name("a"), Uuid::new_v4()).await.unwrap(), Departure::Elsewhere);

@@ -3,17 +3,16 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use backon::Retryable;
 
 use crate::actor::context::FleetShared;
+use crate::actor::retry::{is_unavailable, pauses};
 use crate::backend::Reply;
-use crate::error::{BackendErrorKind, FleetError};
+use crate::error::{BackendError, FleetError};
 use crate::request::StoredMessage;
 
 /// The time that a backend has for its answer to a reader when the fleet has ended.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
-/// The first and the longest pause while the backend is unavailable.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// Messages of the first page.
 const FIRST: usize = 64;
 /// Messages of a page, fewest and most.
@@ -50,27 +49,16 @@ pub(super) async fn read<'a, T>(
     shared: &'a FleetShared,
     mut request: impl FnMut() -> Reply<'a, T>,
 ) -> Result<T, FleetError> {
-    let (mut pause, longest) = PAUSES;
-    loop {
-        let is_last = shared.ended.is_cancelled();
-        let late = shared.ended.cancelled().then(|()| tokio::time::sleep(LAST_ANSWER));
-        let answer = tokio::select! {
-            biased;
-            answer = request() => answer,
-            // The backend may hang for ever: that may be the reason why the fleet has ended.
-            () = late => return Err(FleetError::Ended),
-        };
-        match answer {
-            Ok(answer) => return Ok(answer),
-            Err(error) if error.kind() == BackendErrorKind::Unavailable && !is_last => {
-                tracing::debug!(%error, "a reader waits for the backend");
-            }
-            Err(error) => return Err(error.into()),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(longest),
-            () = shared.ended.cancelled() => {}
-        }
+    let tell = |error: &BackendError, _| tracing::debug!(%error, "a reader waits for the backend");
+    tokio::select! {
+        biased;
+        () = shared.ended.cancelled() => {}
+        answer = (|| request()).retry(pauses()).when(is_unavailable).notify(tell) => return Ok(answer?),
+    }
+    // The backend may hang for ever: that may be the reason why the fleet has ended.
+    match tokio::time::timeout(LAST_ANSWER, request()).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(FleetError::Ended),
     }
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared};
-use crate::actor::retry::{NotDone, repeat_owned};
+use crate::actor::retry::{NotDone, not_kept, repeat_owned, repeat_sized};
 use crate::actor::scribe;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
@@ -161,12 +161,13 @@ async fn run(
 }
 
 async fn finish(shared: &FleetShared, mut finish: Finish) -> TurnEnd {
-    let mut finished = repeat_owned(shared, || shared.backend.finish(finish.clone())).await;
+    let bytes = finish.outcome.json().map_or(0, |result| result.to_string().len());
+    let mut finished = repeat_sized(shared, bytes, || shared.backend.finish(finish.clone())).await;
     if let Err(NotDone::Error(error)) = &finished
-        && error.kind() == crate::error::BackendErrorKind::Invalid
+        && let Some(kind) = not_kept(error)
     {
         // The CLI's result cannot be kept. The turn has ended all the same.
-        finish.outcome = failed_as("invalid", format!("the outcome of the turn cannot be kept: {error}"));
+        finish.outcome = failed_as(kind, format!("the outcome of the turn cannot be kept: {error}"));
         finished = repeat_owned(shared, || shared.backend.finish(finish.clone())).await;
     }
     match finished {
