@@ -41,7 +41,6 @@ async fn run(database: &str, host: &str) -> Result<(), Box<dyn Error>> {
     }
     let backend = PostgresBackend::connect(options).await?;
     let fleet = Fleet::builder()
-        .transcripts()
         .backend(backend)
         .host(host)
         .folder(std::env::temp_dir().join(format!("fleet-{host}")))

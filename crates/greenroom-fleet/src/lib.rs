@@ -44,7 +44,7 @@
 //! | end the fleet | [`Fleet::drain`] |
 //! | look after a fleet from another program | [`admin`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
-//! | let sessions move between hosts with their memory | [`FleetBuilder::transcripts`] |
+//! | let sessions move between hosts with their memory | [`FleetBuilder::transcripts`], on by default where services share a backend |
 //!
 //! The guide `docs/fleet.md` tells the whole story, with the limits and their defaults. `docs/fleet-nodes.md` is about
 //! several nodes on a backend that processes share; [`LocalBackend`](backend::LocalBackend) and
@@ -99,7 +99,7 @@ pub use face::turn::{FleetTurn, TurnItem};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use limits::{Budget, FleetLimits, Quota};
 pub use people::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
-pub use profile::{ActivatedFor, ActivationContext, Placement};
+pub use profile::{ActivatedFor, ActivationContext, Placement, TranscriptsIn};
 pub use record::{
     CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
     NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,

@@ -22,13 +22,26 @@ pub enum ActivatedFor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Any host. With [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts) the session takes its memory along, and its
-    /// working directory stays behind. Without, the session needs no files, or all hosts share its folder.
+    /// Any host. The session takes its transcript along, and its working directory stays behind unless all hosts share the folder.
     #[default]
     Anywhere,
     /// The host of the node that has accepted the first prompt, because the files of the session are there. While no node runs on
     /// that host, its prompts wait.
     OnHost,
+}
+
+/// The place in which the transcripts of sessions are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TranscriptsIn {
+    /// The backend, so a session's memory moves with the session to any host. An activation gets a configuration folder of its own,
+    /// with the conversation from the backend, so a profile must not set `CLAUDE_CONFIG_DIR`.
+    Backend,
+    /// The [folder](crate::FleetBuilder::folder) of the fleet on each host. On a backend that other services share, sessions have to
+    /// stay on their hosts: see [`Placement::OnHost`].
+    Folder,
+    /// The [folder](crate::FleetBuilder::folder) of the fleet, which all hosts share.
+    SharedFolder,
 }
 
 /// The activation for which a profile builds a session.
@@ -75,7 +88,7 @@ impl ActivationContext {
     }
 
     /// The CLI's configuration folder (`CLAUDE_CONFIG_DIR`), with the transcripts, unless the profile sets another one. It
-    /// exists. With [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts) it is the folder of this activation alone, and the
+    /// exists. With [`TranscriptsIn::Backend`] it is the folder of this activation alone, and the
     /// session copies it to a temporary folder if the store has the conversation.
     pub fn config_directory(&self) -> &Path {
         &self.config

@@ -6,7 +6,7 @@
 //!                       a folder of this activation alone ◄── load
 //! ```
 //!
-//! A fleet has its transcripts in its backend with [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts).
+//! A fleet has its transcripts in its backend with [`TranscriptsIn::Backend`](crate::TranscriptsIn::Backend).
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};

@@ -24,7 +24,7 @@ use crate::hub::Hub;
 use crate::id::NodeId;
 use crate::limits::{FleetLimits, Quota};
 use crate::opening;
-use crate::profile::{ActivationContext, Placement, Profile};
+use crate::profile::{ActivationContext, Placement, Profile, TranscriptsIn};
 
 /// The number of events that a slow reader may be behind.
 const EVENTS: usize = 1024;
@@ -39,7 +39,7 @@ pub struct FleetBuilder {
     folder: Option<PathBuf>,
     host: Option<String>,
     placement: Placement,
-    transcripts: bool,
+    transcripts: Option<TranscriptsIn>,
     watchdog: bool,
     events: broadcast::Sender<FleetEvent>,
     ended: CancellationToken,
@@ -57,7 +57,7 @@ impl Fleet {
             folder: None,
             host: None,
             placement: Placement::default(),
-            transcripts: false,
+            transcripts: None,
             watchdog: true,
             events: broadcast::Sender::new(EVENTS),
             ended: CancellationToken::new(),
@@ -123,7 +123,7 @@ impl FleetBuilder {
 
     /// Sets the folder for the files of the sessions. Default: [`Backend::default_folder`].
     ///
-    /// The transcripts of the sessions are in this folder. Nodes that run each other's sessions need one folder that they share.
+    /// The transcripts of the sessions are in this folder, unless the [backend](TranscriptsIn::Backend) has them.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -149,15 +149,13 @@ impl FleetBuilder {
         self
     }
 
-    /// Keeps the transcripts of all sessions in the backend, so that a session's memory moves with the session to any host. Default:
-    /// each transcript is a file in the [folder](FleetBuilder::folder) of the fleet.
+    /// Sets where the transcripts of all sessions are kept. Default: [`TranscriptsIn::Backend`] if other services
+    /// [share](Backend::is_shared) the backend, and [`TranscriptsIn::Folder`] otherwise.
     ///
-    /// An activation gets a configuration folder of its own, with the conversation from the backend, so a profile must not set
-    /// `CLAUDE_CONFIG_DIR`. Working directories do not move. Call it on all nodes of the fleet, or on none: conversations that began
-    /// otherwise begin anew.
+    /// Set it alike on all nodes of the fleet: conversations that began otherwise begin anew.
     #[must_use]
-    pub fn transcripts(mut self) -> Self {
-        self.transcripts = true;
+    pub fn transcripts(mut self, place: TranscriptsIn) -> Self {
+        self.transcripts = Some(place);
         self
     }
 
@@ -199,7 +197,8 @@ impl FleetBuilder {
     /// outcome; prompts that wait begin then.
     ///
     /// # Errors
-    /// [`FleetError::Invalid`] for limits that cannot work, and without a guardian program or a host's name on a shared backend;
+    /// [`FleetError::Invalid`] for limits that cannot work, and on a shared backend without a guardian program or a host's name, or with
+    /// transcripts that stay behind;
     /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
     /// [`FleetError::Backend`].
     pub async fn start(self) -> Result<Fleet, FleetError> {
@@ -227,6 +226,16 @@ impl FleetBuilder {
                        each other's CLIs for ended";
             return Err(FleetError::Invalid(why.to_owned()));
         }
+        let default = if backend.is_shared() { TranscriptsIn::Backend } else { TranscriptsIn::Folder };
+        let transcripts = self.transcripts.unwrap_or(default);
+        if backend.is_shared()
+            && (transcripts, self.placement) == (TranscriptsIn::Folder, Placement::Anywhere)
+        {
+            let why = "a session would run on any host, and its transcript would stay on one: call `FleetBuilder::transcripts` with \
+                       `TranscriptsIn::Backend`, or with `TranscriptsIn::SharedFolder` if all hosts share the folder, or \
+                       `FleetBuilder::placement` with `Placement::OnHost`";
+            return Err(FleetError::Invalid(why.to_owned()));
+        }
         let watchdog = if self.watchdog && backend.is_shared() {
             Some(fence::watchdog(self.limits.lease)?)
         } else {
@@ -244,7 +253,7 @@ impl FleetBuilder {
             node: NodeId::new(),
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,
-            transcripts: self.transcripts,
+            transcripts: transcripts == TranscriptsIn::Backend,
             peers: Default::default(),
             awake: Default::default(),
             hub: Hub::default(),

@@ -86,7 +86,6 @@ async fn sessions_go_on_at_another_node_over_sqlite() {
             // Its CLIs are scripted ones in this process.
             .without_watchdog()
             .backend(sqlite::Sqlite::open(&folder.path().join("fleet.sqlite"), Clock::system()))
-            .transcripts()
             .host(host)
             .folder(folder.path().join(host))
             .profile("default", move |_| clis.session());

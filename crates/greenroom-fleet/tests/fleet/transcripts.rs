@@ -5,7 +5,7 @@ use greenroom_fleet::backend::{MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
     BackendErrorKind, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState, PromptOutcome, Transcripts,
-    TranscriptsOf,
+    TranscriptsIn, TranscriptsOf,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -37,7 +37,7 @@ impl Stage {
         let clis = self.clis.clone();
         Fleet::builder()
             .backend(self.backend.clone())
-            .transcripts()
+            .transcripts(TranscriptsIn::Backend)
             .host(host)
             .folder(self.folder.path().join(host))
             .profile("default", move |_| clis.session())

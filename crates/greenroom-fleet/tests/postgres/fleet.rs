@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
-use greenroom_fleet::{ActivationContext, Fleet, FleetError, FleetEvent, FleetPrompt};
+use greenroom_fleet::{
+    ActivationContext, Fleet, FleetError, FleetEvent, FleetPrompt, Placement, TranscriptsIn,
+};
 
 use crate::wait::{SOON, within};
 use crate::{connect, schema, server};
@@ -89,5 +91,27 @@ async fn a_node_on_a_shared_backend_names_its_host() {
     match within(SOON, builder.folder(folder.path()).start()).await.err() {
         Some(FleetError::Invalid(why)) => assert!(why.contains("`FleetBuilder::host`"), "{why}"),
         other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_whose_sessions_would_leave_their_transcripts_behind_is_refused() {
+    let Some(address) = server::address() else { return };
+    let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
+    let start = async |place, placement| {
+        let backend = connect(&address, &schema).await;
+        let builder = Fleet::builder().backend(backend).host("one").folder(folder.path()).without_watchdog();
+        builder.transcripts(place).placement(placement).start().await
+    };
+    let error = start(TranscriptsIn::Folder, Placement::Anywhere).await.err().unwrap();
+    assert!(matches!(error, FleetError::Invalid(_)), "{error}");
+    assert!(error.to_string().contains("TranscriptsIn::Backend"), "{error}");
+    for (place, placement) in [
+        (TranscriptsIn::Folder, Placement::OnHost),
+        (TranscriptsIn::SharedFolder, Placement::Anywhere),
+        (TranscriptsIn::Backend, Placement::Anywhere),
+    ] {
+        let fleet = start(place, placement).await.unwrap();
+        fleet.drain(Duration::from_secs(5)).await;
     }
 }

@@ -125,7 +125,6 @@ async fn a_conversation_moves_between_hosts_after_a_drain() {
         // Its CLIs are scripted ones in this process.
         let fleet = Fleet::builder()
             .without_watchdog()
-            .transcripts()
             .backend(backend)
             .host(format!("host-{host}"))
             .folder(folders[host].path())

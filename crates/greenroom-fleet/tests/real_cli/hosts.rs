@@ -54,7 +54,6 @@ impl Host {
         // A test has no `main` of its own.
         greenroom::guardian::use_program(env!("CARGO_BIN_EXE_greenroom-fleet-storm"));
         let builder = Fleet::builder()
-            .transcripts()
             .backend(backend)
             .host(&self.name)
             .folder(self.folder.join("sessions"))

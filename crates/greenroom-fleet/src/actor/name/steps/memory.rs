@@ -62,7 +62,7 @@ pub(super) fn attach(
     });
     if is_chosen {
         return Err(FleetError::Invalid(format!(
-            "the profile of the session '{}' sets `{CONFIG}`, and a fleet with `transcripts` chooses the folder: leave it out, and \
+            "the profile of the session '{}' sets `{CONFIG}`, and a fleet with transcripts in its backend chooses the folder: leave it out, and \
              give the CLI its login and settings by other variables and options",
             cx.name().as_str().escape_debug(),
         )));
