@@ -14,7 +14,7 @@ use crate::request::Renewed;
 /// The longest wait for the answer to a renewal.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// Renews the lease. `watch`: told when the backend does not answer.
+/// Renews the lease, and tells the watch over the other nodes whether the backend has answered.
 pub(super) async fn renew(shared: &FleetShared, watch: &NodeWatch) -> NextMoment {
     let lease = shared.limits.lease;
     let sent = shared.fence.now();
@@ -25,9 +25,7 @@ pub(super) async fn renew(shared: &FleetShared, watch: &NodeWatch) -> NextMoment
         let text = format!("the backend has not renewed the lease within {limit:?}");
         Err(BackendError::new(BackendErrorKind::Unavailable, text))
     });
-    if renewed.is_err() {
-        watch.begin_again();
-    }
+    watch.renewed(renewed.is_ok(), shared);
     match renewed? {
         Renewed::Kept(node) => {
             if let Err(error) = shared.fence.hold(sent).await {

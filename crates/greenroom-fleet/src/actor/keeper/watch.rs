@@ -42,6 +42,8 @@ struct Peers {
     peers: HashMap<NodeId, Seen>,
     /// The last look that has succeeded.
     looked: Option<Instant>,
+    /// The first one of the renewals of this node that have failed in a row.
+    unrenewed: Option<Instant>,
     /// The moment for the next batch of names of dead nodes. `None`: dead nodes own no names.
     recovers_at: Option<Instant>,
 }
@@ -57,9 +59,8 @@ struct Seen {
 impl Peers {
     /// Takes in a look, which was sent at `sent`. Returns the nodes whose counters have stood still for their leases.
     fn look(&mut self, nodes: &[NodeRecord], sent: Instant, shared: &FleetShared) -> Vec<(NodeId, u64)> {
-        // Nobody has looked for a while: the machine or the runtime stood still, and perhaps the backend with it.
-        let pause = (LOOK * 2).min(shared.limits.lease / 3).max(SECOND * 2);
-        if self.looked.is_some_and(|looked| sent.duration_since(looked) > pause) {
+        // No look has succeeded for a while: the machine, the runtime or the backend stood still.
+        if self.looked.is_some_and(|looked| sent.duration_since(looked) > outage(shared)) {
             self.peers.clear();
         }
         let heard = Instant::now();
@@ -89,15 +90,26 @@ impl Peers {
     }
 }
 
+/// The time without answers after which each node has a whole lease again, because the others may have been cut off as well. After a
+/// shorter time another node has most of its lease left for its next renewal.
+fn outage(shared: &FleetShared) -> Duration {
+    (shared.limits.lease / 6).min(LOOK).max(SECOND * 3)
+}
+
 /// The length of a node's lease, as the node has asked for it.
 fn lease_of(node: &NodeRecord) -> Option<Duration> {
     (node.renewed_at > Timestamp::default()).then(|| node.lease_until.since(node.renewed_at))
 }
 
 impl NodeWatch {
-    /// After an outage of the backend each node has a whole lease again: the others may have been cut off as well.
-    pub(super) fn begin_again(&self) {
-        locked(&self.0).peers.clear();
+    /// Takes in whether a renewal of this node has succeeded.
+    pub(super) fn renewed(&self, succeeded: bool, shared: &FleetShared) {
+        let mut watch = locked(&self.0);
+        if succeeded {
+            watch.unrenewed = None;
+        } else if watch.unrenewed.get_or_insert_with(Instant::now).elapsed() >= outage(shared) {
+            watch.peers.clear();
+        }
     }
 
     /// Looks at the other nodes, and recovers names of those that are dead.
@@ -108,7 +120,7 @@ impl NodeWatch {
         }
         let sent = Instant::now();
         // The other requests of a look may fail for a reason of their own, such as one record that cannot be read.
-        let mut nodes = within(all_nodes(shared)).await.inspect_err(|_| self.begin_again())?;
+        let mut nodes = within(all_nodes(shared)).await?;
         if nodes.iter().any(|node| node.id == shared.node && node.state == NodeState::Dead) {
             counts_as_dead(shared);
             return Ok(Instant::now() + LOOK);

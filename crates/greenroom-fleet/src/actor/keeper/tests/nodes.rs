@@ -99,6 +99,21 @@ async fn after_an_outage_a_node_waits_a_whole_lease_before_another_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_request_that_fails_keeps_no_dead_node_alive() {
+    for method in ["renew", "nodes"] {
+        let mut stage = Stage::new().await;
+        let _keeper = stage.keeper().await;
+        let (peer, joined) = (stage.peer().await, Instant::now());
+        for _ in 0..5 {
+            tokio::time::sleep(SECOND * 5).await;
+            stage.backend.fault_next(method, Fault::Fail);
+        }
+        let lost = stage.lost(peer).await.duration_since(joined);
+        assert!(lost <= LEASE + SECOND * 3, "{method}: {lost:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_recovery_that_is_refused_keeps_no_other_node_alive() {
     let mut stage = Stage::new().await;
     let (first, second) = (stage.peer().await, stage.peer().await);
