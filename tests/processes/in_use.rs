@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -97,8 +98,9 @@ async fn turn() {
         let session = builder(Path::new(&folder)).start().await.unwrap();
         let mut turn = session.prompt("go").await.unwrap();
         turn.outcome().await.unwrap();
-        // The claim is taken in the background. A session that cannot take it fails, and has no snapshot then.
-        while locks(Path::new(&folder)).is_empty() {
+        // The claim is taken in the background: its file is there before it is locked. A session that cannot lock it fails, and has no
+        // snapshot then.
+        while !locks(Path::new(&folder)).iter().any(|claimed| is_locked(Path::new(&folder), claimed)) {
             session.snapshot().await.unwrap();
         }
         let [claimed] = &locks(Path::new(&folder))[..] else { panic!("not one lock") };
@@ -107,6 +109,14 @@ async fn turn() {
         session.prompt("again").await.unwrap().outcome().await.unwrap();
         session.stop().await.unwrap();
     }
+}
+
+/// Whether a process holds a lock, as far as the system says so. This locks nothing, so it is in nobody's way.
+fn is_locked(folder: &Path, lock: &str) -> bool {
+    let Ok(file) = std::fs::metadata(lock_folder(folder).join(lock)) else { return false };
+    let inode = format!(":{} ", file.ino());
+    let Ok(held) = std::fs::read_to_string("/proc/locks") else { return true };
+    held.lines().any(|line| line.contains(&inode))
 }
 
 #[tokio::test]
