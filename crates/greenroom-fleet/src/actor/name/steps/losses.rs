@@ -95,7 +95,11 @@ impl Losses {
         let (done, seen) = oneshot::channel();
         // An error: the session has ended, and all its losses are noted.
         if self.asks.send(done).await.is_ok() {
-            seen.await.ok();
+            tokio::select! {
+                _ = seen => {}
+                // A question that is sent while the watch ends may stay in the channel.
+                () = self.asks.closed() => {}
+            }
         }
         look(&self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -132,6 +136,21 @@ mod tests {
         noted.note("before".into(), false);
         noted.note("after".into(), true);
         assert_eq!((noted.any.as_deref(), noted.before_kill.as_deref()), (Some("before"), Some("before")));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_question_to_a_watch_that_ends_is_answered() {
+        let ask_while_it_ends = async {
+            for _ in 0..20_000 {
+                let mut builder = greenroom::Session::builder();
+                let losses = Losses::watch(builder.events(), CancellationToken::new(), 100);
+                let (answer, ended) =
+                    tokio::join!(losses.before_kill(), tokio::spawn(async { drop(builder) }));
+                assert_eq!(answer, None);
+                ended.unwrap();
+            }
+        };
+        crate::wait::in_time("the answers", ask_while_it_ends).await;
     }
 
     /// The watch may see the loss of a completed turn only after a kill.
