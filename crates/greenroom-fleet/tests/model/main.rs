@@ -9,7 +9,7 @@
 //! | PostgreSQL | the server's | counts as alive until its lease is over | 60 | 2 |
 //!
 //! A process that is killed leaves a copy of its file behind. On PostgreSQL commits that it had sent may be carried out later.
-//! A file cannot be taken over while its process runs; on the others that happens, too.
+//! A file cannot be taken over while its process runs; the others can be.
 //!
 //! - `GREENROOM_FLEET_MODEL_CASES`: the number of cases in memory, over 50 names; the other backends have a fifth of them. 200 are
 //!   100,000 operations in memory.
@@ -244,7 +244,7 @@ fn fewer_cases() -> u64 {
     (cases() / 5).max(1)
 }
 
-/// Few operations for the real clock, with a restart after some of them each time: the ones that are given, in turn.
+/// Few operations for the real clock. Every 15th is a restart, taken in turn from `restarts`.
 fn drawn_for_the_real_clock(seed: u64, restarts: &[Restart]) -> Vec<Step> {
     let mut steps: Vec<Step> = drawn(seed, 60).into_iter().map(hurried).collect();
     let restarts = restarts.iter().cycle();

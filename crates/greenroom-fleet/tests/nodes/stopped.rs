@@ -9,6 +9,7 @@ use crate::journal::Journal;
 use crate::proxy::{Flow, Side};
 use crate::scene::Scene;
 use crate::server::Server;
+use crate::wait::in_time;
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -20,7 +21,7 @@ async fn a_node_that_is_stopped_after_its_begin_writes_nothing_when_it_wakes() {
     // The commit of a begin is the first one that writes this.
     let held = scene.node(1).proxy.hold_at("\"is\":\"begun\"", Side::After);
     let prompt = scene.accepted(1, "a", "only once").await;
-    held.await;
+    in_time("the commit at the proxy", held).await;
     scene.node(1).signal(Signal::STOP);
     scene.start(2).await;
     // The other node finds the lease over, and ends the turn.
@@ -51,7 +52,7 @@ async fn a_late_commit_changes_nothing(text: &str) {
     scene.start(1).await;
     let held = scene.node(1).proxy.hold_at(text, Side::Before);
     let prompt = scene.accepted(1, "a", "at most once").await;
-    held.await;
+    in_time("the commit at the proxy", held).await;
     scene.node(1).signal(Signal::STOP);
     scene.start(2).await;
     // Nobody waits for the node that is stopped: the turn ends elsewhere, and so does the next one.
@@ -70,7 +71,7 @@ async fn a_late_commit_changes_nothing(text: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_arrives_when_its_node_is_dead_changes_nothing() {
-    // A begin, and a finish. A node that is stopped in a claim owns nothing yet, so nobody declares it dead for that.
+    // A begin, and a finish. A node that is stopped in a claim owns nothing yet: another one claims the name without waiting for it.
     for text in ["begun", "ended"] {
         a_late_commit_changes_nothing(&format!("\"is\":\"{text}\"")).await;
     }

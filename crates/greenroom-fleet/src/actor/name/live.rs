@@ -44,7 +44,7 @@ impl NameActorState {
             }
             Activated::Error(why) => {
                 self.callers.not_up(&why);
-                let failures = self.refused();
+                let failures = self.count_failure();
                 let is_owned = self.cx.cell.holdings().owner.is_some();
                 if is_owned {
                     self.begin_passivating(PassivatedBy::Failure, Some(failures));
@@ -102,13 +102,13 @@ impl NameActorState {
         let Some(live) = self.stage.take_live() else { return };
         let (by, failures) = match end {
             TurnEnd::Ended => {
-                self.errors = 0;
+                self.failures = 0;
                 return self.settle_idle(live);
             }
             // A session that was stopped by a limit of its profile may be started again at once.
             TurnEnd::NoSession => {
                 let failed = live.activation.session.failure().is_some();
-                (PassivatedBy::Failure, failed.then(|| self.refused()))
+                (PassivatedBy::Failure, failed.then(|| self.count_failure()))
             }
             TurnEnd::TranscriptLost => (PassivatedBy::Failure, None),
             TurnEnd::Cut => (PassivatedBy::Drain, None),
@@ -121,16 +121,16 @@ impl NameActorState {
                 tracing::warn!(why, "the backend refuses a turn's request");
                 // The session is killed: nobody would write down its further work.
                 self.cx.cell.kill().cancel();
-                (PassivatedBy::Failure, Some(self.refused()))
+                (PassivatedBy::Failure, Some(self.count_failure()))
             }
         };
         self.begin_passivating(by, failures);
     }
 
-    /// One more failure of the session or refusal of the backend, after which the name waits: their number in a row.
-    fn refused(&mut self) -> u32 {
-        self.errors += 1;
-        self.errors
+    /// Counts a failure. Returns how many there were in a row.
+    fn count_failure(&mut self) -> u32 {
+        self.failures += 1;
+        self.failures
     }
 
     /// The session has no turn: watches it, and looks at what waits.
@@ -164,7 +164,7 @@ impl NameActorState {
         }
     }
 
-    /// Ends the session. `failures`: so many failures in a row, after which the next session waits.
+    /// Ends the session. `failures`: the number in a row, if the next activation has to wait.
     pub(super) fn begin_passivating(&mut self, by: PassivatedBy, failures: Option<u32>) {
         let asked = matches!(self.stage, NameStage::Idle { asked: Some(_), .. });
         self.enter(NameStage::Passivating { asked, failures });
@@ -221,7 +221,7 @@ impl NameActorState {
         self.watch.backoff(wait);
     }
 
-    /// Goes back to a stage without a session. None was started.
+    /// Goes back to a stage without a session.
     fn settle(&mut self, stage: NameStage) {
         self.cx.free_slot();
         self.enter(stage);

@@ -32,12 +32,16 @@ use crate::record::PromptRecord;
 ///     │  └──── the time passes ──────────── Backoff              │
 ///     │                                                          │ fenced, cut
 ///     │                                                          ▼
-///     └───────────────────────────────────────────────────── Passivating ◄── idle, evicted, asked for, failed, drained
+///     └───────────────────────────────────────────────────── Passivating ◄── Idle: too long, evicted, asked for, over, drained
 ///
 ///  Settled, and nothing waits: the actor ends, and the name is passive.
+///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first.
 ///  Activating ──► Running: the turn was granted with the slot.
-///  Waiting ──► Backoff: a deletion or a quarantine comes first.
-///  Passivating ──► Waiting: the name keeps its place. Passivating ──► Backoff: the session has failed, or is held.
+///  Activating ──► Settled: no prompt waits any more, or the name cannot run here.
+///  Activating ──► Passivating: fenced, to end at once, or the backend refuses a name that is owned.
+///  Running ──► Passivating: also if the session is over, its transcript is lost, or the backend refuses.
+///  Passivating ──► Waiting: the name keeps its place. Passivating ──► Backoff: a turn or an activation has failed, or the name is held.
+///  Backoff ──► Settled: also by a drain or a fence.
 /// ```
 pub(super) enum NameStage {
     /// There is no session, and no slot was asked for.
@@ -46,14 +50,14 @@ pub(super) enum NameStage {
     Waiting(SlotRequest),
     /// A step claims the name and starts its session. `turn`: admission counts a turn with the slot.
     Activating { turn: bool },
-    /// An activation has failed, or a deletion or a quarantine comes first. The slot was given back.
+    /// An activation or a turn has failed, or a deletion or a quarantine comes first. The slot was given back.
     Backoff,
     /// The session is up, without a turn. The next turn may have been asked for.
     Idle { live: Live, asked: Option<SlotRequest> },
     /// A step runs a turn.
     Running { live: Live, prompt: PromptId, interrupt: CancellationToken },
-    /// A step ends the session and gives the name back. `asked`: the name had asked for a turn, and keeps its place. `failures`:
-    /// the next session waits after so many failures in a row.
+    /// A step ends the session and gives the name back. `asked`: the name had asked for a turn, and keeps its place. `failures`: the
+    /// number in a row, if the next activation has to wait.
     Passivating { asked: bool, failures: Option<u32> },
 }
 
@@ -78,7 +82,7 @@ impl NameStage {
         }
     }
 
-    /// Takes the session for the next stage, which the caller enters at once.
+    /// Takes the session for the next stage, which the caller enters at once. Leaves `Settled`.
     pub(super) fn take_live(&mut self) -> Option<Live> {
         match std::mem::replace(self, Self::Settled) {
             Self::Idle { live, .. } | Self::Running { live, .. } => Some(live),
@@ -130,7 +134,7 @@ pub(super) struct Callers {
     pub(super) warm: Vec<oneshot::Sender<Result<(), FleetError>>>,
     /// Callers that wait for the end of the session.
     pub(super) passive: Vec<oneshot::Sender<bool>>,
-    /// The session is to end when the running step has.
+    /// The session is to end when the running step has ended.
     pub(super) passivate: Option<PassivatedBy>,
     /// Deletions and quarantines, which come before the next activation. Each is over when its sender is dropped.
     pub(super) holds: Vec<oneshot::Receiver<()>>,
@@ -193,8 +197,8 @@ pub(crate) struct NameActorState {
     pub(super) next: Option<PromptRecord>,
     looking: Looking,
     pub(super) callers: Callers,
-    /// Requests that the backend has refused in a row.
-    pub(super) errors: u32,
+    /// Failures in a row: of the session, of the host, and refusals of the backend.
+    pub(super) failures: u32,
     pub(super) ending: Option<Ending>,
 }
 
@@ -210,7 +214,7 @@ impl NameActorState {
             next: None,
             looking: Looking::No,
             callers: Callers::default(),
-            errors: 0,
+            failures: 0,
             ending,
         }
     }

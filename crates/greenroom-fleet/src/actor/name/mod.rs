@@ -92,7 +92,7 @@ pub(crate) enum Watched {
     Busy(bool),
     /// The session was idle or worked in the background for too long, or has ended by itself.
     Over(PassivatedBy),
-    /// The wait after a failed activation, or for a deletion or a quarantine, is over.
+    /// The wait after a failure, or for a deletion or a quarantine, is over.
     BackoffOver,
 }
 

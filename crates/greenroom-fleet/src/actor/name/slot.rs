@@ -45,7 +45,7 @@ impl NameActorState {
                     self.activate(turn);
                 }
             }
-            // The name wants nothing any more, and the message that says so is on its way.
+            // The name wants nothing any more, and its `Withdraw` is on its way.
             (Grant::Activate, _) => self.cx.tell_admission(AdmissionMessage::Freed),
             (Grant::Turn, NameStage::Idle { .. }) => {
                 if let Some(live) = self.stage.take_live() {
@@ -60,7 +60,7 @@ impl NameActorState {
         }
     }
 
-    /// Admission was restarted: it knows which names hold a slot, and takes each for one that starts or runs.
+    /// Admission was restarted: it knows which names hold a slot, and counts each of them as starting or running.
     pub(super) fn ask_again(&mut self) {
         if !self.cx.cell.holdings().slot {
             // Told again: while admission was restarted, nobody may have heard of it.

@@ -109,14 +109,18 @@ async fn a_session_that_comes_up_while_admission_restarts_counts_as_started() {
 
 /// Waits until the actor of a name has handled all messages so far, and is in this stage.
 async fn is_in(actor: &ActorRef<NameMessage>, stage: &str) {
-    loop {
+    let mut seen = "";
+    // Far more than the actor needs, and few enough to end soon: time stands still while the test yields.
+    for _ in 0..100_000 {
         let (reply, report) = oneshot::channel();
         actor.cast(NameMessage::Report(reply)).unwrap();
-        if report.await.unwrap().stage == stage {
+        seen = report.await.unwrap().stage;
+        if seen == stage {
             return;
         }
         tokio::task::yield_now().await;
     }
+    panic!("the name is {seen}, not {stage}");
 }
 
 /// A prompt that waits, and the activation of its name, whose CLI the test plays.

@@ -19,7 +19,8 @@ impl Life<'_> {
         let begun = self.case.model.may_have_begun(&*backend).await;
         let mut term = None;
         for number in 0..NAMES {
-            let record = backend.name_record(Name::new(name_of(number)).unwrap()).await.unwrap();
+            let name = Name::new(name_of(number)).unwrap();
+            let record = repeated(|| backend.name_record(name.clone())).await;
             term = term.max(record.map(|record| record.term));
         }
         self.case.journal.take_over(Taken { begun, term });

@@ -108,5 +108,5 @@ pub(super) fn other_host(host: &str) -> String {
 async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
     let Some(reserve) = shared.reserve(tenant, now) else { return Ok(true) };
     let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
-    Ok(has_room(&account, &reserve))
+    Ok(has_room(&account, &reserve, now))
 }

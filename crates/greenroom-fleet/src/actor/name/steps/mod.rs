@@ -1,4 +1,4 @@
-//! The steps of a name: what its actor does in tasks of their own. The files beside this one have the other steps; here is the activation.
+//! The steps of a name: what its actor does in tasks of their own. This file has the activation; the files beside it have the other steps.
 //!
 //! A step writes what it holds into the name's cell as soon as it holds it, so that an actor that fails in the middle of a step
 //! leaves nothing behind.
@@ -46,7 +46,7 @@ pub(crate) enum Activated {
     Stopped,
     /// The prompts that waited for the slot have ended meanwhile.
     Needless,
-    /// The node has lost its lease, or the session is to end at once.
+    /// The node has lost its lease, or another owner has the name.
     Fenced,
     /// The backend refuses, or another session has the conversation: try again after a pause. The name may be owned still.
     Error(String),
