@@ -34,8 +34,8 @@ use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
 
-/// A named session. A node of an older version drops the fields that it does not know: a fact that has to survive such a node lies in a
-/// table of its own.
+/// A named session. A node of an older version drops the fields that it does not know. A later fact that has to survive such a node needs a
+/// row of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NameRecord {

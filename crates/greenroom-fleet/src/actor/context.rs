@@ -23,6 +23,7 @@ use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
 use crate::limits::{FleetLimits, Quota};
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
+use crate::registry::is_current;
 use crate::request::{Ownership, Page, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
@@ -194,9 +195,9 @@ impl FleetShared {
 }
 
 /// True if an account has the money that a turn sets aside.
-pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve) -> bool {
-    let used =
-        if account.period < reserve.period { 0 } else { account.spent.saturating_add(account.reserved) };
+pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve, now: Timestamp) -> bool {
+    let counts = is_current(account.period, reserve, now);
+    let used = if counts { account.spent.saturating_add(account.reserved) } else { 0 };
     reserve.budget.saturating_sub(used) >= reserve.amount.max(1)
 }
 

@@ -26,6 +26,7 @@ pub(crate) use key::is_key;
 pub(crate) use key::{Key, Table, last_id};
 pub(crate) use lost::unreadable;
 pub(crate) use moving::{ended_of, ended_prompt, rows_of_prompt};
+pub(crate) use quota::is_current;
 #[cfg(feature = "postgres")]
 pub(crate) use rows::counter;
 pub use rows::{

@@ -66,6 +66,8 @@ impl Step<'_> {
             Some(why) => NameState::Quarantined { why, since: self.now },
             None => NameState::Free,
         };
+        // It stands in no list here.
+        (record.listed, record.stuck) = (None, false);
         self.list_name(&record)?;
         self.put_name(&mut record)?;
         Ok(Arrival::Done)

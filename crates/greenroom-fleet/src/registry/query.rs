@@ -46,7 +46,7 @@ impl Step<'_> {
 
     /// Up to `limit` items of the rows under `prefix` after `after`, at most [`Page::MOST`]. `item` gets the key without the
     /// prefix and the row; rows for which it returns none are passed over, so a page is shorter only at the end. The request reads for
-    /// its answer only.
+    /// its answer only: the commit does not expect these rows unchanged.
     pub(super) fn page<T>(
         &self,
         prefix: &Key,
@@ -54,7 +54,7 @@ impl Step<'_> {
         limit: usize,
         item: impl Fn(&Self, &[u8], &[u8]) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
-        self.txn.only_look(true);
+        let only_looked = self.txn.only_look(true);
         let (limit, mut last, mut items) = (limit.min(Page::MOST), after, Vec::new());
         let mut wanted = limit;
         while items.len() < limit {
@@ -70,13 +70,14 @@ impl Step<'_> {
             // The attempt begins anew with each read, so few reads pass over many rows.
             wanted = wanted.saturating_mul(2).clamp(64, Page::MOST);
         }
+        self.txn.only_look(only_looked);
         items.truncate(limit);
         Ok(items)
     }
 
     /// The first prompts that wait for a name and can be read, in their order.
     pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
-        let rows = self.queue_rows(&name, limit.min(Page::MOST))?;
+        let rows = self.queue_rows(&name, limit)?;
         rows.into_iter().filter_map(|row| self.readable(self.listed(&row.prompt))).collect()
     }
 
@@ -99,7 +100,7 @@ impl Step<'_> {
 
     /// Names whose deletion has begun and not ended.
     pub(crate) fn deleting(&self, limit: usize) -> Result<Vec<Name>> {
-        let rows = self.txn.under(&Key::of(Table::Deleting), limit.min(Page::MOST))?;
+        let rows = self.txn.under(&Key::of(Table::Deleting), limit)?;
         rows.into_iter().map(|(key, _)| name_at_start(&key)).collect()
     }
 

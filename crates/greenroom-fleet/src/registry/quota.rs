@@ -33,7 +33,7 @@ impl Step<'_> {
     /// come back.
     pub(super) fn spent(&self, tenant: &str, budget: &Reserve) -> Result<bool> {
         let (period, spent) = (self.period(tenant)?, self.txn.count(&spent(tenant))?);
-        let spent = if period < budget.period { 0 } else { spent };
+        let spent = if is_current(period, budget, self.now) { spent } else { 0 };
         Ok(budget.budget.saturating_sub(spent) < budget.amount.max(1))
     }
 
@@ -43,9 +43,7 @@ impl Step<'_> {
         let mut period = self.period(tenant)?;
         let (mut of_period, mut set_aside) =
             (self.txn.exact_count(&spent(tenant))?, self.txn.exact_count(&reserved(tenant))?);
-        // A node that is late at the end of a period does not begin the last one again. A period of the future is left by a clock
-        // that was wrong.
-        let begins = reserve.period > period || period > self.now;
+        let begins = !is_current(period, &reserve, self.now);
         if begins {
             (period, of_period, set_aside) = (reserve.period, 0, 0);
         }
@@ -102,6 +100,12 @@ impl Step<'_> {
     fn period(&self, tenant: &str) -> Result<Timestamp> {
         Ok(self.txn.read(&Key::of(Table::Tenants).text(tenant))?.unwrap_or_default())
     }
+}
+
+/// True if the money of an account counts for a reservation. A node that is late at the end of a period does not begin the last one again. A
+/// period of the future is left by a clock that was wrong.
+pub(crate) fn is_current(period: Timestamp, reserve: &Reserve, now: Timestamp) -> bool {
+    reserve.period <= period && period <= now
 }
 
 fn all_queued() -> Key {

@@ -91,9 +91,10 @@ impl<'a> Txn<'a> {
         value
     }
 
-    /// From now on the request reads for its answer or for a hint: its commit does not expect these rows unchanged.
-    pub(super) fn only_look(&self, only_looks: bool) {
-        self.reads.borrow_mut().only_looks = only_looks;
+    /// From now on the request reads for its answer or for a hint: its commit does not expect these rows unchanged. Returns whether it did so
+    /// before.
+    pub(super) fn only_look(&self, only_looks: bool) -> bool {
+        std::mem::replace(&mut self.reads.borrow_mut().only_looks, only_looks)
     }
 
     /// Names a row that the request will want. It is read together with the others that it lacks.

@@ -13,13 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::key::{Key, Table, name_at_start, number, text_and_rest};
 use super::{BATCH, Result, Row, Step};
 use crate::id::Name;
-use crate::record::{NameRecord, NameState, PromptRecord};
+use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
 use crate::request::{Change, Page, WaitingCursor, WaitingNames, WaitingPage};
 
 /// Reminders that a request makes ready at most. It tells of their names, so the next look comes at once and goes on.
 const RIPE: usize = 256;
-/// Rows that are read at once, and at most once none of the rows before was of use.
+/// Rows that are read at once.
 const ROWS: usize = 64;
+/// Rows that are read at once after rows all of which were left out.
 const MANY_ROWS: usize = 1024;
 /// Rows of tenants that a page leaves out, after which the page ends.
 const LEFT_OUT: usize = 4096;
@@ -141,9 +142,12 @@ impl Step<'_> {
         for limit in [1, BATCH] {
             for (_, id) in self.txn.under(&Key::of(Table::Queue).name(&record.name), limit)? {
                 let prompt = self.readable(self.listed(&id)).transpose()?;
-                if let Some(prompt) =
-                    prompt.filter(|prompt| prompt.is_due(self.now) && self.now < prompt.expires_at)
-                {
+                let may_begin = |prompt: &PromptRecord| {
+                    prompt.state == PromptState::Queued
+                        && prompt.is_due(self.now)
+                        && self.now < prompt.expires_at
+                };
+                if let Some(prompt) = prompt.filter(may_begin) {
                     return Ok(Some(prompt));
                 }
             }
@@ -163,8 +167,13 @@ impl Step<'_> {
             let Some(prompt) = self.readable(self.listed(&id)).transpose()? else { continue };
             // The page may list other names, and nobody looks for this moment again.
             self.told.changes.push(Change::Queued(prompt.name.clone()));
-            let prompts: &mut Vec<_> = names.entry(prompt.name.clone()).or_default();
-            prompts.push(prompt);
+            if prompt.state == PromptState::Queued {
+                let prompts: &mut Vec<_> = names.entry(prompt.name.clone()).or_default();
+                prompts.push(prompt);
+            } else {
+                // It has expired while its name could not be read.
+                self.txn.remove(&reminder_key(&prompt))?;
+            }
         }
         for (name, prompts) in names {
             let Some(mut record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };

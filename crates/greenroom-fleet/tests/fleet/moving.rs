@@ -62,6 +62,20 @@ async fn a_tenant_that_is_awake_or_whose_name_is_taken_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_somebody_has_to_look_at_is_listed_where_it_arrives() {
+    let (from, to) = (MemoryBackend::new(), MemoryBackend::new());
+    Tenants::on(&from).await;
+    let (here, there) = (Admin::new(from), Admin::new(to));
+    let stuck = async |at: &Admin| {
+        let names = at.stuck(None, 10).await.unwrap().names;
+        names.into_iter().map(|record| record.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!((stuck(&here).await, stuck(&there).await), (vec!["b".to_owned()], vec![]));
+    here.move_tenant("acme", &there).await.unwrap();
+    assert_eq!((stuck(&here).await, stuck(&there).await), (vec![], vec!["b".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_that_departs_is_claimed_by_nobody_and_accepts_nothing() {
     let from = MemoryBackend::new();
     Tenants::on(&from).await;

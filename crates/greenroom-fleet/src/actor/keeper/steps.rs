@@ -245,7 +245,7 @@ impl KeeperContext {
         let account = self.shared.backend.tenant(tenant.to_owned()).await?;
         let (tenant, period) = (tenant.to_owned(), reserve.period);
         let (until, is_reserved) = (period.after(budget.period), account.reserved > 0);
-        Ok((!has_room(&account, &reserve)).then_some(PoorTenant { tenant, period, until, is_reserved }))
+        Ok((!has_room(&account, &reserve, now)).then_some(PoorTenant { tenant, period, until, is_reserved }))
     }
 
     /// The next moment at which a name can run that cannot now: a reminder's, or the first period in which a tenant has money

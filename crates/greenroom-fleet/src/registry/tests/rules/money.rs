@@ -10,6 +10,7 @@ use crate::request::{Accept, Accepted, Begin, Begun, Finish, Finished, Owned, Ow
 promises! {
     "a tenant without money for a turn is refused until the next period" => refused,
     "money that is reserved for a turn refuses no prompt" => reserved,
+    "money of a period of the future refuses no prompt" => future,
     "money that was spent is not reserved again" => spent,
     "money that a lost turn has reserved stays reserved when its continuation has ended" => lost,
     "a turn that outlasts its period costs in the new one, and frees none of its reservations" => outlasts,
@@ -26,6 +27,12 @@ async fn refused(stage: Stage) -> Checked {
     let ask = async |period| stage.backend.accept(with(period)).await;
     same("an accept without money", ask(1).await?, Accepted::Refused(Refused::OverBudget))?;
     accepted(ask(2).await?)
+}
+
+async fn future(stage: Stage) -> Checked {
+    let later = stage.backend.now().after(std::time::Duration::from_secs(3600));
+    same("the answer", stage.backend.open_account("acme".to_owned(), later, 100).await?, true)?;
+    accepted(stage.backend.accept(with(1)).await?)
 }
 
 async fn reserved(stage: Stage) -> Checked {
