@@ -22,7 +22,7 @@ pub enum ActivatedFor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Any host. The session takes its transcript along, and its working directory stays behind unless all hosts share the folder.
+    /// Any host. The session finds its transcript there, and its working directory only if all hosts share the folder.
     #[default]
     Anywhere,
     /// The host of the node that has accepted the first prompt, because the files of the session are there. While no node runs on

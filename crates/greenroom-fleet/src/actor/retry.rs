@@ -10,8 +10,8 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::request::Owned;
 
-/// Bytes of a request that the backend carries out sooner or later. A longer one may never be carried out in the time that a backend has
-/// for any request.
+/// Bytes up to which a request is repeated without end. A backend may never be able to carry a larger one out in the time that it has for a
+/// request.
 const LARGE: usize = 1 << 20;
 
 /// The reason why an owner's request was not carried out.
@@ -20,12 +20,12 @@ pub(crate) enum NotDone {
     /// The owner has lost the name, or the node its lease: the session is to be killed, and nothing is written.
     #[error("the fleet has lost its lease, or has ended: open it again")]
     Fenced,
-    /// The backend refuses the request for good, or a large one again and again.
+    /// The backend refuses the request for good, or did not carry a large one out in time.
     #[error("{0}")]
     Error(BackendError),
 }
 
-/// The pauses before the attempts: from 50 ms to 2 s, doubled each time, and up to twice as long by chance.
+/// The pauses between attempts: 50 ms, doubled each time up to 2 s, and to each of them up to its own length by chance.
 pub(crate) fn pauses() -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(50))
@@ -48,7 +48,7 @@ pub(crate) fn is_unavailable(error: &BackendError) -> bool {
     error.kind() == BackendErrorKind::Unavailable
 }
 
-/// Repeats a request until the backend answers. Ends with `Fenced` when the node has lost its lease.
+/// Repeats a request while the backend is unavailable. Ends with `Fenced` when the node has lost its lease.
 pub(crate) async fn repeat<'a, T>(
     shared: &'a FleetShared,
     request: impl FnMut() -> Reply<'a, T>,
@@ -65,7 +65,8 @@ pub(crate) async fn repeat_owned<'a, T>(
 }
 
 /// [`repeat_owned`] for a request that may be large. A large one is given up with the backend's error after pauses of a lease in all: the
-/// node renews its lease meanwhile, so the backend carries other requests out. On a file it waits for its room.
+/// node renews its lease meanwhile, so the backend carries other requests out. A backend of this process alone, such as a file on a full disk,
+/// has no such limit.
 pub(crate) async fn repeat_sized<'a, T>(
     shared: &'a FleetShared,
     bytes: usize,

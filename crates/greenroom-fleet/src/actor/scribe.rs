@@ -145,16 +145,18 @@ impl Scribe<'_> {
     async fn keep(&self, first_seq: u64, batch: Batch) -> Result<Batch, NotDone> {
         let complete = batch.messages.iter().filter(|message| !is_partial(message));
         let messages: Vec<&str> = complete.map(|message| message.raw().get()).collect();
-        match self.append(first_seq, &messages).await {
+        let last_seq = first_seq + (messages.len() as u64).saturating_sub(1);
+        match self.append(first_seq, &messages, last_seq).await {
             Err(NotDone::Error(error)) if not_kept(&error).is_some() => {}
             done => return done.map(|()| batch),
         }
         for (seq, message) in (first_seq..).zip(&messages) {
-            match self.append(seq, &[message]).await {
+            match self.append(seq, &[message], last_seq).await {
                 Err(NotDone::Error(error)) if not_kept(&error).is_some() => {
                     tracing::warn!(prompt = %self.prompt, seq, %error, "a message of a turn cannot be kept");
                     let bytes = message.len();
-                    self.append(seq, &[&format!(r#"{{"type":"{NOT_KEPT}","bytes":{bytes}}}"#)]).await?;
+                    self.append(seq, &[&format!(r#"{{"type":"{NOT_KEPT}","bytes":{bytes}}}"#)], last_seq)
+                        .await?;
                 }
                 done => done?,
             }
@@ -162,7 +164,8 @@ impl Scribe<'_> {
         Ok(batch)
     }
 
-    async fn append(&self, first_seq: u64, messages: &[&str]) -> Result<(), NotDone> {
+    /// Appends messages. The backend may have more of the batch, up to `last_seq`: an earlier append whose reply was lost.
+    async fn append(&self, first_seq: u64, messages: &[&str], last_seq: u64) -> Result<(), NotDone> {
         let request = || {
             self.shared.backend.append(Append {
                 owner: self.activation.owner.clone(),
@@ -174,7 +177,9 @@ impl Scribe<'_> {
         };
         let bytes = messages.iter().map(|message| message.len()).sum();
         match repeat_sized(self.shared, bytes, request).await? {
-            Appended::Last(kept) if kept + 1 == first_seq + messages.len() as u64 => Ok(()),
+            Appended::Last(kept) if (first_seq + messages.len() as u64 - 1..=last_seq).contains(&kept) => {
+                Ok(())
+            }
             // Another owner has the turn, or nobody: what this one writes would not follow on what is kept.
             Appended::Last(_) | Appended::Gap(_) | Appended::NotRunning => Err(NotDone::Fenced),
         }

@@ -197,8 +197,8 @@ impl FleetBuilder {
     /// outcome; prompts that wait begin then.
     ///
     /// # Errors
-    /// [`FleetError::Invalid`] for limits that cannot work, and on a shared backend without a guardian program or a host's name, or with
-    /// transcripts that stay behind;
+    /// [`FleetError::Invalid`] for limits that cannot work, and on a shared backend without a guardian program or a host's name, or for
+    /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`];
     /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
     /// [`FleetError::Backend`].
     pub async fn start(self) -> Result<Fleet, FleetError> {

@@ -390,3 +390,25 @@ async fn a_message_that_always_takes_too_long_is_a_gap_and_the_turn_goes_on() {
     let second: Value = serde_json::from_str(&kept[1].json).unwrap();
     assert_eq!(second["type"], NOT_KEPT);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_large_batch_that_was_kept_without_a_reply_fences_nobody() {
+    let backend = FaultedBackend::new(Hasty(MemoryBackend::new(), usize::MAX));
+    let shared = fleet_on(backend.clone()).await;
+    let begun = BegunTurn::new(&shared, "a").await;
+    let mut played = Played::start().await;
+    let (writing, prompt) = played.run(&begun, 0).await;
+    let (began, silent) = (tokio::time::Instant::now(), shared.limits.lease * 3);
+    backend.plan(move |request| match request.method {
+        "append" if began.elapsed() < silent => Fault::LoseReply,
+        _ => Fault::Pass,
+    });
+    played.say("before");
+    played.say(&"x".repeat(2 << 20));
+    played.say("after");
+    played.cli.finish_turn(&prompt, "done");
+    assert_eq!(writing.await.unwrap().text(), Some("done"));
+    let kept = begun.kept().await;
+    assert_eq!(kept.iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(kept.iter().all(|message| !message.json.contains(NOT_KEPT)), "a message that was kept is a gap");
+}

@@ -11,8 +11,8 @@ use super::error;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::registry::Result;
 
-/// The statements that make each version of the schema from the one before.
-const STEPS: [&str; 1] = [include_str!("schema.sql")];
+/// The statements that make each version of the schema from the one before, and the earliest version of a program that can work with it.
+const STEPS: [(&str, i32); 1] = [(include_str!("schema.sql"), 1)];
 
 /// The version of the schema that this code makes.
 const VERSION: i32 = STEPS.len() as i32;
@@ -49,12 +49,14 @@ async fn attempt(connection: &mut PgConnection, schema: &str) -> sqlx::Result<Re
     );
     transaction.execute(prepare.as_str()).await?;
     let version = format!("SELECT coalesce(max(version), 0) FROM {schema}.migrations");
-    let version: i32 = sqlx::query(&version).fetch_one(&mut *transaction).await?.try_get(0)?;
+    let known_version: i32 = sqlx::query(&version).fetch_one(&mut *transaction).await?.try_get(0)?;
     let begin = format!("SET LOCAL search_path = {schema}, pg_temp; SET LOCAL check_function_bodies = off");
     transaction.execute(begin.as_str()).await?;
-    for (step, version) in STEPS.iter().zip(1..).filter(|(_, step)| *step > version) {
-        transaction.execute(*step).await?;
-        let note = format!("INSERT INTO {schema}.migrations VALUES ({version}, {version})");
+    for ((statements, least), version) in
+        STEPS.iter().zip(1..).filter(|(_, version)| *version > known_version)
+    {
+        transaction.execute(*statements).await?;
+        let note = format!("INSERT INTO {schema}.migrations VALUES ({version}, {least})");
         transaction.execute(note.as_str()).await?;
     }
     transaction.commit().await?;

@@ -84,8 +84,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- `commit_rows`, and the end of its transaction. A client that is stopped before it has sent all of its request, or is cut off then, would hold
--- the locks of a function until its connection ends.
+-- `commit_rows`, and the end of its transaction. The locks of a function last until the server has the last bytes of the request, and no
+-- timeout of the server ends them if a client is stopped just before.
 CREATE PROCEDURE fleet_commit(
     kept bytea[], kept_values bytea[], changed bytea[], changed_values bytea[], fresh bytea[], fresh_values bytea[],
     put bytea[], put_values bytea[], removed bytea[], counted bytea[], counts bigint[], cleared bytea[],
@@ -100,14 +100,17 @@ END $$;
 
 -- Views for people, with plain columns. No part of the fleet reads them.
 
--- A row as JSON. NUL characters, which jsonb cannot have, are replaced.
-CREATE FUNCTION row_json(value bytea) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
-    SELECT replace(convert_from(value, 'UTF8'), '\u0000', '\ufffd')::jsonb
-$$;
+-- A row as JSON. NUL characters, which jsonb cannot have, are replaced. A row that cannot be read is NULL.
+CREATE FUNCTION row_json(value bytea) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN replace(convert_from(value, 'UTF8'), '\u0000', '\ufffd')::jsonb;
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END $$;
 
--- A moment in milliseconds since 1970.
+-- A moment in milliseconds since 1970. Moments after the year 9999 are infinite.
 CREATE FUNCTION moment(ms jsonb) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
-    SELECT to_timestamp(ms::numeric / 1000)
+    SELECT CASE WHEN ms::numeric < 253402300800000 THEN to_timestamp(ms::numeric / 1000) ELSE 'infinity' END
 $$;
 
 -- Each view reads the rows whose keys begin with the byte of a table; key.rs has the bytes.
@@ -120,14 +123,14 @@ SELECT v->>'name' AS name, v->>'tenant' AS tenant, v->>'profile' AS profile, v->
 FROM (SELECT row_json(value) AS v FROM rows WHERE key >= '\x02' AND key < '\x03') AS r;
 
 CREATE VIEW prompts AS
-SELECT (v->>'id')::uuid AS id, v->>'name' AS name, v->>'tenant' AS tenant, v->>'key' AS key, v->'state'->>'is' AS state,
+SELECT encode(substr(r.key, 2), 'hex')::uuid AS id, v->>'name' AS name, v->>'tenant' AS tenant, v->>'key' AS key, v->'state'->>'is' AS state,
     moment(v->'accepted_at') AS accepted_at, moment(v->'due_at') AS due_at, moment(v->'expires_at') AS expires_at,
     moment(v->'state'->'at') AS state_since, (v->>'begins')::integer AS begins, (v->>'last_seq')::bigint AS messages
-FROM (SELECT row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '\x05') AS r;
+FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '\x05') AS r;
 
 CREATE VIEW outcomes AS
-SELECT (p.v->>'id')::uuid AS prompt, p.v->>'name' AS name, p.v->>'tenant' AS tenant, o.v->>'is' AS outcome,
-    COALESCE(o.v->>'message', o.v->'by'->>'who', o.v->>'why') AS why, moment(p.v->'state'->'at') AS ended_at,
+SELECT encode(substr(o.key, 2), 'hex')::uuid AS prompt, p.v->>'name' AS name, p.v->>'tenant' AS tenant, o.v->>'is' AS outcome,
+    COALESCE(o.v->>'message', o.v->'by'->>'who', o.v->'why'->'dropped'->>'why', o.v->>'why') AS why, moment(p.v->'state'->'at') AS ended_at,
     (o.v->'result'->>'total_cost_usd')::numeric AS cost_usd
 FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x06' AND key < '\x07') AS o
 JOIN (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '\x05') AS p
