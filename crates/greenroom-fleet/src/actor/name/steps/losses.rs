@@ -144,10 +144,10 @@ mod tests {
             for _ in 0..20_000 {
                 let mut builder = greenroom::Session::builder();
                 let losses = Losses::watch(builder.events(), CancellationToken::new(), 100);
-                let (answer, ended) =
-                    tokio::join!(losses.before_kill(), tokio::spawn(async { drop(builder) }));
-                assert_eq!(answer, None);
-                ended.unwrap();
+                let mut ending = tokio::task::JoinSet::new();
+                ending.spawn(async move { drop(builder) });
+                assert_eq!(losses.before_kill().await, None);
+                ending.join_all().await;
             }
         };
         crate::wait::in_time("the answers", ask_while_it_ends).await;
