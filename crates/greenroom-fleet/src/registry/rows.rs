@@ -38,7 +38,7 @@ const CONFLICTS_WITHOUT_PAUSE: u32 = 8;
 /// Conflicts after which a request is [`Unavailable`](BackendErrorKind::Unavailable).
 const CONFLICTS: u32 = 200;
 
-/// Reads of one attempt. A page of names reads once more for each tenant that it leaves out.
+/// Reads of one attempt. A page reads again for rows in place of those that it leaves out.
 const ROUNDS: u32 = 10_000;
 
 /// Rows that are read again with those that a request lacks, so that all of them are of one moment.

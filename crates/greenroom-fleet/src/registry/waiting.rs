@@ -5,8 +5,8 @@
 //!    └─────── no reminder ────────────────────────▲
 //! ```
 //!
-//! A name stands in `Waiting` once, by the order of its first prompt and by itself, unless it is quarantined, is being deleted, or runs a
-//! turn. So a look at what can run reads no row of any other name.
+//! A name stands in `Waiting` once, by the order of its first prompt and by itself, unless it is quarantined, is being deleted, moves away, or
+//! runs a turn. So a look at what can run reads no name that cannot, but those whose reminders are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
