@@ -111,7 +111,7 @@ async fn turn() {
     }
 }
 
-/// Whether a process holds a lock, as far as the system says so. This locks nothing, so it is in nobody's way.
+/// True if a process holds the lock, by the system's list of locks. The look takes no lock, so it disturbs no process that is about to.
 fn is_locked(folder: &Path, lock: &str) -> bool {
     let Ok(file) = std::fs::metadata(lock_folder(folder).join(lock)) else { return false };
     let inode = format!(":{} ", file.ino());

@@ -56,7 +56,7 @@ struct Stopping {
     calls: Arc<AtomicUsize>,
     stopped: Arc<watch::Sender<bool>>,
     woken: Arc<watch::Sender<bool>>,
-    /// Whether the request has committed before it woke, and after.
+    /// Two marks: the request committed before the node woke, and after.
     committed: Arc<[AtomicBool; 2]>,
 }
 
@@ -211,7 +211,7 @@ async fn turn(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId) ->
 async fn take_over(backend: &PostgresBackend, other: NodeId, subject: &Subject) {
     loop {
         let nodes = backend.nodes(None, 100).await.unwrap();
-        // One that owns nothing has no record when it is dead.
+        // A dead node that owns nothing has no record.
         let Some(node) = nodes.iter().find(|node| node.id == subject.node) else { break };
         if node.state == NodeState::Dead || backend.declare_dead(node.id, node.renewals).await.unwrap() {
             break;

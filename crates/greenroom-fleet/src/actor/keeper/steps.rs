@@ -68,8 +68,9 @@ struct Looks {
 #[derive(Clone)]
 struct PoorTenant {
     tenant: String,
-    /// The budget period in which it has none.
+    /// The start of the budget period in which the tenant has no money.
     period: Timestamp,
+    /// The end of that period.
     until: Timestamp,
     /// Money is set aside for turns that run, and some of it may come back.
     is_reserved: bool,
@@ -189,7 +190,7 @@ impl KeeperContext {
         let (backend, node) = (&self.shared.backend, self.shared.node);
         let profiles = self.shared.has_peers().then(|| self.shared.profiles.keys().cloned().collect());
         let without: Vec<String> = poor.iter().map(|poor| poor.tenant.clone()).collect();
-        // Whether a tenant has money for a turn.
+        // The tenants that were asked about, and `true` for those with money for a turn.
         let mut can_pay: HashMap<String, bool> =
             without.iter().map(|tenant| (tenant.clone(), false)).collect();
         let mut page = WaitingPage { node, of, without, profiles, after: None, limit: LOOK_AT };

@@ -3,7 +3,7 @@
 //! ```text
 //!  seen ── its counter stands still for its lease, on this node's clock ──► declared dead ── recover, batch by batch ──► (gone)
 //!   ▲ │
-//!   └─┴── its counter moves; an outage: each node has a whole lease again
+//!   └─┴── its counter moves; five seconds without answers: each node has a whole lease again
 //! ```
 //!
 //! The backend refuses to declare a node dead that has renewed its lease meanwhile, or whose lease runs on the backend's

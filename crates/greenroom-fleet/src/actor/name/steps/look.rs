@@ -104,7 +104,7 @@ pub(super) fn other_host(host: &str) -> String {
     format!("the session belongs to the host '{host}'")
 }
 
-/// Whether the tenant has money for a turn.
+/// True if the tenant has money for a turn.
 async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
     let Some(reserve) = shared.reserve(tenant, now) else { return Ok(true) };
     let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
