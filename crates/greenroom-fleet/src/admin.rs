@@ -1,8 +1,8 @@
 //! Operations on a fleet from outside, over its backend.
 //!
 //! [`Admin`] starts no fleet and joins as no node. It works from a program of its own, such as a command for operators, on a backend
-//! that several processes share. A `LocalBackend` serves one process, so use an `Admin` in that process, with a clone of the
-//! backend.
+//! that several processes share. A file serves one process: there, [`Fleet::admin`](crate::Fleet::admin) gives an `Admin` over the backend
+//! of a running fleet.
 //!
 //! ```
 //! use std::time::Duration;
@@ -73,7 +73,11 @@ pub struct StuckNames {
 impl Admin {
     /// Operations over a backend.
     pub fn new(backend: impl Backend) -> Self {
-        Self { backend: Arc::new(backend) }
+        Self::over(Arc::new(backend))
+    }
+
+    pub(crate) fn over(backend: Arc<dyn Backend>) -> Self {
+        Self { backend }
     }
 
     /// Lists the nodes that are alive, and dead ones that still own names, in the order of their ids.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::turn::FleetTurn;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetMessage;
+use crate::admin::Admin;
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::event::FleetEvents;
@@ -81,6 +82,11 @@ impl Fleet {
             Withdrawn::TooLate(_) => Ok(false),
             Withdrawn::Gone => Err(FleetError::NotFound { what: "prompt", id: prompt.to_string() }),
         }
+    }
+
+    /// Operations for people who look after the fleet, over its backend: also over a file, which no other process can open meanwhile.
+    pub fn admin(&self) -> Admin {
+        Admin::over(self.handle.shared.backend.clone())
     }
 
     /// Subscribes to the events of the fleet from now on. For events of the opening as well, see [`FleetBuilder::events`](crate::FleetBuilder::events).

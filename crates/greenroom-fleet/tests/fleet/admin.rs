@@ -55,7 +55,7 @@ async fn an_operator_lists_and_frees_quarantined_names() {
 async fn a_vacuum_removes_old_outcomes_up_to_its_bound() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
-    let admin = Admin::new(world.backend.clone());
+    let admin = fleet.admin();
     for prompt in 0..7 {
         asks(&fleet, "a", format!("{prompt}").as_str()).await;
     }
