@@ -347,6 +347,8 @@ requests! {
     fn stuck_names(page: Page) -> Vec<NameRecord>;
     /// A prompt's record.
     fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
+    /// The records of prompts that are known and can be read.
+    fn prompt_records(prompts: Vec<PromptId>) -> Vec<PromptRecord>;
     /// The content of a prompt.
     fn content(prompt: PromptId) -> Option<PromptContent>;
     /// The outcome of a prompt that has ended.

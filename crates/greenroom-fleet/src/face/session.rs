@@ -127,7 +127,10 @@ impl FleetSession {
             }
         };
         shared.tell_transitions();
-        self.send(NameMessage::Wake(None), true);
+        // The keeper wakes the session for a reminder.
+        if record.is_due(shared.backend.now()) {
+            self.send(NameMessage::Wake(None), true);
+        }
         Ok(FleetTurn::new(shared.clone(), record.id, is_duplicate))
     }
 

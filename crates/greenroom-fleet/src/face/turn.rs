@@ -7,11 +7,9 @@ pub(crate) mod tests;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
-use tokio::time::Instant;
 
 use self::stored::{PageSize, read};
 use crate::actor::context::FleetShared;
@@ -22,9 +20,6 @@ use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};
 use crate::request::StoredMessage;
-
-/// The time after which the records are read again without a hint that they have changed.
-const POLL: Duration = Duration::from_secs(1);
 
 /// The turn of a prompt: its messages as they come, and then its [`outcome`](FleetTurn::outcome).
 ///
@@ -69,7 +64,6 @@ pub struct FleetTurn {
     live: Option<Reader>,
     /// The records are to be read.
     look: bool,
-    look_again_at: Instant,
     over: bool,
     /// The error with which the reading has ended.
     error: Option<FleetError>,
@@ -141,7 +135,6 @@ impl FleetTurn {
             held: None,
             live: None,
             look: true,
-            look_again_at: Instant::now(),
             over: false,
             error: None,
         }
@@ -195,7 +188,7 @@ impl FleetTurn {
         // Nobody reads the live messages meanwhile.
         (self.live, self.look) = (None, true);
         let shared = &self.shared;
-        let mut changes = shared.hub.watch(self.prompt, &*shared.backend);
+        let mut changes = shared.hub.watch(self.prompt, &shared.backend);
         loop {
             let is_last = shared.ended.is_cancelled();
             let record = self.record().await?;
@@ -206,10 +199,8 @@ impl FleetTurn {
             if is_last {
                 return Err(FleetError::Ended);
             }
-            let polls = !changes.is_fed();
             tokio::select! {
                 _look = changes.next() => {}
-                () = tokio::time::sleep(POLL), if polls => {}
                 () = shared.ended.cancelled() => {}
             }
         }
@@ -269,7 +260,7 @@ impl FleetTurn {
         let is_last = self.shared.ended.is_cancelled();
         // Before the records, so that no change is missed.
         let shared = &self.shared;
-        self.live.get_or_insert_with(|| shared.hub.read(self.prompt, &*shared.backend));
+        self.live.get_or_insert_with(|| shared.hub.read(self.prompt, &shared.backend));
         let record = self.record().await?;
         if record.last_seq > self.last_seq {
             let page = self.page.messages();
@@ -286,7 +277,7 @@ impl FleetTurn {
         } else if is_last {
             return Err(FleetError::Ended);
         }
-        (self.look, self.look_again_at) = (false, Instant::now() + POLL);
+        self.look = false;
         Ok(())
     }
 
@@ -298,15 +289,11 @@ impl FleetTurn {
         };
         let heard = match live.take() {
             Some(heard) => heard,
-            None => {
-                let polls = !live.is_fed();
-                tokio::select! {
-                    biased;
-                    heard = live.next() => heard,
-                    () = tokio::time::sleep_until(self.look_again_at), if polls => Heard::Look,
-                    () = self.shared.ended.cancelled() => Heard::Look,
-                }
-            }
+            None => tokio::select! {
+                biased;
+                heard = live.next() => heard,
+                () = self.shared.ended.cancelled() => Heard::Look,
+            },
         };
         match heard {
             Heard::Message(message) => self.held = Some(message),

@@ -3,7 +3,7 @@
 //! ```text
 //!  scribe ─► Feed ──► TurnSlot (a bounded ring) ──► Reader ──► FleetTurn ──► application
 //!                         ▲
-//!    changes of the backend: "look at the records again"
+//!    changes of the backend, and a look each second: "read the records again"
 //! ```
 //!
 //! A prompt has a slot while its turn runs here or somebody reads it. The messages of a turn that nobody reads are not kept.
@@ -15,6 +15,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
@@ -22,9 +23,14 @@ use tokio::task::JoinSet;
 
 pub(crate) use self::ring::{Heard, LiveMessage};
 use self::ring::{MessageRing, ReaderPlace};
+use crate::actor::retry::is_unavailable;
 use crate::backend::{Backend, Requests};
 use crate::id::PromptId;
-use crate::request::Change;
+use crate::record::{PromptRecord, PromptState};
+use crate::request::{Change, Page};
+
+/// The time between two looks at the records of all turns that are read here and not fed: a change may be missed.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The turns that run on this node, for readers that want messages as they come.
 #[derive(Debug, Default)]
@@ -44,8 +50,8 @@ pub(crate) struct Reader {
 #[derive(Default)]
 struct Slots {
     turns: Mutex<HashMap<PromptId, Arc<ShownTurn>>>,
-    /// The task that hears of the backend's changes, from the first reader on. It ends with the hub.
-    listener: Mutex<JoinSet<()>>,
+    /// The tasks that hear of the backend's changes and look at the records, from the first reader on. They end with the hub.
+    tasks: Mutex<JoinSet<()>>,
 }
 
 /// A turn as it is shown to its readers.
@@ -71,17 +77,17 @@ impl Hub {
     }
 
     /// Reads a turn from now on, whether it runs here already or not.
-    pub(crate) fn read(&self, prompt: PromptId, backend: &dyn Backend) -> Reader {
+    pub(crate) fn read(&self, prompt: PromptId, backend: &Arc<dyn Backend>) -> Reader {
         self.join(prompt, backend, true)
     }
 
     /// Hears when the records of a prompt are to be read again, and of no messages.
-    pub(crate) fn watch(&self, prompt: PromptId, backend: &dyn Backend) -> Reader {
+    pub(crate) fn watch(&self, prompt: PromptId, backend: &Arc<dyn Backend>) -> Reader {
         self.join(prompt, backend, false)
     }
 
-    fn join(&self, prompt: PromptId, backend: &dyn Backend, messages: bool) -> Reader {
-        self.0.hear_changes(backend);
+    fn join(&self, prompt: PromptId, backend: &Arc<dyn Backend>, messages: bool) -> Reader {
+        self.0.start(backend);
         let (slot, place) = self.0.enter(prompt, |ring| ring.join(messages));
         Reader { slot, place }
     }
@@ -117,11 +123,6 @@ impl Drop for Feed {
 }
 
 impl Reader {
-    /// True while the turn runs on this node.
-    pub(crate) fn is_fed(&self) -> bool {
-        lock(&self.slot.shown.ring).feeds > 0
-    }
-
     /// The next thing to hear, if it is there.
     pub(crate) fn take(&mut self) -> Option<Heard> {
         lock(&self.slot.shown.ring).take(&mut self.place)
@@ -160,13 +161,35 @@ impl Slots {
         (TurnSlot { slots: self.clone(), prompt, shown }, answer)
     }
 
-    /// Starts the task that hears of changes, unless it runs.
-    fn hear_changes(self: &Arc<Self>, backend: &dyn Backend) {
-        let mut listener = lock(&self.listener);
-        // The task also ends with the runtime that it was started on.
-        while listener.try_join_next().is_some() {}
-        if listener.is_empty() {
-            listener.spawn(pass_on(backend.changes(), Arc::downgrade(self)));
+    /// Starts the tasks, unless they run.
+    fn start(self: &Arc<Self>, backend: &Arc<dyn Backend>) {
+        let mut tasks = lock(&self.tasks);
+        // The tasks also end with the runtime that they were started on.
+        while tasks.try_join_next().is_some() {}
+        if tasks.is_empty() {
+            tasks.spawn(pass_on(backend.changes(), Arc::downgrade(self)));
+            tasks.spawn(look_each_second(Arc::downgrade(backend), Arc::downgrade(self)));
+        }
+    }
+
+    /// The turns that do not run here: their readers hear of a change from the backend alone.
+    fn not_fed(&self) -> Vec<PromptId> {
+        let turns = lock(&self.turns);
+        let not_fed = turns.iter().filter(|(_, shown)| lock(&shown.ring).feeds == 0);
+        not_fed.map(|(prompt, _)| *prompt).collect()
+    }
+
+    /// Tells the readers of those turns to look whose records are others than at the look before.
+    fn compare(&self, prompts: &[PromptId], records: &[PromptRecord]) {
+        let found = |record: &PromptRecord| {
+            (record.id, (record.last_seq, matches!(record.state, PromptState::Ended { .. })))
+        };
+        let found: HashMap<_, _> = records.iter().map(found).collect();
+        for prompt in prompts {
+            let Some(shown) = lock(&self.turns).get(prompt).cloned() else { continue };
+            if lock(&shown.ring).is_news(found.get(prompt).copied()) {
+                shown.changed.notify_waiters();
+            }
         }
     }
 
@@ -217,6 +240,26 @@ async fn pass_on(mut changes: broadcast::Receiver<Change>, slots: Weak<Slots>) {
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => slots.all_look(),
             Ok(_) => {}
             Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Looks at the records of the turns that are not fed here.
+async fn look_each_second(backend: Weak<dyn Backend>, slots: Weak<Slots>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let prompts = slots.upgrade().map(|slots| slots.not_fed());
+        let (Some(prompts), Some(backend)) = (prompts, backend.upgrade()) else { return };
+        for page in prompts.chunks(Page::MOST) {
+            // The hub may end while the backend is asked.
+            let records = backend.prompt_records(page.to_vec()).await;
+            let Some(slots) = slots.upgrade() else { return };
+            match records {
+                Ok(records) => slots.compare(page, &records),
+                Err(error) if is_unavailable(&error) => break,
+                // The readers find the error themselves.
+                Err(_) => slots.all_look(),
+            }
         }
     }
 }

@@ -47,7 +47,12 @@ pub(super) struct MessageRing {
     pub(super) feeds: usize,
     /// Changes of the records so far.
     pub(super) looks: u64,
+    /// The record that the last look has found. `None`: nobody has looked since the last reader came.
+    seen: Option<SeenRecord>,
 }
+
+/// The last message of a turn, and `true` if it has ended. `None`: there is no record that can be read.
+pub(super) type SeenRecord = Option<(u64, bool)>;
 
 #[derive(Debug)]
 struct Item {
@@ -72,6 +77,7 @@ impl MessageRing {
     /// Adds a reader, from now on.
     pub(super) fn join(&mut self, messages: bool) -> ReaderPlace {
         self.users += 1;
+        self.seen = None;
         self.readers += usize::from(messages);
         ReaderPlace { at: messages.then(|| self.end()), partials: self.partials, looks: self.looks }
     }
@@ -90,6 +96,13 @@ impl MessageRing {
 
     pub(super) fn is_unused(&self) -> bool {
         self.users == 0 && self.feeds == 0
+    }
+
+    /// Notes the record that a look has found. `true`: it has changed, or may have, so the readers are to read it.
+    pub(super) fn is_news(&mut self, record: SeenRecord) -> bool {
+        let is_news = self.seen.replace(record) != Some(record);
+        self.looks += u64::from(is_news);
+        is_news
     }
 
     /// Adds a message. Past the bounds the oldest messages are dropped.

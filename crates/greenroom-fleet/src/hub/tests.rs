@@ -100,11 +100,12 @@ fn the_bytes_of_unread_messages_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_has_a_slot_while_it_runs_or_is_read() {
-    let (hub, backend, prompt) = (Hub::default(), MemoryBackend::new(), PromptId::new());
+    let (hub, prompt) = (Hub::default(), PromptId::new());
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new());
     let mut reader = hub.read(prompt, &backend);
-    assert!(!reader.is_fed());
+    assert_eq!(hub.0.not_fed(), [prompt]);
     let feed = hub.open(prompt);
-    assert!(reader.is_fed());
+    assert_eq!(hub.0.not_fed(), []);
     feed.show([partial(0), complete(0)]);
     assert_eq!(heard(Some(reader.next().await)), "~0");
     drop(feed);

@@ -18,6 +18,13 @@ impl Step<'_> {
         self.prompt(id)
     }
 
+    /// The records of prompts that are known and can be read.
+    pub(crate) fn prompt_records(&self, prompts: Vec<PromptId>) -> Result<Vec<PromptRecord>> {
+        let records =
+            prompts.into_iter().filter_map(|id| self.readable(self.prompt(id)).map(Result::transpose));
+        records.flatten().collect()
+    }
+
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
         let after = page.after.map(|after| Key::of(Table::Names).name(&after));

@@ -64,6 +64,8 @@ pub enum Lane {
     Nodes,
     /// Entries of transcripts.
     Transcripts,
+    /// Looks of the readers of turns, and the messages that they read.
+    Readers,
     /// Requests about names, prompts, questions, commands and tenants.
     Requests,
 }
@@ -75,6 +77,7 @@ impl Lane {
             "renew" => Self::Lease,
             "join" | "ask_to_drain" | "leave" | "declare_dead" | "nodes" => Self::Nodes,
             "append_entries" | "entries" | "transcripts" | "delete_transcripts" => Self::Transcripts,
+            "prompt_records" | "messages" => Self::Readers,
             _ => Self::Requests,
         }
     }

@@ -42,6 +42,8 @@ pub use options::PostgresOptions;
 
 /// Connections for transcripts, so that a flood of entries does not keep a prompt waiting.
 const TRANSCRIPTS: usize = 4;
+/// Connections for the readers of turns, so that many readers do not keep a prompt waiting.
+const READERS: usize = 2;
 
 /// Connections for requests about nodes.
 const NODES: usize = 2;
@@ -72,6 +74,7 @@ struct Inner {
     requests: Connections,
     nodes: Connections,
     transcripts: Connections,
+    readers: Connections,
     /// One connection, for the lease alone.
     lease: Connections,
     channels: Channels,
@@ -109,8 +112,8 @@ impl PostgresBackend {
         let (settings, patient) = (settings(&schema), statement_timeout.mul_f64(4.0 / 3.0));
         let lane = |limit, most| Connections::new(&address, &settings, limit, most);
         let requests = lane(patient, usize::try_from(connections).unwrap_or(usize::MAX));
-        let (nodes, lease, transcripts) =
-            (lane(CONTROL, NODES), lane(CONTROL, 1), lane(patient, TRANSCRIPTS));
+        let (nodes, lease) = (lane(CONTROL, NODES), lane(CONTROL, 1));
+        let (transcripts, readers) = (lane(patient, TRANSCRIPTS), lane(patient, READERS));
         let first = async {
             let mut connection = connection::patiently(&nodes, connect_timeout).await?;
             connection::refuse_pooler(&mut connection, &nodes).await?;
@@ -128,8 +131,19 @@ impl PostgresBackend {
         };
         let hints = Hints::start(telling, pool, &schema, channels.clone());
         let (clock, commits, conflicts, tasks) = Default::default();
-        let inner =
-            Inner { requests, nodes, transcripts, lease, channels, hints, clock, commits, conflicts, tasks };
+        let inner = Inner {
+            requests,
+            nodes,
+            transcripts,
+            readers,
+            lease,
+            channels,
+            hints,
+            clock,
+            commits,
+            conflicts,
+            tasks,
+        };
         let backend = Self(Arc::new(inner));
         // Learns the server's clock.
         backend.read(Lane::Nodes, Wanted::default()).await?;
@@ -141,7 +155,7 @@ impl PostgresBackend {
         self.0.tasks.close();
         self.0.tasks.wait().await;
         self.0.hints.end().await;
-        for lane in [&self.0.requests, &self.0.nodes, &self.0.transcripts, &self.0.lease] {
+        for lane in [&self.0.requests, &self.0.nodes, &self.0.transcripts, &self.0.readers, &self.0.lease] {
             lane.close().await;
         }
     }
@@ -156,6 +170,7 @@ impl PostgresBackend {
             Lane::Lease => &self.0.lease,
             Lane::Nodes => &self.0.nodes,
             Lane::Transcripts => &self.0.transcripts,
+            Lane::Readers => &self.0.readers,
             Lane::Requests => &self.0.requests,
         };
         connections.answer(statement).await

@@ -175,6 +175,46 @@ async fn a_reminder_wakes_its_session_at_its_moment() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reminder_starts_no_actor_before_its_moment() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone());
+    let fleet = start(world.on(backend.clone())).await;
+    let reminder = FleetPrompt::new("remember").not_before(SystemTime::now() + secs(3600));
+    let turn = send(&fleet, "a", reminder).await;
+    sleep(secs(60)).await;
+    assert_eq!(backend.requests("queue"), 0, "an actor of a name reads its queue");
+    assert_eq!(outcome(turn).await.text(), Some("re: remember"));
+    assert!(backend.requests("queue") > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_each_second_serves_all_readers_that_hear_of_no_change() {
+    let world = World::new();
+    let backend = FaultedBackend::new(world.backend.clone()).without_changes();
+    let fleet = start(world.on(backend.clone())).await;
+    let mut outcomes = tokio::task::JoinSet::new();
+    for n in 0..50 {
+        let reminder = FleetPrompt::new("remember").not_before(SystemTime::now() + secs(3600));
+        let mut turn = send(&fleet, &format!("name {n}"), reminder).await;
+        let id = turn.prompt_id();
+        outcomes.spawn(async move { turn.outcome().await });
+        if n == 0 {
+            sleep(secs(60)).await;
+            world.backend.drop_prompt(id, "not needed".to_owned()).await.map(drop).unwrap();
+            let dropped = in_time("the outcome", outcomes.join_next()).await;
+            dropped.expect("a reader").unwrap().unwrap();
+        }
+    }
+    sleep(secs(10)).await;
+    let requests = || (backend.requests("prompt_records"), backend.requests("prompt_record"));
+    let (looks, reads) = requests();
+    sleep(secs(60)).await;
+    let (later, still) = requests();
+    assert!((55..=61).contains(&(later - looks)), "{}", later - looks);
+    assert_eq!(reads, still, "a reader reads its record when it has changed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reminder_outlives_the_process_and_fires_late_if_it_has_to() {
     for restart_after in [secs(60), secs(3700)] {
         let world = World::new();
