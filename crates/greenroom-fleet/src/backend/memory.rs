@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
+use super::run::run;
 use super::{Backend, Channels, Reply};
 use crate::clock::Clock;
 use crate::id::Timestamp;
-use crate::registry::{
-    Commit, Committed, Lane, MemoryMap, Result, Rows, Wanted, commit_rows, read_rows, run,
-};
+use crate::registry::{Commit, Committed, Lane, MemoryMap, Result, Rows, Wanted, commit_rows, read_rows};
 
 /// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last
 /// clone is dropped.

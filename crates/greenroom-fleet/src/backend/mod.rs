@@ -13,6 +13,7 @@ pub(crate) mod local;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,13 +24,12 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::BackendError;
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 use crate::record::{
     CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
     PromptRecord, QuestionRecord, TenantRecord,
 };
-use crate::registry::{Step, run};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
     Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
@@ -41,6 +41,7 @@ pub use local::LocalBackend;
 pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresBackend, PostgresOptions};
+use run::request;
 
 pub use crate::registry::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Told, Wanted, commit_rows, read_rows,
@@ -118,7 +119,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Reads rows at one moment. The lane says on which connections, if the backend has several.
     ///
     /// # Errors
-    /// [`Unavailable`](BackendErrorKind::Unavailable) for whatever may pass, and the other kinds as [`BackendErrorKind`] has them.
+    /// [`Unavailable`](crate::BackendErrorKind::Unavailable) for whatever may pass, and the other kinds as
+    /// [`BackendErrorKind`](crate::BackendErrorKind) has them.
     fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows>;
 
     /// Carries a commit out, and tells its [`told`](Commit::told) on the channels before the answer. A backend in one process tells in the
@@ -207,21 +209,6 @@ macro_rules! requests {
         #[cfg(feature = "testkit")]
         pub(crate) const METHODS: &[&str] = &[$(stringify!($method)),*];
     };
-}
-
-/// Carries out a request by its rule.
-async fn request<T: Send>(
-    backend: &(impl Backend + ?Sized),
-    name: &'static str,
-    rule: impl Fn(&mut Step<'_>) -> Result<T, BackendError> + Send + Sync,
-) -> Result<T, BackendError> {
-    let mut answer = None;
-    let carried_out = Box::pin(async { answer = Some(run(backend, Lane::of(name), rule).await) });
-    backend.carry_out(name, carried_out).await?;
-    answer.unwrap_or_else(|| {
-        let message = format!("the backend has not carried out the request `{name}`: repeat it");
-        Err(BackendError::new(BackendErrorKind::Unavailable, message))
-    })
 }
 
 requests! {

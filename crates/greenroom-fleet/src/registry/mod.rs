@@ -27,12 +27,12 @@ pub(crate) use key::{Key, Table, last_id};
 pub(crate) use lost::unreadable;
 pub(crate) use moving::{ended_of, ended_prompt, rows_of_prompt};
 pub(crate) use quota::is_current;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "testkit"))]
 pub(crate) use rows::counter;
+pub(crate) use rows::{Attempt, MemoryMap, run_alone, sums, try_on, write};
 pub use rows::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows,
 };
-pub(crate) use rows::{MemoryMap, run, run_alone, sums, write};
 pub(crate) use transcripts::{entries_of, transcripts_of};
 pub(crate) use txn::Result;
 

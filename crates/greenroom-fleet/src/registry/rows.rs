@@ -21,35 +21,14 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::time::Duration;
 
 use super::txn::Reads;
 use super::{BATCH, Result, Step, Told};
-use crate::backend::Backend;
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::BackendError;
 use crate::id::Timestamp;
 
 /// A key and its value.
 pub type Row = (Vec<u8>, Vec<u8>);
-
-/// Conflicts of a request before it pauses between two attempts.
-const CONFLICTS_WITHOUT_PAUSE: u32 = 8;
-
-/// Conflicts after which a request is [`Unavailable`](BackendErrorKind::Unavailable).
-const CONFLICTS: u32 = 200;
-
-/// Reads of one attempt. A page reads again for rows in place of those that it leaves out.
-const ROUNDS: u32 = 10_000;
-
-/// Rows that are read again with those that a request lacks, so that all of them are of one moment.
-const FEW: usize = 512;
-
-/// Times that an attempt reads its rows again as a whole. After them, a request for a page answers from rows of several moments, and
-/// any other request counts a conflict.
-const REREADS: u32 = 3;
-
-/// The longest pause before an attempt.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest key, in bytes: a row of an index of PostgreSQL has room for it. Names, keys and tenants are parts of keys.
 pub(crate) const LONGEST_KEY: usize = 2_000;
@@ -172,64 +151,8 @@ pub enum Committed {
     Conflict,
 }
 
-/// Carries out a request. It runs again when it lacks rows, and when a row that it has read has changed.
-pub(crate) async fn run<T: Send>(
-    store: &(impl Backend + ?Sized),
-    lane: Lane,
-    request: impl Fn(&mut Step<'_>) -> Result<T> + Send + Sync,
-) -> Result<T> {
-    let mut known = Wanted::default();
-    for conflicts in 0..CONFLICTS {
-        if conflicts >= CONFLICTS_WITHOUT_PAUSE {
-            tokio::time::sleep(pause()).await;
-        }
-        // Until its commit, a request has one moment: ranges end there, and would be others at each read.
-        let now = store.now();
-        let mut rows = Rows::default();
-        if known != Wanted::default() {
-            rows = store.read(lane, known).await?;
-        }
-        // False once the rows are of several moments.
-        let (mut at_one_moment, mut rereads) = (true, 0);
-        known = 'attempt: {
-            for _ in 0..ROUNDS {
-                match try_on(&rows, now, &request) {
-                    Attempt::Lacks { lacking, all } => {
-                        at_one_moment = rows.len() <= FEW;
-                        match at_one_moment {
-                            true => rows = store.read(lane, all).await?,
-                            false => rows.add(store.read(lane, lacking).await?),
-                        }
-                    }
-                    // Others change its rows all the time.
-                    Attempt::Ends { answer, is_page, all, .. } if !at_one_moment && rereads == REREADS => {
-                        match is_page {
-                            true => return answer,
-                            false => break 'attempt all,
-                        }
-                    }
-                    Attempt::Ends { all, .. } if !at_one_moment => {
-                        rows = store.read(lane, all).await?;
-                        (at_one_moment, rereads) = (true, rereads + 1);
-                    }
-                    Attempt::Ends { answer: Err(error), .. } => return Err(error),
-                    Attempt::Ends { answer: Ok(answer), commit: None, .. } => return Ok(answer),
-                    Attempt::Ends { answer: Ok(answer), commit: Some(commit), all, .. } => {
-                        match store.commit(lane, commit).await? {
-                            Committed::Done => return Ok(answer),
-                            Committed::Conflict => break 'attempt all,
-                        }
-                    }
-                }
-            }
-            Wanted::default()
-        };
-    }
-    Err(too_busy())
-}
-
 /// A run of a request over rows.
-pub(super) enum Attempt<T> {
+pub(crate) enum Attempt<T> {
     /// The rows are too few.
     Lacks {
         /// The rows that it lacks, as far as it knows.
@@ -248,7 +171,7 @@ pub(super) enum Attempt<T> {
     },
 }
 
-pub(super) fn try_on<T>(
+pub(crate) fn try_on<T>(
     rows: &Rows,
     now: Timestamp,
     request: impl Fn(&mut Step<'_>) -> Result<T>,
@@ -266,26 +189,13 @@ pub(super) fn try_on<T>(
     }
 }
 
-/// Up to the longest pause, by chance: requests that were in each other's way begin at different moments.
-fn pause() -> Duration {
-    let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
-    PAUSE.mul_f64((random >> 32) as f64 / f64::from(u32::MAX))
-}
-
-fn too_busy() -> BackendError {
-    let message = format!(
-        "other requests have changed the rows of this one {CONFLICTS} times in a row: repeat it, with fewer requests at a time"
-    );
-    BackendError::new(BackendErrorKind::Unavailable, message)
-}
-
 impl Rows {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.values.len() + self.ranges.values().map(|rows| 1 + rows.len()).sum::<usize>()
     }
 
     /// Adds rows that were read later.
-    fn add(&mut self, later: Rows) {
+    pub(crate) fn add(&mut self, later: Rows) {
         self.values.extend(later.values);
         self.ranges.extend(later.ranges);
     }
@@ -344,7 +254,7 @@ pub fn read_rows(map: &(impl Map + ?Sized), wanted: Wanted) -> Result<Rows> {
 /// Carries out a commit in a map that nobody else uses meanwhile. It tells nothing. After an error a part of it may be written.
 ///
 /// # Errors
-/// The errors of the map, and [`Damaged`](BackendErrorKind::Damaged) for a counter that is none.
+/// The errors of the map, and [`Damaged`](crate::BackendErrorKind::Damaged) for a counter that is none.
 pub fn commit_rows(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<Committed> {
     let Some(sums) = sums(map, commit)? else { return Ok(Committed::Conflict) };
     write(map, commit, sums)?;
@@ -392,23 +302,19 @@ pub(crate) fn run_alone<T>(
     request: impl Fn(&mut Step<'_>) -> Result<T>,
 ) -> Result<(T, Told)> {
     let mut rows = Rows::default();
-    for _ in 0..ROUNDS {
+    loop {
         match try_on(&rows, now, &request) {
             // Nobody else writes, so all rows are of one moment.
             Attempt::Lacks { lacking, .. } => rows.add(read_rows(map, lacking)?),
-            Attempt::Ends { answer, commit: None, .. } => {
-                return answer.map(|answer| (answer, Told::default()));
-            }
-            Attempt::Ends { answer, commit: Some(made), .. } => {
-                let answer = answer?;
+            Attempt::Ends { answer, commit, .. } => {
+                let (answer, made) = (answer?, commit.unwrap_or_default());
                 match commit_rows(map, &made)? {
                     Committed::Done => return Ok((answer, made.told)),
-                    Committed::Conflict => break,
+                    Committed::Conflict => rows = Rows::default(),
                 }
             }
         }
     }
-    Err(too_busy())
 }
 
 /// A map in memory.
