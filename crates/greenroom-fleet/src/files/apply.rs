@@ -42,19 +42,19 @@ fn set(options: &mut Options, activation: &ActivationContext) -> Result<Option<L
         return Err(FleetError::Invalid(format!(
             "the profile of the session '{}' sets the option `{option}`, and the fleet chooses the conversation: leave the \
              option out, and use `ActivationContext::conversation` where you need the id",
-            activation.name().as_str().escape_debug(),
+            activation.name.as_str().escape_debug(),
         )));
     }
     options.conversation = Some(activation.conversation.to_string());
-    options.cwd.get_or_insert_with(|| activation.work.clone());
+    options.cwd.get_or_insert_with(|| activation.working_directory.clone());
     let mut elsewhere = Label::default();
     if options.env.contains_key(CONFIG) {
         let sessions = LocalSessions::of(options).map_err(FleetError::Session)?;
         // A relative folder is relative to the working directory of the CLI.
-        let cwd = options.cwd.as_deref().unwrap_or(&activation.work);
+        let cwd = options.cwd.as_deref().unwrap_or(&activation.working_directory);
         elsewhere.config_folders.insert(absolute(&cwd.join(sessions.config_dir())));
     } else {
-        let config = activation.config.to_string_lossy().into_owned();
+        let config = activation.config_directory.to_string_lossy().into_owned();
         options.env.insert(CONFIG.to_owned(), config);
     }
     elsewhere.lock_folders.extend(options.lock_dir.as_deref().map(absolute));

@@ -54,8 +54,8 @@ fn activation(record: &NameRecord, own: &NameFolders) -> ActivationContext {
         conversation: record.conversation,
         term: record.term,
         activated_for: ActivatedFor::Prompt,
-        work: own.work.clone(),
-        config: own.config.clone(),
+        working_directory: own.work.clone(),
+        config_directory: own.config.clone(),
     }
 }
 

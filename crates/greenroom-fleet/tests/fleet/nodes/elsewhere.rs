@@ -208,7 +208,7 @@ async fn a_node_without_the_profile_of_a_session_leaves_it_to_the_others() {
     sleep(secs(10)).await;
     let clis = world.clis.clone();
     let change = |builder: FleetBuilder| {
-        let profile = move |cx: &ActivationContext| crate::scenes::session(&clis, cx.name().as_str());
+        let profile = move |cx: &ActivationContext| crate::scenes::session(&clis, cx.name.as_str());
         builder.profile("new", profile).configure(|limits| limits.live = 1)
     };
     let new = Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await;

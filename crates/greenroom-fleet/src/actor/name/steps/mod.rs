@@ -222,8 +222,8 @@ async fn start(
         conversation: record.conversation,
         term: record.term,
         activated_for,
-        work: folders.work,
-        config: folders.config,
+        working_directory: folders.work,
+        config_directory: folders.config,
     };
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
