@@ -72,9 +72,9 @@ mod limits;
 mod moving;
 mod opening;
 mod outcome;
-mod people;
 mod process;
 mod profile;
+mod question;
 mod record;
 mod registry;
 mod request;
@@ -98,8 +98,8 @@ pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};
 pub use face::turn::{FleetTurn, TurnItem};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use limits::{Budget, FleetLimits, Quota};
-pub use people::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
 pub use profile::{ActivatedFor, ActivationContext, Placement, TranscriptsIn};
+pub use question::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
 pub use record::{
     CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
     NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,

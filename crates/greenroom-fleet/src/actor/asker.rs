@@ -32,7 +32,7 @@ use super::context::{FleetShared, RunningTurn};
 use super::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, QuestionId};
-use crate::people::{StoredAnswer, misfit};
+use crate::question::{StoredAnswer, misfit};
 use crate::record::{Decision, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Ownership};
 

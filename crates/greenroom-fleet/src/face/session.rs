@@ -21,8 +21,8 @@ use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
 use crate::event::PassivatedBy;
 use crate::id::{Name, PromptId, Timestamp};
-use crate::people::{PendingQuestion, QuestionQuery};
 use crate::profile::Placement;
+use crate::question::{PendingQuestion, QuestionQuery};
 use crate::record::{NameRecord, NameState, PromptContent};
 use crate::request::{Accept, Accepted, Quarantined, QueueBounds, Refused};
 
