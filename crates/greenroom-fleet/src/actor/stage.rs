@@ -29,7 +29,7 @@ pub(crate) async fn joined(backend: impl Backend, limits: FleetLimits) -> Arc<Fl
 
 /// A fleet on a backend, whose node has not joined.
 pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetShared {
-    let folders = Folders::at(backend.default_folder().unwrap());
+    let folders = Folders::at(backend.default_folder().unwrap(), false);
     let profile: Profile = Arc::new(|_| Session::builder());
     FleetShared {
         transitions: Transitions::of(&*backend),

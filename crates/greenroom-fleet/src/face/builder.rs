@@ -249,7 +249,7 @@ impl FleetBuilder {
             quotas: self.quotas,
             default_quota: self.default_quota,
             profiles: self.profiles,
-            folders: Folders::at(folder),
+            folders: Folders::at(folder, transcripts == TranscriptsIn::Backend),
             node: NodeId::new(),
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,

@@ -253,7 +253,7 @@ async fn a_folder_of_one_session_that_is_not_writable_is_the_sessions_fault() {
     std::fs::write(&file, "no folder").unwrap();
     let cause = async |root: &Path, kind: io::ErrorKind| {
         let error = FilesError::of("create the folder", &root.join("config"), kind.into());
-        files_failed(&Folders::at(root.to_owned()), error).await.by
+        files_failed(&Folders::at(root.to_owned(), false), error).await.by
     };
     for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
         assert_eq!(cause(&works, kind).await, Blame::Session, "{kind}");

@@ -208,11 +208,7 @@ async fn start(
         let by = if shared.has_peers() { Blame::Host } else { Blame::Session };
         return Err(NotStarted { why, by });
     };
-    let created = match shared.transcripts {
-        true => shared.folders.create_for_term(record).await,
-        false => shared.folders.create(record).await,
-    };
-    let folders = match created {
+    let folders = match shared.folders.create(record).await {
         Ok(folders) => folders,
         Err(error) => return Err(files_failed(&shared.folders, error).await),
     };
