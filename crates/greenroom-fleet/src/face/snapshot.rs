@@ -165,7 +165,7 @@ impl Fleet {
         let counts = counted.ok().and_then(Result::ok).unwrap_or_default();
         let (names, next) = self.names(&query, &stages).await?;
         let tenant = |tally: crate::admission::Tally| TenantSnapshot {
-            live: tally.live,
+            live: tally.live(),
             running: tally.running,
             asking: tally.asking,
         };
@@ -173,12 +173,12 @@ impl Fleet {
             node: shared.node,
             draining: shared.draining.is_cancelled(),
             live_limit: shared.limits.live,
-            live: counts.live,
-            starting: counts.starting,
-            running: counts.running,
-            idle: counts.idle,
-            leaving: counts.leaving,
-            asking: counts.asking,
+            live: counts.node.live(),
+            starting: counts.node.starting,
+            running: counts.node.running,
+            idle: counts.node.idle,
+            leaving: counts.node.leaving,
+            asking: counts.node.asking,
             queued: shared.ask(|backend| backend.queued()).await?,
             tenants: counts.tenants.into_iter().map(|(id, tally)| (id, tenant(tally))).collect(),
             names,

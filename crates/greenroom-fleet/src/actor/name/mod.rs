@@ -19,13 +19,14 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use greenroom::Prompt;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-use super::admitter::{AdmissionLink, AdmissionMessage, Grant};
+use super::admitter::AdmissionLink;
 use super::cell::NameCell;
 use super::context::FleetShared;
 use super::task::panic_text;
+use crate::admission::{AdmissionMessage, Grant};
 use crate::error::FleetError;
 use crate::event::PassivatedBy;
 use crate::id::PromptId;
@@ -41,8 +42,8 @@ pub(crate) enum NameMessage {
     Wake(Option<PromptId>),
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
-    /// Admission grants a slot or a turn, or wants the slot back. `u64`: the generation of admission.
-    Granted(Grant, u64),
+    /// Admission grants a slot or a turn, or wants the slot back. With the actor of admission.
+    Granted(Grant, ActorId),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
     /// End the session after the running turn. Answers whether there was one.
@@ -145,7 +146,7 @@ impl Actor for NameActor {
         match message {
             NameMessage::Wake(next) => state.woken(next),
             NameMessage::Warm(done) => state.warm(done),
-            NameMessage::Granted(grant, generation) => state.granted(grant, generation),
+            NameMessage::Granted(grant, admitter) => state.granted(grant, admitter),
             NameMessage::AskAgain => state.ask_again(),
             NameMessage::Passivate { by, done } => state.wish_passive(by, done),
             NameMessage::MakeWay { hold, done } => state.make_way(hold, done),
@@ -191,7 +192,7 @@ impl NameContext {
     }
 
     pub(super) fn tell_admission(&self, message: AdmissionMessage) {
-        self.admission.tell(&self.cell.name, message);
+        self.admission.tell(&self.cell.name, message, &self.myself);
     }
 
     pub(super) fn free_slot(&self) {

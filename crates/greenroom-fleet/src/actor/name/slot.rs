@@ -1,9 +1,10 @@
 //! The requests of a name to admission, for a slot and for turns.
 
+use ractor::ActorId;
+
 use super::machine::{NameActorState, NameStage, SlotRequest};
-use crate::actor::admitter::{AdmissionMessage, Grant};
 use crate::actor::context::shown;
-use crate::admission::Want;
+use crate::admission::{AdmissionMessage, Grant, Want};
 use crate::event::PassivatedBy;
 
 impl NameActorState {
@@ -14,8 +15,7 @@ impl NameActorState {
             (shown(&self.cx.cell.name), self.tenant.clone(), self.stage.live().is_some());
         let span = tracing::info_span!("admission", name, tenant, turn = order.is_some(), live);
         let want = if order.is_some() { Want::Turn } else { Want::Warm };
-        let actor = self.cx.myself.clone();
-        self.cx.tell_admission(AdmissionMessage::Ask { tenant, want, order, actor });
+        self.cx.tell_admission(AdmissionMessage::Ask { tenant, want, order });
         SlotRequest { order, _span: span }
     }
 
@@ -32,16 +32,16 @@ impl NameActorState {
         }
     }
 
-    pub(super) fn granted(&mut self, grant: Grant, generation: u64) {
+    pub(super) fn granted(&mut self, grant: Grant, admitter: ActorId) {
         let admission = &self.cx.admission;
-        if !admission.is_current(generation) {
+        if !admission.is_current(admitter) {
             // A later admission does not know of it: the name asks again.
             return;
         }
         match (grant, &self.stage) {
             (Grant::Activate, NameStage::Waiting(request)) => {
                 let turn = request.order.is_some();
-                if admission.take_slot(&self.cx.cell, &self.tenant, generation) {
+                if admission.take_slot(&self.cx.cell, &self.tenant, admitter) {
                     self.activate(turn);
                 }
             }
@@ -66,7 +66,6 @@ impl NameActorState {
             // Told again: while admission was restarted, nobody may have heard of it.
             self.cx.tell_admission(AdmissionMessage::Freed);
         }
-        self.cx.tell_admission(AdmissionMessage::Known { actor: self.cx.myself.clone() });
         if self.stage.live().is_some() {
             // Told again: the session may have come up while admission was restarted.
             self.cx.tell_admission(AdmissionMessage::Started);

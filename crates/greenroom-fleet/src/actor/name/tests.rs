@@ -42,7 +42,6 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
     assert!(matches!(accepted, Accepted::New(_)), "{accepted:?}");
     let mut events = shared.events.subscribe();
     let (name, admission) = (Name::new("a").unwrap(), AdmissionLink::default());
-    let generation = admission.next_generation();
     let holder = Holder { name: name.clone(), tenant: "acme".into(), starting: false };
 
     // The name holds nothing any more, and nobody hears it ask.
@@ -51,9 +50,9 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
     let (actor, _) = Actor::spawn(None, NameActor, arguments).await.unwrap();
     is_in(&actor, "waiting").await;
 
-    let arguments = AdmitterArguments { shared, generation, holders: vec![holder] };
+    let arguments = AdmitterArguments { shared, holders: vec![holder] };
     let (admitter, _) = Actor::spawn(None, Admitter, arguments).await.unwrap();
-    admission.connect(admitter.clone());
+    admission.connect(Some(admitter.clone()));
     actor.cast(NameMessage::AskAgain).unwrap();
     let starts = async {
         while !matches!(events.recv().await.unwrap(), FleetEvent::Activating { name: of, .. } if of == name) {
@@ -78,13 +77,13 @@ async fn a_session_that_comes_up_while_admission_restarts_counts_as_started() {
     let accepted = backend.accept(accept("a", Duration::from_secs(3600))).await.unwrap();
     assert!(matches!(accepted, Accepted::New(_)), "{accepted:?}");
     let (shared, admission) = (Arc::new(fleet), AdmissionLink::default());
-    let admit = async |generation, holders| {
-        let arguments = AdmitterArguments { shared: shared.clone(), generation, holders };
+    let admit = async |holders| {
+        let arguments = AdmitterArguments { shared: shared.clone(), holders };
         let (admitter, _) = Actor::spawn(None, Admitter, arguments).await.unwrap();
-        admission.connect(admitter.clone());
+        admission.connect(Some(admitter.clone()));
         admitter
     };
-    let before = admit(admission.next_generation(), Vec::new()).await;
+    let before = admit(Vec::new()).await;
 
     backend.fault_next("record_process", Fault::Hang);
     let (name, cell) = (Name::new("a").unwrap(), NameCell::new(Name::new("a").unwrap()));
@@ -92,16 +91,16 @@ async fn a_session_that_comes_up_while_admission_restarts_counts_as_started() {
     let (actor, _) = Actor::spawn(None, NameActor, arguments).await.unwrap();
     backend.wait_for_hanging(1).await;
     before.stop(None);
-    let generation = admission.next_generation();
+    admission.connect(None);
     backend.release();
     is_in(&actor, "idle").await;
 
-    let after = admit(generation, vec![Holder { name, tenant: "acme".into(), starting: true }]).await;
+    let after = admit(vec![Holder { name, tenant: "acme".into(), starting: true }]).await;
     actor.cast(NameMessage::AskAgain).unwrap();
     is_in(&actor, "idle").await;
     let (reply, counts) = oneshot::channel();
     after.cast(AdmitterMessage::Counts(reply)).unwrap();
-    let counts = counts.await.unwrap();
+    let counts = counts.await.unwrap().node;
     assert_eq!((counts.starting, counts.idle), (0, 1), "{counts:?}");
     actor.stop(None);
     after.stop(None);

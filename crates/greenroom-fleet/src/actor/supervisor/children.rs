@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{FleetMessage, FleetReport, FleetState, NameChild};
-use crate::actor::admitter::{AdmissionMessage, Admitter, AdmitterArguments, AdmitterMessage, Holder};
+use crate::actor::admitter::{Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::release::give_back;
@@ -27,7 +27,7 @@ type Handled = Result<(), ActorProcessingErr>;
 
 impl FleetState {
     pub(super) async fn start_admission(&mut self) -> Handled {
-        let generation = self.admission.next_generation();
+        self.admission.connect(None);
         let held = |child: &NameChild| {
             let holdings = child.cell.holdings();
             holdings.slot.then(|| Holder {
@@ -37,10 +37,9 @@ impl FleetState {
             })
         };
         let holders = self.names.values().filter_map(held).collect();
-        let arguments = AdmitterArguments { shared: self.shared.clone(), generation, holders };
+        let arguments = AdmitterArguments { shared: self.shared.clone(), holders };
         let (admitter, _) = Actor::spawn_linked(None, Admitter, arguments, self.myself.get_cell()).await?;
-        self.admitter = Some(admitter.get_id());
-        self.admission.connect(admitter);
+        self.admission.connect(Some(admitter));
         for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
             // An error: the actor has ended, and holds nothing.
             actor.cast(NameMessage::AskAgain).ok();
@@ -131,10 +130,7 @@ impl FleetState {
             return self.name_ended(name, failed).await;
         }
         let is_keeper = self.keeper.as_ref().is_some_and(|keeper| keeper.id() == id);
-        if self.admitter != Some(id) && !is_keeper {
-            return Ok(());
-        }
-        if self.left() {
+        if !(is_keeper || self.admission.is_current(id)) || self.left() {
             return Ok(());
         }
         let child = if is_keeper { "keeper" } else { "admission" };
@@ -182,7 +178,7 @@ impl FleetState {
             // An error: the caller waits no more.
             done.send(true).ok();
         }
-        self.admission.tell(&name, AdmissionMessage::Gone);
+        self.admission.send(AdmitterMessage::Gone(name.clone()));
         if child.cell.is_dirty() && self.draining.is_none() {
             return self.start_name(NameCell::new(name), None).await;
         }
