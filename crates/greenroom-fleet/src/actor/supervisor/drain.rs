@@ -31,10 +31,8 @@ const CUT: Duration = Duration::from_secs(5);
 pub(crate) enum DrainStep {
     Cut,
     Kill,
-    /// The deadline has passed.
+    /// The deadline has passed, or the node has left its backend.
     Over,
-    /// The node has left its backend.
-    Left,
 }
 
 /// A drain in progress.
@@ -90,7 +88,11 @@ impl FleetState {
                 self.tell_names(|| NameMessage::Cut);
             }
             DrainStep::Kill => self.names.values().for_each(|child| child.cell.kill().cancel()),
-            DrainStep::Over | DrainStep::Left => self.stop(),
+            DrainStep::Over => {
+                // Dropped: that tells the callers.
+                self.draining.iter_mut().for_each(|draining| draining.done.clear());
+                self.myself.stop(None);
+            }
         }
     }
 
@@ -130,19 +132,12 @@ impl FleetState {
                 }
             }
             // An error: the fleet has ended.
-            myself.cast(FleetMessage::DrainStep(DrainStep::Left)).ok();
+            myself.cast(FleetMessage::DrainStep(DrainStep::Over)).ok();
         }));
     }
 
     /// Whether the fleet has ended but for its own actors.
     pub(super) fn left(&self) -> bool {
         self.draining.as_ref().is_some_and(|draining| draining.leaving.is_some())
-    }
-
-    fn stop(&mut self) {
-        let Some(draining) = &mut self.draining else { return };
-        // Dropped: that tells the callers.
-        draining.done.clear();
-        self.myself.stop(None);
     }
 }
