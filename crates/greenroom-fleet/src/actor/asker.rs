@@ -27,8 +27,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::cell::NameCell;
-use super::context::{FleetShared, RunningTurn};
+use super::cell::{NameCell, RunningTurn};
+use super::context::FleetShared;
 use super::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, QuestionId};

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use greenroom::Session;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::context::RunningTurn;
 use super::name::steps::losses::Losses;
-use crate::id::{AttemptId, Name};
+use crate::id::{AttemptId, Name, PromptId};
 use crate::request::Ownership;
 
 /// A name that is not passive.
@@ -33,6 +33,8 @@ pub(crate) struct Holdings {
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
     pub(crate) running: RunningTurn,
+    /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.
+    pub(crate) stage: Option<(&'static str, Instant)>,
     /// The losses of the session's transcript, if the backend keeps it.
     pub(crate) losses: Option<Arc<Losses>>,
     /// Cancelled when the backend has refused an entry, because another owner has the name.
@@ -113,5 +115,20 @@ impl NameCell {
 
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty.load(Ordering::Acquire)
+    }
+}
+
+/// The turn that runs in an activation. It is shared with whatever asks people for the session.
+#[derive(Clone, Default)]
+pub(crate) struct RunningTurn(Arc<Mutex<Option<PromptId>>>);
+
+impl RunningTurn {
+    /// The prompt of the running turn.
+    pub(crate) fn get(&self) -> Option<PromptId> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, prompt: Option<PromptId>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = prompt;
     }
 }

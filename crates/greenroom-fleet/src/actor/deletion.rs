@@ -13,7 +13,7 @@ use super::context::FleetShared;
 use super::name::steps::left;
 use super::retry::{NotDone, repeat};
 use crate::backend::Requests;
-use crate::error::FleetError;
+use crate::error::{BackendError, FleetError};
 use crate::event::FleetEvent;
 use crate::files::Removal;
 use crate::id::{Name, NodeId};
@@ -63,6 +63,25 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
         }
         _ => Ok(()),
     }
+}
+
+/// Goes on with the first `limit` deletions. Returns the numbers of names that were marked, and of those that stay marked.
+///
+/// # Errors
+/// The backend's. A name whose files cannot be removed, or are in use, is no error.
+pub(crate) async fn resume_marked(
+    shared: &FleetShared,
+    limit: usize,
+) -> Result<(usize, usize), BackendError> {
+    let marked = shared.ask(|backend| backend.deleting(limit)).await?;
+    let mut failed = 0;
+    for name in &marked {
+        match resume(shared, name).await {
+            Err(FleetError::Backend(error)) => return Err(error),
+            resumed => failed += usize::from(resumed.is_err()),
+        }
+    }
+    Ok((marked.len(), failed))
 }
 
 /// Removes the files of a marked name, and then the name.

@@ -9,7 +9,8 @@ use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::context::{Activation, FleetShared, RunningTurn};
+use super::cell::RunningTurn;
+use super::context::{Activation, FleetShared};
 use super::retry::NotDone;
 use super::scribe::write_down;
 use super::stage::joined;

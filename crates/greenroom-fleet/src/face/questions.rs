@@ -97,7 +97,7 @@ impl Fleet {
     ) -> Result<(), AnswerError> {
         let QuestionAnswer { answer, by, attempt } = answer.into();
         let shared = &self.handle.shared;
-        let record = shared.ask_backend(|backend| backend.question(question)).await;
+        let record = shared.ask(|backend| backend.question(question)).await;
         let record = record.map_err(AnswerError::Backend)?.ok_or(AnswerError::Gone(question))?;
         // A decided question goes on to the backend, which knows the attempt that has decided it.
         if record.decision.is_none()
@@ -108,7 +108,7 @@ impl Fleet {
         }
         let stored = serde_json::to_value(StoredAnswer::Person { answer, by });
         let stored: Value = stored.map_err(|error| AnswerError::Misfit(error.to_string()))?;
-        let answered = shared.ask_backend(|backend| backend.answer(question, attempt, stored.clone())).await;
+        let answered = shared.ask(|backend| backend.answer(question, attempt, stored.clone())).await;
         match answered.map_err(|error| not_answered(attempt, error))? {
             Answered::Decided(_) => Ok(()),
             Answered::TooLate(QuestionRecord { decision: Some(decision), .. }) => {

@@ -107,7 +107,7 @@ impl FleetSession {
             Err(error) => return refused(Refusal::Invalid(error), None),
         };
         let unknown = |cause| PromptError::Unknown { prompt: accept.prompt, key: prompt.key.clone(), cause };
-        let accepted = match shared.ask_backend(|backend| backend.accept(accept.clone())).await {
+        let accepted = match shared.ask(|backend| backend.accept(accept.clone())).await {
             Err(error) if error.kind() == BackendErrorKind::Invalid => {
                 return refused(Refusal::Invalid(error.to_string()), None);
             }

@@ -190,7 +190,6 @@ pub(super) enum Ending {
 pub(crate) struct NameActorState {
     pub(super) cx: NameContext,
     pub(super) stage: NameStage,
-    pub(super) since: Instant,
     pub(super) watch: StageWatch,
     pub(super) tenant: String,
     /// The prompt that may begin now, as the last look found it.
@@ -209,7 +208,6 @@ impl NameActorState {
             watch: StageWatch::new(cx.myself.clone()),
             cx,
             stage: NameStage::Settled,
-            since: Instant::now(),
             tenant: String::new(),
             next: None,
             looking: Looking::No,
@@ -221,7 +219,8 @@ impl NameActorState {
 
     pub(super) fn enter(&mut self, stage: NameStage) {
         tracing::trace!(stage = stage.name(), "name");
-        (self.stage, self.since) = (stage, Instant::now());
+        self.cx.cell.holdings().stage = Some((stage.name(), Instant::now()));
+        self.stage = stage;
         self.watch.renew();
         if matches!(self.stage, NameStage::Waiting(_)) {
             self.tell(|name, tenant| FleetEvent::Waiting { name, tenant });

@@ -61,8 +61,6 @@ pub(crate) enum NameMessage {
     Cut,
     /// The node has lost its lease: end the session at once, and write nothing.
     Fence,
-    /// The state, for a snapshot.
-    Report(oneshot::Sender<NameReport>),
     /// The end of a step.
     Step(StepEnd),
     /// The session's activity, or a timer. `u64`: the number of the stage, so that an earlier one is told apart.
@@ -95,14 +93,6 @@ pub(crate) enum Watched {
     Over(PassivatedBy),
     /// The wait after a failure, or for a deletion or a quarantine, is over.
     BackoffOver,
-}
-
-/// The state of a name's actor.
-#[derive(Clone, Debug)]
-pub(crate) struct NameReport {
-    pub(crate) stage: &'static str,
-    pub(crate) running: Option<PromptId>,
-    pub(crate) since: tokio::time::Instant,
 }
 
 /// The actor of a name.
@@ -155,10 +145,6 @@ impl Actor for NameActor {
             NameMessage::Drain => state.end(Ending::Drained),
             NameMessage::Cut => state.cut(),
             NameMessage::Fence => state.end(Ending::Fenced),
-            NameMessage::Report(reply) => {
-                // An error: nobody waits for the report any more.
-                reply.send(state.report()).ok();
-            }
             NameMessage::Step(end) => state.step_ended(end)?,
             NameMessage::Watched(what, number) => state.watched(what, number),
             #[cfg(feature = "testkit")]

@@ -3,8 +3,8 @@
 use greenroom::Prompt;
 use tokio::sync::oneshot;
 
+use super::StepEnd;
 use super::machine::{Ending, NameActorState, NameStage, answer};
-use super::{NameReport, StepEnd};
 use crate::error::FleetError;
 use crate::event::PassivatedBy;
 use crate::id::PromptId;
@@ -95,13 +95,5 @@ impl NameActorState {
             NameStage::Activating { .. } | NameStage::Passivating { .. } => self.cx.cell.kill().cancel(),
             _ => {}
         }
-    }
-
-    pub(super) fn report(&self) -> NameReport {
-        let running = match &self.stage {
-            NameStage::Running { prompt, .. } => Some(*prompt),
-            _ => None,
-        };
-        NameReport { stage: self.stage.name(), running, since: self.since }
     }
 }

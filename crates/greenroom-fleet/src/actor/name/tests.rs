@@ -9,7 +9,7 @@ use futures_util::poll;
 use greenroom::Session;
 use greenroom::message::UsageTracker;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
-use ractor::{Actor, ActorRef};
+use ractor::Actor;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -46,9 +46,14 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
 
     // The name holds nothing any more, and nobody hears it ask.
     let cell = NameCell::new(name.clone());
-    let arguments = NameArguments { shared: shared.clone(), cell, admission: admission.clone(), next: None };
+    let arguments = NameArguments {
+        shared: shared.clone(),
+        cell: cell.clone(),
+        admission: admission.clone(),
+        next: None,
+    };
     let (actor, _) = Actor::spawn(None, NameActor, arguments).await.unwrap();
-    is_in(&actor, "waiting").await;
+    is_in(&cell, "waiting").await;
 
     let arguments = AdmitterArguments { shared, holders: vec![holder] };
     let (admitter, _) = Actor::spawn(None, Admitter, arguments).await.unwrap();
@@ -87,39 +92,46 @@ async fn a_session_that_comes_up_while_admission_restarts_counts_as_started() {
 
     backend.fault_next("record_process", Fault::Hang);
     let (name, cell) = (Name::new("a").unwrap(), NameCell::new(Name::new("a").unwrap()));
-    let arguments = NameArguments { shared: shared.clone(), cell, admission: admission.clone(), next: None };
+    let arguments = NameArguments {
+        shared: shared.clone(),
+        cell: cell.clone(),
+        admission: admission.clone(),
+        next: None,
+    };
     let (actor, _) = Actor::spawn(None, NameActor, arguments).await.unwrap();
     backend.wait_for_hanging(1).await;
     before.stop(None);
     admission.connect(None);
     backend.release();
-    is_in(&actor, "idle").await;
+    is_in(&cell, "idle").await;
 
     let after = admit(vec![Holder { name, tenant: "acme".into(), starting: true }]).await;
     actor.cast(NameMessage::AskAgain).unwrap();
-    is_in(&actor, "idle").await;
-    let (reply, counts) = oneshot::channel();
-    after.cast(AdmitterMessage::Counts(reply)).unwrap();
-    let counts = counts.await.unwrap().node;
-    assert_eq!((counts.starting, counts.idle), (0, 1), "{counts:?}");
+    let counts_as_idle = async || {
+        let (reply, counts) = oneshot::channel();
+        after.cast(AdmitterMessage::Counts(reply)).unwrap();
+        let node = counts.await.unwrap().node;
+        (node.starting, node.idle) == (0, 1)
+    };
+    until("the name counts as idle", counts_as_idle).await;
     actor.stop(None);
     after.stop(None);
 }
 
-/// Waits until the actor of a name has handled all messages so far, and is in this stage.
-async fn is_in(actor: &ActorRef<NameMessage>, stage: &str) {
-    let mut seen = "";
-    // Far more than the actor needs, and few enough to end soon: time stands still while the test yields.
+/// Waits until the actor of a name is in this stage.
+async fn is_in(cell: &NameCell, stage: &str) {
+    until(stage, async || cell.holdings().stage.is_some_and(|(is, _)| is == stage)).await;
+}
+
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    // Far more than the actors need, and few enough to end soon: time stands still while the test yields.
     for _ in 0..100_000 {
-        let (reply, report) = oneshot::channel();
-        actor.cast(NameMessage::Report(reply)).unwrap();
-        seen = report.await.unwrap().stage;
-        if seen == stage {
+        if is_so().await {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("the name is {seen}, not {stage}");
+    panic!("not seen: {what}");
 }
 
 /// A prompt that waits, and the activation of its name, whose CLI the test plays.

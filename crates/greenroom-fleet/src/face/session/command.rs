@@ -147,9 +147,7 @@ async fn give(
         Ok(Ok(CommandPut::Put(_))) => {}
         Ok(Ok(CommandPut::Gone)) => return Ok(None),
         Ok(Ok(CommandPut::Full)) => return Err(full(node)),
-        Ok(Err(FleetError::Backend(error))) if error.kind() != BackendErrorKind::Unavailable => {
-            return Err(FleetError::Backend(error));
-        }
+        Ok(Err(error)) if error.kind() != BackendErrorKind::Unavailable => return Err(error.into()),
         // The backend may have kept the command: it is looked for like any other.
         Ok(Err(_)) | Err(_) => {}
     }

@@ -56,7 +56,7 @@ async fn a_command_without_a_hint_is_found_within_a_second() {
     let _keeper = stage.keeper().await;
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
-    stage.shared.set_awake(&Name::new("a").unwrap(), true);
+    stage.awake("a");
     tokio::time::sleep(SECOND * 12).await;
     let (_, command) = stage.commanded("a").await;
     tokio::time::sleep(SECOND + Duration::from_millis(50)).await;
@@ -67,10 +67,10 @@ async fn a_command_without_a_hint_is_found_within_a_second() {
 async fn a_node_alone_or_asleep_looks_for_no_commands() {
     let stage = Stage::new().await;
     let _keeper = stage.keeper().await;
-    stage.shared.set_awake(&Name::new("a").unwrap(), true);
+    stage.awake("a");
     tokio::time::sleep(SECOND * 60).await;
     assert_eq!(stage.backend.requests("commands"), 0, "it is alone");
-    stage.shared.set_awake(&Name::new("a").unwrap(), false);
+    stage.shared.awake().clear();
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     tokio::time::sleep(SECOND * 60).await;
@@ -82,7 +82,7 @@ async fn a_command_to_a_name_that_was_given_back_is_withdrawn_at_once() {
     let stage = Stage::new().await;
     let (owner, command) = stage.commanded("a").await;
     assert_eq!(stage.shared.backend.release(owner).await.unwrap(), crate::request::Owned::Done(true));
-    stage.shared.set_awake(&Name::new("a").unwrap(), true);
+    stage.awake("a");
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     let _keeper = stage.keeper().await;
