@@ -12,8 +12,10 @@ use tokio::sync::broadcast::Receiver;
 use super::*;
 use crate::actor::stage::{accept, shared};
 use crate::backend::{Backend, LocalBackend, MemoryBackend};
-use crate::id::{AttemptId, NodeId, PromptId};
+use crate::event::FleetEvent;
+use crate::id::{AttemptId, NodeId, PromptId, Term};
 use crate::limits::FleetLimits;
+use crate::process::LeftProcess;
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
 use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Deletion, Ownership};
 use crate::wait::{SOON, in_time};
@@ -45,7 +47,7 @@ fn identity(child: &Child) -> Value {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let started: u64 = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    json!({ "pid": child.id(), "started": started, "boot": boot.trim(), "mark": null })
+    json!({ "claim": AttemptId::new(), "pid": child.id(), "started": started, "boot": boot.trim() })
 }
 
 /// A service on this host begins with a prompt of the name `a`, with this process.
@@ -255,9 +257,9 @@ async fn a_name_whose_process_cannot_be_ended_is_quarantined() {
     let mut unknown_start = identity(&cli);
     unknown_start["started"] = Value::Null;
     for (process, reason) in [
-        (unknown_start, "still runs, and could not be killed"),
-        (json!("no identity"), "the record of an earlier process cannot be read"),
-        (json!({}), "the record of an earlier process cannot be read"),
+        (unknown_start, "still runs and could not be killed"),
+        (json!("no identity"), "cannot be read (invalid type"),
+        (json!({}), "cannot be read (missing field"),
     ] {
         let backend = MemoryBackend::new();
         let (name, _, _) = earlier_service(&backend, Some(process)).await;
