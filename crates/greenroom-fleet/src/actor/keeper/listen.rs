@@ -23,7 +23,7 @@ use crate::request::{Change, Transition};
 /// The moments for which nodes wait before they look at a name are spread over this time for each node, and at most over `LONGEST`.
 const SPREAD: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
-/// Names whose moments have not come. With more of them a node waits no moment.
+/// Names whose moments have not come. Beyond this, a node looks at a name at once.
 const LATER: usize = 4096;
 /// Names are looked at together in this number of groups.
 const GROUPS: u64 = 4;
