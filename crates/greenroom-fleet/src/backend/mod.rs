@@ -24,6 +24,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::error::{BackendError, BackendErrorKind};
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 use crate::record::{
     CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
@@ -34,7 +35,7 @@ use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
     Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
     Owned, Ownership, Page, PutCommand, Quarantined, Renewed, StoredEntry, StoredMessage, StoredTranscript,
-    TakeCommand, TranscriptsOf, Transition, WaitingNames, WaitingPage, Withdrawn,
+    TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -53,7 +54,7 @@ const TOLD: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Channels {
     changes: broadcast::Sender<Change>,
-    transitions: broadcast::Sender<Transition>,
+    transitions: broadcast::Sender<FleetEvent>,
 }
 
 impl Channels {
@@ -190,7 +191,7 @@ macro_rules! requests {
             /// the order in which the backend tells them, before the answer of its request. Transitions that other processes have made
             /// on the same database are not told, nor are those of a commit whose reply was lost on the network. The fleet tells
             /// transitions to the application as events.
-            fn transitions(&self) -> broadcast::Receiver<Transition> {
+            fn transitions(&self) -> broadcast::Receiver<FleetEvent> {
                 self.channels().transitions.subscribe()
             }
 

@@ -5,11 +5,12 @@ use serde_json::Value;
 use super::key::{Key, Table, name_at_start, number};
 use super::{Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
+use crate::event::FleetEvent;
 use crate::id::{Name, NodeId, Term};
 use crate::record::{
     InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptOutcome, PromptState,
 };
-use crate::request::{Change, Owned, Ownership, Transition};
+use crate::request::{Change, Owned, Ownership};
 
 /// Rows of processes that are read at once.
 const PROCESSES: usize = 64;
@@ -37,7 +38,7 @@ impl Step<'_> {
                             None => {
                                 self.free_now(&mut record)?;
                                 let (name, tenant) = (record.name, record.tenant);
-                                self.made(Transition::Recovered { name, tenant });
+                                self.made(FleetEvent::Recovered { name, tenant });
                             }
                         }
                     }
@@ -93,7 +94,7 @@ impl Step<'_> {
             record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
             self.enqueue(record, &prompt)?;
-            self.made(Transition::Continues { name: prompt.name, tenant: prompt.tenant, prompt: prompt.id });
+            self.made(FleetEvent::Continues { name: prompt.name, tenant: prompt.tenant, prompt: prompt.id });
             return Ok(true);
         }
         let by = InterruptedBy::OwnerLost { term };

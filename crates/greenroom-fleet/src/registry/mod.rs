@@ -37,9 +37,10 @@ pub(crate) use transcripts::{entries_of, transcripts_of};
 pub(crate) use txn::Result;
 
 use crate::error::BackendErrorKind;
+use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
-use crate::request::{Change, Ownership, Transition};
+use crate::request::{Change, Ownership};
 use txn::{Reads, Txn};
 
 /// The version of the keys and rows, as the file holds it.
@@ -67,7 +68,7 @@ pub struct Told {
     /// Changes, for everybody.
     pub changes: Vec<Change>,
     /// Transitions, for this process.
-    pub transitions: Vec<Transition>,
+    pub transitions: Vec<FleetEvent>,
 }
 
 impl<'a> Step<'a> {
@@ -109,7 +110,7 @@ impl<'a> Step<'a> {
         self.txn.write(&Key::of(Table::Names).name(&record.name), record)
     }
 
-    fn made(&mut self, transition: Transition) {
+    fn made(&mut self, transition: FleetEvent) {
         self.told.transitions.push(transition);
     }
 

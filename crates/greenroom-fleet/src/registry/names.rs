@@ -5,10 +5,11 @@ use super::lost::to_quarantine;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
 use crate::request::{
-    ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Page, Quarantined, Transition,
+    ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Page, Quarantined,
 };
 
 impl Step<'_> {
@@ -126,7 +127,7 @@ impl Step<'_> {
         }
         (record.failures, record.losses) = (Vec::new(), 0);
         self.free_now(&mut record)?;
-        self.made(Transition::Unquarantined { name: record.name, tenant: record.tenant });
+        self.made(FleetEvent::Unquarantined { name: record.name, tenant: record.tenant });
         Ok(true)
     }
 
@@ -144,7 +145,7 @@ impl Step<'_> {
         record.state = NameState::Deleting { since: self.now };
         self.put_name(&mut record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
-        self.made(Transition::Deleting { name: record.name, tenant: record.tenant });
+        self.made(FleetEvent::Deleting { name: record.name, tenant: record.tenant });
         self.end_queue(&name)?;
         // `end_queue` has counted the queue down in the record.
         Ok(self.name(&name)?.map_or(Deletion::Gone, Deletion::Marked))
@@ -165,7 +166,7 @@ impl Step<'_> {
             return Ok(false);
         }
         self.remove_name(&record)?;
-        self.made(Transition::Deleted { name, tenant: record.tenant });
+        self.made(FleetEvent::Deleted { name, tenant: record.tenant });
         Ok(true)
     }
 
@@ -220,7 +221,7 @@ impl Step<'_> {
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
-        self.made(Transition::Quarantined {
+        self.made(FleetEvent::Quarantined {
             name: record.name.clone(),
             tenant: record.tenant.clone(),
             why: why.clone(),

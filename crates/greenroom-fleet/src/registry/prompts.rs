@@ -6,11 +6,12 @@ use super::txn::as_stored;
 use super::waiting::{due_key, queue_key, reminder_key};
 use super::{Result, Step};
 use crate::error::BackendError;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, PromptId, Term};
 use crate::record::{
     InterruptedBy, NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent,
 };
-use crate::request::{Accept, Accepted, Change, Refused, Transition, Withdrawn};
+use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
 const WITHDRAWN: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Withdrawn };
 
@@ -100,7 +101,7 @@ impl Step<'_> {
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&mut name)?;
         let (name, tenant) = (accept.name, accept.tenant);
-        self.made(Transition::Accepted { name, tenant, prompt: prompt.id });
+        self.made(FleetEvent::Accepted { name, tenant, prompt: prompt.id });
         Ok(Accepted::New(prompt))
     }
 
@@ -165,7 +166,7 @@ impl Step<'_> {
         self.end_questions(prompt.id)?;
         self.told.changes.push(Change::Ended(prompt.id));
         let (name, tenant, outcome) = (prompt.name.clone(), prompt.tenant.clone(), outcome.word());
-        self.made(Transition::Ended { name, tenant, prompt: prompt.id, outcome });
+        self.made(FleetEvent::Ended { name, tenant, prompt: prompt.id, outcome });
         Ok(())
     }
 

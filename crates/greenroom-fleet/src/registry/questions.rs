@@ -6,9 +6,10 @@ use super::key::{Key, Table, last_id};
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::record::{Decision, QuestionRecord};
-use crate::request::{Answered, Ask, Change, Owned, Transition};
+use crate::request::{Answered, Ask, Change, Owned};
 
 impl Step<'_> {
     /// Keeps a question. `Done(None)`: the turn does not run any more.
@@ -51,7 +52,7 @@ impl Step<'_> {
         self.txn.mark(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
         self.told.changes.push(Change::Asked(question.id));
         let (name, tenant) = (question.name.clone(), question.tenant.clone());
-        self.made(Transition::Asked { name, tenant, prompt: question.prompt, question: question.id });
+        self.made(FleetEvent::Asked { name, tenant, prompt: question.prompt, question: question.id });
         Ok(Owned::Done(Some(question)))
     }
 
@@ -140,7 +141,7 @@ impl Step<'_> {
 
     fn decided(&mut self, question: QuestionRecord) {
         let QuestionRecord { id, name, tenant, prompt, .. } = question;
-        self.made(Transition::Decided { name, tenant, prompt, question: id });
+        self.made(FleetEvent::Decided { name, tenant, prompt, question: id });
     }
 
     fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {

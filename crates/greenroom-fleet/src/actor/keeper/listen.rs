@@ -20,8 +20,9 @@ use super::duty::Duty;
 use super::hints::HintedDuties;
 use super::steps::KeeperContext;
 use crate::actor::context::FleetShared;
+use crate::event::FleetEvent;
 use crate::id::Name;
-use crate::request::{Change, Transition};
+use crate::request::Change;
 
 /// The moments for which nodes wait before they look at a name are spread over this time for each node, and at most over `LONGEST`.
 const SPREAD: Duration = Duration::from_millis(10);
@@ -131,7 +132,7 @@ pub(super) async fn listen(
 }
 
 /// Tells the application each transition soon after it was made, until the backend ends.
-pub(super) async fn tell_transitions(mut made: broadcast::Receiver<Transition>, context: Arc<KeeperContext>) {
+pub(super) async fn tell_transitions(mut made: broadcast::Receiver<FleetEvent>, context: Arc<KeeperContext>) {
     while !matches!(made.recv().await, Err(RecvError::Closed)) {
         context.shared.tell_transitions();
     }

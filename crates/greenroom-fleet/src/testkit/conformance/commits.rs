@@ -7,8 +7,9 @@ use tokio::sync::broadcast::error::TryRecvError;
 use super::Check;
 use super::stage::{Broken, Checked, Stage, rows, same};
 use crate::backend::{Commit, Committed, Lane, Requests, Told};
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, PromptId};
-use crate::request::{Change, Transition};
+use crate::request::Change;
 
 pub(super) const PROMISES: &[(&str, Check)] = &[
     ("a commit that expects what is there happens", |stage| Box::pin(expected(stage))),
@@ -117,7 +118,7 @@ async fn expected_counters(stage: &Stage) -> Checked {
 async fn told(stage: &Stage) -> Checked {
     let (mut changes, mut transitions) = (stage.backend.changes(), stage.backend.transitions());
     let name = Name::new("a").map_err(|error| Broken(error.to_string()))?;
-    let accepted = |prompt| Transition::Accepted { name: name.clone(), tenant: "t".to_owned(), prompt };
+    let accepted = |prompt| FleetEvent::Accepted { name: name.clone(), tenant: "t".to_owned(), prompt };
     let commit = |expected: Option<&[u8]>, prompt| Commit {
         expected: rows([(b"\x02a", expected)]),
         writes: rows([(b"\x02a", Some(b"1"))]),
