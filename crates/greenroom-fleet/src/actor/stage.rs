@@ -13,6 +13,7 @@ use super::transitions::Transitions;
 use crate::backend::{Backend, Requests};
 use crate::fence::Fence;
 use crate::files::Folders;
+use crate::hub::Hub;
 use crate::id::{Name, NodeId, PromptId};
 use crate::limits::FleetLimits;
 use crate::profile::Profile;
@@ -33,6 +34,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
     let profile: Profile = Arc::new(|_| Session::builder());
     FleetShared {
         transitions: Transitions::of(&*backend),
+        hub: Hub::of(backend.changes()),
         backend,
         fence: Fence::new(limits.lease, None),
         limits,
@@ -46,7 +48,6 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
         transcripts: false,
         peers: Default::default(),
         awake: Default::default(),
-        hub: Default::default(),
         events: broadcast::Sender::new(1024),
         draining: Default::default(),
         asked_to_drain: Default::default(),

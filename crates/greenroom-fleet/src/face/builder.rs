@@ -15,7 +15,7 @@ use super::fleet::{Fleet, Handle, LONGEST};
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetSupervisor;
 use crate::actor::transitions::Transitions;
-use crate::backend::{Backend, MemoryBackend};
+use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, FleetEvents};
 use crate::fence::{self, Fence};
@@ -244,6 +244,7 @@ impl FleetBuilder {
         let fence = Fence::new(self.limits.lease, watchdog);
         let shared = Arc::new(FleetShared {
             transitions: Transitions::of(&*backend),
+            hub: Hub::of(backend.changes()),
             backend,
             limits: self.limits,
             quotas: self.quotas,
@@ -256,7 +257,6 @@ impl FleetBuilder {
             transcripts: transcripts == TranscriptsIn::Backend,
             peers: Default::default(),
             awake: Default::default(),
-            hub: Hub::default(),
             events: self.events,
             draining: CancellationToken::new(),
             asked_to_drain: CancellationToken::new(),

@@ -195,7 +195,7 @@ impl FleetTurn {
         // Nobody reads the live messages meanwhile.
         (self.live, self.look) = (None, true);
         let shared = &self.shared;
-        let mut changes = shared.hub.watch(self.prompt, &*shared.backend);
+        let mut changes = shared.hub.watch(self.prompt);
         loop {
             let is_last = shared.ended.is_cancelled();
             let record = self.record().await?;
@@ -269,7 +269,7 @@ impl FleetTurn {
         let is_last = self.shared.ended.is_cancelled();
         // Before the records, so that no change is missed.
         let shared = &self.shared;
-        self.live.get_or_insert_with(|| shared.hub.read(self.prompt, &*shared.backend));
+        self.live.get_or_insert_with(|| shared.hub.read(self.prompt));
         let record = self.record().await?;
         if record.last_seq > self.last_seq {
             let page = self.page.messages();

@@ -1,57 +1,51 @@
 //! Live readers of turns.
 //!
 //! ```text
-//!  scribe ─► Feed ──► TurnSlot (a bounded ring) ──► Reader ──► FleetTurn ──► application
+//!  scribe ─► Feed ──► TurnSlot ──► Reader (a bounded queue) ──► FleetTurn ──► application
 //!                         ▲
 //!    changes of the backend: "look at the records again"
 //! ```
 //!
 //! A prompt has a slot while its turn runs here or somebody reads it. The messages of a turn that nobody reads are not kept.
 
-mod ring;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinSet;
 
-pub(crate) use self::ring::{Heard, LiveMessage};
-use self::ring::{MessageRing, ReaderPlace};
-use crate::backend::{Backend, Requests};
+use self::unheard::Audience;
+pub(crate) use self::unheard::{Heard, LiveMessage};
 use crate::id::PromptId;
 use crate::request::Change;
 
 /// The turns that run on this node, for readers that want messages as they come.
-#[derive(Debug, Default)]
-pub(crate) struct Hub(Arc<Slots>);
+pub(crate) struct Hub {
+    slots: Arc<Slots>,
+    /// The task that hears of the backend's changes. It ends with the hub.
+    _listener: JoinSet<()>,
+}
 
 /// The place where a running turn shows its messages; dropped at the turn's end.
-#[derive(Debug)]
 pub(crate) struct Feed(TurnSlot);
 
 /// A reader of a turn.
-#[derive(Debug)]
 pub(crate) struct Reader {
     slot: TurnSlot,
-    place: ReaderPlace,
+    number: u64,
 }
 
-#[derive(Default)]
-struct Slots {
-    turns: Mutex<HashMap<PromptId, Arc<ShownTurn>>>,
-    /// The task that hears of the backend's changes, from the first reader on. It ends with the hub.
-    listener: Mutex<JoinSet<()>>,
-}
+type Slots = Mutex<HashMap<PromptId, Arc<ShownTurn>>>;
 
 /// A turn as it is shown to its readers.
 #[derive(Default)]
 struct ShownTurn {
-    ring: Mutex<MessageRing>,
+    audience: Mutex<Audience>,
     changed: Notify,
 }
 
@@ -63,44 +57,52 @@ struct TurnSlot {
 }
 
 impl Hub {
+    /// A hub that has its readers look at their records when the backend tells changes.
+    pub(crate) fn of(changes: broadcast::Receiver<Change>) -> Self {
+        let (slots, mut listener) = (Arc::default(), JoinSet::new());
+        listener.spawn(pass_on(changes, Arc::clone(&slots)));
+        Self { slots, _listener: listener }
+    }
+
     /// Opens the feed of a turn.
     pub(crate) fn open(&self, prompt: PromptId) -> Feed {
-        let (slot, ()) = self.0.enter(prompt, |ring| ring.feeds += 1);
+        let (slot, ()) = self.enter(prompt, |audience| audience.feeds += 1);
         slot.shown.changed.notify_waiters();
         Feed(slot)
     }
 
     /// Reads a turn from now on, whether it runs here already or not.
-    pub(crate) fn read(&self, prompt: PromptId, backend: &dyn Backend) -> Reader {
-        self.join(prompt, backend, true)
+    pub(crate) fn read(&self, prompt: PromptId) -> Reader {
+        let (slot, number) = self.enter(prompt, |audience| audience.join(true));
+        Reader { slot, number }
     }
 
     /// Hears when the records of a prompt are to be read again, and of no messages.
-    pub(crate) fn watch(&self, prompt: PromptId, backend: &dyn Backend) -> Reader {
-        self.join(prompt, backend, false)
+    pub(crate) fn watch(&self, prompt: PromptId) -> Reader {
+        let (slot, number) = self.enter(prompt, |audience| audience.join(false));
+        Reader { slot, number }
     }
 
-    fn join(&self, prompt: PromptId, backend: &dyn Backend, messages: bool) -> Reader {
-        self.0.hear_changes(backend);
-        let (slot, place) = self.0.enter(prompt, |ring| ring.join(messages));
-        Reader { slot, place }
+    fn enter<T>(&self, prompt: PromptId, change: impl FnOnce(&mut Audience) -> T) -> (TurnSlot, T) {
+        let mut turns = lock(&self.slots);
+        let shown = turns.entry(prompt).or_default().clone();
+        let answer = change(&mut lock(&shown.audience));
+        (TurnSlot { slots: self.slots.clone(), prompt, shown }, answer)
     }
 
     /// The number of prompts that have a slot.
     #[cfg(test)]
     pub(crate) fn slots(&self) -> usize {
-        lock(&self.0.turns).len()
+        lock(&self.slots).len()
     }
 }
 
 impl Feed {
     /// Shows messages to the readers, in order. Nothing is kept without readers.
     pub(crate) fn show(&self, messages: impl IntoIterator<Item = LiveMessage>) {
-        let mut ring = lock(&self.0.shown.ring);
-        for message in messages {
-            ring.push(message);
-        }
-        drop(ring);
+        let mut audience = lock(&self.0.shown.audience);
+        messages.into_iter().for_each(|message| audience.show(&message));
+        drop(audience);
         self.0.shown.changed.notify_waiters();
     }
 }
@@ -108,9 +110,9 @@ impl Feed {
 impl Drop for Feed {
     /// Tells the readers that the turn goes on elsewhere, or has its outcome soon.
     fn drop(&mut self) {
-        self.0.leave(|ring| {
-            ring.feeds -= 1;
-            ring.looks += 1;
+        self.0.leave(|audience| {
+            audience.feeds -= 1;
+            audience.look();
         });
         self.0.shown.changed.notify_waiters();
     }
@@ -119,12 +121,12 @@ impl Drop for Feed {
 impl Reader {
     /// True while the turn runs on this node.
     pub(crate) fn is_fed(&self) -> bool {
-        lock(&self.slot.shown.ring).feeds > 0
+        lock(&self.slot.shown.audience).feeds > 0
     }
 
     /// The next thing to hear, if it is there.
     pub(crate) fn take(&mut self) -> Option<Heard> {
-        lock(&self.slot.shown.ring).take(&mut self.place)
+        lock(&self.slot.shown.audience).take(self.number)
     }
 
     /// Waits for the next thing to hear. Safe to cancel.
@@ -143,80 +145,44 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let place = &self.place;
-        self.slot.leave(|ring| ring.leave(place));
-    }
-}
-
-impl Slots {
-    fn enter<T>(
-        self: &Arc<Self>,
-        prompt: PromptId,
-        change: impl FnOnce(&mut MessageRing) -> T,
-    ) -> (TurnSlot, T) {
-        let mut turns = lock(&self.turns);
-        let shown = turns.entry(prompt).or_default().clone();
-        let answer = change(&mut lock(&shown.ring));
-        (TurnSlot { slots: self.clone(), prompt, shown }, answer)
-    }
-
-    /// Starts the task that hears of changes, unless it runs.
-    fn hear_changes(self: &Arc<Self>, backend: &dyn Backend) {
-        let mut listener = lock(&self.listener);
-        // The task also ends with the runtime that it was started on.
-        while listener.try_join_next().is_some() {}
-        if listener.is_empty() {
-            listener.spawn(pass_on(backend.changes(), Arc::downgrade(self)));
-        }
-    }
-
-    /// Tells the readers of a turn to look at its records.
-    fn look(&self, prompt: PromptId, change: &Change) {
-        let shown = lock(&self.turns).get(&prompt).cloned();
-        if let Some(shown) = shown {
-            let mut ring = lock(&shown.ring);
-            // A feed shows the messages itself.
-            if ring.feeds > 0 && matches!(change, Change::Messages(_)) {
-                return;
-            }
-            ring.looks += 1;
-            drop(ring);
-            shown.changed.notify_waiters();
-        }
-    }
-
-    /// Tells all readers to look at their records, because changes were missed.
-    fn all_look(&self) {
-        let all: Vec<_> = lock(&self.turns).values().cloned().collect();
-        for shown in all {
-            lock(&shown.ring).looks += 1;
-            shown.changed.notify_waiters();
-        }
+        self.slot.leave(|audience| audience.leave(self.number));
     }
 }
 
 impl TurnSlot {
-    /// Changes the ring, and removes the slot if nobody uses it any more.
-    fn leave(&self, change: impl FnOnce(&mut MessageRing)) {
-        let mut turns = lock(&self.slots.turns);
-        let mut ring = lock(&self.shown.ring);
-        change(&mut ring);
-        if ring.is_unused() {
+    /// Changes the audience, and removes the slot if nobody uses it any more.
+    fn leave(&self, change: impl FnOnce(&mut Audience)) {
+        let mut turns = lock(&self.slots);
+        let mut audience = lock(&self.shown.audience);
+        change(&mut audience);
+        if audience.is_empty() {
             turns.remove(&self.prompt);
         }
     }
 }
 
 /// Passes changes of the backend on to the readers of the turns that they are about.
-async fn pass_on(mut changes: broadcast::Receiver<Change>, slots: Weak<Slots>) {
+async fn pass_on(mut changes: broadcast::Receiver<Change>, slots: Arc<Slots>) {
     loop {
         let change = changes.recv().await;
-        let Some(slots) = slots.upgrade() else { return };
-        match change {
-            Ok(change @ (Change::Ended(prompt) | Change::Messages(prompt))) => slots.look(prompt, &change),
-            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => slots.all_look(),
-            Ok(_) => {}
+        let shown: Vec<_> = match &change {
+            Ok(Change::Ended(prompt) | Change::Messages(prompt)) => {
+                lock(&slots).get(prompt).cloned().into_iter().collect()
+            }
+            // Changes were missed.
+            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => lock(&slots).values().cloned().collect(),
+            Ok(_) => continue,
             Err(RecvError::Closed) => return,
+        };
+        for shown in shown {
+            let mut audience = lock(&shown.audience);
+            // A feed shows the messages itself.
+            if audience.feeds > 0 && matches!(change, Ok(Change::Messages(_))) {
+                continue;
+            }
+            audience.look();
+            drop(audience);
+            shown.changed.notify_waiters();
         }
     }
 }
@@ -224,16 +190,4 @@ async fn pass_on(mut changes: broadcast::Receiver<Change>, slots: Weak<Slots>) {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code under these locks panics half way through a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for Slots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slots").field("turns", &lock(&self.turns).len()).finish()
-    }
-}
-
-impl fmt::Debug for TurnSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TurnSlot").field(&self.prompt).finish()
-    }
 }
