@@ -109,8 +109,8 @@ pub use request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
     Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
     Owned, Ownership, Page, PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredEntry,
-    StoredMessage, StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames,
-    WaitingPage, Withdrawn,
+    StoredMessage, StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
+    Withdrawn,
 };
 pub use transcripts::Transcripts;
 

@@ -4,6 +4,7 @@
 mod key;
 mod lost;
 mod maintain;
+mod map;
 mod messages;
 mod moving;
 mod names;
@@ -25,14 +26,14 @@ pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
 pub(crate) use key::{Key, Table, last_id};
 pub(crate) use lost::unreadable;
+#[cfg(feature = "postgres")]
+pub(crate) use map::counter;
+pub use map::{Commit, Committed, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows};
+pub(crate) use map::{MemoryMap, sums, write};
 pub(crate) use moving::{ended_of, ended_prompt, rows_of_prompt};
 pub(crate) use quota::is_current;
-#[cfg(feature = "postgres")]
-pub(crate) use rows::counter;
-pub use rows::{
-    Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows,
-};
-pub(crate) use rows::{MemoryMap, run, run_alone, sums, write};
+pub use rows::Lane;
+pub(crate) use rows::{run, run_alone};
 pub(crate) use transcripts::{entries_of, transcripts_of};
 pub(crate) use txn::Result;
 

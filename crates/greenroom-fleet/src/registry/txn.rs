@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::Told;
 use super::key::{Key, number};
-use super::rows::{Commit, Part, Range, Row, Rows, Wanted, counter};
+use super::map::{Commit, Part, Range, Row, Rows, Wanted, counter};
 use crate::error::BackendError;
 
 /// Bytes of rows that one request removes by [`Txn::remove_under`]. The last row may have more.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, BackendErrorKind, Begin, Begun, Change, Claim, Claimed, FleetEvent, Join, Name, NodeId,
-    Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Withdrawn,
+    Accept, Accepted, AttemptId, BackendErrorKind, Begin, Begun, Change, Claim, Claimed, FleetEvent, Join,
+    Name, NodeId, Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Withdrawn,
 };
 use serde_json::json;
 use tokio::task::JoinSet;

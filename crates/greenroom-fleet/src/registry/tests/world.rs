@@ -99,21 +99,19 @@ impl World {
     ) -> Result<(T, Told)> {
         let mut rows = Rows::default();
         loop {
-            match try_on(&rows, self.now, &request) {
-                Attempt::Lacks { all, .. } => rows = read_rows(&self.map, all).unwrap(),
-                Attempt::Ends { answer, commit: None, .. } => {
-                    return answer.map(|answer| (answer, Told::default()));
-                }
-                Attempt::Ends { answer, commit: Some(made), .. } => {
-                    let answer = answer?;
-                    between(self);
-                    match commit_rows(&mut self.map, &made).unwrap() {
-                        Committed::Done => return Ok((answer, made.told)),
-                        Committed::Conflict => self.conflicts += 1,
-                    }
-                    rows = Rows::default();
-                }
+            let Attempt { answer, commit, lacking, all, .. } = try_on(&rows, self.now, &request);
+            if lacking != Wanted::default() {
+                rows = read_rows(&self.map, all).unwrap();
+                continue;
             }
+            let answer = answer?;
+            let Some(made) = commit else { return Ok((answer, Told::default())) };
+            between(self);
+            match commit_rows(&mut self.map, &made).unwrap() {
+                Committed::Done => return Ok((answer, made.told)),
+                Committed::Conflict => self.conflicts += 1,
+            }
+            rows = Rows::default();
         }
     }
 

@@ -11,9 +11,7 @@ use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::id::{NodeId, QuestionId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
-use crate::request::{
-    Accept, ActivationFailed, Ask, Change, Claimed, Deletion, Owned, Ownership, Withdrawn,
-};
+use crate::request::{Accept, ActivationFailed, Ask, Change, Claimed, Deletion, Owned, Ownership, Withdrawn};
 
 promises! {
     "names of dead nodes are recovered in batches, and names of living ones are left alone" => batches,
