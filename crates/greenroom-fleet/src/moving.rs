@@ -207,7 +207,7 @@ impl Copy<'_> {
         let Some(row) = values(self.from, vec![place]).await?.pop() else { return Ok(false) };
         let Some((prompt, end)) = readable(ended_prompt(&row.1)).flatten() else { return Ok(false) };
         // By its end a prompt is forgotten there, also if this copy goes no further.
-        let end = (end.bytes().to_vec(), Vec::new());
+        let end = (end.bytes().to_vec(), of_name[1..].to_vec());
         self.put(vec![end.clone()]).await?;
         for prefix in rows_of_prompt(id) {
             if prefix.bytes().first() == Some(&(Table::DecidedOfPrompt as u8)) {

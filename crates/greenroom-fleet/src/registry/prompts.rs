@@ -160,8 +160,9 @@ impl Step<'_> {
     ) -> Result<()> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
         self.txn.write(&Key::of(Table::Outcomes).prompt(prompt.id), outcome)?;
-        self.txn.mark(&Key::of(Table::Ended).time(self.now).prompt(prompt.id))?;
-        self.txn.mark(&ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id))?;
+        let place = ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id);
+        self.txn.mark(&place)?;
+        self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place.rest())?;
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
         self.told.changes.push(Change::Ended(prompt.id));

@@ -130,8 +130,12 @@ impl<'a> Txn<'a> {
         }
         let bounds = (Bound::Included(from), Bound::Excluded(to));
         let written: Vec<_> = self.writes.range::<[u8], _>(bounds).collect();
-        // Each written key hides at most one row.
-        let limit_under = limit.saturating_add(written.len());
+        // Each written key hides at most one row. Powers of two: a request that reads the beginning of a range again after each of its
+        // writes to it reads a few ranges, and not a longer one each time.
+        let limit_under = match written.len() {
+            0 => limit,
+            written => limit.saturating_add(written).checked_next_power_of_two().unwrap_or(usize::MAX),
+        };
         let range = Range { from: from.to_vec(), to: to.to_vec(), limit: limit_under, part };
         let (rows, mut reads) = (self.rows.ranges.get(&range).cloned(), self.reads.borrow_mut());
         reads.all.ranges.insert(range.clone());

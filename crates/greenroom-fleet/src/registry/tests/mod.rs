@@ -6,6 +6,7 @@ mod rules;
 mod waiting;
 mod world;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -204,6 +205,40 @@ fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
     world.map.put(Key::of(Table::Ended).time(Timestamp(1)).prompt(spoilt).bytes(), b"").unwrap();
     assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 2);
     assert!(world.rows(Table::Prompts).is_empty());
+}
+
+#[test]
+fn a_prompt_that_cannot_be_read_any_more_is_forgotten_as_a_whole() {
+    let mut world = World::new(1);
+    let accept = accept("a", 1, WAIT);
+    assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    assert_eq!(world.step(|step| step.withdraw(accept.prompt)), Withdrawn::Unsent);
+    world.map.put(Key::of(Table::Prompts).prompt(accept.prompt).bytes(), b"spoilt").unwrap();
+    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
+    for table in [Table::Prompts, Table::Contents, Table::Outcomes, Table::Ended, Table::EndedOf] {
+        assert_eq!(world.rows(table), BTreeMap::new(), "rows of table {}", table as u8);
+    }
+}
+
+#[test]
+fn the_end_of_a_long_queue_reads_a_few_rows_for_each_prompt() {
+    let mut world = World::new(1);
+    for key in 0..BATCH {
+        let accept = accept("a", key, WAIT);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    }
+    world.now = world.now.after(WAIT);
+    let (expire, mut rows) = (|step: &mut Step<'_>| step.expire_prompts(BATCH), Rows::default());
+    let expired = loop {
+        let attempt = rows::try_on(&rows, world.now, expire);
+        if attempt.lacking == Wanted::default() {
+            break attempt.answer.unwrap();
+        }
+        rows = read_rows(&world.map, attempt.all).unwrap();
+    };
+    assert_eq!(expired, BATCH);
+    let read = rows.values.len() + rows.ranges.values().map(Vec::len).sum::<usize>();
+    assert!(read < 8 * BATCH, "{read} rows for {BATCH} prompts");
 }
 
 #[test]
