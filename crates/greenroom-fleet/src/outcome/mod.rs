@@ -1,4 +1,4 @@
-//! Outcomes: from a session's turn to a record, and from a record to its reader.
+//! Outcomes: from the end of a turn in a session to a record.
 
 #[cfg(test)]
 mod tests;
@@ -16,50 +16,6 @@ use crate::record::{InterruptedBy, PromptOutcome};
 
 /// Levels of JSON in a result that every backend can keep inside an outcome.
 const DEEPEST: usize = 100;
-
-impl PromptOutcome {
-    /// True if the CLI finished the turn.
-    pub fn is_completed(&self) -> bool {
-        matches!(self, PromptOutcome::Completed { .. })
-    }
-
-    /// The CLI's `result` message with its typed fields, if there is one: the answer, the usage, the reason of a failure.
-    ///
-    /// ```
-    /// use greenroom_fleet::PromptOutcome;
-    ///
-    /// let outcome = PromptOutcome::Completed {
-    ///     result: serde_json::json!({ "type": "result", "subtype": "success", "result": "Hello.", "num_turns": 1 }),
-    ///     transcript_lost: false,
-    /// };
-    /// assert_eq!(outcome.text(), Some("Hello."));
-    /// assert_eq!(outcome.result().unwrap().num_turns, 1);
-    /// ```
-    pub fn result(&self) -> Option<Arc<ResultMessage>> {
-        match Message::parse(&self.json()?.to_string()) {
-            Ok(Message::Result(result)) => Some(result),
-            _ => None,
-        }
-    }
-
-    /// The model's answer, if the turn was completed.
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            PromptOutcome::Completed { result, .. } => result.get("result")?.as_str(),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn json(&self) -> Option<&Value> {
-        match self {
-            PromptOutcome::Completed { result, .. } => Some(result),
-            PromptOutcome::Interrupted { result, .. } | PromptOutcome::Failed { result, .. } => {
-                result.as_ref()
-            }
-            PromptOutcome::Unsent { .. } => None,
-        }
-    }
-}
 
 /// The outcome of a prompt, from the end of its turn in the session.
 pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
