@@ -6,15 +6,13 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::{BackendError, BackendErrorKind, Result};
 use crate::id::{Name, PromptId};
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
     Key, Table, ended_of, ended_prompt, entries_of, last_id, rows_of_prompt, transcripts_of,
 };
 use crate::request::{Arrival, Departure, Page, TranscriptsOf};
-
-type Result<T, E = BackendError> = std::result::Result<T, E>;
 
 /// Rows whose sizes are read at once.
 const ROWS: usize = 1024;

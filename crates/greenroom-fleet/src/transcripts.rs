@@ -17,15 +17,13 @@ use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
 use uuid::Uuid;
 
 use crate::backend::{Backend, Requests};
-use crate::error::BackendError;
+use crate::error::{BackendError, Result};
 use crate::id::AttemptId;
 use crate::request::{AppendEntries, Owned, Page, StoredEntry, StoredTranscript, TranscriptsOf};
 
 /// Entries and bytes of one request that appends. A single entry may have more bytes.
 const CHUNK: usize = 500;
 const CHUNK_BYTES: usize = 1 << 20;
-
-type Result<T> = std::result::Result<T, BackendError>;
 
 /// The transcripts in a backend, as the session store of sessions without a fleet. A fleet needs no such store:
 /// [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts).

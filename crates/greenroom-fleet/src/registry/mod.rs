@@ -35,9 +35,9 @@ pub(crate) use quota::is_current;
 pub use rows::Lane;
 pub(crate) use rows::{run, run_alone};
 pub(crate) use transcripts::{entries_of, transcripts_of};
-pub(crate) use txn::Result;
 
 use crate::error::BackendErrorKind;
+pub(crate) use crate::error::Result;
 use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};

@@ -7,15 +7,13 @@ use std::ops::Bound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Told;
+use super::{Result, Told};
 use super::key::{Key, number};
 use super::map::{Commit, Part, Range, Row, Rows, Wanted, counter};
 use crate::error::BackendError;
 
 /// Bytes of rows that one request removes by [`Txn::remove_under`]. The last row may have more.
 const REMOVED_BYTES: u64 = 8 << 20;
-
-pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 
 /// The rows of a request and its writes. Requests check everything before they write, so a refused request leaves nothing behind. A
 /// request with an error leaves nothing behind either.
