@@ -108,8 +108,8 @@ pub use record::{
 pub use request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
     Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
-    Owned, Ownership, Page, PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredEntry,
-    StoredMessage, StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
+    Owned, Ownership, Page, PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredText,
+    StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
     Withdrawn,
 };
 pub use transcripts::Transcripts;

@@ -19,7 +19,8 @@ use uuid::Uuid;
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, Result};
 use crate::id::AttemptId;
-use crate::request::{AppendEntries, Owned, Page, StoredEntry, StoredTranscript, TranscriptsOf};
+use crate::registry::runs;
+use crate::request::{AppendEntries, Owned, Page, StoredText, StoredTranscript, TranscriptsOf};
 
 /// Entries and bytes of one request that appends. A single entry may have more bytes.
 const CHUNK: usize = 500;
@@ -83,7 +84,7 @@ pub(crate) fn parts(key: &SessionKey, entries: &[TranscriptEntry]) -> impl Itera
 
 /// All entries of a transcript, by requests for those after a number. `None`: it has none.
 pub(crate) async fn load<'a>(
-    after: impl Fn(u64) -> BoxFuture<'a, StoreResult<Vec<StoredEntry>>>,
+    after: impl Fn(u64) -> BoxFuture<'a, StoreResult<Vec<StoredText>>>,
 ) -> StoreResult<Option<Vec<TranscriptEntry>>> {
     let (mut entries, mut last) = (Vec::new(), 0);
     loop {
@@ -97,18 +98,8 @@ pub(crate) async fn load<'a>(
 }
 
 /// Splits entries so that a request stays within its bounds.
-fn chunks(mut entries: &[TranscriptEntry]) -> impl Iterator<Item = &[TranscriptEntry]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = entries.iter().take(CHUNK).take_while(|entry| {
-            bytes += entry.raw().get().len();
-            bytes <= CHUNK_BYTES
-        });
-        let count = fits.count().max(1).min(entries.len());
-        let (chunk, rest) = entries.split_at(count);
-        entries = rest;
-        (!chunk.is_empty()).then_some(chunk)
-    })
+fn chunks(entries: &[TranscriptEntry]) -> impl Iterator<Item = &[TranscriptEntry]> {
+    runs(entries, CHUNK, CHUNK_BYTES, |entry| entry.raw().get().len())
 }
 
 /// Without a fleet nobody owns the session, so every append is carried out.

@@ -20,7 +20,7 @@ use crate::outcome::outcome_of;
 use crate::record::PromptOutcome;
 use crate::request::{
     Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership, QueueBounds,
-    StoredMessage,
+    StoredText,
 };
 
 /// What a fleet shares on a backend that its node has joined.
@@ -96,7 +96,7 @@ impl BegunTurn {
     }
 
     /// The messages that are kept.
-    pub(crate) async fn kept(&self) -> Vec<StoredMessage> {
+    pub(crate) async fn kept(&self) -> Vec<StoredText> {
         self.shared.backend.messages(self.prompt, 0, usize::MAX).await.unwrap()
     }
 }

@@ -34,7 +34,7 @@ use crate::registry::{Step, run};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
     Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
-    Owned, Ownership, Page, PutCommand, Quarantined, Renewed, StoredEntry, StoredMessage, StoredTranscript,
+    Owned, Ownership, Page, PutCommand, Quarantined, Renewed, StoredText, StoredTranscript,
     TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
 };
 
@@ -353,7 +353,7 @@ requests! {
     /// The outcome of a prompt that has ended.
     fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
     /// Kept messages of a turn with numbers after `after`, in order.
-    fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
+    fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredText>;
     /// The first prompts that wait for a name, in their order.
     fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
     /// A page of names that a node can run now: for each name the prompt with which it goes on, or the first one that may begin.
@@ -375,7 +375,7 @@ requests! {
     fn append_entries(append: AppendEntries) -> Owned<()>;
     /// Entries of a transcript with numbers after `after`, in order: as many as have 4 MiB, and at least one. The last page is an empty
     /// one. A page may begin behind the next number if others append and remove the transcript meanwhile.
-    fn entries(key: SessionKey, after: u64) -> Vec<StoredEntry>;
+    fn entries(key: SessionKey, after: u64) -> Vec<StoredText>;
     /// A page of transcripts after the one of a key, in the order of their keys' bytes. The last page is an empty one.
     fn transcripts(of: TranscriptsOf, after: Option<SessionKey>, limit: usize) -> Vec<StoredTranscript>;
     /// Removes transcripts: after the first call nobody reads them. `false`: something is left, so call it again. A call does a bounded

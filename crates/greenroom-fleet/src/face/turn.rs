@@ -21,7 +21,7 @@ use crate::error::{BackendError, FleetError};
 use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};
-use crate::request::StoredMessage;
+use crate::request::StoredText;
 
 /// The time after which the records are read again without a hint that they have changed.
 const POLL: Duration = Duration::from_secs(1);
@@ -257,7 +257,7 @@ impl FleetTurn {
     async fn fetch_to(&mut self, to: u64) -> Result<(), FleetError> {
         let most = usize::try_from(to - self.last_seq).unwrap_or(usize::MAX);
         let mut stored = self.stored(most).await?;
-        stored.retain(|message| message.seq <= to);
+        stored.retain(|message| message.number <= to);
         if stored.is_empty() {
             self.gap_to(to);
         }
@@ -315,8 +315,8 @@ impl FleetTurn {
         }
     }
 
-    fn take_stored(&mut self, stored: Vec<StoredMessage>) -> Result<(), FleetError> {
-        for StoredMessage { seq, json } in stored {
+    fn take_stored(&mut self, stored: Vec<StoredText>) -> Result<(), FleetError> {
+        for StoredText { number: seq, json } in stored {
             let message = Message::parse(&json).map_err(BackendError::damaged)?;
             self.gap_to(seq - 1);
             if is_not_kept(&message) {
@@ -351,7 +351,7 @@ impl FleetTurn {
     }
 
     /// The next messages that the backend keeps: a page, or `most` if these are fewer.
-    async fn stored(&mut self, most: usize) -> Result<Vec<StoredMessage>, FleetError> {
+    async fn stored(&mut self, most: usize) -> Result<Vec<StoredText>, FleetError> {
         let limit = self.page.messages().min(most);
         let stored =
             read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, limit)).await?;

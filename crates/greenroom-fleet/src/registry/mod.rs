@@ -30,6 +30,7 @@ pub(crate) use lost::unreadable;
 pub(crate) use map::counter;
 pub use map::{Commit, Committed, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows};
 pub(crate) use map::{MemoryMap, sums, write};
+pub(crate) use messages::runs;
 pub(crate) use moving::{ended_of, ended_prompt, rows_of_prompt};
 pub(crate) use quota::is_current;
 pub use rows::Lane;

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id, number, text_and_rest};
-use super::messages::{TextRow, of_row};
+use super::messages::of_row;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Timestamp};
-use crate::request::{AppendEntries, Owned, StoredEntry, StoredTranscript, TranscriptsOf};
+use crate::request::{AppendEntries, Owned, StoredText, StoredTranscript, TranscriptsOf};
 
 /// Transcripts that one request removes.
 const TRANSCRIPTS: usize = 32;
@@ -56,7 +56,7 @@ impl Step<'_> {
             return Ok(Owned::Done(()));
         }
         let (id, mut last) = known.map_or((transcript, 0), |known| (known.id, known.last));
-        let (prefix, mut row) = (Key::of(Table::Entries).id(id), TextRow::default());
+        let mut new = Vec::new();
         for entry in &entries {
             if let Some(uuid) = entry.uuid() {
                 let uuid = Key::of(Table::EntryIds).id(id).text(uuid);
@@ -65,23 +65,22 @@ impl Step<'_> {
                 }
                 self.txn.mark(&uuid)?;
             }
-            last += 1;
-            self.add_text(&prefix, &mut row, last, entry.raw().get())?;
+            new.push(entry.raw().get());
         }
-        self.keep_texts(&prefix, row)?;
+        self.keep_texts(&Key::of(Table::Entries).id(id), last + 1, &new)?;
+        last += new.len() as u64;
         self.txn.write(&place, &TranscriptRow { id, last, modified: self.now, attempt, part })?;
         Ok(Owned::Done(()))
     }
 
     /// A page of entries of a transcript with numbers after `after`, in order.
-    pub(crate) fn entries(&self, key: SessionKey, after: u64) -> Result<Vec<StoredEntry>> {
+    pub(crate) fn entries(&self, key: SessionKey, after: u64) -> Result<Vec<StoredText>> {
         let known: Option<TranscriptRow> = self.txn.read(&place(&key))?;
         let Some(known) = known else { return Ok(Vec::new()) };
         let prefix = Key::of(Table::Entries).id(known.id);
         let mut entries = Vec::new();
         for (key, row) in self.txn.after_within(&prefix, &prefix.clone().number(after), ROWS, BYTES)? {
-            let texts = of_row(number(&key)?, &row)?.filter(|text| text.0 > after);
-            entries.extend(texts.map(|(number, json)| StoredEntry { number, json: json.to_owned() }));
+            entries.extend(of_row(number(&key)?, &row, after)?);
         }
         Ok(entries)
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::key::{Key, Table};
-use super::messages::TextRow;
+use super::messages::of_prompt;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
@@ -74,11 +74,9 @@ impl Step<'_> {
         if append.first_seq > known + 1 {
             return Ok(Owned::Done(Appended::Gap(known + 1)));
         }
-        let mut row = TextRow::default();
-        for (seq, json) in (append.first_seq..=u64::MAX).zip(&append.messages) {
-            if seq <= known {
-                continue;
-            }
+        let mut kept = Vec::new();
+        let numbered = (append.first_seq..=u64::MAX).zip(&append.messages);
+        for (seq, json) in numbered.skip_while(|(seq, _)| *seq <= known) {
             prompt.last_seq = seq;
             let bytes = prompt.kept_bytes.saturating_add(json.len() as u64);
             // A gap stays a gap: a short message after it would look like the next one.
@@ -87,9 +85,9 @@ impl Step<'_> {
                 continue;
             }
             prompt.kept_bytes = bytes;
-            self.add_message(prompt.id, &mut row, seq, json)?;
+            kept.push(json.as_str());
         }
-        self.keep_messages(prompt.id, row)?;
+        self.keep_texts(&of_prompt(prompt.id), known + 1, &kept)?;
         if prompt.last_seq > known {
             self.put_prompt(&prompt)?;
             self.told.changes.push(Change::Messages(prompt.id));

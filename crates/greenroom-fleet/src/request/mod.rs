@@ -23,8 +23,8 @@ pub use names::{ActivationFailed, AfterFailure, Arrival, Claim, Claimed, Deletio
 pub use nodes::{Join, Renewed};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
-pub use transcripts::{AppendEntries, StoredEntry, StoredTranscript, TranscriptsOf};
-pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve, StoredMessage};
+pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
+pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve};
 pub use waiting::{WaitingCursor, WaitingNames, WaitingPage};
 
 /// The answer to a request of an owner.
@@ -81,6 +81,15 @@ pub enum Change {
     CommandEnded(CommandId),
     /// Changes of other nodes may have been missed: read the records again.
     Missed,
+}
+
+/// A message of a turn, or an entry of a transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredText {
+    /// Its number in the turn or in the transcript, from 1.
+    pub number: u64,
+    /// Its JSON.
+    pub json: String,
 }
 
 /// A page of names.

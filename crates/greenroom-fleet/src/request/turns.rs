@@ -111,12 +111,3 @@ pub enum Finished {
     /// The prompt is not known.
     Gone,
 }
-
-/// A message of a turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredMessage {
-    /// Its number in the turn, from 1.
-    pub seq: u64,
-    /// Its JSON.
-    pub json: String,
-}

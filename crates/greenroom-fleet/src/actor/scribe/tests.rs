@@ -59,7 +59,7 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     assert_eq!(writing.join().await.unwrap().text(), Some("abcd"));
 
     let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3]);
     let first: Value = serde_json::from_str(&kept[0].json).unwrap();
     assert_eq!(first["message"], said("ab")["message"]);
     assert_eq!(shared.hub.slots(), 0);
@@ -196,7 +196,7 @@ async fn a_message_that_cannot_be_kept_is_a_gap_and_the_turn_goes_on() {
     // Until the session has read what was written.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(writing.await.unwrap().text(), Some("done"));
-    let seqs: Vec<_> = begun.kept().await.iter().map(|kept| kept.seq).collect();
+    let seqs: Vec<_> = begun.kept().await.iter().map(|kept| kept.number).collect();
     assert_eq!(seqs, [1, 2, 3, 4], "numbers have no gap in the backend");
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     assert_eq!(rest(&mut turn).await, ["1 assistant", "gap 2-2", "3 assistant", "4 result"]);
@@ -386,7 +386,7 @@ async fn a_message_that_always_takes_too_long_is_a_gap_and_the_turn_goes_on() {
     assert_eq!(written.unwrap().text(), Some("done"));
     assert!(began.elapsed() > shared.limits.lease, "a backend that is away for a moment loses no message");
     let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let second: Value = serde_json::from_str(&kept[1].json).unwrap();
     assert_eq!(second["type"], NOT_KEPT);
 }
@@ -409,6 +409,6 @@ async fn a_large_batch_that_was_kept_without_a_reply_fences_nobody() {
     played.cli.finish_turn(&prompt, "done");
     assert_eq!(writing.await.unwrap().text(), Some("done"));
     let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert!(kept.iter().all(|message| !message.json.contains(NOT_KEPT)), "a message that was kept is a gap");
 }

@@ -9,7 +9,7 @@ use crate::actor::context::FleetShared;
 use crate::actor::retry::{is_unavailable, pauses};
 use crate::backend::Reply;
 use crate::error::{BackendError, FleetError};
-use crate::request::StoredMessage;
+use crate::request::StoredText;
 
 /// The time that a backend has for its answer to a reader when the fleet has ended.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ impl PageSize {
     }
 
     /// Learns from the messages of a page how many fit the next one.
-    pub(super) fn learn(&mut self, page: &[StoredMessage]) {
+    pub(super) fn learn(&mut self, page: &[StoredText]) {
         let bytes: usize = page.iter().map(|message| message.json.len()).sum();
         if let Some(fit) = page.len().saturating_mul(BYTES).checked_div(bytes) {
             self.0 = fit.min(self.0 * 4).clamp(*MESSAGES.start(), *MESSAGES.end());
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_page_has_a_megabyte_of_messages_or_so() {
         let mut page = PageSize::default();
-        let of = |bytes| StoredMessage { seq: 1, json: "x".repeat(bytes) };
+        let of = |bytes| StoredText { number: 1, json: "x".repeat(bytes) };
         let sizes: Vec<_> = [330, 330, 330, 2_048, 100_000, 1, 1, 1, 1]
             .map(|bytes| {
                 page.learn(&[of(bytes), of(bytes)]);

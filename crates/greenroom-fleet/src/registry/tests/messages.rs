@@ -49,8 +49,8 @@ fn messages_that_are_kept_together_share_rows_of_bounded_size() {
 fn messages_are_read_from_any_number_however_they_share_rows() {
     let mut world = World::new(1);
     let (owner, prompt) = running(&mut world);
-    let all: Vec<StoredMessage> =
-        (1..=200).map(|seq| StoredMessage { seq, json: format!("\"ä{seq}\"") }).collect();
+    let all: Vec<StoredText> =
+        (1..=200).map(|seq| StoredText { number: seq, json: format!("\"ä{seq}\"") }).collect();
     let mut kept = 0;
     for together in [1, 1, 70, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 100, 16] {
         let texts: Vec<&str> =

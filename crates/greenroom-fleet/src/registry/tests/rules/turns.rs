@@ -13,7 +13,7 @@ use crate::id::{AttemptId, PromptId, Timestamp};
 use crate::record::{PromptContent, PromptOutcome, Unsent};
 use crate::request::{
     Accept, Accepted, Append, Appended, Begin, Begun, Change, Finish, Finished, Owned, Ownership, Reserve,
-    StoredMessage,
+    StoredText,
 };
 
 promises! {
@@ -177,7 +177,7 @@ async fn messages(stage: Stage) -> Checked {
         stage.backend.append(append(2, &["2", "3"])).await?,
         Owned::Done(Appended::Last(3)),
     )?;
-    let message = |seq: u64| StoredMessage { seq, json: seq.to_string() };
+    let message = |seq: u64| StoredText { number: seq, json: seq.to_string() };
     let all = stage.backend.messages(prompt, 0, 10).await?;
     same("all messages", all, vec![message(1), message(2), message(3)])?;
     same("messages after the first", stage.backend.messages(prompt, 1, 1).await?, vec![message(2)])?;
@@ -204,7 +204,7 @@ async fn bounded_messages(stage: Stage) -> Checked {
     let answer = stage.backend.append(append(&owner, prompt, 1, &texts, 8)).await?;
     same("the last number", answer, Owned::Done(Appended::Last(3)))?;
     let kept = stage.backend.messages(prompt, 0, 10).await?;
-    same("the kept messages", kept, vec![StoredMessage { seq: 1, json: texts[0].to_owned() }])?;
+    same("the kept messages", kept, vec![StoredText { number: 1, json: texts[0].to_owned() }])?;
     let record = stage.backend.prompt_record(prompt).await?;
     same("the number of dropped messages", record.map(|record| record.dropped), Some(2))
 }
