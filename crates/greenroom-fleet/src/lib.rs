@@ -107,10 +107,9 @@ pub use record::{
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
-    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
-    Owned, Ownership, Page, PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredText,
-    StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
-    Withdrawn,
+    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Departure, Finish, Finished, Join, Marked, Owned,
+    Ownership, Page, QueueBounds, Refused, Renewed, Reserve, StoredText, StoredTranscript, TakeCommand,
+    TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 

@@ -16,32 +16,21 @@ use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::event::FleetEvent;
 use crate::files::Removal;
-use crate::id::{Name, NodeId};
+use crate::id::Name;
 use crate::record::{NameRecord, NameState};
-use crate::request::{Deletion, TranscriptsOf};
-
-/// The end of a request to delete a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deleted {
-    /// The name and its files are gone.
-    Done,
-    /// The name is not known.
-    Unknown,
-    /// The node owns the name: it has to give the name back first.
-    Owned(NodeId),
-}
+use crate::request::{Marked, TranscriptsOf};
 
 /// Deletes a name that no node owns, and its files.
 ///
 /// # Errors
 /// [`FleetError::Files`] if files cannot be removed, [`FleetError::State`] if a process of a lost owner still uses them. The name
 /// stays marked, and the keeper tries again.
-pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Deleted, FleetError> {
-    match repeat(shared, || shared.backend.delete(name.clone())).await.map_err(failed)? {
-        Deletion::Marked(_) => resume(shared, name).await.map(|()| Deleted::Done),
-        Deletion::Owned(node) => Ok(Deleted::Owned(node)),
-        Deletion::Gone => Ok(Deleted::Unknown),
+pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Marked, FleetError> {
+    let marked = repeat(shared, || shared.backend.delete(name.clone())).await.map_err(failed)?;
+    if marked == Marked::Done {
+        resume(shared, name).await?;
     }
+    Ok(marked)
 }
 
 /// Goes on with the deletion of a name. Does nothing if the name is not marked any more.
@@ -122,12 +111,12 @@ mod tests {
         let own = shared.folders.create(&record).await.unwrap();
         std::fs::write(own.config.join("transcript.jsonl"), "hello").unwrap();
 
-        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Done);
+        assert_eq!(delete(&shared, &name).await.unwrap(), Marked::Done);
         assert_eq!(shared.backend.name_record(name.clone()).await.unwrap(), None);
         assert!(shared.backend.outcome(last.unwrap()).await.unwrap().is_some(), "a prompt has no outcome");
         assert_eq!(shared.backend.queued().await.unwrap(), 0);
         assert!(!own.work.parent().unwrap().exists());
-        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Unknown);
+        assert_eq!(delete(&shared, &name).await.unwrap(), Marked::Gone);
     }
     #[tokio::test(start_paused = true)]
     async fn a_name_that_is_not_marked_keeps_its_files_when_a_deletion_goes_on() {

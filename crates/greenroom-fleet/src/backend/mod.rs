@@ -33,9 +33,9 @@ use crate::record::{
 use crate::registry::{Step, run};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
-    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
-    Owned, Ownership, Page, PutCommand, Quarantined, Renewed, StoredText, StoredTranscript,
-    TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
+    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Departure, Finish, Finished, Join, Marked, Owned,
+    Ownership, Page, Renewed, StoredText, StoredTranscript, TakeCommand, TranscriptsOf, WaitingNames,
+    WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -287,11 +287,11 @@ requests! {
     fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
     /// Quarantines a name: its prompts wait until `unquarantine`, and new ones are refused.
-    fn quarantine(name: Name, why: String) -> Quarantined;
+    fn quarantine(name: Name, why: String) -> Marked;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
     fn unquarantine(name: Name) -> bool;
     /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.
-    fn delete(name: Name) -> Deletion;
+    fn delete(name: Name) -> Marked;
     /// Removes a name that is marked as being deleted. `false`: prompts or keys are left, so call it again. A call does a bounded
     /// amount of work.
     fn deleted(name: Name) -> bool;
@@ -312,8 +312,8 @@ requests! {
     fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
 
     /// Keeps a command for the owner of a name. The owner takes it before its deadline, or nobody does.
-    fn put_command(put: PutCommand) -> CommandPut;
-    /// Up to `limit` commands that wait for a node, at most [`PutCommand::NODE`]. An owner takes each of them, or withdraws it.
+    fn put_command(command: CommandRecord) -> CommandPut;
+    /// Up to `limit` commands that wait for a node, at most [`CommandRecord::NODE`]. An owner takes each of them, or withdraws it.
     fn commands(node: NodeId, limit: usize) -> Vec<CommandRecord>;
     /// Takes a command: its owner is about to carry it out. `Done(false)`: somebody else has taken it, it has ended, or its deadline
     /// has passed, so it is not carried out.

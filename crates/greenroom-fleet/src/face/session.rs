@@ -9,7 +9,7 @@ use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use self::command::{Commanded, WantedCommand, command, make_way_at};
+use self::command::{Commanded, command, owner};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
@@ -23,8 +23,8 @@ use crate::event::PassivatedBy;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::people::{PendingQuestion, QuestionQuery};
 use crate::profile::Placement;
-use crate::record::{NameRecord, NameState, PromptContent};
-use crate::request::{Accept, Accepted, Quarantined, QueueBounds, Refused};
+use crate::record::{CommandKind, NameRecord, NameState, PromptContent};
+use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
 
 /// The pause before a session that is being ended is looked at again.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -202,10 +202,19 @@ impl FleetSession {
             Ok(false) => {}
             interrupted => return interrupted,
         }
-        match command(self.shared(), &self.name, WantedCommand::Interrupt(prompt)).await? {
+        if self.shared().backend.is_exclusive() {
+            return Ok(false);
+        }
+        // The first look decides which turn is meant, so that no later one is hit.
+        let running = match prompt {
+            Some(prompt) => Some(prompt),
+            None => owner(self.shared(), &self.name).await?.and_then(|(_, running)| running),
+        };
+        let Some(prompt) = running else { return Ok(false) };
+        match command(self.shared(), &self.name, CommandKind::Interrupt { prompt }).await? {
             Commanded::Done => Ok(true),
             Commanded::Nothing => Ok(false),
-            Commanded::Here(prompt) => self.interrupt_here(prompt).await,
+            Commanded::Here => self.interrupt_here(Some(prompt)).await,
         }
     }
 
@@ -238,7 +247,7 @@ impl FleetSession {
         if self.passivate_here().await {
             return Ok(());
         }
-        if let Commanded::Here(_) = command(self.shared(), &self.name, WantedCommand::Passivate).await? {
+        if command(self.shared(), &self.name, CommandKind::Passivate).await? == Commanded::Here {
             self.passivate_here().await;
         }
         Ok(())
@@ -269,22 +278,16 @@ impl FleetSession {
     /// session and does not end it; [`FleetError::Elsewhere`] if other nodes claim the session again and again; [`FleetError::Backend`],
     /// also for a session that moves to another backend.
     pub async fn quarantine(&self, why: impl Into<String>) -> Result<(), FleetError> {
-        let (why, mut asked) = (why.into(), 0);
-        loop {
-            if let NameState::Quarantined { .. } = self.record().await?.state {
-                return Ok(());
-            }
-            let _guard = self.make_way().await;
-            let (name, reason) = (self.name.clone(), why.clone());
-            match self.shared().ask(|backend| backend.quarantine(name.clone(), reason.clone())).await? {
-                Quarantined::Done => {
-                    self.shared().tell_transitions();
-                    return Ok(());
-                }
-                Quarantined::Gone => return Err(self.not_found()),
-                Quarantined::Owned(node) => make_way_at(self.shared(), &self.name, node, &mut asked).await?,
-            }
+        let why = why.into();
+        if let NameState::Quarantined { .. } = self.record().await?.state {
+            return Ok(());
         }
+        let quarantine = || self.shared().ask(|backend| backend.quarantine(self.name.clone(), why.clone()));
+        if !self.mark(quarantine).await? {
+            return Err(self.not_found());
+        }
+        self.shared().tell_transitions();
+        Ok(())
     }
 
     /// Lets a quarantined session be activated again. Its prompts begin, and new ones are accepted. `false`: the
@@ -309,15 +312,32 @@ impl FleetSession {
     /// again. [`FleetError::OwnerSilent`] if another node owns the session and does not end it; [`FleetError::Elsewhere`] if other
     /// nodes claim the session again and again; [`FleetError::Backend`].
     pub async fn delete(&self) -> Result<(), FleetError> {
-        let mut asked = 0;
+        self.mark(|| deletion::delete(self.shared(), &self.name)).await.map(drop)
+    }
+
+    /// Has the owner end the session, and marks it before the next activation. `false`: the session is not known.
+    async fn mark<F>(&self, mark: impl Fn() -> F) -> Result<bool, FleetError>
+    where
+        F: Future<Output = Result<Marked, FleetError>>,
+    {
+        let (shared, mut asked) = (self.shared(), 0);
         loop {
             let _guard = self.make_way().await;
-            match deletion::delete(self.shared(), &self.name).await? {
-                deletion::Deleted::Done | deletion::Deleted::Unknown => return Ok(()),
-                deletion::Deleted::Owned(node) => {
-                    make_way_at(self.shared(), &self.name, node, &mut asked).await?
+            let node = match mark().await? {
+                Marked::Done => return Ok(true),
+                Marked::Gone => return Ok(false),
+                Marked::Owned(node) => node,
+            };
+            if node != shared.node {
+                if asked == ATTEMPTS {
+                    return Err(FleetError::Elsewhere { node });
+                }
+                asked += 1;
+                if command(shared, &self.name, CommandKind::MakeWay).await? == Commanded::Done {
+                    continue;
                 }
             }
+            tokio::time::sleep(AGAIN).await;
         }
     }
 

@@ -38,7 +38,7 @@ use crate::event::FleetEvent;
 use crate::id::{Name, Term};
 use crate::process::LeftProcess;
 use crate::record::ProcessRecord;
-use crate::request::{Join, Quarantined};
+use crate::request::{Join, Marked};
 
 /// Records in one request.
 const BATCH: usize = 1000;
@@ -56,15 +56,15 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     recover(shared).await?;
     for ((name, _), why) in stuck {
         match shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await? {
-            Quarantined::Done => tracing::error!(name = shown(&name), why, "a session is quarantined"),
-            Quarantined::Owned(node) => tracing::error!(
+            Marked::Done => tracing::error!(name = shown(&name), why, "a session is quarantined"),
+            Marked::Owned(node) => tracing::error!(
                 name = shown(&name),
                 why,
                 %node,
                 "an earlier process of a session may still run while another node owns the session"
             ),
             // A name that is being deleted stays so.
-            Quarantined::Gone => {
+            Marked::Gone => {
                 tracing::error!(
                     name = shown(&name),
                     why,

@@ -15,7 +15,7 @@ use crate::backend::{Backend, LocalBackend, MemoryBackend};
 use crate::id::{AttemptId, NodeId, PromptId};
 use crate::limits::FleetLimits;
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
-use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Deletion, Ownership};
+use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Marked, Ownership};
 use crate::wait::{SOON, in_time};
 
 /// Longer than a test takes.
@@ -281,9 +281,9 @@ async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_openin
     let mut folders = Vec::new();
     for name in ["fine", "stuck"] {
         assert!(matches!(backend.accept(accept(name, LONG)).await.unwrap(), Accepted::New(_)));
-        let Deletion::Marked(record) = backend.delete(Name::new(name).unwrap()).await.unwrap() else {
-            panic!("not marked")
-        };
+        let name = Name::new(name).unwrap();
+        assert_eq!(backend.delete(name.clone()).await.unwrap(), Marked::Done);
+        let record = backend.name_record(name).await.unwrap().unwrap();
         folders.push(before.folders.create(&record).await.unwrap().work.parent().unwrap().to_owned());
     }
     std::fs::rename(&folders[1], folders[1].with_extension("away")).unwrap();

@@ -8,9 +8,7 @@ use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
-use crate::request::{
-    ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Page, Quarantined,
-};
+use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Marked, Owned, Ownership, Page};
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
@@ -104,19 +102,19 @@ impl Step<'_> {
     }
 
     /// Keeps a name from being activated.
-    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Quarantined> {
-        let Some(mut record) = self.name(&name)? else { return Ok(Quarantined::Gone) };
+    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Marked> {
+        let Some(mut record) = self.name(&name)? else { return Ok(Marked::Gone) };
         match &record.state {
-            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Quarantined::Owned(*node)),
-            NameState::Deleting { .. } => return Ok(Quarantined::Gone),
+            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Marked::Owned(*node)),
+            NameState::Deleting { .. } => return Ok(Marked::Gone),
             NameState::Departing { .. } => return Err(BackendError::moves(&name)),
-            NameState::Quarantined { .. } => return Ok(Quarantined::Done),
+            NameState::Quarantined { .. } => return Ok(Marked::Done),
             NameState::Owned { .. } | NameState::Free => {}
         }
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
         self.quarantine_now(&mut record, why)?;
-        Ok(Quarantined::Done)
+        Ok(Marked::Done)
     }
 
     /// Lets a name be activated again. `false`: it is not quarantined.
@@ -132,11 +130,11 @@ impl Step<'_> {
     }
 
     /// Marks a name as being deleted. Its prompts end as unsent.
-    pub(crate) fn delete(&mut self, name: Name) -> Result<Deletion> {
-        let Some(mut record) = self.name(&name)? else { return Ok(Deletion::Gone) };
+    pub(crate) fn delete(&mut self, name: Name) -> Result<Marked> {
+        let Some(mut record) = self.name(&name)? else { return Ok(Marked::Gone) };
         match &record.state {
-            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Deletion::Owned(*node)),
-            NameState::Deleting { .. } => return Ok(Deletion::Marked(record)),
+            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Marked::Owned(*node)),
+            NameState::Deleting { .. } => return Ok(Marked::Done),
             NameState::Departing { .. } => return Err(BackendError::moves(&name)),
             _ => {}
         }
@@ -147,8 +145,7 @@ impl Step<'_> {
         self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
         self.made(FleetEvent::Deleting { name: record.name, tenant: record.tenant });
         self.end_queue(&name)?;
-        // `end_queue` has counted the queue down in the record.
-        Ok(self.name(&name)?.map_or(Deletion::Gone, Deletion::Marked))
+        Ok(Marked::Done)
     }
 
     /// Removes a name that is marked as being deleted, with the keys of its prompts. Outcomes stay for their time. `false`:

@@ -7,9 +7,9 @@ use std::ops::Bound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Result, Told};
 use super::key::{Key, number};
 use super::map::{Commit, Part, Range, Row, Rows, Wanted, counter};
+use super::{Result, Told};
 use crate::error::BackendError;
 
 /// Bytes of rows that one request removes by [`Txn::remove_under`]. The last row may have more.

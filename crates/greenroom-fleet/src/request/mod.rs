@@ -16,10 +16,11 @@ mod waiting;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Term};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
-pub use commands::{CommandPut, PutCommand, TakeCommand};
-pub use names::{ActivationFailed, AfterFailure, Arrival, Claim, Claimed, Deletion, Departure, Quarantined};
+pub use crate::id::Ownership;
+pub use commands::{CommandPut, TakeCommand};
+pub use names::{ActivationFailed, AfterFailure, Arrival, Claim, Claimed, Departure, Marked};
 pub use nodes::{Join, Renewed};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
@@ -45,17 +46,6 @@ impl<T> Owned<T> {
             Owned::Fenced => None,
         }
     }
-}
-
-/// The ownership of a name, as a claim gives it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ownership {
-    /// The name.
-    pub name: Name,
-    /// The owner's node.
-    pub node: NodeId,
-    /// The owner's term.
-    pub term: Term,
 }
 
 /// A change that was made durable. A hint: a reader that missed changes reads the records again.

@@ -65,15 +65,16 @@ pub enum AfterFailure {
     Quarantined,
 }
 
-/// The answer to a request to quarantine a name.
+/// The answer to a request to quarantine or to delete a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Quarantined {
-    /// The name is quarantined.
+pub enum Marked {
+    /// The name is quarantined, or it is marked as being deleted. Remove the files of the latter, then call `deleted` until it is
+    /// done. Prompts of a long queue end by these calls.
     Done,
     /// A living node owns the name: have the node give the name back first.
     Owned(NodeId),
-    /// The name is not known, or is being deleted.
+    /// The name is not known, or, to be quarantined, is being deleted.
     Gone,
 }
 
@@ -99,17 +100,4 @@ pub enum Arrival {
     Done,
     /// Another session has the name, or the same one is on its way from there.
     Taken,
-}
-
-/// The answer to a request to delete a session.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub enum Deletion {
-    /// The name is marked. Remove its files, then call `deleted` until it is done. Prompts that the record still counts end by
-    /// these calls.
-    Marked(NameRecord),
-    /// A living node owns the name: have the node give the name back first.
-    Owned(NodeId),
-    /// The name is not known.
-    Gone,
 }

@@ -2,8 +2,8 @@
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership,
-    PromptOutcome, Quarantined, Reserve, Timestamp, Withdrawn,
+    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Finish, Finished, Marked, Owned, Ownership,
+    PromptOutcome, Reserve, Timestamp, Withdrawn,
 };
 use serde_json::json;
 use sqlx::Row;
@@ -30,7 +30,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let waits = Accept { key: Some("a key".to_owned()), ..accept("waits", "evil", Uuid::new_v4()) };
     assert!(matches!(backend.accept(waits.clone()).await.unwrap(), Accepted::New(_)));
     let quarantined = backend.quarantine(waits.name.clone(), "it loops".to_owned()).await.unwrap();
-    assert_eq!(quarantined, Quarantined::Done);
+    assert_eq!(quarantined, Marked::Done);
     let claim = Claim { name: first.name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: first.name.clone(), node, term: record.term };

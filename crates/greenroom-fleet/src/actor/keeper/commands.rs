@@ -25,7 +25,7 @@ use crate::backend::Requests;
 use crate::event::PassivatedBy;
 use crate::id::{AttemptId, CommandId};
 use crate::record::{CommandKind, CommandRecord, CommandResult};
-use crate::request::{Owned, Ownership, PutCommand, TakeCommand};
+use crate::request::{Owned, TakeCommand};
 
 /// The time for which a session stays asleep after it has made way: the caller quarantines or deletes the name meanwhile.
 const MADE_WAY: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ impl Commands {
         if shared.backend.is_exclusive() || !(self.hinted.swap(false, Ordering::AcqRel) || may_wait) {
             return Ok(next);
         }
-        let waiting = shared.backend.commands(shared.node, PutCommand::NODE).await;
+        let waiting = shared.backend.commands(shared.node, CommandRecord::NODE).await;
         for command in waiting.inspect_err(|_| self.hint())? {
             if locked(&self.under_way).insert(command.id) {
                 let (fleet, send) = (shared.clone(), send.clone());
@@ -84,8 +84,7 @@ impl Drop for CommandUnderWay {
 /// Takes a command, carries it out, and writes its result.
 async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandRecord) {
     let (id, attempt) = (command.id, AttemptId::new());
-    let owner = Ownership { name: command.name.clone(), node: command.node, term: command.term };
-    let take = TakeCommand { command: id, owner, attempt };
+    let take = TakeCommand { command: id, owner: command.owner.clone(), attempt };
     match repeat(shared, || shared.backend.take_command(take.clone())).await {
         Ok(Owned::Done(true)) => {}
         Ok(Owned::Done(false) | Owned::Fenced) => {
@@ -122,7 +121,7 @@ async fn result_of(
     match command.kind {
         CommandKind::Interrupt { prompt } => {
             let (done, answer) = oneshot::channel();
-            send(command.name, NameMessage::Interrupt { prompt: Some(prompt), done });
+            send(command.owner.name, NameMessage::Interrupt { prompt: Some(prompt), done });
             let result = match answer.await {
                 Ok(Ok(interrupted)) => nothing_or(interrupted),
                 Ok(Err(error)) => {
@@ -135,13 +134,13 @@ async fn result_of(
         }
         CommandKind::Passivate => {
             let (done, answer) = oneshot::channel();
-            send(command.name, NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) });
+            send(command.owner.name, NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) });
             (nothing_or(answer.await.unwrap_or(false)), None)
         }
         CommandKind::MakeWay => {
             let (done, answer) = oneshot::channel();
             let (guard, hold) = oneshot::channel();
-            send(command.name, NameMessage::MakeWay { hold, done });
+            send(command.owner.name, NameMessage::MakeWay { hold, done });
             (nothing_or(answer.await.unwrap_or(false)), Some(guard))
         }
     }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::id::{CommandId, NodeId};
-use crate::record::{CommandKind, CommandResult, CommandState};
-use crate::request::{CommandPut, Join, PutCommand};
+use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
+use crate::request::{CommandPut, Join};
 
 impl Stage {
     /// This node owns a name, and another node commands that it sleeps.
@@ -15,12 +15,10 @@ impl Stage {
     }
 
     async fn put(&self, owner: &Ownership) -> CommandId {
-        let Ownership { name, node, term } = owner.clone();
-        let (command, kind) = (CommandId::new(), CommandKind::Passivate);
         let deadline = self.backend.now().after(SECOND * 10);
-        let put = PutCommand { command, name, node, term, kind, deadline };
-        assert!(matches!(self.backend.put_command(put).await.unwrap(), CommandPut::Put(_)));
-        command
+        let command = CommandRecord::new(owner.clone(), CommandKind::Passivate, deadline);
+        assert!(matches!(self.backend.put_command(command.clone()).await.unwrap(), CommandPut::Put(_)));
+        command.id
     }
 
     async fn result(&self, command: CommandId) -> Option<CommandResult> {

@@ -5,7 +5,7 @@ use crate::actor::stage::shared;
 use crate::clock::Clock;
 use crate::id::Timestamp;
 use crate::limits::{Budget, Quota};
-use crate::request::{Accept, Finish, Join, Quarantined, QueueBounds};
+use crate::request::{Accept, Finish, Join, Marked, QueueBounds};
 
 fn names(of: &[&str]) -> Vec<Name> {
     of.iter().map(|name| Name::new(*name).unwrap()).collect()
@@ -72,7 +72,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
         stage.accept(prompt(&format!("poor {number}"), "poor")).await;
         let quarantined = Name::new(format!("quarantined {number}")).unwrap();
         stage.accept(prompt(quarantined.as_str(), "acme")).await;
-        assert_eq!(backend.quarantine(quarantined, "why".into()).await.unwrap(), Quarantined::Done);
+        assert_eq!(backend.quarantine(quarantined, "why".into()).await.unwrap(), Marked::Done);
     }
     stage.accept(prompt("runs", "acme")).await;
     let period = stage.shared.quota("poor").budget.unwrap().period_at(backend.now());

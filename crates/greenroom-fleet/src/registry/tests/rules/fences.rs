@@ -10,8 +10,7 @@ use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
 use crate::request::{
-    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Deletion, Finished, Owned, Quarantined,
-    Reserve, Withdrawn,
+    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Finished, Marked, Owned, Reserve, Withdrawn,
 };
 
 promises! {
@@ -147,7 +146,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     stage.begin(&owner, prompt).await?;
     stage.kill(node).await?;
     let quarantined = stage.backend.quarantine(name("a"), "it kills its nodes".to_owned()).await?;
-    same("the answer to the quarantine", quarantined, Quarantined::Done)?;
+    same("the answer to the quarantine", quarantined, Marked::Done)?;
     for what in ["the answer", "the repeated answer"] {
         same(what, stage.backend.withdraw(prompt).await?, Withdrawn::Interrupted)?;
     }
@@ -168,10 +167,7 @@ async fn begun_and_deleted(stage: Stage) -> Checked {
     let owner = stage.own_by(node, "a").await?;
     stage.begin(&owner, prompt).await?;
     stage.kill(node).await?;
-    match stage.backend.delete(name("a")).await? {
-        Deletion::Marked(record) => same("the queue's length", record.queued, 0)?,
-        other => return unexpected("the name is not marked", other),
-    }
+    same("the queue's length", stage.delete("a").await?, 0)?;
     let interrupted = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
     same("the outcome of the prompt that was begun", stage.outcome(prompt).await?, Some(interrupted))?;
     let unsent = PromptOutcome::Unsent { why: Unsent::Deleted };

@@ -11,7 +11,7 @@ use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::id::{NodeId, QuestionId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
-use crate::request::{Accept, ActivationFailed, Ask, Change, Claimed, Deletion, Owned, Ownership, Withdrawn};
+use crate::request::{Accept, ActivationFailed, Ask, Change, Claimed, Marked, Owned, Ownership, Withdrawn};
 
 promises! {
     "names of dead nodes are recovered in batches, and names of living ones are left alone" => batches,
@@ -227,7 +227,7 @@ async fn transitions(stage: Stage) -> Checked {
     stage.kill(node).await?;
     stage.backend.recover(10, 1).await?;
     for _ in 0..2 {
-        let _: Deletion = stage.backend.delete(name("lost")).await?;
+        let _: Marked = stage.backend.delete(name("lost")).await?;
         stage.backend.deleted(name("lost")).await?;
     }
     stage.prompt("last", "hello").await?;

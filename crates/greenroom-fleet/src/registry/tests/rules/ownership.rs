@@ -12,8 +12,8 @@ use crate::backend::Requests;
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Finished, Join, Owned,
-    Ownership, Page, Quarantined, Refused, Renewed,
+    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Finished, Join, Marked, Owned,
+    Ownership, Page, Refused, Renewed,
 };
 
 promises! {
@@ -338,7 +338,7 @@ async fn quarantine_refuses(stage: Stage) -> Checked {
     let keyed = Accept { key: Some("key".to_owned()), ..accept("a", "hello") };
     let known = stage.accepted(keyed.clone()).await?;
     let quarantined = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
-    same("the answer to the quarantine", quarantined, Quarantined::Done)?;
+    same("the answer to the quarantine", quarantined, Marked::Done)?;
     let refused = Accepted::Refused(Refused::Quarantined { why: "by hand".to_owned() });
     same("the answer to a new prompt", stage.backend.accept(accept("a", "one more")).await?, refused)?;
     match stage.backend.accept(Accept { prompt: PromptId::new(), ..keyed }).await? {
@@ -353,13 +353,13 @@ async fn quarantine_keeps(stage: Stage) -> Checked {
     let prompt = stage.prompt("a", "hello").await?;
     let owner = stage.own("a").await?;
     let owned = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
-    same("the owner that has to give the name back", owned, Quarantined::Owned(stage.node))?;
+    same("the owner that has to give the name back", owned, Marked::Owned(stage.node))?;
     same("the answer to the release", stage.backend.release(owner).await?, Owned::Done(true))?;
     for what in ["the answer", "the repeated answer"] {
-        same(what, stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, Quarantined::Done)?;
+        same(what, stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, Marked::Done)?;
     }
     let nobody = stage.backend.quarantine(name("nobody"), "by hand".to_owned()).await?;
-    same("the answer for an unknown name", nobody, Quarantined::Gone)?;
+    same("the answer for an unknown name", nobody, Marked::Gone)?;
     let claimed = stage.claim_by(stage.node, "a").await?;
     same("the answer to a claim", claimed, Claimed::Quarantined("by hand".to_owned()))?;
     let queue = stage.backend.queue(name("a"), 10).await?;

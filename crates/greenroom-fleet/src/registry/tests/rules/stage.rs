@@ -12,7 +12,8 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Name, NodeId, PromptId};
 use crate::record::{PromptContent, PromptOutcome};
 use crate::request::{
-    Accept, Accepted, Begin, Begun, Claim, Claimed, Finish, Finished, Join, Owned, Ownership, QueueBounds,
+    Accept, Accepted, Begin, Begun, Claim, Claimed, Finish, Finished, Join, Marked, Owned, Ownership,
+    QueueBounds,
 };
 
 /// A promise that is broken, in words.
@@ -143,6 +144,12 @@ impl Stage {
         let owner = self.own_by(node, name).await?;
         let (attempt, _) = self.begin(&owner, prompt).await?;
         Ok((owner, prompt, attempt))
+    }
+
+    /// Marks a name as being deleted. Answers with the length of its queue after that.
+    pub(super) async fn delete(&self, to: &str) -> Checked<u32> {
+        same("the answer to a deletion", self.backend.delete(name(to)).await?, Marked::Done)?;
+        Ok(self.backend.name_record(name(to)).await?.map_or(0, |record| record.queued))
     }
 
     pub(super) async fn complete(&self, owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Checked {
