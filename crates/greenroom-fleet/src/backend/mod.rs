@@ -352,7 +352,8 @@ requests! {
     fn content(prompt: PromptId) -> Option<PromptContent>;
     /// The outcome of a prompt that has ended.
     fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
-    /// Kept messages of a turn with numbers after `after`, in order.
+    /// Kept messages of a turn with numbers after `after`, in order: up to `limit`, as many as have 1 MiB, and at least one. The last page
+    /// is an empty one.
     fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredText>;
     /// The first prompts that wait for a name, in their order.
     fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;

@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
 use tokio::time::Instant;
 
-use self::stored::{PageSize, read};
+use self::stored::read;
 use crate::actor::context::FleetShared;
 use crate::actor::scribe::is_not_kept;
 use crate::backend::Requests;
@@ -63,7 +63,6 @@ pub struct FleetTurn {
     /// The number of the last message in `ready`, or before it.
     last_seq: u64,
     ready: VecDeque<TurnItem>,
-    page: PageSize,
     /// A live message that waits for the complete messages before it.
     held: Option<LiveMessage>,
     live: Option<Reader>,
@@ -137,7 +136,6 @@ impl FleetTurn {
             is_duplicate,
             last_seq: 0,
             ready: VecDeque::new(),
-            page: PageSize::default(),
             held: None,
             live: None,
             look: true,
@@ -253,11 +251,9 @@ impl FleetTurn {
         }
     }
 
-    /// Reads messages from the backend, up to a number. If there are none, there is a gap.
+    /// Reads messages from the backend, to come up to a number or past it. If there are none, there is a gap.
     async fn fetch_to(&mut self, to: u64) -> Result<(), FleetError> {
-        let most = usize::try_from(to - self.last_seq).unwrap_or(usize::MAX);
-        let mut stored = self.stored(most).await?;
-        stored.retain(|message| message.number <= to);
+        let stored = self.stored().await?;
         if stored.is_empty() {
             self.gap_to(to);
         }
@@ -272,11 +268,10 @@ impl FleetTurn {
         self.live.get_or_insert_with(|| shared.hub.read(self.prompt));
         let record = self.record().await?;
         if record.last_seq > self.last_seq {
-            let page = self.page.messages();
-            let stored = self.stored(page).await?;
-            let is_full = stored.len() >= page;
+            let stored = self.stored().await?;
+            let may_be_more = !stored.is_empty();
             self.take_stored(stored)?;
-            if is_full {
+            if may_be_more && record.last_seq > self.last_seq {
                 return Ok(());
             }
         }
@@ -350,13 +345,9 @@ impl FleetTurn {
         record.ok_or_else(|| self.not_found())
     }
 
-    /// The next messages that the backend keeps: a page, or `most` if these are fewer.
-    async fn stored(&mut self, most: usize) -> Result<Vec<StoredText>, FleetError> {
-        let limit = self.page.messages().min(most);
-        let stored =
-            read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, limit)).await?;
-        self.page.learn(&stored);
-        Ok(stored)
+    /// The next page of messages that the backend keeps.
+    async fn stored(&self) -> Result<Vec<StoredText>, FleetError> {
+        read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, usize::MAX)).await
     }
 
     fn not_found(&self) -> FleetError {

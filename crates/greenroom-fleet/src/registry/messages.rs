@@ -13,30 +13,36 @@ use crate::request::StoredText;
 const MOST: usize = 64;
 /// Bytes of the texts in a row: the row and its key fill a page of 16 KiB. One text may be longer.
 const MOST_BYTES: usize = 15_900;
+/// Rows of a page of texts.
+const PAGE_ROWS: usize = 256;
+/// Bytes of a page of messages. The last row may have more bytes.
+const MESSAGES_BYTES: u64 = 1 << 20;
 
 impl Step<'_> {
-    /// Kept messages of a turn with numbers after `after`, in order.
+    /// A page of kept messages of a turn with numbers after `after`, in order.
     pub(crate) fn messages(&self, prompt: PromptId, after: u64, limit: usize) -> Result<Vec<StoredText>> {
         // Messages of a prompt that is being forgotten may still be there.
         if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes())?.is_none() {
             return Ok(Vec::new());
         }
-        let prefix = of_prompt(prompt);
-        let mut found: Vec<StoredText> = Vec::new();
-        // A row has one message or many. Few rows first, so that few are read in vain.
-        let (mut last, mut rows) = (after, 1);
-        while found.len() < limit {
-            let scanned = self.txn.after(&prefix, &prefix.clone().number(last), rows)?;
-            for (key, value) in &scanned {
-                last = number(key)?;
-                found.extend(of_row(last, value, after)?.take(limit - found.len()));
-            }
-            if scanned.len() < rows {
-                break;
-            }
-            rows = (rows * 2).min(limit - found.len());
+        self.texts(&of_prompt(prompt), after, limit, MESSAGES_BYTES)
+    }
+
+    /// The first texts with numbers after `after`: up to `limit`, and up to the row that reaches this many bytes.
+    pub(super) fn texts(
+        &self,
+        prefix: &Key,
+        after: u64,
+        limit: usize,
+        bytes: u64,
+    ) -> Result<Vec<StoredText>> {
+        let mut texts = Vec::new();
+        let last = prefix.clone().number(after);
+        for (key, row) in self.txn.after_within(prefix, &last, limit.min(PAGE_ROWS), bytes)? {
+            texts.extend(of_row(number(&key)?, &row, after)?);
         }
-        Ok(found)
+        texts.truncate(limit);
+        Ok(texts)
     }
 
     /// Removes messages of a turn, up to a number of rows. Answers with the number of rows. `None`: there may be more.
@@ -81,7 +87,7 @@ pub(super) fn of_prompt(prompt: PromptId) -> Key {
 }
 
 /// The texts of a row with numbers after `after`.
-pub(super) fn of_row(last: u64, value: &[u8], after: u64) -> Result<impl Iterator<Item = StoredText>> {
+fn of_row(last: u64, value: &[u8], after: u64) -> Result<impl Iterator<Item = StoredText>> {
     let texts = texts(value)?;
     let before = last.checked_sub(texts.len() as u64).ok_or_else(spoilt)?;
     let later = (before + 1..).zip(texts).filter(move |(number, _)| *number > after);

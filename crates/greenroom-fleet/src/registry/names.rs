@@ -61,10 +61,8 @@ impl Step<'_> {
         self.remove_process(&owner.name, owner.term)?;
         self.leave_owner(&mut record)?;
         self.give_up_turn(&mut record)?;
-        match record.quarantine.clone() {
-            Some(why) => self.quarantine_now(&mut record, why)?,
-            None => self.free_now(&mut record)?,
-        }
+        let why = record.quarantine.clone();
+        self.free_or_quarantine(&mut record, why)?;
         Ok(Owned::Done(record.queued > 0))
     }
 
@@ -82,23 +80,15 @@ impl Step<'_> {
         record.failures.retain(|at| self.now.since(*at) < failed.period);
         record.failures.push(self.now);
         let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
-        if let Some(why) = record.quarantine.clone() {
-            self.quarantine_now(&mut record, why)?;
-            return Ok(Owned::Done(AfterFailure::Quarantined));
-        }
-        if count >= failed.intensity.max(1) {
-            let why = match failed.intensity {
-                0 | 1 => failed.why,
-                _ => format!(
-                    "{count} activations failed within {:?}; the last one: {}",
-                    failed.period, failed.why
-                ),
-            };
-            self.quarantine_now(&mut record, why)?;
-            return Ok(Owned::Done(AfterFailure::Quarantined));
-        }
-        self.free_now(&mut record)?;
-        Ok(Owned::Done(AfterFailure::Free(count)))
+        let too_many = || match failed.intensity {
+            0 | 1 => failed.why,
+            _ => {
+                format!("{count} activations failed within {:?}; the last one: {}", failed.period, failed.why)
+            }
+        };
+        let why = record.quarantine.clone().or_else(|| (count >= failed.intensity.max(1)).then(too_many));
+        let is_free = self.free_or_quarantine(&mut record, why)?;
+        Ok(Owned::Done(if is_free { AfterFailure::Free(count) } else { AfterFailure::Quarantined }))
     }
 
     /// Keeps a name from being activated.
@@ -217,6 +207,20 @@ impl Step<'_> {
         Ok(queue.len() < BATCH)
     }
 
+    /// Frees a name that has no owner any more, or quarantines it if there is a reason. `true`: it is free.
+    pub(super) fn free_or_quarantine(
+        &mut self,
+        record: &mut NameRecord,
+        why: Option<String>,
+    ) -> Result<bool> {
+        let is_free = why.is_none();
+        match why {
+            Some(why) => self.quarantine_now(record, why)?,
+            None => self.free_now(record)?,
+        }
+        Ok(is_free)
+    }
+
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
         self.made(FleetEvent::Quarantined {
             name: record.name.clone(),
@@ -253,8 +257,8 @@ impl Step<'_> {
 
     /// A page of names that a node owns, for a node that compares its activations with them.
     pub(crate) fn owned_names(&self, node: NodeId, page: Page) -> Result<Vec<(Name, Term, AttemptId)>> {
-        let after = page.after.map(|after| Key::of(Table::Owned).node(node).name(&after));
-        self.page(&Key::of(Table::Owned).node(node), after, page.limit, |step, key, _| {
+        let after = page.after.as_ref().map(|after| Key::of(Table::Owned).node(node).name(after));
+        self.page(&Key::of(Table::Owned).node(node), after, page.length(), |step, key, _| {
             let record = step.readable(step.name(&name_at_start(key)?)).transpose()?.flatten();
             Ok(record.and_then(|record| match record.state {
                 NameState::Owned { node: owner, claim, .. } if owner == node => {

@@ -13,7 +13,7 @@ use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Timestamp};
 use crate::record::{NodeRecord, NodeState};
-use crate::request::{Change, Join, Renewed};
+use crate::request::{Change, Join, Page, Renewed};
 
 /// A node without its lease.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -140,7 +140,7 @@ impl Step<'_> {
     /// A page of nodes that can be read, and are alive or own names still, in the order of their ids.
     pub(crate) fn nodes(&self, after: Option<NodeId>, limit: usize) -> Result<Vec<NodeRecord>> {
         let after = after.map(|after| Key::of(Table::Nodes).node(after));
-        self.page(&Key::of(Table::Nodes), after, limit, |step, key, row| {
+        self.page(&Key::of(Table::Nodes), after, limit.min(Page::MOST), |step, key, row| {
             let id = NodeId(last_id(key)?);
             let node = serde_json::from_slice(row).map_err(BackendError::damaged);
             let whole = node.and_then(|node| step.whole_node(id, node));

@@ -20,8 +20,8 @@ impl Step<'_> {
 
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        let after = page.after.map(|after| Key::of(Table::Names).name(&after));
-        self.page(&Key::of(Table::Names), after, page.limit, |step, _, row| {
+        let after = page.after.as_ref().map(|after| Key::of(Table::Names).name(after));
+        self.page(&Key::of(Table::Names), after, page.length(), |step, _, row| {
             step.readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
         })
     }
@@ -37,14 +37,14 @@ impl Step<'_> {
     }
 
     fn names_listed(&self, prefix: Key, page: Page) -> Result<Vec<NameRecord>> {
-        let after = page.after.map(|after| prefix.clone().name(&after));
-        self.page(&prefix, after, page.limit, |step, key, _| {
+        let after = page.after.as_ref().map(|after| prefix.clone().name(after));
+        self.page(&prefix, after, page.length(), |step, key, _| {
             let record = name_at_start(key).and_then(|name| step.name(&name));
             Ok(step.readable(record).transpose()?.flatten())
         })
     }
 
-    /// Up to `limit` items of the rows under `prefix` after `after`, at most [`Page::MOST`]. `item` gets the key without the
+    /// Up to `limit` items of the rows under `prefix` after `after`. `item` gets the key without the
     /// prefix and the row; rows for which it returns none are passed over, so a page is shorter only at the end. The request reads for
     /// its answer only: the commit does not expect these rows unchanged.
     pub(super) fn page<T>(
@@ -55,7 +55,7 @@ impl Step<'_> {
         item: impl Fn(&Self, &[u8], &[u8]) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
         let only_looked = self.txn.only_look(true);
-        let (limit, mut last, mut items) = (limit.min(Page::MOST), after, Vec::new());
+        let (mut last, mut items) = (after, Vec::new());
         let mut wanted = limit;
         while items.len() < limit {
             let rows = match &last {

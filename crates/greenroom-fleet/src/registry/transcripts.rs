@@ -13,17 +13,15 @@ use greenroom::store::SessionKey;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::key::{Key, Table, last_id, number, text_and_rest};
-use super::messages::of_row;
+use super::key::{Key, Table, last_id, text_and_rest};
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Timestamp};
-use crate::request::{AppendEntries, Owned, StoredText, StoredTranscript, TranscriptsOf};
+use crate::request::{AppendEntries, Owned, Page, StoredText, StoredTranscript, TranscriptsOf};
 
 /// Transcripts that one request removes.
 const TRANSCRIPTS: usize = 32;
-/// Rows and bytes of a page of entries. The last row may have more bytes.
-const ROWS: usize = 256;
+/// Bytes of a page of entries. The last row may have more bytes.
 const BYTES: u64 = 4 << 20;
 
 /// A transcript without its entries.
@@ -77,12 +75,7 @@ impl Step<'_> {
     pub(crate) fn entries(&self, key: SessionKey, after: u64) -> Result<Vec<StoredText>> {
         let known: Option<TranscriptRow> = self.txn.read(&place(&key))?;
         let Some(known) = known else { return Ok(Vec::new()) };
-        let prefix = Key::of(Table::Entries).id(known.id);
-        let mut entries = Vec::new();
-        for (key, row) in self.txn.after_within(&prefix, &prefix.clone().number(after), ROWS, BYTES)? {
-            entries.extend(of_row(number(&key)?, &row, after)?);
-        }
-        Ok(entries)
+        self.texts(&Key::of(Table::Entries).id(known.id), after, usize::MAX, BYTES)
     }
 
     /// A page of transcripts, in the order of their keys' bytes.
@@ -93,7 +86,7 @@ impl Step<'_> {
         limit: usize,
     ) -> Result<Vec<StoredTranscript>> {
         let prefix = beginning(Table::Transcripts, &of);
-        self.page(&prefix, after.as_ref().map(place), limit, |step, rest, row| {
+        self.page(&prefix, after.as_ref().map(place), limit.min(Page::MOST), |step, rest, row| {
             let row = serde_json::from_slice::<TranscriptRow>(row).map_err(BackendError::damaged);
             let key = key_of(prefix.clone().followed_by(rest).bytes())?;
             step.readable(row.map(|row| StoredTranscript { key, modified: row.modified })).transpose()

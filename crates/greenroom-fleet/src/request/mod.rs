@@ -94,4 +94,8 @@ pub struct Page {
 impl Page {
     /// The length of the longest page.
     pub const MOST: usize = 1024;
+
+    pub(crate) fn length(&self) -> usize {
+        self.limit.min(Self::MOST)
+    }
 }

@@ -33,13 +33,6 @@ pub struct WaitingNames {
     pub next: Option<WaitingCursor>,
 }
 
-/// A place in the list of names that can run.
+/// A place in the list of names that can run, as an answer gives it: the end of a row's key, or the beginning that several share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingCursor {
-    /// The tenant.
-    pub tenant: String,
-    /// The [`order`](PromptRecord::order) of a prompt of the tenant.
-    pub order: u64,
-    /// The session of the prompt. `None`: behind all sessions whose prompts have this order.
-    pub name: Option<Name>,
-}
+pub struct WaitingCursor(pub(crate) Vec<u8>);

@@ -70,6 +70,16 @@ fn messages_are_read_from_any_number_however_they_share_rows() {
 }
 
 #[test]
+fn a_page_of_messages_has_a_megabyte_or_so() {
+    let mut world = World::new(1);
+    let (owner, prompt) = running(&mut world);
+    let (long, longer) = ("x".repeat(400_000), "y".repeat(2 << 20));
+    keep(&mut world, &owner, prompt, 1, &[&long, &long, &long, &long, &longer, "1"]);
+    let mut page = |after| world.step(|step| step.messages(prompt, after, usize::MAX)).len();
+    assert_eq!([page(0), page(3), page(4), page(5), page(6)], [3, 2, 1, 1, 0]);
+}
+
+#[test]
 fn a_spoilt_row_of_messages_is_an_error_and_no_panic() {
     let mut world = World::new(1);
     let (_, prompt) = running(&mut world);
