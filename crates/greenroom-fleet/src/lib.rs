@@ -106,10 +106,10 @@ pub use record::{
     QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
-    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Departure, Finish, Finished, Join, Marked, Owned,
-    Ownership, Page, QueueBounds, Refused, Renewed, Reserve, StoredText, StoredTranscript, TakeCommand,
-    TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
+    Begun, Change, Claim, Claimed, CommandPut, Departure, Finish, Finished, Join, Marked, Owned, Ownership,
+    Page, QueueBounds, Refused, Reserve, StoredText, StoredTranscript, TakeCommand, TranscriptsOf,
+    WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 

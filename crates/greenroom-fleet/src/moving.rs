@@ -12,7 +12,7 @@ use crate::record::{NameRecord, NameState};
 use crate::registry::{
     Key, Table, ended_of, ended_prompt, entries_of, last_id, rows_of_prompt, transcripts_of,
 };
-use crate::request::{Arrival, Departure, Page, TranscriptsOf};
+use crate::request::{Departure, Page, TranscriptsOf};
 
 /// Rows whose sizes are read at once.
 const ROWS: usize = 1024;
@@ -128,7 +128,7 @@ async fn move_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
         if to.name_record(record.name.clone()).await?.is_none() {
             prompts = copy_name(from, to, record).await?;
         }
-        if to.arrive(record.clone()).await? == Arrival::Taken {
+        if !to.arrive(record.clone()).await? {
             return Err(MoveError::Taken(record.name.clone()));
         }
     }

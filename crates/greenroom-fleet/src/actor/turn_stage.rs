@@ -63,9 +63,7 @@ impl BegunTurn {
         let name = Name::new(name).unwrap();
         let claim = Claim { name, node: shared.node, attempt: AttemptId::new(), losses: 3 };
         let owner = match shared.backend.claim(claim).await.unwrap() {
-            Claimed::Won { record, .. } => {
-                Ownership { name: record.name, node: shared.node, term: record.term }
-            }
+            Claimed::Won(record) => Ownership { name: record.name, node: shared.node, term: record.term },
             other => panic!("the name was not claimed: {other:?}"),
         };
         let attempt = AttemptId::new();

@@ -32,10 +32,9 @@ use crate::record::{
 };
 use crate::registry::{Step, run};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
-    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Departure, Finish, Finished, Join, Marked, Owned,
-    Ownership, Page, Renewed, StoredText, StoredTranscript, TakeCommand, TranscriptsOf, WaitingNames,
-    WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
+    Begun, Change, Claim, Claimed, CommandPut, Departure, Finish, Finished, Join, Marked, Owned, Ownership,
+    Page, StoredText, StoredTranscript, TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -229,8 +228,9 @@ requests! {
     /// Adds a node, which can claim names from now on. The id of a dead node is refused as
     /// [`Invalid`](crate::BackendErrorKind::Invalid), as long as the node owns names.
     fn join(join: Join) -> NodeRecord;
-    /// Renews the lease of a node. `draining`: the node takes no further names.
-    fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
+    /// Renews the lease of a node. `draining`: the node takes no further names. `Fenced`: the node counts as dead. It has to end its
+    /// sessions, and joins again with a new id.
+    fn renew(node: NodeId, lease: Duration, draining: bool) -> Owned<NodeRecord>;
     /// Asks a node to drain. The mark is in the node's record, and the node finds it with its next renewal. `false`: the node is dead
     /// or not known.
     fn ask_to_drain(node: NodeId) -> bool;
@@ -387,8 +387,9 @@ requests! {
     fn identify(id: Uuid) -> Uuid;
     /// Marks a name of a tenant that moves to the backend with an id. It stays as it is: nobody claims it, and it accepts no prompt.
     fn depart(tenant: String, name: Name, to: Uuid) -> Departure;
-    /// Makes a name of a record that departs from another backend. The rows of its prompts and transcripts are copied before.
-    fn arrive(record: NameRecord) -> Arrival;
+    /// Makes a name of a record that departs from another backend. The rows of its prompts and transcripts are copied before. `false`:
+    /// another session has the name, or the same one is on its way from there.
+    fn arrive(record: NameRecord) -> bool;
     /// Notes that a name that departs has arrived, and removes it with its prompts. `false`: something is left, so call it again. A call
     /// does a bounded amount of work.
     fn departed(name: Name) -> bool;

@@ -60,7 +60,7 @@ async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) 
     let Accepted::New(prompt) = backend.accept(accept("a", LONG)).await.unwrap() else { panic!("refused") };
     let (name, attempt) = (prompt.name.clone(), AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert!(backend.record_process(owner.clone(), process).await.unwrap().done().is_some());
     let begin = Begin { owner, prompt: prompt.id, attempt, reserve: None };

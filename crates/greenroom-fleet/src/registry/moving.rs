@@ -17,7 +17,7 @@ use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
-use crate::request::{Arrival, Departure};
+use crate::request::Departure;
 
 /// Prompts that one request removes.
 const PROMPTS: usize = 32;
@@ -53,14 +53,11 @@ impl Step<'_> {
         Ok(Departure::Marked(record))
     }
 
-    /// Makes a name of a record that departs elsewhere. Its other rows are here already.
-    pub(crate) fn arrive(&mut self, mut record: NameRecord) -> Result<Arrival> {
+    /// Makes a name of a record that departs elsewhere. Its other rows are here already. `false`: the name is taken.
+    pub(crate) fn arrive(&mut self, mut record: NameRecord) -> Result<bool> {
         if let Some(known) = self.name(&record.name)? {
             let departs = matches!(known.state, NameState::Departing { .. });
-            return Ok(match known.conversation == record.conversation && !departs {
-                true => Arrival::Done,
-                false => Arrival::Taken,
-            });
+            return Ok(known.conversation == record.conversation && !departs);
         }
         record.state = match record.quarantine.take() {
             Some(why) => NameState::Quarantined { why, since: self.now },
@@ -70,7 +67,7 @@ impl Step<'_> {
         (record.listed, record.stuck) = (None, false);
         self.list_name(&record)?;
         self.put_name(&mut record)?;
-        Ok(Arrival::Done)
+        Ok(true)
     }
 
     /// Takes over the money that a tenant has spent elsewhere, unless the tenant has an account of the same period here. `false`: it has one.

@@ -24,8 +24,7 @@ impl Step<'_> {
             NameState::Owned { claim: attempt, node: owner, .. }
                 if *attempt == claim.attempt && *owner == claim.node =>
             {
-                let continues = record.continues;
-                return Ok(Claimed::Won { record, continues });
+                return Ok(Claimed::Won(record));
             }
             NameState::Owned { node: owner, .. } if self.is_alive(*owner)? => {
                 return Ok(Claimed::Elsewhere(*owner));
@@ -50,8 +49,7 @@ impl Step<'_> {
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
         self.put_name(&mut record)?;
-        let continues = record.continues;
-        Ok(Claimed::Won { record, continues })
+        Ok(Claimed::Won(record))
     }
 
     /// Gives a name back. `Some(true)`: a prompt waits. A name that another owner has is fenced.

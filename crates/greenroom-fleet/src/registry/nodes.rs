@@ -13,7 +13,7 @@ use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Timestamp};
 use crate::record::{NodeRecord, NodeState};
-use crate::request::{Change, Join, Page, Renewed};
+use crate::request::{Change, Join, Owned, Page};
 
 /// A node without its lease.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -60,8 +60,8 @@ impl Step<'_> {
         id: NodeId,
         lease: std::time::Duration,
         draining: bool,
-    ) -> Result<Renewed> {
-        let Some(mut renewed) = self.running_lease(id)? else { return Ok(Renewed::Dead) };
+    ) -> Result<Owned<NodeRecord>> {
+        let Some(mut renewed) = self.running_lease(id)? else { return Ok(Owned::Fenced) };
         renewed.renewals += 1;
         renewed.draining |= draining;
         (renewed.renewed_at, renewed.lease_until) = (self.now, self.now.after(lease));
@@ -69,7 +69,7 @@ impl Step<'_> {
         self.txn.only_look(true);
         let node = self.node(id)?;
         self.txn.only_look(false);
-        Ok(node.map_or(Renewed::Dead, Renewed::Kept))
+        Ok(node.map_or(Owned::Fenced, Owned::Done))
     }
 
     /// Marks a living node, which drains when it finds the mark with its next renewal.

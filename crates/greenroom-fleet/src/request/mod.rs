@@ -20,8 +20,8 @@ use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
 pub use crate::id::Ownership;
 pub use commands::{CommandPut, TakeCommand};
-pub use names::{ActivationFailed, AfterFailure, Arrival, Claim, Claimed, Departure, Marked};
-pub use nodes::{Join, Renewed};
+pub use names::{ActivationFailed, AfterFailure, Claim, Claimed, Departure, Marked};
+pub use nodes::Join;
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Ownership;
-use crate::id::{AttemptId, Name, NodeId, PromptId};
+use crate::id::{AttemptId, Name, NodeId};
 use crate::record::NameRecord;
 
 /// A request to own a name.
@@ -23,14 +23,9 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Claimed {
-    /// The node owns the name.
-    Won {
-        /// The name's record, with the new term.
-        record: NameRecord,
-        /// A prompt that the last owner had begun and that goes on with its continuation. Begin it before all that
-        /// wait.
-        continues: Option<PromptId>,
-    },
+    /// The node owns the name. The record has the new term. Begin the prompt that [`continues`](NameRecord::continues) before all that
+    /// wait.
+    Won(NameRecord),
     /// A living node owns the name.
     Elsewhere(NodeId),
     /// The name is bound to another host.
@@ -90,14 +85,4 @@ pub enum Departure {
     Elsewhere,
     /// The tenant has no such name.
     Gone,
-}
-
-/// The answer to a request that a name arrives from another backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Arrival {
-    /// The name is there, now or by an earlier request.
-    Done,
-    /// Another session has the name, or the same one is on its way from there.
-    Taken,
 }

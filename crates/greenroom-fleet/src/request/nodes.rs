@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::id::NodeId;
-use crate::record::NodeRecord;
 
 /// A node that joins the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,14 +15,4 @@ pub struct Join {
     pub lease: Duration,
     /// Sessions that the node can have live at a time.
     pub capacity: u32,
-}
-
-/// The answer to a renewal.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub enum Renewed {
-    /// The lease goes on.
-    Kept(NodeRecord),
-    /// The node counts as dead. It has to end its sessions, and joins again with a new id.
-    Dead,
 }

@@ -35,9 +35,7 @@ async fn a_reopened_file_has_all_that_was_accepted() {
     backend.join(Join { node, host: "here".to_owned(), lease: FOREVER, capacity: 8 }).await.unwrap();
     let claim =
         Claim { name: kept.name.clone(), node, attempt: greenroom_fleet::AttemptId::new(), losses: 3 };
-    let Claimed::Won { record: won, .. } = backend.claim(claim.clone()).await.unwrap() else {
-        panic!("not won")
-    };
+    let Claimed::Won(won) = backend.claim(claim.clone()).await.unwrap() else { panic!("not won") };
     let clone = backend.clone();
     backend.close().await;
     assert_eq!(clone.queued().await.unwrap_err().kind(), BackendErrorKind::Closed);
@@ -69,7 +67,7 @@ async fn names_of_an_earlier_process_are_recovered_at_once() {
     }
     let attempt = greenroom_fleet::AttemptId::new();
     let claim = Claim { name: kept.name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: kept.name.clone(), node, term: record.term };
     assert_eq!(
         backend.record_process(owner.clone(), Some(json!({ "pid": 7 }))).await.unwrap(),
@@ -152,7 +150,7 @@ async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
     from.join(Join { node, host: "here".to_owned(), lease: FOREVER, capacity: 8 }).await.unwrap();
     let attempt = greenroom_fleet::AttemptId::new();
     let claim = Claim { name: kept.name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = from.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = from.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: kept.name, node, term: record.term };
     let begin = Begin { owner: owner.clone(), prompt: kept.prompt, attempt, reserve: None };
     assert!(from.begin(begin).await.unwrap().done().is_some());

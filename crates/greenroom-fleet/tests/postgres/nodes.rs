@@ -55,7 +55,7 @@ pub(crate) async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -
     let name = Name::new(name).unwrap();
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     match backend.claim(claim).await.unwrap() {
-        Claimed::Won { record, .. } => Ownership { name, node, term: record.term },
+        Claimed::Won(record) => Ownership { name, node, term: record.term },
         other => panic!("{other:?}"),
     }
 }
@@ -78,7 +78,7 @@ async fn eight_nodes_that_race_for_names_win_each_name_once() {
                 let name = Name::new(name.to_string()).unwrap();
                 let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
                 match backend.claim(claim).await.unwrap() {
-                    Claimed::Won { .. } => won.push(name),
+                    Claimed::Won(_) => won.push(name),
                     Claimed::Elsewhere(_) => {}
                     other => panic!("{other:?}"),
                 }

@@ -13,7 +13,7 @@ use greenroom_fleet::backend::{
 use greenroom_fleet::{
     Accept, Accepted, ActivationFailed, Answered, Append, Appended, Ask, AttemptId, BackendError, Begin,
     Begun, Claim, Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership,
-    PromptContent, PromptId, PromptOutcome, QuestionId, Renewed, Timestamp,
+    PromptContent, PromptId, PromptOutcome, QuestionId, Timestamp,
 };
 use serde_json::json;
 use sqlx::PgConnection;
@@ -190,7 +190,7 @@ async fn carry_out(request: &'static str, backend: Stopping, subject: Subject) -
             is_fenced(backend.activation_failed(failed).await)
         }
         "record_process" => is_fenced(backend.record_process(owner, Some(json!({ "pid": 1 }))).await),
-        "renew" => matches!(backend.renew(node, SHORT, false).await.unwrap(), Renewed::Dead),
+        "renew" => matches!(backend.renew(node, SHORT, false).await.unwrap(), Owned::Fenced),
         other => panic!("{other}"),
     }
 }
@@ -232,7 +232,7 @@ async fn take_over(backend: &PostgresBackend, other: NodeId, subject: &Subject) 
         None => accepted(backend, subject.name.as_str()).await,
     };
     turn(backend, &taken, prompt).await;
-    assert!(matches!(backend.renew(other, HOUR, false).await.unwrap(), Renewed::Kept(_)));
+    assert!(matches!(backend.renew(other, HOUR, false).await.unwrap(), Owned::Done(_)));
 }
 
 /// The transactions that have locked a row, or may have.

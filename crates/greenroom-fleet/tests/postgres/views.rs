@@ -32,7 +32,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let quarantined = backend.quarantine(waits.name.clone(), "it loops".to_owned()).await.unwrap();
     assert_eq!(quarantined, Marked::Done);
     let claim = Claim { name: first.name.clone(), node, attempt: AttemptId::new(), losses: 3 };
-    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: first.name.clone(), node, term: record.term };
     let (prompt, attempt) = (first.prompt, AttemptId::new());
     let reserve = Some(Reserve { period: Timestamp(3_600_000), budget: 9_000_000, amount: 2_500_000 });

@@ -9,7 +9,7 @@ use super::watch::{NodeWatch, counts_as_dead};
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::request::Renewed;
+use crate::request::Owned;
 
 /// The longest wait for the answer to a renewal.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ pub(super) async fn renew(shared: &FleetShared, watch: &NodeWatch) -> NextMoment
     });
     watch.renewed(renewed.is_ok(), shared);
     match renewed? {
-        Renewed::Kept(node) => {
+        Owned::Done(node) => {
             if let Err(error) = shared.fence.hold(sent).await {
                 // The guardian ends the sessions at the fence before, and so does this node, unless the next try succeeds.
                 tracing::error!(%error, "the lease was renewed, but counts only with a guardian that knows it");
@@ -38,7 +38,7 @@ pub(super) async fn renew(shared: &FleetShared, watch: &NodeWatch) -> NextMoment
                 shared.asked_to_drain.cancel();
             }
         }
-        Renewed::Dead => counts_as_dead(shared),
+        Owned::Fenced => counts_as_dead(shared),
     }
     Ok(began + lease / 6)
 }

@@ -125,7 +125,7 @@ impl Stage {
 
     async fn claim_by(&self, name: &Name, attempt: AttemptId) -> Ownership {
         let claim = Claim { name: name.clone(), node: self.shared.node, attempt, losses: 3 };
-        let Claimed::Won { record, .. } = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
+        let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         Ownership { name: name.clone(), node: self.shared.node, term: record.term }
     }
 

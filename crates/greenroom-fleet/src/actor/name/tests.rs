@@ -146,9 +146,7 @@ impl Waiting {
         let Accepted::New(prompt) = shared.backend.accept(accept).await.unwrap() else { panic!("refused") };
         let name = Name::new("a").unwrap();
         let claim = Claim { name: name.clone(), node: shared.node, attempt: AttemptId::new(), losses: 3 };
-        let Claimed::Won { record, .. } = shared.backend.claim(claim).await.unwrap() else {
-            panic!("not won")
-        };
+        let Claimed::Won(record) = shared.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name: name.clone(), node: shared.node, term: record.term };
         let played = Played::start().await;
         let (session, cell) = (played.session.clone(), NameCell::new(name));

@@ -111,7 +111,7 @@ async fn a_fenced_owner_writes_and_shows_nothing_more() {
     let other = fleet_on(backend.clone()).await;
     let claim =
         Claim { name: begun.owner.name.clone(), node: other.node, attempt: AttemptId::new(), losses: 3 };
-    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won { .. }));
+    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won(_)));
     played.say("late");
     played.cli.finish_turn(&prompt, "late");
     assert!(matches!(writing.join().await, Err(NotDone::Fenced)));
@@ -333,7 +333,7 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     let other = fleet_on(backend.clone()).await;
     let claim =
         Claim { name: begun.owner.name.clone(), node: other.node, attempt: AttemptId::new(), losses: 3 };
-    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won { .. }));
+    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won(_)));
     backend.release();
     assert!(matches!(writing.join().await, Err(NotDone::Fenced)));
     assert_eq!(rest(&mut turn).await, ["1 assistant"]);

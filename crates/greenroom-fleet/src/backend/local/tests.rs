@@ -240,7 +240,7 @@ async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its
     let (node, attempt, host) = (NodeId::new(), AttemptId::new(), "here".to_owned());
     backend.join(Join { node, host, lease: Duration::from_secs(60), capacity: 8 }).await.unwrap();
     let claim = Claim { name: spoilt.name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record: before, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(before) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let fine = Accept { name: Name::new("b").unwrap(), ..accept(2) };
     let mut changes = backend.changes();
     // `begin` reads the content after its writes.

@@ -47,7 +47,7 @@ fn running(world: &mut World) -> (Ownership, PromptId) {
     world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     let (name, attempt) = (accept.name.clone(), AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
+    let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
     let begin = Begin { owner: owner.clone(), prompt: accept.prompt, attempt, reserve: None };
     assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
@@ -112,9 +112,7 @@ fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
         assert!(matches!(world.step(|step| step.accept(second.clone())), Accepted::New(_)));
         assert_eq!(world.step(|step| step.release(owner.clone())), Owned::Done(true));
         let claim = Claim { name: owner.name, node: owner.node, attempt: AttemptId::new(), losses: 3 };
-        let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else {
-            panic!("not won")
-        };
+        let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
         let owner = Ownership { name: record.name, node: owner.node, term: record.term };
         let reserve = Some(reserve);
         let begin = Begin { owner, prompt: second.prompt, attempt: AttemptId::new(), reserve };
@@ -276,7 +274,7 @@ fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         let name = Name::new(if node == nodes[0] { "d" } else { "c" }).unwrap();
         let claim = Claim { name, node, attempt: AttemptId::new(), losses: 3 };
-        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
     }
     for to in ["a", "b"] {
         world.map.put(Key::of(Table::Names).name(&Name::new(to).unwrap()).bytes(), b"spoilt").unwrap();
@@ -315,7 +313,7 @@ fn pages_of_nodes_and_of_their_names_are_bounded() {
         let (accept, attempt) = (accept(&to.to_string(), 1, WAIT), AttemptId::new());
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
         let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
-        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
         let node = NodeId::new();
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     }
@@ -333,7 +331,7 @@ fn names_of_many_dead_nodes_are_recovered_up_to_the_limit() {
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         if to % 2 == 0 {
             let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
-            assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+            assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
             world.step(|step| step.leave(node));
         }
     }

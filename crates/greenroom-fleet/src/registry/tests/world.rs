@@ -179,7 +179,7 @@ impl World {
             6..=8 => {
                 let Some(node) = self.one(|world| &world.nodes) else { return };
                 let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-                if let Claimed::Won { record, .. } = self.twice(|step| step.claim(claim.clone())) {
+                if let Claimed::Won(record) = self.twice(|step| step.claim(claim.clone())) {
                     self.owners.push(Ownership { name, node, term: record.term });
                 }
             }

@@ -99,9 +99,7 @@ async fn claimed(shared: &FleetShared, name: &Name) -> Option<(Ownership, Attemp
     let (node, attempt) = (shared.node, AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
     match shared.backend.claim(claim).await.unwrap() {
-        Claimed::Won { record, .. } => {
-            Some((Ownership { name: name.clone(), node, term: record.term }, attempt))
-        }
+        Claimed::Won(record) => Some((Ownership { name: name.clone(), node, term: record.term }, attempt)),
         _ => None,
     }
 }

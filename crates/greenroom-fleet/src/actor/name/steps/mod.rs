@@ -74,11 +74,11 @@ pub(super) async fn activate(
     // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
     cell.holdings().claim = Some(claim.attempt);
     let claimed = repeat(shared, || shared.backend.claim(claim.clone())).await;
-    if !matches!(claimed, Ok(Claimed::Won { .. })) {
+    if !matches!(claimed, Ok(Claimed::Won(_))) {
         cell.disown();
     }
     let record = match claimed {
-        Ok(Claimed::Won { record, .. }) => record,
+        Ok(Claimed::Won(record)) => record,
         Ok(Claimed::Elsewhere(node)) => {
             let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
             shared.tell(FleetEvent::Elsewhere { name, tenant, node });

@@ -98,8 +98,8 @@ async fn continued(stage: Stage) -> Checked {
     same("what is sent first", content, json!("the prompt"))?;
     stage.kill(node).await?;
     let answer = stage.claim_by(stage.node, "a").await?;
-    let Claimed::Won { record, continues } = answer else { return unexpected("the name is not won", answer) };
-    same("the prompt that goes on", continues, Some(prompt))?;
+    let Claimed::Won(record) = answer else { return unexpected("the name is not won", answer) };
+    same("the prompt that goes on", record.continues, Some(prompt))?;
     let queue = stage.backend.queue(name("a"), 10).await?;
     same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![prompt, waiting])?;
     let owner = crate::Ownership { name: record.name, node: stage.node, term: record.term };
@@ -120,7 +120,7 @@ async fn before_reminder(stage: Stage) -> Checked {
     let claim = claim(stage.node, "a");
     for what in ["a claim", "the repeated claim"] {
         match stage.backend.claim(claim.clone()).await? {
-            Claimed::Won { continues, .. } => same(what, continues, Some(prompt))?,
+            Claimed::Won(record) => same(what, record.continues, Some(prompt))?,
             other => return unexpected("the name is not won", other),
         }
     }
@@ -155,7 +155,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     same("the sum of waiting prompts", stage.backend.queued().await?, 0)?;
     same("the answer to the lift", stage.backend.unquarantine(name("a")).await?, true)?;
     match stage.claim_by(stage.node, "a").await? {
-        Claimed::Won { continues, .. } => same("the prompt that goes on", continues, None),
+        Claimed::Won(record) => same("the prompt that goes on", record.continues, None),
         other => unexpected("a name that was lifted", other),
     }
 }
@@ -179,7 +179,7 @@ async fn dead_claim(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     let claim = claim(node, "a");
     match stage.backend.claim(claim.clone()).await? {
-        Claimed::Won { .. } => {}
+        Claimed::Won(_) => {}
         other => return unexpected("the name is not won", other),
     }
     stage.kill(node).await?;
@@ -222,7 +222,7 @@ async fn losses(stage: Stage) -> Checked {
     }
     same("the answer to the lift", stage.backend.unquarantine(name("a")).await?, true)?;
     match stage.backend.claim(claim()).await? {
-        Claimed::Won { record, .. } => same("losses after the lift", record.losses, 0),
+        Claimed::Won(record) => same("losses after the lift", record.losses, 0),
         other => unexpected("a name that was lifted", other),
     }
 }

@@ -69,8 +69,8 @@ async fn turns(stage: Stage) -> Checked {
     let state = record.map(|record| (record.state, record.begins));
     same("the prompt with a continuation", state, Some((PromptState::Queued, 1)))?;
     match stage.claim_by(stage.node, "continues").await? {
-        Claimed::Won { record, continues: first } => {
-            same("the prompt that goes on", first, Some(continues))?;
+        Claimed::Won(record) => {
+            same("the prompt that goes on", record.continues, Some(continues))?;
             same("losses", record.losses, 1)
         }
         other => unexpected("a recovered name is not won", other),

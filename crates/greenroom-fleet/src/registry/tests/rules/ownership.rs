@@ -13,7 +13,7 @@ use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
     Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Finished, Join, Marked, Owned,
-    Ownership, Page, Refused, Renewed,
+    Ownership, Page, Refused,
 };
 
 promises! {
@@ -48,7 +48,7 @@ async fn race(stage: Stage) -> Checked {
         nodes.iter().zip(join_all(nodes.iter().map(|node| stage.claim_by(*node, "a"))).await)
     {
         match answer? {
-            Claimed::Won { .. } => winners.push(*node),
+            Claimed::Won(_) => winners.push(*node),
             Claimed::Elsewhere(owner) => told.push(owner),
             other => return unexpected("a claim of a race", other),
         }
@@ -103,7 +103,7 @@ async fn release(stage: Stage) -> Checked {
 async fn dead(stage: Stage) -> Checked {
     same("a node whose lease goes on", stage.backend.declare_dead(stage.node, 0).await?, false)?;
     let node = stage.short_lived_node().await?;
-    let Renewed::Kept(record) = stage.backend.renew(node, Duration::ZERO, false).await? else {
+    let Owned::Done(record) = stage.backend.renew(node, Duration::ZERO, false).await? else {
         return unexpected("a node that nobody declared dead", node);
     };
     same("its counter", record.renewals, 1)?;
@@ -117,7 +117,7 @@ async fn dead_is_final(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     stage.own_by(node, "a").await?;
     stage.kill(node).await?;
-    same("the answer to its renewal", stage.backend.renew(node, LEASE, false).await?, Renewed::Dead)?;
+    same("the answer to its renewal", stage.backend.renew(node, LEASE, false).await?, Owned::Fenced)?;
     stage.prompt("b", "hello").await?;
     same("the answer to its claim", stage.claim_by(node, "b").await?, Claimed::NodeDown)?;
     let states = stage.backend.nodes(None, 10).await?.into_iter().filter(|record| record.id == node);
@@ -179,8 +179,8 @@ async fn draining(stage: Stage) -> Checked {
     stage.prompt("b", "hello").await?;
     let owner = stage.own("a").await?;
     match stage.backend.renew(stage.node, LEASE, true).await? {
-        Renewed::Kept(record) => same("the state", record.state, NodeState::Draining)?,
-        Renewed::Dead => return unexpected("a living node", stage.node),
+        Owned::Done(record) => same("the state", record.state, NodeState::Draining)?,
+        Owned::Fenced => return unexpected("a living node", stage.node),
     }
     same("the answer to its claim", stage.claim_by(stage.node, "b").await?, Claimed::NodeDown)?;
     let prompt = stage.backend.queue(name("a"), 1).await?[0].id;
@@ -196,8 +196,8 @@ async fn asked_to_drain(stage: Stage) -> Checked {
     }
     for (node, asked) in [(stage.node, true), (other, false)] {
         match stage.backend.renew(node, LEASE, false).await? {
-            Renewed::Kept(record) => same("the mark", record.asked_to_drain, asked)?,
-            Renewed::Dead => return unexpected("a living node", node),
+            Owned::Done(record) => same("the mark", record.asked_to_drain, asked)?,
+            Owned::Fenced => return unexpected("a living node", node),
         }
     }
     stage.backend.leave(other).await?;

@@ -116,7 +116,7 @@ impl Stage {
     /// Claims a name for a node, which has to win it.
     pub(super) async fn own_by(&self, node: NodeId, name: &str) -> Checked<Ownership> {
         match self.claim_by(node, name).await? {
-            Claimed::Won { record, .. } => Ok(Ownership { name: record.name, node, term: record.term }),
+            Claimed::Won(record) => Ok(Ownership { name: record.name, node, term: record.term }),
             other => unexpected("a free name is not won", other),
         }
     }

@@ -10,9 +10,7 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{NodeId, QuestionId};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome};
-use crate::request::{
-    ActivationFailed, AfterFailure, Ask, Claim, Claimed, Marked, Owned, Ownership, Renewed,
-};
+use crate::request::{ActivationFailed, AfterFailure, Ask, Claim, Claimed, Marked, Owned, Ownership};
 
 promises! {
     "an owner of an older term writes nothing, also if its node owns the name again" => same_node,
@@ -137,7 +135,7 @@ async fn forgives_losses(stage: Stage) -> Checked {
     let claim = || Claim { losses: 2, ..claim(stage.node, "a") };
     for outcome in [completed(), failed_turn()] {
         lose().await?;
-        let Claimed::Won { record, .. } = stage.backend.claim(claim()).await? else {
+        let Claimed::Won(record) = stage.backend.claim(claim()).await? else {
             return unexpected("a name that has lost one owner in a row", outcome);
         };
         same("losses", record.losses, 1)?;
@@ -156,8 +154,8 @@ async fn forgives_losses(stage: Stage) -> Checked {
 async fn renewed(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     match stage.backend.renew(node, LEASE, false).await? {
-        Renewed::Kept(record) => same("its counter", record.renewals, 1)?,
-        Renewed::Dead => return unexpected("a node that nobody declared dead", node),
+        Owned::Done(record) => same("its counter", record.renewals, 1)?,
+        Owned::Fenced => return unexpected("a node that nobody declared dead", node),
     }
     same("a node whose new lease goes on", stage.backend.declare_dead(node, 1).await?, false)
 }
