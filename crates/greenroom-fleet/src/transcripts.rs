@@ -16,7 +16,7 @@ use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
 use uuid::Uuid;
 
-use crate::backend::{Backend, Requests};
+use crate::backend::{Backend, Requests, all_of};
 use crate::error::{BackendError, Result};
 use crate::id::AttemptId;
 use crate::registry::runs;
@@ -57,19 +57,9 @@ impl Transcripts {
         Self(backend)
     }
 
-    async fn page(&self, of: &TranscriptsOf, after: Option<SessionKey>) -> Result<Vec<StoredTranscript>> {
-        self.0.transcripts(of.clone(), after, Page::MOST).await
-    }
-
     async fn list(&self, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {
-        let mut listed = Vec::new();
-        loop {
-            let page = self.page(&of, listed.last().map(|last: &StoredTranscript| last.key.clone())).await?;
-            if page.is_empty() {
-                return Ok(listed);
-            }
-            listed.extend(page);
-        }
+        let key = |last: Option<&StoredTranscript>| last.map(|last| last.key.clone());
+        all_of(|last| self.0.transcripts(of.clone(), key(last), Page::MOST)).await
     }
 }
 

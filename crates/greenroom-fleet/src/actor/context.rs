@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::retry::is_unavailable;
 use super::transitions::Transitions;
-use crate::backend::{Backend, Reply, Requests};
+use crate::backend::{Backend, Reply, all_nodes};
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
@@ -24,7 +24,7 @@ use crate::limits::{FleetLimits, Quota};
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
-use crate::request::{Ownership, Page, Reserve};
+use crate::request::{Ownership, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -154,17 +154,8 @@ impl FleetShared {
 
     /// True if the backend does not count a node as dead.
     pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, FleetError> {
-        let mut after = None;
-        loop {
-            let page = self.ask(|backend| backend.nodes(after, Page::MOST)).await?;
-            if let Some(found) = page.iter().find(|found| found.id == node) {
-                return Ok(found.state != NodeState::Dead);
-            }
-            match page.last() {
-                Some(last) => after = Some(last.id),
-                None => return Ok(false),
-            }
-        }
+        let nodes = self.ask(|backend| Box::pin(all_nodes(backend))).await?;
+        Ok(nodes.iter().any(|found| found.id == node && found.state != NodeState::Dead))
     }
 
     /// Notes whether a name has an actor here.

@@ -24,7 +24,7 @@ mod waiting;
 #[cfg(feature = "postgres")]
 pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
-pub(crate) use key::{Key, Table, last_id};
+pub(crate) use key::{Key, Table, last_id, number};
 pub(crate) use lost::unreadable;
 #[cfg(feature = "postgres")]
 pub(crate) use map::counter;

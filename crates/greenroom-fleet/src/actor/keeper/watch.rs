@@ -18,12 +18,11 @@ use tokio::time::{Instant, timeout};
 
 use super::duty::{LOOK, NextMoment, SECOND, locked};
 use crate::actor::context::FleetShared;
-use crate::backend::Requests;
+use crate::backend::{Requests, all_nodes};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::id::{NodeId, Timestamp};
 use crate::record::{NodeRecord, NodeState};
-use crate::request::Page;
 
 /// Names that are recovered in one request.
 pub(crate) const RECOVER: usize = 64;
@@ -120,7 +119,7 @@ impl NodeWatch {
         }
         let sent = Instant::now();
         // The other requests of a look may fail for a reason of their own, such as one record that cannot be read.
-        let mut nodes = within(all_nodes(shared)).await?;
+        let mut nodes = within(all_nodes(&*shared.backend)).await?;
         if nodes.iter().any(|node| node.id == shared.node && node.state == NodeState::Dead) {
             counts_as_dead(shared);
             return Ok(Instant::now() + LOOK);
@@ -164,18 +163,6 @@ impl NodeWatch {
         within(shared.backend.recover(RECOVER, shared.limits.losses)).await?;
         shared.tell_transitions();
         Ok(())
-    }
-}
-
-async fn all_nodes(shared: &FleetShared) -> Result<Vec<NodeRecord>, BackendError> {
-    let mut nodes: Vec<NodeRecord> = Vec::new();
-    loop {
-        let after = nodes.last().map(|node| node.id);
-        let page = shared.backend.nodes(after, Page::MOST).await?;
-        if page.is_empty() {
-            return Ok(nodes);
-        }
-        nodes.extend(page);
     }
 }
 
