@@ -1,6 +1,6 @@
 //! Copies the rows of a tenant from one backend to another one. [`crate::registry::moving`] draws the way of a name.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -69,19 +69,16 @@ pub(crate) async fn move_tenant(
     for record in names_of(from, tenant).await? {
         may_go(to, &record).await?;
     }
-    let (mut departing, mut marked): (Vec<NameRecord>, HashSet<Name>) = Default::default();
+    let mut departing: BTreeMap<Name, NameRecord> = BTreeMap::new();
     // Until no session is left that was made meanwhile.
     loop {
         let known = departing.len();
         for NameRecord { name, .. } in names_of(from, tenant).await? {
-            if marked.contains(&name) {
+            if departing.contains_key(&name) {
                 continue;
             }
             match from.depart(tenant.to_owned(), name.clone(), there).await? {
-                Departure::Marked(record) => {
-                    marked.insert(name);
-                    departing.push(record);
-                }
+                Departure::Marked(record) => drop(departing.insert(name, record)),
                 Departure::NotAtRest => return Err(MoveError::NotAtRest(name)),
                 Departure::Elsewhere => return Err(MoveError::Elsewhere(name)),
                 Departure::Gone => {}
@@ -96,8 +93,8 @@ pub(crate) async fn move_tenant(
     let spent = account.spent.saturating_add(account.reserved);
     to.open_account(tenant.to_owned(), account.period, spent).await?;
     let mut moved = MovedTenant::default();
-    for record in departing {
-        moved.prompts += move_name(from, to, &record).await?;
+    for record in departing.values() {
+        moved.prompts += move_name(from, to, record).await?;
         moved.names += 1;
     }
     if !from.close_account(tenant.to_owned()).await? {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::record::{InterruptedBy, PromptOutcome};
+use crate::registry::depth;
 
 /// Levels of JSON in a result that every backend can keep inside an outcome.
 const DEEPEST: usize = 100;
@@ -80,27 +81,15 @@ fn micro_dollars(dollars: f64) -> u64 {
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out
 /// of range.
 fn kept(result: &Arc<ResultMessage>) -> Value {
-    let message = Message::Result(result.clone());
-    match message.value() {
-        value @ Value::Object(_) if depth(&value) <= DEEPEST => return value,
-        _ => {}
+    let (message, raw) = (Message::Result(result.clone()), result.raw().get());
+    if depth(raw) <= DEEPEST
+        && let value @ Value::Object(_) = message.value()
+    {
+        return value;
     }
-    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(result.raw().get()).unwrap_or_default();
-    let field = |name: String| {
-        let value = message.field(&name).filter(|value| depth(value) < DEEPEST)?;
-        Some((name, value))
-    };
-    Value::Object(fields.into_keys().filter_map(field).collect())
-}
-
-/// How deep objects and arrays are nested in a value. A value that was read is nested no deeper than 127 levels.
-fn depth(value: &Value) -> usize {
-    let deepest = |depth: Option<usize>| 1 + depth.unwrap_or(0);
-    match value {
-        Value::Array(items) => deepest(items.iter().map(depth).max()),
-        Value::Object(fields) => deepest(fields.values().map(depth).max()),
-        _ => 0,
-    }
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw).unwrap_or_default();
+    let fields = fields.into_iter().filter(|(_, raw)| depth(raw.get()) < DEEPEST);
+    Value::Object(fields.filter_map(|(name, _)| Some((name.clone(), message.field(&name)?))).collect())
 }
 
 /// The name of a kind in snake case, such as `context_full`.

@@ -36,6 +36,7 @@ pub(crate) use quota::is_current;
 pub use rows::Lane;
 pub(crate) use rows::{run, run_alone};
 pub(crate) use transcripts::{entries_of, transcripts_of};
+pub(crate) use txn::depth;
 
 use crate::error::BackendErrorKind;
 pub(crate) use crate::error::Result;

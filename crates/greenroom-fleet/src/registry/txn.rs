@@ -257,9 +257,9 @@ impl<'a> Txn<'a> {
 const MAX_DEPTH: usize = 127;
 
 /// How deep objects and arrays are nested in a JSON text.
-fn depth(json: &[u8]) -> usize {
+pub(crate) fn depth(json: &str) -> usize {
     let (mut depth, mut deepest, mut quoted) = (0_usize, 0, false);
-    let mut bytes = json.iter();
+    let mut bytes = json.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
             b'"' => quoted = !quoted,
@@ -277,11 +277,11 @@ fn depth(json: &[u8]) -> usize {
 
 /// A value as JSON that can be read again.
 fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
-    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
-    if depth(&bytes) > MAX_DEPTH {
+    let json = serde_json::to_string(value).map_err(BackendError::damaged)?;
+    if depth(&json) > MAX_DEPTH {
         return Err(BackendError::too_deep(MAX_DEPTH));
     }
-    Ok(bytes)
+    Ok(json.into_bytes())
 }
 
 /// A value as it is read after it was written: a float may differ in its last digit, and an optional null is none. A request
