@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::key::{Key, Table, last_id, name_at_start, number};
 use super::nodes::NodeRow;
+use super::txn::parsed;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
@@ -15,15 +16,14 @@ impl Step<'_> {
     /// Takes up to `limit` names from dead nodes: their turns are lost, and they are free or quarantined. Answers with the names.
     pub(crate) fn recover(&mut self, limit: usize, losses: u32) -> Result<Vec<Name>> {
         let dead = self.page(&Key::of(Table::Nodes), None, BATCH, |step, key, row| {
-            let node: Result<NodeRow> = serde_json::from_slice(row).map_err(BackendError::damaged);
-            let dead = step.readable(node).transpose()?.filter(|node| node.dead);
+            let dead = step.readable(parsed::<NodeRow>(row).map(Some))?.filter(|node| node.dead);
             dead.map(|_| last_id(key).map(NodeId)).transpose()
         })?;
         let mut recovered = Vec::new();
         for node in dead {
             for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), limit - recovered.len())? {
                 let name = name_at_start(&key)?;
-                match self.readable(self.name(&name)).transpose()?.flatten() {
+                match self.readable(self.name(&name))? {
                     Some(mut record) => {
                         self.leave_owner(&mut record)?;
                         self.lose_turn(&mut record)?;
@@ -96,8 +96,7 @@ impl Step<'_> {
     /// Processes whose owners have not given their names back and are owners no more, or are dead.
     pub(crate) fn left_processes(&self, limit: usize) -> Result<Vec<ProcessRecord>> {
         self.page(&Key::of(Table::Processes), None, limit, |step, _, row| {
-            let record = serde_json::from_slice(row).map_err(BackendError::damaged);
-            let Some(record) = step.readable::<ProcessRecord>(record).transpose()? else { return Ok(None) };
+            let Some(record) = step.readable(parsed(row).map(Some))? else { return Ok(None) };
             Ok((!step.is_owner(&record)?).then_some(record))
         })
     }

@@ -20,7 +20,7 @@ impl Step<'_> {
         for (key, _) in &due {
             let id = PromptId(last_id(key)?);
             // A prompt that cannot be read does not expire.
-            match self.readable(self.prompt(id)).transpose()?.flatten() {
+            match self.readable(self.prompt(id))? {
                 Some(prompt) if prompt.state == PromptState::Queued => {
                     self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired })?
                 }
@@ -53,7 +53,7 @@ impl Step<'_> {
     /// is left, or `rows` is down.
     pub(super) fn forget_prompt(&mut self, id: PromptId, most: usize, rows: &mut usize) -> Result<bool> {
         // The key of a prompt that cannot be read leads to no prompt from now on, and is free.
-        let prompt = self.readable(self.prompt(id)).transpose()?.flatten();
+        let prompt = self.readable(self.prompt(id))?;
         if let Some(prompt) = prompt
             && let Some(key) = &prompt.key
         {

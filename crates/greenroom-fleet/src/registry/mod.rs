@@ -85,16 +85,16 @@ impl<'a> Step<'a> {
     }
 
     /// Passes over a record that cannot be read, so that it hides no other record of a list.
-    fn readable<T>(&self, record: Result<T>) -> Option<Result<T>> {
+    fn readable<T>(&self, record: Result<Option<T>>) -> Result<Option<T>> {
         match record {
             Err(error) if error.kind() == BackendErrorKind::Damaged => {
                 // A record seems to be missing while it is not read.
                 if !self.txn.lacks_rows() {
                     tracing::error!(%error, "a record of the fleet is passed over");
                 }
-                None
+                Ok(None)
             }
-            record => Some(record),
+            record => record,
         }
     }
 

@@ -13,8 +13,8 @@
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id};
+use super::txn::parsed;
 use super::{BATCH, Result, Step};
-use crate::error::BackendError;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
 use crate::request::Departure;
@@ -103,7 +103,7 @@ impl Step<'_> {
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
             // Removed by an earlier call, or unreadable: its other rows go all the same.
-            if let Some(prompt) = self.readable(self.prompt(id)).transpose()?.flatten()
+            if let Some(prompt) = self.readable(self.prompt(id))?
                 && let PromptState::Ended { at, .. } = prompt.state
             {
                 self.txn.remove(&Key::of(Table::Ended).time(at).prompt(id))?;
@@ -128,7 +128,7 @@ pub(crate) fn ended_of(tenant: &str, name: &Name) -> Key {
 
 /// A prompt that has ended, for a copy: its record, and the key of its end.
 pub(crate) fn ended_prompt(row: &[u8]) -> Result<Option<(PromptRecord, Key)>> {
-    let prompt: PromptRecord = serde_json::from_slice(row).map_err(BackendError::damaged)?;
+    let prompt: PromptRecord = parsed(row)?;
     let PromptState::Ended { at, .. } = prompt.state else { return Ok(None) };
     let end = Key::of(Table::Ended).time(at).prompt(prompt.id);
     Ok(Some((prompt, end)))

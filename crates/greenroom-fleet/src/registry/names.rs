@@ -191,7 +191,7 @@ impl Step<'_> {
         // All of them first, so that they are read together.
         let prompts: Vec<_> = queue.iter().map(|row| self.listed(&row.prompt)).collect();
         for (row, prompt) in queue.iter().zip(prompts) {
-            let Some(prompt) = self.readable(prompt).transpose()? else {
+            let Some(prompt) = self.readable(prompt)? else {
                 self.drop_row(name, row)?;
                 continue;
             };
@@ -257,7 +257,7 @@ impl Step<'_> {
     pub(crate) fn owned_names(&self, node: NodeId, page: Page) -> Result<Vec<(Name, Term, AttemptId)>> {
         let after = page.after.as_ref().map(|after| Key::of(Table::Owned).node(node).name(after));
         self.page(&Key::of(Table::Owned).node(node), after, page.length(), |step, key, _| {
-            let record = step.readable(step.name(&name_at_start(key)?)).transpose()?.flatten();
+            let record = step.readable(step.name(&name_at_start(key)?))?;
             Ok(record.and_then(|record| match record.state {
                 NameState::Owned { node: owner, claim, .. } if owner == node => {
                     Some((record.name, record.term, claim))

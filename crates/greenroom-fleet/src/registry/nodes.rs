@@ -9,6 +9,7 @@ mod commands;
 use serde::{Deserialize, Serialize};
 
 use super::key::{Key, Table, last_id, name_at_start};
+use super::txn::parsed;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Timestamp};
@@ -95,7 +96,7 @@ impl Step<'_> {
         self.txn.only_look(true);
         for (key, _) in self.txn.under(&Key::of(Table::Owned).node(id), BATCH)? {
             let name = name_at_start(&key)?;
-            let record = self.readable(self.name(&name)).transpose()?.flatten();
+            let record = self.readable(self.name(&name))?;
             if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
                 self.told.changes.push(Change::Freed(name));
             }
@@ -127,7 +128,7 @@ impl Step<'_> {
         let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX)?;
         let ids = rows.iter().map(|(key, _)| last_id(key).map(NodeId)).collect::<Result<Vec<_>>>()?;
         for id in ids {
-            let node = match self.readable(self.node_row(id)).transpose()?.flatten() {
+            let node = match self.readable(self.node_row(id))? {
                 Some(node) if node.dead => continue,
                 // The names of a node that cannot be read are found by its id.
                 node => node.unwrap_or_default(),
@@ -142,9 +143,8 @@ impl Step<'_> {
         let after = after.map(|after| Key::of(Table::Nodes).node(after));
         self.page(&Key::of(Table::Nodes), after, limit.min(Page::MOST), |step, key, row| {
             let id = NodeId(last_id(key)?);
-            let node = serde_json::from_slice(row).map_err(BackendError::damaged);
-            let whole = node.and_then(|node| step.whole_node(id, node));
-            step.readable(whole).transpose()
+            let whole = parsed(row).and_then(|node| step.whole_node(id, node));
+            step.readable(whole.map(Some))
         })
     }
 
@@ -220,7 +220,7 @@ impl Step<'_> {
             self.txn.remove(&owned_by(id))?;
             return self.txn.remove(&Key::of(Table::Nodes).node(id));
         }
-        let lease = self.readable(self.lease(id)).transpose()?.unwrap_or_default();
+        let lease = self.readable(self.lease(id).map(Some))?.unwrap_or_default();
         if !lease.ended {
             self.put_lease(id, &Lease { ended: true, ..lease })?;
         }

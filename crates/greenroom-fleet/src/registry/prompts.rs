@@ -2,7 +2,7 @@
 
 use super::key::{Key, Table};
 use super::moving::ended_of;
-use super::txn::as_stored;
+use super::txn::{as_stored, parsed};
 use super::waiting::{due_key, queue_key, reminder_key};
 use super::{Result, Step};
 use crate::error::BackendError;
@@ -144,7 +144,7 @@ impl Step<'_> {
 
     /// Ends a prompt that waits, and writes its name's record, if that can be read.
     pub(super) fn end_waiting(&mut self, mut prompt: PromptRecord, outcome: &PromptOutcome) -> Result<()> {
-        if let Some(mut name) = self.readable(self.name(&prompt.name)).transpose()?.flatten() {
+        if let Some(mut name) = self.readable(self.name(&prompt.name))? {
             self.dequeue(&mut name, &prompt)?;
             self.put_name(&mut name)?;
         }
@@ -229,10 +229,10 @@ impl Step<'_> {
         self.put_name(&mut record)
     }
 
-    /// A prompt whose id an index holds.
-    pub(super) fn listed(&self, id: &[u8]) -> Result<PromptRecord> {
-        let id: PromptId = serde_json::from_slice(id).map_err(BackendError::damaged)?;
-        self.prompt(id)?.ok_or_else(|| BackendError::missing("prompt", id))
+    /// A prompt whose id an index holds: never none.
+    pub(super) fn listed(&self, id: &[u8]) -> Result<Option<PromptRecord>> {
+        let id: PromptId = parsed(id)?;
+        self.prompt(id)?.ok_or_else(|| BackendError::missing("prompt", id)).map(Some)
     }
 
     fn prompt_of_key(&self, accept: &Accept) -> Result<Option<PromptRecord>> {

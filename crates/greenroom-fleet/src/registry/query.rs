@@ -1,6 +1,7 @@
 //! Questions of the fleet about what is there.
 
-use super::key::{Key, Table, name_at_start};
+use super::key::{Key, Table, name_at_start, number};
+use super::txn::parsed;
 use super::{FIRST_KEY, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
@@ -22,7 +23,7 @@ impl Step<'_> {
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
         let after = page.after.as_ref().map(|after| Key::of(Table::Names).name(after));
         self.page(&Key::of(Table::Names), after, page.length(), |step, _, row| {
-            step.readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
+            step.readable(parsed(row).map(Some))
         })
     }
 
@@ -39,8 +40,7 @@ impl Step<'_> {
     fn names_listed(&self, prefix: Key, page: Page) -> Result<Vec<NameRecord>> {
         let after = page.after.as_ref().map(|after| prefix.clone().name(after));
         self.page(&prefix, after, page.length(), |step, key, _| {
-            let record = name_at_start(key).and_then(|name| step.name(&name));
-            Ok(step.readable(record).transpose()?.flatten())
+            step.readable(name_at_start(key).and_then(|name| step.name(&name)))
         })
     }
 
@@ -78,7 +78,7 @@ impl Step<'_> {
     /// The first prompts that wait for a name and can be read, in their order.
     pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
         let rows = self.queue_rows(&name, limit)?;
-        rows.into_iter().filter_map(|row| self.readable(self.listed(&row.prompt))).collect()
+        rows.into_iter().filter_map(|row| self.readable(self.listed(&row.prompt)).transpose()).collect()
     }
 
     /// The earliest moment after `after` for which a prompt waits.
@@ -115,6 +115,5 @@ impl Step<'_> {
 }
 
 fn time(key: &[u8]) -> Result<Timestamp> {
-    let bytes = key.get(..8).unwrap_or_default();
-    bytes.try_into().map(|bytes| Timestamp(u64::from_be_bytes(bytes))).map_err(BackendError::damaged)
+    number(key.get(..8).unwrap_or_default()).map(Timestamp)
 }

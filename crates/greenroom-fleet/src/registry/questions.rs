@@ -80,7 +80,7 @@ impl Step<'_> {
         let mut expired = Vec::new();
         for (key, _) in due {
             let id = QuestionId(last_id(&key)?);
-            let Some(question) = self.readable(self.question(id)).transpose()?.flatten() else {
+            let Some(question) = self.readable(self.question(id))? else {
                 self.txn.delete(&[Key::of(Table::Deadlines).bytes(), &key].concat())?;
                 continue;
             };
@@ -97,7 +97,7 @@ impl Step<'_> {
     pub(crate) fn open_questions(&self, limit: usize) -> Result<Vec<QuestionRecord>> {
         let mut open = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit)? {
-            open.extend(self.readable(self.question(QuestionId(last_id(&key)?))).transpose()?.flatten());
+            open.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
         }
         Ok(open)
     }
@@ -108,7 +108,7 @@ impl Step<'_> {
         for (key, _) in self.txn.under(&prefix, BATCH)? {
             let id = QuestionId(last_id(&key)?);
             // A question that cannot be read keeps no turn from its end.
-            if let Some(question) = self.readable(self.question(id)).transpose()?.flatten() {
+            if let Some(question) = self.readable(self.question(id))? {
                 self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id))?;
                 self.decided(question);
             }

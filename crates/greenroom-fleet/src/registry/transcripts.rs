@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id, text_and_rest};
+use super::txn::parsed;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Timestamp};
@@ -87,9 +88,9 @@ impl Step<'_> {
     ) -> Result<Vec<StoredTranscript>> {
         let prefix = beginning(Table::Transcripts, &of);
         self.page(&prefix, after.as_ref().map(place), limit.min(Page::MOST), |step, rest, row| {
-            let row = serde_json::from_slice::<TranscriptRow>(row).map_err(BackendError::damaged);
+            let row: Result<TranscriptRow> = parsed(row);
             let key = key_of(prefix.clone().followed_by(rest).bytes())?;
-            step.readable(row.map(|row| StoredTranscript { key, modified: row.modified })).transpose()
+            step.readable(row.map(|row| Some(StoredTranscript { key, modified: row.modified })))
         })
     }
 
@@ -101,7 +102,7 @@ impl Step<'_> {
             let place = prefix.clone().followed_by(rest);
             // Read by itself: the commit expects that nobody has appended since. The entries of a transcript that cannot be read are
             // out of reach.
-            if let Some(row) = self.readable(self.txn.read::<TranscriptRow>(&place)).transpose()?.flatten() {
+            if let Some(row) = self.readable(self.txn.read::<TranscriptRow>(&place))? {
                 let removed = beginning(Table::RemovedTranscripts, &of).followed_by(rest).id(row.id);
                 self.txn.mark(&removed)?;
             }
@@ -132,7 +133,7 @@ pub(crate) fn transcripts_of(project: &str) -> Key {
 
 /// The beginnings of the keys of a transcript's entries and of their ids, by the transcript's row.
 pub(crate) fn entries_of(row: &[u8]) -> Result<[Key; 2]> {
-    let TranscriptRow { id, .. } = serde_json::from_slice(row).map_err(BackendError::damaged)?;
+    let TranscriptRow { id, .. } = parsed(row)?;
     Ok([Table::Entries, Table::EntryIds].map(|table| Key::of(table).id(id)))
 }
 

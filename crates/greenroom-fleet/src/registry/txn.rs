@@ -178,7 +178,7 @@ impl<'a> Txn<'a> {
 
     pub(crate) fn read<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
         let Some(bytes) = self.get(key.bytes())? else { return Ok(None) };
-        serde_json::from_slice(&bytes).map(Some).map_err(BackendError::damaged)
+        parsed(&bytes).map(Some)
     }
 
     pub(crate) fn write<T: Serialize>(&mut self, key: &Key, value: &T) -> Result<()> {
@@ -288,5 +288,10 @@ fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 /// that is repeated compares this with the row.
 pub(crate) fn as_stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T> {
     let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
-    serde_json::from_slice(&bytes).map_err(BackendError::damaged)
+    parsed(&bytes)
+}
+
+/// The value of a row.
+pub(crate) fn parsed<T: DeserializeOwned>(row: &[u8]) -> Result<T> {
+    serde_json::from_slice(row).map_err(BackendError::damaged)
 }

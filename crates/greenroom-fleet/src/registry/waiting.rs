@@ -69,7 +69,7 @@ impl Step<'_> {
                 }
                 left -= 1;
                 after = Some(WaitingCursor(place));
-                let Some(record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
+                let Some(record) = self.readable(self.name(&name))? else { continue };
                 if !self.can_run_on(&record, &page, host.as_deref())? {
                     continue;
                 }
@@ -98,7 +98,7 @@ impl Step<'_> {
     fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Placed>> {
         let mut places = BTreeSet::new();
         for name in names.iter().take(Page::MOST) {
-            let Some(record) = self.readable(self.name(name)).transpose()?.flatten() else { continue };
+            let Some(record) = self.readable(self.name(name))? else { continue };
             places.extend(record.listed.map(|order| place_of(&record, order).rest().to_vec()));
         }
         if let Some(WaitingCursor(after)) = after {
@@ -121,12 +121,12 @@ impl Step<'_> {
     /// The first prompt of a name that may begin now.
     fn first_ready(&self, record: &NameRecord) -> Result<Option<PromptRecord>> {
         if let Some(first) = record.continues {
-            return Ok(self.readable(self.prompt(first)).transpose()?.flatten());
+            return self.readable(self.prompt(first));
         }
         // Most often it is the first one.
         for limit in [1, BATCH] {
             for (_, id) in self.txn.under(&Key::of(Table::Queue).name(&record.name), limit)? {
-                let prompt = self.readable(self.listed(&id)).transpose()?;
+                let prompt = self.readable(self.listed(&id))?;
                 let may_begin = |prompt: &PromptRecord| {
                     prompt.state == PromptState::Queued
                         && prompt.is_due(self.now)
@@ -149,7 +149,7 @@ impl Step<'_> {
         for (key, id) in self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(self.now), RIPE)? {
             self.txn.delete(&[Key::of(Table::Due).bytes(), &key].concat())?;
             // A prompt that cannot be read does not begin.
-            let Some(prompt) = self.readable(self.listed(&id)).transpose()? else { continue };
+            let Some(prompt) = self.readable(self.listed(&id))? else { continue };
             // The page may list other names, and nobody looks for this moment again.
             self.told.changes.push(Change::Queued(prompt.name.clone()));
             if prompt.state == PromptState::Queued {
@@ -161,7 +161,7 @@ impl Step<'_> {
             }
         }
         for (name, prompts) in names {
-            let Some(mut record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
+            let Some(mut record) = self.readable(self.name(&name))? else { continue };
             for prompt in prompts {
                 self.txn.remove(&reminder_key(&prompt))?;
                 self.make_ready(&mut record, &prompt)?;

@@ -43,7 +43,7 @@ impl Step<'_> {
     pub(crate) fn commands(&self, node: NodeId, limit: usize) -> Result<Vec<CommandRecord>> {
         let mut waiting = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), CommandRecord::NODE)? {
-            let command = self.readable(self.command(CommandId(last_id(&key)?))).transpose()?.flatten();
+            let command = self.readable(self.command(CommandId(last_id(&key)?)))?;
             waiting.extend(command.filter(|command| command.state == CommandState::Waiting));
         }
         waiting.truncate(limit);
@@ -114,7 +114,7 @@ impl Step<'_> {
         let over = self.txn.up_to(&deadlines, &deadlines.clone().time(last), limit)?;
         for (key, _) in &over {
             let id = CommandId(last_id(key)?);
-            if let Some(command) = self.readable(self.command(id)).transpose()?.flatten() {
+            if let Some(command) = self.readable(self.command(id))? {
                 self.txn.remove(&of_node(&command))?;
             }
             self.txn.remove(&Key::of(Table::Commands).command(id))?;
