@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use super::key::{Key, Table, last_id, name_at_start, number};
 use super::nodes::NodeRow;
-use super::txn::parsed;
-use super::{BATCH, Result, Step};
+use super::{BATCH, Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::id::{Name, NodeId, Term};

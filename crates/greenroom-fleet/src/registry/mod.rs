@@ -44,7 +44,7 @@ use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership};
-use txn::{Reads, Txn};
+use txn::{Reads, Txn, parsed};
 
 /// The version of the keys and rows, as the file holds it.
 pub(crate) const FORMAT: &[u8] = b"1";

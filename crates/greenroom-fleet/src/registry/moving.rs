@@ -13,8 +13,7 @@
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id};
-use super::txn::parsed;
-use super::{BATCH, Result, Step};
+use super::{BATCH, Result, Step, parsed};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
 use crate::request::Departure;

@@ -220,11 +220,8 @@ impl Step<'_> {
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
-        self.made(FleetEvent::Quarantined {
-            name: record.name.clone(),
-            tenant: record.tenant.clone(),
-            why: why.clone(),
-        });
+        let (name, tenant) = (record.name.clone(), record.tenant.clone());
+        self.made(FleetEvent::Quarantined { name, tenant, why: why.clone() });
         (record.state, record.quarantine) = (NameState::Quarantined { why, since: self.now }, None);
         self.put_name(record)
     }

@@ -6,11 +6,12 @@
 
 mod commands;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::key::{Key, Table, last_id, name_at_start};
-use super::txn::parsed;
-use super::{BATCH, Result, Step};
+use super::{BATCH, Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Timestamp};
 use crate::record::{NodeRecord, NodeState};
@@ -56,12 +57,7 @@ impl Step<'_> {
     }
 
     /// Renews a node's lease, and says that it is up or draining.
-    pub(crate) fn renew(
-        &mut self,
-        id: NodeId,
-        lease: std::time::Duration,
-        draining: bool,
-    ) -> Result<Owned<NodeRecord>> {
+    pub(crate) fn renew(&mut self, id: NodeId, lease: Duration, draining: bool) -> Result<Owned<NodeRecord>> {
         let Some(mut renewed) = self.running_lease(id)? else { return Ok(Owned::Fenced) };
         renewed.renewals += 1;
         renewed.draining |= draining;

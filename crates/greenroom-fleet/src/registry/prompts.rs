@@ -2,9 +2,9 @@
 
 use super::key::{Key, Table};
 use super::moving::ended_of;
-use super::txn::{as_stored, parsed};
+use super::txn::as_stored;
 use super::waiting::{due_key, queue_key, reminder_key};
-use super::{Result, Step};
+use super::{Result, Step, parsed};
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, PromptId, Term};

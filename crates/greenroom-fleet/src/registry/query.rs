@@ -1,8 +1,7 @@
 //! Questions of the fleet about what is there.
 
 use super::key::{Key, Table, name_at_start, number};
-use super::txn::parsed;
-use super::{FIRST_KEY, Result, Row, Step};
+use super::{FIRST_KEY, Result, Row, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, PromptRecord};

@@ -52,9 +52,7 @@ impl Step<'_> {
             return Ok(Some(left));
         }
         if begins {
-            self.txn.write(&Key::of(Table::Tenants).text(tenant), &period)?;
-            self.txn.remove(&spent(tenant))?;
-            self.txn.remove(&reserved(tenant))?;
+            self.set_account(&prompt.tenant, period, 0)?;
         }
         self.txn.add(&reserved(tenant), signed(reserve.amount));
         (prompt.reserved, prompt.period) = (reserve.amount, period);

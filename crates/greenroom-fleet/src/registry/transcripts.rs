@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id, text_and_rest};
-use super::txn::parsed;
-use super::{BATCH, Result, Step};
+use super::{BATCH, Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Timestamp};
 use crate::request::{AppendEntries, Owned, Page, StoredText, StoredTranscript, TranscriptsOf};

@@ -194,17 +194,17 @@ impl<'a> Txn<'a> {
     }
 
     /// The first `limit` entries whose keys begin with `prefix`. The keys come without the prefix.
-    pub(crate) fn under(&self, prefix: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn under(&self, prefix: &Key, limit: usize) -> Result<Vec<Row>> {
         self.between(prefix, prefix.bytes(), &prefix.end(), limit)
     }
 
     /// The first `limit` entries under `prefix` that come after all keys that begin with `after`.
-    pub(crate) fn after(&self, prefix: &Key, after: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn after(&self, prefix: &Key, after: &Key, limit: usize) -> Result<Vec<Row>> {
         self.between(prefix, &after.end(), &prefix.end(), limit)
     }
 
     /// The first `limit` entries under `prefix` up to `last`, all keys that begin with `last` included.
-    pub(crate) fn up_to(&self, prefix: &Key, last: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn up_to(&self, prefix: &Key, last: &Key, limit: usize) -> Result<Vec<Row>> {
         self.between(prefix, prefix.bytes(), &last.end(), limit)
     }
 
@@ -215,7 +215,7 @@ impl<'a> Txn<'a> {
         after: &Key,
         limit: usize,
         bytes: u64,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    ) -> Result<Vec<Row>> {
         let (mut read, mut rows) = (0, 0);
         for (_, size) in self.scan_part(Part::Sizes, &after.end(), &prefix.end(), limit)? {
             if read >= bytes {
@@ -240,16 +240,9 @@ impl<'a> Txn<'a> {
         Ok((rows.len() < limit).then_some(rows.len()))
     }
 
-    fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        if from >= to {
-            return Ok(Vec::new());
-        }
-        let skip = prefix.bytes().len();
-        Ok(self
-            .scan(from, to, limit)?
-            .into_iter()
-            .map(|(key, value)| (key[skip..].to_vec(), value))
-            .collect())
+    fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
+        let (rows, skip) = (self.scan(from, to, limit)?.into_iter(), prefix.bytes().len());
+        Ok(rows.map(|(key, value)| (key[skip..].to_vec(), value)).collect())
     }
 }
 
