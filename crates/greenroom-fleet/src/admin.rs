@@ -31,9 +31,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::backend::{Backend, Requests, all_nodes};
+use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::{Name, NodeId, PromptId, Term, Timestamp};
+use crate::pages::all_nodes;
 use crate::record::{NameRecord, NodeRecord, ProcessRecord};
 use crate::request::{Page, Withdrawn};
 

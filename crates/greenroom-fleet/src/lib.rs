@@ -72,6 +72,7 @@ mod limits;
 mod moving;
 mod opening;
 mod outcome;
+mod pages;
 mod people;
 mod process;
 mod profile;

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted, all_of};
+use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
 use crate::error::{BackendError, BackendErrorKind, Result};
 use crate::id::{Name, PromptId};
+use crate::pages::all_of;
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
     Key, Table, ended_of, ended_prompt, entries_of, last_id, number, rows_of_prompt, runs, transcripts_of,

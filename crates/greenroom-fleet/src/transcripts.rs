@@ -16,9 +16,10 @@ use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
 use uuid::Uuid;
 
-use crate::backend::{Backend, Requests, all_of};
+use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, Result};
 use crate::id::AttemptId;
+use crate::pages::all_of;
 use crate::registry::runs;
 use crate::request::{AppendEntries, Owned, Page, StoredText, StoredTranscript, TranscriptsOf};
 

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::retry::is_unavailable;
 use super::transitions::Transitions;
-use crate::backend::{Backend, Reply, all_nodes};
+use crate::backend::{Backend, Reply};
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
@@ -21,6 +21,7 @@ use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
 use crate::limits::{FleetLimits, Quota};
+use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;

@@ -20,7 +20,7 @@ use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
 use crate::event::PassivatedBy;
-use crate::id::{Name, PromptId, Timestamp};
+use crate::id::{Name, Ownership, PromptId, Timestamp};
 use crate::people::{PendingQuestion, QuestionQuery};
 use crate::profile::Placement;
 use crate::record::{CommandKind, NameRecord, NameState, PromptContent};
@@ -174,7 +174,8 @@ impl FleetSession {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        Err(ended_meanwhile())
+        let why = "the session was being put to sleep, or the fleet is draining: try again";
+        Err(FleetError::State(why.to_owned()))
     }
 
     /// Interrupts the running turn, on any node. `false`: no turn runs. Prompts that wait go on waiting.
@@ -367,14 +368,11 @@ impl FleetSession {
         if self.shared().backend.is_exclusive() {
             return Ok(());
         }
-        let state = match self.record().await {
-            Ok(record) => record.state,
-            Err(FleetError::NotFound { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        match self.shared().owner_elsewhere(&state).await? {
-            Some(node) => Err(FleetError::Elsewhere { node }),
-            None => Ok(()),
+        match owner(self.shared(), &self.name).await? {
+            Some((Ownership { node, .. }, _)) if node != self.shared().node => {
+                Err(FleetError::Elsewhere { node })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -394,10 +392,6 @@ impl FleetSession {
         self.send(message(done), start);
         answer.await.ok()
     }
-}
-
-fn ended_meanwhile() -> FleetError {
-    FleetError::State("the session was being put to sleep, or the fleet is draining: try again".to_owned())
 }
 
 fn timestamp(moment: SystemTime) -> Timestamp {

@@ -18,10 +18,11 @@ use tokio::time::{Instant, timeout};
 
 use super::duty::{LOOK, NextMoment, SECOND, locked};
 use crate::actor::context::FleetShared;
-use crate::backend::{Requests, all_nodes};
+use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::id::{NodeId, Timestamp};
+use crate::pages::all_nodes;
 use crate::record::{NodeRecord, NodeState};
 
 /// Names that are recovered in one request.

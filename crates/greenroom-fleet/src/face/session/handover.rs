@@ -1,8 +1,9 @@
 //! Prompts that arrive while the fleet drains.
 
 use crate::actor::context::FleetShared;
-use crate::backend::{Requests, all_nodes};
+use crate::backend::Requests;
 use crate::id::Name;
+use crate::pages::all_nodes;
 use crate::profile::Placement;
 use crate::record::NodeState;
 
