@@ -15,7 +15,7 @@ use super::retry::{NotDone, not_kept, repeat_sized};
 use crate::backend::Requests;
 use crate::hub::{Feed, LiveMessage};
 use crate::id::PromptId;
-use crate::request::{Append, Appended};
+use crate::request::Append;
 
 /// Messages of a batch. A fast turn has some hundred messages in the time of a commit.
 const BATCH: usize = 2048;
@@ -177,11 +177,9 @@ impl Scribe<'_> {
         };
         let bytes = messages.iter().map(|message| message.len()).sum();
         match repeat_sized(self.shared, bytes, request).await? {
-            Appended::Last(kept) if (first_seq + messages.len() as u64 - 1..=last_seq).contains(&kept) => {
-                Ok(())
-            }
+            Some(kept) if (first_seq + messages.len() as u64 - 1..=last_seq).contains(&kept) => Ok(()),
             // Another owner has the turn, or nobody: what this one writes would not follow on what is kept.
-            Appended::Last(_) | Appended::Gap(_) | Appended::NotRunning => Err(NotDone::Fenced),
+            _ => Err(NotDone::Fenced),
         }
     }
 }

@@ -19,8 +19,7 @@ use crate::limits::FleetLimits;
 use crate::outcome::outcome_of;
 use crate::record::PromptOutcome;
 use crate::request::{
-    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership, QueueBounds,
-    StoredText,
+    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Owned, Ownership, QueueBounds, StoredText,
 };
 
 /// What a fleet shares on a backend that its node has joined.
@@ -90,7 +89,7 @@ impl BegunTurn {
             .finish(Finish { owner, prompt, attempt, outcome, cost: 0, quarantine: None })
             .await
             .unwrap();
-        assert_eq!(finished, Owned::Done(Finished::Ended));
+        assert_eq!(finished, Owned::Done(true));
     }
 
     /// The messages that are kept.

@@ -32,9 +32,9 @@ use crate::record::{
 };
 use crate::registry::{Step, run};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Ask, Begin,
-    Begun, Change, Claim, Claimed, CommandPut, Departure, Finish, Finished, Join, Marked, Owned, Ownership,
-    Page, StoredText, StoredTranscript, TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Ask, Begin, Begun,
+    Change, Claim, Claimed, CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, StoredText,
+    StoredTranscript, TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
@@ -258,10 +258,12 @@ requests! {
     fn claim(claim: Claim) -> Claimed;
     /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
     fn begin(begin: Begin) -> Owned<Begun>;
-    /// Keeps messages of the running turn.
-    fn append(append: Append) -> Owned<Appended>;
-    /// Gives the running turn its outcome.
-    fn finish(finish: Finish) -> Owned<Finished>;
+    /// Keeps messages of the running turn. Answers with the number up to which all messages are kept or counted. `Done(None)`: nothing was
+    /// kept, because the turn does not run by this owner, or messages before the first one are missing.
+    fn append(append: Append) -> Owned<Option<u64>>;
+    /// Gives the running turn its outcome. `Done(true)`: the prompt has this outcome now, or had it already from this attempt. `Done(false)`:
+    /// the prompt does not run by this attempt, has ended with another outcome, or is not known.
+    fn finish(finish: Finish) -> Owned<bool>;
     /// Gives a name back. `true`: a prompt waits.
     fn release(owner: Ownership) -> Owned<bool>;
     /// Gives a name back whose session could not be started. Too many failures quarantine the name.

@@ -25,7 +25,7 @@ pub use nodes::Join;
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve};
+pub use turns::{Append, Begin, Begun, Finish, Reserve};
 pub use waiting::{WaitingCursor, WaitingNames, WaitingPage};
 
 /// The answer to a request of an owner.

@@ -11,9 +11,9 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, PostgresBackend, Reply, Requests, Rows, Wanted,
 };
 use greenroom_fleet::{
-    Accept, Accepted, ActivationFailed, Answered, Append, Appended, Ask, AttemptId, BackendError, Begin,
-    Begun, Claim, Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership,
-    PromptContent, PromptId, PromptOutcome, QuestionId, Timestamp,
+    Accept, Accepted, ActivationFailed, Answered, Append, Ask, AttemptId, BackendError, Begin, Begun, Claim,
+    Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership, PromptContent, PromptId,
+    PromptOutcome, QuestionId, Timestamp,
 };
 use serde_json::json;
 use sqlx::PgConnection;
@@ -201,7 +201,7 @@ async fn turn(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId) ->
     begins(backend, owner, prompt, attempt).await;
     let last = backend.prompt_record(prompt).await.unwrap().unwrap().last_seq;
     let appended = backend.append(Append { first_seq: last + 1, ..append(owner, prompt) }).await.unwrap();
-    assert_eq!(appended, Owned::Done(Appended::Last(last + 1)));
+    assert_eq!(appended, Owned::Done(Some(last + 1)));
     let asked = backend.ask(ask(owner, prompt, QuestionId::new())).await.unwrap();
     assert!(matches!(asked, Owned::Done(Some(_))), "{asked:?}");
     attempt

@@ -2,7 +2,7 @@
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Finish, Finished, Marked, Owned, Ownership,
+    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Finish, Marked, Owned, Ownership,
     PromptOutcome, Reserve, Timestamp, Withdrawn,
 };
 use serde_json::json;
@@ -57,7 +57,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let outcome =
         PromptOutcome::Completed { result: json!({ "total_cost_usd": 0.75 }), transcript_lost: false };
     let finish = Finish { owner, prompt, attempt, outcome, cost: 750_000, quarantine: None };
-    assert_eq!(backend.finish(finish).await.unwrap(), Owned::Done(Finished::Ended));
+    assert_eq!(backend.finish(finish).await.unwrap(), Owned::Done(true));
     assert_eq!(backend.withdraw(waits.prompt).await.unwrap(), Withdrawn::Unsent);
     let outcomes = "SELECT tenant, outcome, why, cost_usd::text, \
                     (ended_at > now() - interval '1 h')::text FROM outcomes ORDER BY 1";

@@ -25,7 +25,7 @@ fn keep(world: &mut World, owner: &Ownership, prompt: PromptId, first_seq: u64, 
     let last = first_seq + messages.len() as u64 - 1;
     let messages = messages.iter().map(ToString::to_string).collect();
     let append = Append { owner: owner.clone(), prompt, first_seq, messages, bound: 1 << 30 };
-    assert_eq!(world.step(|step| step.append(append.clone())), Owned::Done(Appended::Last(last)));
+    assert_eq!(world.step(|step| step.append(append.clone())), Owned::Done(Some(last)));
 }
 
 #[test]

@@ -124,8 +124,16 @@ impl World {
         let before = self.map.clone();
         let answer = self.step(&request);
         let text = format!("{answer:?}");
-        let refused =
-            ["Fenced", "Refused(", "Done(Busy", "Done(NotQueued", "Done(OverBudget", "Done(Gone", "Gone"];
+        let refused = [
+            "Fenced",
+            "Refused(",
+            "Done(Busy",
+            "Done(NotQueued",
+            "Done(OverBudget",
+            "Done(Gone",
+            "Done(None",
+            "Gone",
+        ];
         let refused = refused.iter().any(|refused| text.starts_with(refused));
         assert!(!refused || self.map == before, "a refused request has written: {text}");
         let after = self.map.clone();
@@ -204,7 +212,7 @@ impl World {
                 let Some((owner, prompt, _)) = self.one(|world| &world.begun) else { return };
                 let append =
                     Append { owner, prompt, first_seq: 1, messages: vec!["1".to_owned(); 3], bound: 2 };
-                let _: Owned<Appended> = self.twice(|step| step.append(append.clone()));
+                let _: Owned<Option<u64>> = self.twice(|step| step.append(append.clone()));
             }
             13 => {
                 let Some((owner, prompt, attempt)) = self.one(|world| &world.begun) else { return };
@@ -213,7 +221,7 @@ impl World {
                     transcript_lost: false,
                 };
                 let finish = Finish { owner, prompt, attempt, outcome, cost: 3, quarantine: None };
-                let _: Owned<Finished> = self.twice(|step| step.finish(finish.clone()));
+                let _: Owned<bool> = self.twice(|step| step.finish(finish.clone()));
             }
             14 => {
                 let Some(owner) = self.one(|world| &world.owners) else { return };

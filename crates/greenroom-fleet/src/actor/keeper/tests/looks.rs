@@ -65,7 +65,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
     let finish = Finish { owner: owner.clone(), prompt: spent, attempt, outcome, cost: 10, quarantine: None };
-    let _: crate::request::Finished = backend.finish(finish).await.unwrap().done().unwrap();
+    assert!(backend.finish(finish).await.unwrap().done().unwrap());
     stage.shared.backend.release(owner).await.unwrap().done().unwrap();
 
     for number in 0..50 {

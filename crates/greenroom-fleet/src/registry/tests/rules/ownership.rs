@@ -12,7 +12,7 @@ use crate::backend::Requests;
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Finished, Join, Marked, Owned,
+    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Join, Marked, Owned,
     Ownership, Page, Refused,
 };
 
@@ -215,8 +215,8 @@ async fn left_with_a_reason(stage: Stage) -> Checked {
         let (owner, prompt, attempt) = stage.running(node, gone).await?;
         let finish =
             Finish { quarantine: Some(why.to_owned()), ..finish(&owner, prompt, attempt, completed()) };
-        same("the finish", stage.backend.finish(finish.clone()).await?, Owned::Done(Finished::Ended))?;
-        same("the repeated finish", stage.backend.finish(finish).await?, Owned::Done(Finished::Ended))?;
+        same("the finish", stage.backend.finish(finish.clone()).await?, Owned::Done(true))?;
+        same("the repeated finish", stage.backend.finish(finish).await?, Owned::Done(true))?;
         // Another turn of the owner changes nothing.
         let next = stage.prompt(gone, "next").await?;
         let (attempt, _) = stage.begin(&owner, next).await?;

@@ -12,8 +12,7 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Name, NodeId, PromptId};
 use crate::record::{PromptContent, PromptOutcome};
 use crate::request::{
-    Accept, Accepted, Begin, Begun, Claim, Claimed, Finish, Finished, Join, Marked, Owned, Ownership,
-    QueueBounds,
+    Accept, Accepted, Begin, Begun, Claim, Claimed, Finish, Join, Marked, Owned, Ownership, QueueBounds,
 };
 
 /// A promise that is broken, in words.
@@ -154,7 +153,7 @@ impl Stage {
 
     pub(super) async fn complete(&self, owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Checked {
         let finished = self.backend.finish(finish(owner, prompt, attempt, completed())).await?;
-        same("the answer to a finish", finished, Owned::Done(Finished::Ended))
+        same("the answer to a finish", finished, Owned::Done(true))
     }
 
     pub(super) async fn outcome(&self, prompt: PromptId) -> Checked<Option<PromptOutcome>> {
