@@ -192,10 +192,8 @@ impl Copy<'_> {
         // By its end a prompt is forgotten there, also if this copy goes no further.
         let end = (end.bytes().to_vec(), of_name[1..].to_vec());
         self.put(vec![end.clone()]).await?;
+        self.questions(&Key::of(Table::DecidedOfPrompt).prompt(id)).await?;
         for prefix in rows_of_prompt(id) {
-            if prefix.bytes().first() == Some(&(Table::DecidedOfPrompt as u8)) {
-                self.questions(&prefix).await?;
-            }
             self.range(&prefix).await?;
         }
         // Together, and the end once more: a prompt that is there is whole, and is forgotten in its time.

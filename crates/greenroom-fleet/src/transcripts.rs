@@ -51,11 +51,7 @@ pub struct Transcripts(Arc<dyn Backend>);
 impl Transcripts {
     /// The transcripts in a backend.
     pub fn of(backend: impl Backend) -> Self {
-        Self::over(Arc::new(backend))
-    }
-
-    pub(crate) fn over(backend: Arc<dyn Backend>) -> Self {
-        Self(backend)
+        Self(Arc::new(backend))
     }
 
     async fn list(&self, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {

@@ -5,7 +5,7 @@
 
 use super::key::{Key, Table, number};
 use super::{Result, Step};
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::PromptId;
 use crate::request::StoredText;
 
@@ -109,10 +109,7 @@ fn texts(value: &[u8]) -> Result<Vec<&str>> {
     if rest == "]" { Ok(texts) } else { Err(spoilt()) }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("a row of texts has not the lengths that it names")]
-struct Spoilt;
-
 fn spoilt() -> BackendError {
-    BackendError::damaged(Spoilt)
+    let message = "a row of texts has not the lengths that it names; restore the file from a backup";
+    BackendError::new(BackendErrorKind::Damaged, message)
 }

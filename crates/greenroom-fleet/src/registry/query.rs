@@ -1,7 +1,7 @@
 //! Questions of the fleet about what is there.
 
 use super::key::{Key, Table, name_at_start, number};
-use super::{FIRST_KEY, Result, Row, Step, parsed};
+use super::{FIRST_KEY, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, PromptRecord};
@@ -20,10 +20,7 @@ impl Step<'_> {
 
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        let after = page.after.as_ref().map(|after| Key::of(Table::Names).name(after));
-        self.page(&Key::of(Table::Names), after, page.length(), |step, _, row| {
-            step.readable(parsed(row).map(Some))
-        })
+        self.names_listed(Key::of(Table::Names), page)
     }
 
     /// A page of names of a tenant that can be read, in the order of their bytes.

@@ -5,28 +5,25 @@
 
 #![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
 
-mod commands;
 mod names;
-mod nodes;
 mod prompts;
 mod questions;
 mod transcripts;
 mod turns;
-mod waiting;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
 pub use crate::id::Ownership;
-pub use commands::{CommandPut, TakeCommand};
-pub use names::{ActivationFailed, AfterFailure, Claim, Claimed, Departure, Marked};
-pub use nodes::Join;
+pub use names::{
+    ActivationFailed, AfterFailure, Claim, Claimed, CommandPut, Departure, Join, Marked, TakeCommand,
+    WaitingCursor, WaitingNames, WaitingPage,
+};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
 pub use turns::{Append, Begin, Begun, Finish, Reserve};
-pub use waiting::{WaitingCursor, WaitingNames, WaitingPage};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]
