@@ -1,6 +1,5 @@
 //! The map under the rules: what is read of it, what is written to it, and maps that one thread uses.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -226,10 +225,7 @@ impl Map for MemoryMap {
 
 impl MapMut for MemoryMap {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self.0.entry(key.to_vec()) {
-            Entry::Vacant(entry) => drop(entry.insert(value.to_vec())),
-            Entry::Occupied(mut entry) => value.clone_into(entry.get_mut()),
-        }
+        self.0.insert(key.to_vec(), value.to_vec());
         Ok(())
     }
 
