@@ -1,9 +1,10 @@
 //! Prompts expire, and outcomes are forgotten after their time.
 
 use super::key::{Key, Table, last_id};
+use super::turns::EXPIRED;
 use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
-use crate::record::{PromptOutcome, PromptState, Unsent};
+use crate::record::PromptState;
 
 /// Rows of messages and questions that one request forgets. A row of short messages has up to 16 KB.
 const ROWS: usize = 256;
@@ -21,9 +22,7 @@ impl Step<'_> {
             let id = PromptId(last_id(key)?);
             // A prompt that cannot be read does not expire.
             match self.readable(self.prompt(id))? {
-                Some(prompt) if prompt.state == PromptState::Queued => {
-                    self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired })?
-                }
+                Some(prompt) if prompt.state == PromptState::Queued => self.end_waiting(prompt, &EXPIRED)?,
                 _ => self.txn.delete(&[Key::of(Table::Expiries).bytes(), key].concat())?,
             }
         }

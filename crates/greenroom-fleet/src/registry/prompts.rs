@@ -8,9 +8,7 @@ use super::{Result, Step, parsed};
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, PromptId, Term};
-use crate::record::{
-    InterruptedBy, NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent,
-};
+use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
 const WITHDRAWN: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Withdrawn };
@@ -45,10 +43,9 @@ impl Step<'_> {
             return Ok(Accepted::Refused(refused));
         }
         if let Some(same) = self.prompt_of_key(&accept)? {
-            let content: Option<PromptContent> = self.txn.read(&Key::of(Table::Contents).prompt(same.id))?;
-            return Ok(match content {
-                Some(content) if content == as_stored(&accept.content)? => Accepted::Duplicate(same),
-                _ => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
+            return Ok(match self.content(same.id)? == Some(as_stored(&accept.content)?) {
+                true => Accepted::Duplicate(same),
+                false => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
             });
         }
         if let Some(NameRecord { state: NameState::Quarantined { why, .. }, .. }) = &known {
@@ -242,19 +239,13 @@ impl Step<'_> {
     }
 
     fn over_bound(&self, accept: &Accept, name: Option<&NameRecord>) -> Result<Option<Refused>> {
-        let bounds = accept.bounds;
-        let full = |of, bound| Ok(Some(Refused::QueueFull { of, bound }));
-        if name.map_or(0, |name| name.queued) >= bounds.name {
-            return full("for the session", bounds.name);
-        }
-        let (of_tenant, of_fleet) = (self.queued_of(&accept.tenant)?, self.queued()?);
-        if of_tenant >= bounds.tenant {
-            return full("for the tenant", bounds.tenant);
-        }
-        if of_fleet >= bounds.fleet {
-            return full("in the fleet", bounds.fleet);
-        }
-        Ok(None)
+        let queues = [
+            ("for the session", name.map_or(0, |name| name.queued), accept.bounds.name),
+            ("for the tenant", self.queued_of(&accept.tenant)?, accept.bounds.tenant),
+            ("in the fleet", self.queued()?, accept.bounds.fleet),
+        ];
+        let full = queues.into_iter().find(|(_, queued, bound)| queued >= bound);
+        Ok(full.map(|(of, _, bound)| Refused::QueueFull { of, bound }))
     }
 
     fn new_name(&self, accept: &Accept) -> NameRecord {

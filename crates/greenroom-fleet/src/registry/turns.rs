@@ -11,7 +11,7 @@ use crate::id::PromptId;
 use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Append, Begin, Begun, Change, Finish, Owned};
 
-const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
+pub(super) const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
 impl Step<'_> {
     pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Begun>> {
