@@ -222,8 +222,13 @@ impl FleetTurn {
     async fn advance(&mut self) -> Result<(), FleetError> {
         match self.held.take() {
             Some(live) if live.after > self.last_seq => {
+                // The messages before it are in the backend. If there are none, there is a gap.
                 let after = self.held.insert(live).after;
-                self.fetch_to(after).await
+                let stored = self.stored().await?;
+                if stored.is_empty() {
+                    self.gap_to(after);
+                }
+                self.take_stored(stored)
             }
             Some(live) => {
                 self.take_live(live);
@@ -249,15 +254,6 @@ impl FleetTurn {
         } else {
             self.ready.push_back(TurnItem::Partial(live.message));
         }
-    }
-
-    /// Reads messages from the backend, to come up to a number or past it. If there are none, there is a gap.
-    async fn fetch_to(&mut self, to: u64) -> Result<(), FleetError> {
-        let stored = self.stored().await?;
-        if stored.is_empty() {
-            self.gap_to(to);
-        }
-        self.take_stored(stored)
     }
 
     /// Reads the records. If they have nothing more, messages come live, or the turn is over.

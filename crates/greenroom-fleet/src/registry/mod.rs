@@ -44,7 +44,7 @@ use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership};
-use txn::{Reads, Txn, parsed};
+use txn::{Txn, parsed};
 
 /// The version of the keys and rows, as the file holds it.
 pub(crate) const FORMAT: &[u8] = b"1";
@@ -77,11 +77,6 @@ pub struct Told {
 impl<'a> Step<'a> {
     fn over(rows: &'a Rows, now: Timestamp) -> Self {
         Self { txn: Txn::over(rows), now, told: Told::default() }
-    }
-
-    /// Ends the request. The commit is `None` if the request has written nothing.
-    fn finish_run(self) -> (Reads, Option<Commit>) {
-        self.txn.end(self.told)
     }
 
     /// Passes over a record that cannot be read, so that it hides no other record of a list.

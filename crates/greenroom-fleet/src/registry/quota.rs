@@ -71,12 +71,6 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// True for a tenant that has spent and reserved nothing since this period has begun.
-    pub(super) fn account_is_before(&self, tenant: &str, period: Timestamp) -> Result<bool> {
-        let (known, sums) = self.expect_account(tenant)?;
-        Ok(known < period || (sums == 0 && known == Timestamp::default()))
-    }
-
     /// Lets the commit expect that nobody has spent or reserved anything. Answers with the period of the account, and the sum of its money.
     pub(super) fn expect_account(&self, tenant: &str) -> Result<(Timestamp, u64)> {
         let sums = self.txn.exact_count(&spent(tenant))? + self.txn.exact_count(&reserved(tenant))?;

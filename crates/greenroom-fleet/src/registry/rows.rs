@@ -147,7 +147,7 @@ pub(super) fn try_on<T>(
 ) -> Attempt<T> {
     let mut step = Step::over(rows, now);
     let mut answer = request(&mut step);
-    let (reads, commit) = step.finish_run();
+    let (reads, commit) = step.txn.end(step.told);
     let Reads { lacking, all, only_looks, longest_key, .. } = reads;
     if longest_key > LONGEST_KEY {
         answer = Err(BackendError::too_long(longest_key, LONGEST_KEY));
