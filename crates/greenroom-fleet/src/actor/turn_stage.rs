@@ -17,6 +17,7 @@ use crate::backend::{Backend, Requests};
 use crate::id::{AttemptId, Name, PromptId};
 use crate::limits::FleetLimits;
 use crate::outcome::outcome_of;
+use crate::pages::all_of;
 use crate::record::PromptOutcome;
 use crate::request::{
     Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Owned, Ownership, QueueBounds, StoredText,
@@ -94,7 +95,8 @@ impl BegunTurn {
 
     /// The messages that are kept.
     pub(crate) async fn kept(&self) -> Vec<StoredText> {
-        self.shared.backend.messages(self.prompt, 0, usize::MAX).await.unwrap()
+        let after = |last: Option<&StoredText>| last.map_or(0, |last| last.number);
+        all_of(|last| self.shared.backend.messages(self.prompt, after(last), usize::MAX)).await.unwrap()
     }
 }
 
