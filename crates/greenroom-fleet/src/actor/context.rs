@@ -11,7 +11,6 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::retry::is_unavailable;
 use super::transitions::Transitions;
 use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, BackendErrorKind, FleetError};
@@ -106,7 +105,7 @@ impl FleetShared {
     ) -> Result<T, BackendError> {
         let pauses =
             ConstantBuilder::default().with_delay(PAUSE).with_max_times(ATTEMPTS as usize - 1).with_jitter();
-        (|| within(request(&*self.backend))).retry(pauses).when(is_unavailable).await
+        (|| within(request(&*self.backend))).retry(pauses).when(BackendError::is_unavailable).await
     }
 
     /// Tells an event to whoever listens, after the transitions that were made before it.

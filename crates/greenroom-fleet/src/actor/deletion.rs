@@ -11,86 +11,58 @@
 
 use super::context::FleetShared;
 use super::name::steps::left;
-use super::retry::{NotDone, repeat};
+use super::retry::repeat;
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::event::FleetEvent;
-use crate::files::Removal;
 use crate::id::{Name, NodeId};
 use crate::record::{NameRecord, NameState};
 use crate::request::{Deletion, TranscriptsOf};
 
-/// The end of a request to delete a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deleted {
-    /// The name and its files are gone.
-    Done,
-    /// The name is not known.
-    Unknown,
-    /// The node owns the name: it has to give the name back first.
-    Owned(NodeId),
-}
-
-/// Deletes a name that no node owns, and its files.
+/// Deletes a name that no node owns, and its files. Returns the node that owns the name and has to give it back first, if there is one.
 ///
 /// # Errors
 /// [`FleetError::Files`] if files cannot be removed, [`FleetError::State`] if a process of a lost owner still uses them. The name
 /// stays marked, and the keeper tries again.
-pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Deleted, FleetError> {
-    match repeat(shared, || shared.backend.delete(name.clone())).await.map_err(failed)? {
-        Deletion::Marked(_) => resume(shared, name).await.map(|()| Deleted::Done),
-        Deletion::Owned(node) => Ok(Deleted::Owned(node)),
-        Deletion::Gone => Ok(Deleted::Unknown),
+pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Option<NodeId>, FleetError> {
+    match repeat(shared, || shared.backend.delete(name.clone())).await? {
+        Deletion::Marked(_) => resume(shared, name).await.map(|()| None),
+        Deletion::Owned(node) => Ok(Some(node)),
+        Deletion::Gone => Ok(None),
     }
 }
 
-/// Goes on with the deletion of a name. Does nothing if the name is not marked any more.
+/// Goes on with the deletion of a name: removes its files, and then the name. Does nothing if the name is not marked any more.
 ///
 /// # Errors
 /// As [`delete`].
 pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), FleetError> {
     // Read after the wait: the other removal may have been that of this name.
     let removal = shared.folders.removal().await;
-    match repeat(shared, || shared.backend.name_record(name.clone())).await.map_err(failed)? {
-        Some(record) if matches!(record.state, NameState::Deleting { .. }) => {
-            match record.host.as_ref().filter(|host| !shared.backend.is_exclusive() && **host != shared.host)
-            {
-                Some(host) => Err(FleetError::State(format!(
-                    "the session is marked as being deleted; its files are on the host '{host}', and a node there removes them"
-                ))),
-                None => finish(shared, &record, &removal).await,
-            }
-        }
-        _ => Ok(()),
+    let record = repeat(shared, || shared.backend.name_record(name.clone())).await?;
+    let is_marked = |record: &NameRecord| matches!(record.state, NameState::Deleting { .. });
+    let Some(record) = record.filter(is_marked) else { return Ok(()) };
+    if let Some(host) = record.host.filter(|host| !shared.backend.is_exclusive() && *host != shared.host) {
+        return Err(FleetError::State(format!(
+            "the session is marked as being deleted; its files are on the host '{host}', and a node there removes them"
+        )));
     }
-}
-
-/// Removes the files of a marked name, and then the name.
-async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
-    let name = &record.name;
-    let removed = match left::end_processes(shared, name).await.map_err(failed)? {
+    let removed = match left::end_processes(shared, name).await? {
         Some(why) => Err(FleetError::State(format!("{why}; its files are kept until then"))),
-        None => shared.folders.remove(record.conversation, removal).await.map_err(FleetError::from),
+        None => shared.folders.remove(record.conversation, &removal).await.map_err(FleetError::from),
     };
     if let Err(error) = removed {
-        let (name, tenant, why) = (name.clone(), record.tenant.clone(), error.to_string());
+        let (name, tenant, why) = (name.clone(), record.tenant, error.to_string());
         shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
         return Err(error);
     }
     if shared.transcripts {
         let of = TranscriptsOf::project(record.conversation.to_string());
-        while !repeat(shared, || shared.backend.delete_transcripts(of.clone())).await.map_err(failed)? {}
+        while !repeat(shared, || shared.backend.delete_transcripts(of.clone())).await? {}
     }
-    while !repeat(shared, || shared.backend.deleted(name.clone())).await.map_err(failed)? {}
+    while !repeat(shared, || shared.backend.deleted(name.clone())).await? {}
     shared.tell_transitions();
     Ok(())
-}
-
-fn failed(why: NotDone) -> FleetError {
-    match why {
-        NotDone::Fenced => FleetError::Ended,
-        NotDone::Error(error) => FleetError::Backend(error),
-    }
 }
 
 #[cfg(test)]
@@ -122,12 +94,12 @@ mod tests {
         let own = shared.folders.create(&record).await.unwrap();
         std::fs::write(own.config.join("transcript.jsonl"), "hello").unwrap();
 
-        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Done);
+        assert_eq!(delete(&shared, &name).await.unwrap(), None);
         assert_eq!(shared.backend.name_record(name.clone()).await.unwrap(), None);
         assert!(shared.backend.outcome(last.unwrap()).await.unwrap().is_some(), "a prompt has no outcome");
         assert_eq!(shared.backend.queued().await.unwrap(), 0);
         assert!(!own.work.parent().unwrap().exists());
-        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Unknown);
+        assert_eq!(delete(&shared, &name).await.unwrap(), None);
     }
     #[tokio::test(start_paused = true)]
     async fn a_name_that_is_not_marked_keeps_its_files_when_a_deletion_goes_on() {

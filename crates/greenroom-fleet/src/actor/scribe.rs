@@ -11,7 +11,7 @@ use futures_util::future::{Fuse, FusedFuture};
 use greenroom::{Message, Outcome, Turn};
 
 use super::context::{Activation, FleetShared};
-use super::retry::{NotDone, not_kept, repeat_sized};
+use super::retry::{NotDone, cannot_keep, repeat_sized};
 use crate::backend::Requests;
 use crate::hub::{Feed, LiveMessage};
 use crate::id::PromptId;
@@ -147,12 +147,12 @@ impl Scribe<'_> {
         let messages: Vec<&str> = complete.map(|message| message.raw().get()).collect();
         let last_seq = first_seq + (messages.len() as u64).saturating_sub(1);
         match self.append(first_seq, &messages, last_seq).await {
-            Err(NotDone::Error(error)) if not_kept(&error).is_some() => {}
+            Err(NotDone::Error(error)) if cannot_keep(&error) => {}
             done => return done.map(|()| batch),
         }
         for (seq, message) in (first_seq..).zip(&messages) {
             match self.append(seq, &[message], last_seq).await {
-                Err(NotDone::Error(error)) if not_kept(&error).is_some() => {
+                Err(NotDone::Error(error)) if cannot_keep(&error) => {
                     tracing::warn!(prompt = %self.prompt, seq, %error, "a message of a turn cannot be kept");
                     let bytes = message.len();
                     self.append(seq, &[&format!(r#"{{"type":"{NOT_KEPT}","bytes":{bytes}}}"#)], last_seq)

@@ -52,6 +52,11 @@ impl BackendError {
         self.kind
     }
 
+    /// True for an error that may pass.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.kind == BackendErrorKind::Unavailable
+    }
+
     pub(crate) fn missing(what: &str, id: impl fmt::Display) -> Self {
         let message = format!("the {what} {id} is listed and is not there; restore the file from a backup");
         Self::new(BackendErrorKind::Damaged, message)

@@ -313,10 +313,8 @@ impl FleetSession {
         loop {
             let _guard = self.make_way().await;
             match deletion::delete(self.shared(), &self.name).await? {
-                deletion::Deleted::Done | deletion::Deleted::Unknown => return Ok(()),
-                deletion::Deleted::Owned(node) => {
-                    make_way_at(self.shared(), &self.name, node, &mut asked).await?
-                }
+                None => return Ok(()),
+                Some(node) => make_way_at(self.shared(), &self.name, node, &mut asked).await?,
             }
         }
     }

@@ -43,8 +43,6 @@ use crate::error::{FilesError, FilesErrorKind, FilesResult as Result};
 use crate::record::NameRecord;
 use label::Label;
 
-pub(crate) use remove::Removal;
-
 /// The folder with a folder for each name.
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {

@@ -148,7 +148,7 @@ fn depth(value: &Value) -> usize {
 }
 
 /// The name of a kind in snake case, such as `context_full`.
-fn snake_case(kind: ErrorKind) -> String {
+pub(crate) fn snake_case(kind: impl std::fmt::Debug) -> String {
     let mut name = String::new();
     for letter in format!("{kind:?}").chars() {
         if letter.is_uppercase() && !name.is_empty() {

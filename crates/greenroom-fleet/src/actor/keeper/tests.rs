@@ -14,7 +14,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::timeout;
 
 use super::*;
-use crate::actor::deletion::{self, Deleted};
+use crate::actor::deletion;
 use crate::actor::stage::{accept, joined};
 use crate::backend::{Backend, MemoryBackend};
 use crate::id::{AttemptId, QuestionId};
@@ -359,7 +359,7 @@ async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
     assert_eq!(event, FleetEvent::Deleted { name: name.clone(), tenant: "acme".into() });
     assert!(!folder.exists());
     assert_eq!(stage.backend.name_record(name.clone()).await.unwrap(), None);
-    assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), Deleted::Unknown);
+    assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backon::Retryable;
 
 use crate::actor::context::FleetShared;
-use crate::actor::retry::{is_unavailable, pauses};
+use crate::actor::retry::pauses;
 use crate::backend::Reply;
 use crate::error::{BackendError, FleetError};
 use crate::request::StoredMessage;
@@ -53,7 +53,7 @@ pub(super) async fn read<'a, T>(
     tokio::select! {
         biased;
         () = shared.ended.cancelled() => {}
-        answer = (|| request()).retry(pauses()).when(is_unavailable).notify(tell) => return Ok(answer?),
+        answer = (|| request()).retry(pauses()).when(BackendError::is_unavailable).notify(tell) => return Ok(answer?),
     }
     // The backend may hang for ever: that may be the reason why the fleet has ended.
     match tokio::time::timeout(LAST_ANSWER, request()).await {

@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::cell::NameCell;
 use crate::actor::context::{Activation, FleetShared};
-use crate::actor::retry::{NotDone, not_kept, repeat_owned, repeat_sized};
+use crate::actor::retry::{NotDone, cannot_keep, repeat_owned, repeat_sized};
 use crate::actor::scribe;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::id::AttemptId;
-use crate::outcome::{cost_of, outcome_of};
+use crate::outcome::{cost_of, outcome_of, snake_case};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Begun, Finish};
 
@@ -138,7 +138,7 @@ async fn run(
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
-            return Ok((failed_as("malformed", message), 0));
+            return Ok((failed_as("malformed".to_owned(), message), 0));
         }
     };
     if interrupt.is_cancelled() {
@@ -164,9 +164,10 @@ async fn finish(shared: &FleetShared, mut finish: Finish) -> TurnEnd {
     let bytes = finish.outcome.json().map_or(0, |result| result.to_string().len());
     let mut finished = repeat_sized(shared, bytes, || shared.backend.finish(finish.clone())).await;
     if let Err(NotDone::Error(error)) = &finished
-        && let Some(kind) = not_kept(error)
+        && cannot_keep(error)
     {
         // The CLI's result cannot be kept. The turn has ended all the same.
+        let kind = snake_case(error.kind());
         finish.outcome = failed_as(kind, format!("the outcome of the turn cannot be kept: {error}"));
         finished = repeat_owned(shared, || shared.backend.finish(finish.clone())).await;
     }
@@ -179,8 +180,8 @@ async fn finish(shared: &FleetShared, mut finish: Finish) -> TurnEnd {
     }
 }
 
-fn failed_as(kind: &str, message: String) -> PromptOutcome {
-    PromptOutcome::Failed { kind: kind.to_owned(), message, result: None }
+fn failed_as(kind: String, message: String) -> PromptOutcome {
+    PromptOutcome::Failed { kind, message, result: None }
 }
 
 impl From<NotDone> for TurnEnd {
