@@ -7,7 +7,7 @@ use greenroom::message::ResultMessage;
 use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::context::{Activation, FleetShared, RunningTurn};
 use super::retry::NotDone;
@@ -101,19 +101,12 @@ impl BegunTurn {
     }
 }
 
-/// A future that runs beside the test, and ends with it.
-pub(crate) struct Spawned<T>(JoinSet<T>);
-
-impl<T: Send + 'static> Spawned<T> {
-    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
-        let mut tasks = JoinSet::new();
-        tasks.spawn(future);
-        Self(tasks)
-    }
-
-    pub(crate) async fn join(mut self) -> T {
-        self.0.join_next().await.unwrap().unwrap()
-    }
+/// Runs a future beside the test. It ends with the test.
+pub(crate) fn spawned<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> AbortOnDropHandle<T> {
+    #[allow(clippy::disallowed_methods, reason = "the handle is the owner that the rule asks for")]
+    AbortOnDropHandle::new(tokio::spawn(future))
 }
 
 /// A session whose CLI the test plays.
