@@ -113,14 +113,13 @@ impl AdmissionLink {
     }
 
     /// Takes the slot that a generation has granted. `false`: another generation has begun, and does not know of it.
-    pub(crate) fn take_slot(&self, cell: &NameCell, tenant: &str, generation: u64) -> bool {
+    pub(crate) fn take_slot(&self, cell: &NameCell, generation: u64) -> bool {
         // The cell is locked first: a generation that begins now reads the cell after this.
         let mut holdings = cell.holdings();
         if self.link().generation != generation {
             return false;
         }
         holdings.slot = true;
-        tenant.clone_into(&mut holdings.tenant);
         true
     }
 }

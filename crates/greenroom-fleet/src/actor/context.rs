@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
-use greenroom::Session;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,12 +17,12 @@ use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::hub::Hub;
-use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
+use crate::id::{Name, NodeId, Timestamp};
 use crate::limits::{FleetLimits, Quota};
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
-use crate::request::{Ownership, Page, Reserve};
+use crate::request::{Page, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -198,32 +197,6 @@ pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve, now: Timestamp
     let counts = is_current(account.period, reserve, now);
     let used = if counts { account.spent.saturating_add(account.reserved) } else { 0 };
     reserve.budget.saturating_sub(used) >= reserve.amount.max(1)
-}
-
-/// The live session of a name.
-#[derive(Clone)]
-pub(crate) struct Activation {
-    pub(crate) owner: Ownership,
-    /// The claim that made the node the owner. Its CLI has it in its environment.
-    pub(crate) claim: AttemptId,
-    pub(crate) tenant: String,
-    pub(crate) session: Session,
-    pub(crate) running: RunningTurn,
-}
-
-/// The turn that runs in an activation. It is shared with whatever asks people for the session.
-#[derive(Clone, Default)]
-pub(crate) struct RunningTurn(Arc<Mutex<Option<PromptId>>>);
-
-impl RunningTurn {
-    /// The prompt of the running turn.
-    pub(crate) fn get(&self) -> Option<PromptId> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn set(&self, prompt: Option<PromptId>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = prompt;
-    }
 }
 
 /// The words in which a name is written to a log: names are the application's own and may hold anything.

@@ -10,12 +10,12 @@ use futures_util::FutureExt;
 use futures_util::future::{Fuse, FusedFuture};
 use greenroom::{Message, Outcome, Turn};
 
-use super::context::{Activation, FleetShared};
+use super::context::FleetShared;
 use super::retry::{NotDone, cannot_keep, repeat_sized};
 use crate::backend::Requests;
 use crate::hub::{Feed, LiveMessage};
 use crate::id::PromptId;
-use crate::request::{Append, Appended};
+use crate::request::{Append, Appended, Ownership};
 
 /// Messages of a batch. A fast turn has some hundred messages in the time of a commit.
 const BATCH: usize = 2048;
@@ -35,12 +35,12 @@ const NOT_KEPT: &str = "greenroom_fleet_not_kept";
 /// backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer.
 pub(crate) async fn write_down(
     shared: &FleetShared,
-    activation: &Activation,
+    owner: &Ownership,
     prompt: PromptId,
     last_seq: u64,
     turn: &mut Turn,
 ) -> Result<greenroom::Result<Outcome>, NotDone> {
-    let scribe = Scribe { shared, activation, prompt };
+    let scribe = Scribe { shared, owner, prompt };
     let mut shown = Shown { last_seq, feed: shared.hub.open(prompt) };
     let mut next = Batch::default();
     let mut is_read = false;
@@ -135,7 +135,7 @@ impl Shown {
 
 struct Scribe<'a> {
     shared: &'a FleetShared,
-    activation: &'a Activation,
+    owner: &'a Ownership,
     prompt: PromptId,
 }
 
@@ -168,7 +168,7 @@ impl Scribe<'_> {
     async fn append(&self, first_seq: u64, messages: &[&str], last_seq: u64) -> Result<(), NotDone> {
         let request = || {
             self.shared.backend.append(Append {
-                owner: self.activation.owner.clone(),
+                owner: self.owner.clone(),
                 prompt: self.prompt,
                 first_seq,
                 messages: messages.iter().map(|&message| message.to_owned()).collect(),

@@ -71,6 +71,6 @@ pub(crate) fn accept(name: &str, wait: Duration) -> Accept {
         not_before: None,
         wait,
         budget: None,
-        bounds: QueueBounds { name: 100, tenant: 1000, fleet: 1000 },
+        bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 },
     }
 }

@@ -9,7 +9,7 @@ use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::context::{Activation, FleetShared, RunningTurn};
+use super::context::FleetShared;
 use super::retry::NotDone;
 use super::scribe::write_down;
 use super::stage::joined;
@@ -19,8 +19,7 @@ use crate::limits::FleetLimits;
 use crate::outcome::outcome_of;
 use crate::record::PromptOutcome;
 use crate::request::{
-    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership, QueueBounds,
-    StoredMessage,
+    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership, StoredMessage,
 };
 
 /// What a fleet shares on a backend that its node has joined.
@@ -30,8 +29,7 @@ pub(crate) async fn fleet_on(backend: impl Backend) -> Arc<FleetShared> {
 
 /// A prompt for a name, which may wait as long as the test takes.
 pub(crate) fn accept(name: &str) -> Accept {
-    let bounds = QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 };
-    Accept { bounds, ..super::stage::accept(name, Duration::from_secs(24 * 3600)) }
+    super::stage::accept(name, Duration::from_secs(24 * 3600))
 }
 
 /// Has the backend accept a prompt.
@@ -137,20 +135,11 @@ impl Played {
         begun: &BegunTurn,
         last_seq: u64,
     ) -> (impl Future<Output = Result<PromptOutcome, NotDone>> + Send + 'static, Value) {
-        let running = RunningTurn::default();
-        running.set(Some(begun.prompt));
-        let activation = Activation {
-            owner: begun.owner.clone(),
-            claim: AttemptId::new(),
-            tenant: "acme".to_owned(),
-            session: self.session.clone(),
-            running,
-        };
         let mut turn = self.session.prompt("hello").await.unwrap();
         let prompt = self.cli.expect("user").await;
         let begun = begun.clone();
         let writing = async move {
-            let ended = write_down(&begun.shared, &activation, begun.prompt, last_seq, &mut turn).await?;
+            let ended = write_down(&begun.shared, &begun.owner, begun.prompt, last_seq, &mut turn).await?;
             let outcome = outcome_of(&ended);
             begun.finish(outcome.clone()).await;
             Ok(outcome)

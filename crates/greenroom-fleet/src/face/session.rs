@@ -19,7 +19,6 @@ use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
-use crate::event::PassivatedBy;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::people::{PendingQuestion, QuestionQuery};
 use crate::profile::Placement;
@@ -246,8 +245,7 @@ impl FleetSession {
 
     /// True if there was a session here.
     async fn passivate_here(&self) -> bool {
-        let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) };
-        self.ask(false, message).await.unwrap_or(false)
+        self.ask(false, NameMessage::Passivate).await.unwrap_or(false)
     }
 
     /// Ends the session at once. While the caller holds the guard the session is not activated here, for some seconds at most.

@@ -22,7 +22,6 @@ use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
 use crate::backend::Requests;
-use crate::event::PassivatedBy;
 use crate::id::{AttemptId, CommandId};
 use crate::record::{CommandKind, CommandRecord, CommandResult};
 use crate::request::{Owned, Ownership, PutCommand, TakeCommand};
@@ -135,7 +134,7 @@ async fn result_of(
         }
         CommandKind::Passivate => {
             let (done, answer) = oneshot::channel();
-            send(command.name, NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) });
+            send(command.name, NameMessage::Passivate(done));
             (nothing_or(answer.await.unwrap_or(false)), None)
         }
         CommandKind::MakeWay => {

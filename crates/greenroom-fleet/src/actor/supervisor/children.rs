@@ -14,7 +14,7 @@ use crate::actor::admitter::{AdmissionMessage, Admitter, AdmitterArguments, Admi
 use crate::actor::cell::NameCell;
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::release::give_back;
-use crate::actor::name::{NameActor, NameArguments, NameMessage};
+use crate::actor::name::{NameActor, NameContext, NameMessage};
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name};
 use crate::record::PromptRecord;
@@ -112,12 +112,8 @@ impl FleetState {
 
     async fn start_name(&mut self, cell: Arc<NameCell>, next: Option<PromptRecord>) -> Handled {
         let name = cell.name.clone();
-        let arguments = NameArguments {
-            shared: self.shared.clone(),
-            cell: cell.clone(),
-            admission: self.admission.clone(),
-            next,
-        };
+        let (shared, admission) = (self.shared.clone(), self.admission.clone());
+        let arguments = (NameContext { shared, cell: cell.clone(), admission }, next);
         let (actor, _) = Actor::spawn_linked(None, NameActor, arguments, self.myself.get_cell()).await?;
         self.shared.set_awake(&name, true);
         self.by_actor.insert(actor.get_id(), name.clone());
@@ -166,7 +162,7 @@ impl FleetState {
             // A running turn goes on to its outcome.
             cell.steps.close();
             cell.steps.wait().await;
-            give_back(&shared, &cell, shared.lost.is_cancelled()).await;
+            give_back(&shared, &cell).await;
             // An error: the fleet has ended.
             myself.cast(FleetMessage::GivenBack(name)).ok();
         });

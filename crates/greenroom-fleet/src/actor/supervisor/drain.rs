@@ -4,9 +4,7 @@
 //!  Names: idle sessions end at once, running turns may end
 //!    │ no name is left ─────────────────────────────┐
 //!    ▼ a third of the time is left, at most 5 s     │
-//!  Cut: running turns are cut off                   │
-//!    ▼ half of that is left                         │
-//!  Kill: sessions that are left are killed          ▼
+//!  Cut: sessions are killed, and turns are cut off  ▼
 //!    └─────────────────────────────────────────► Leave: the node leaves its backend ──► the supervisor ends
 //! ```
 
@@ -30,7 +28,6 @@ const CUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainStep {
     Cut,
-    Kill,
     /// The deadline has passed.
     Over,
     /// The node has left its backend.
@@ -62,15 +59,13 @@ impl FleetState {
             self.shared.draining.cancel();
             self.shared.tell(FleetEvent::Draining);
             self.admission.send(AdmitterMessage::Drain);
-            self.tell_names(|| NameMessage::Drain);
+            self.end_names();
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
         let timers = Task::spawn(async move {
-            let steps =
-                [(kept, DrainStep::Cut), (kept / 2, DrainStep::Kill), (Duration::ZERO, DrainStep::Over)];
-            for (before, step) in steps {
+            for (before, step) in [(kept, DrainStep::Cut), (Duration::ZERO, DrainStep::Over)] {
                 tokio::time::sleep_until(deadline - before).await;
                 // An error: the fleet has ended.
                 myself.cast(FleetMessage::DrainStep(step)).ok();
@@ -84,12 +79,7 @@ impl FleetState {
 
     pub(super) fn drain_step(&mut self, step: DrainStep) {
         match step {
-            DrainStep::Cut => {
-                // Also the turns whose actors have failed.
-                self.names.values().for_each(|child| child.cell.cut().cancel());
-                self.tell_names(|| NameMessage::Cut);
-            }
-            DrainStep::Kill => self.names.values().for_each(|child| child.cell.kill().cancel()),
+            DrainStep::Cut => self.names.values().for_each(|child| child.cell.cut()),
             DrainStep::Over | DrainStep::Left => self.stop(),
         }
     }
@@ -99,14 +89,14 @@ impl FleetState {
         tracing::error!("the fleet's node has lost its lease, and ends its sessions");
         self.shared.tell(FleetEvent::LeaseLost { node: self.shared.node });
         self.names.values().for_each(|child| child.cell.kill().cancel());
-        self.tell_names(|| NameMessage::Fence);
+        self.end_names();
         self.drain(Instant::now() + self.shared.limits.drain, None);
     }
 
-    fn tell_names(&self, message: impl Fn() -> NameMessage) {
+    fn end_names(&self) {
         for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
             // An error: the actor has ended, and holds nothing.
-            actor.cast(message()).ok();
+            actor.cast(NameMessage::End).ok();
         }
     }
 

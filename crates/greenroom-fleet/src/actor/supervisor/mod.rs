@@ -178,7 +178,7 @@ async fn end_now(shared: &FleetShared, cell: &NameCell) {
     cell.steps.wait().await;
     // A step may have started a session.
     cell.kill().cancel();
-    give_back(shared, cell, true).await;
+    give_back(shared, cell).await;
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
