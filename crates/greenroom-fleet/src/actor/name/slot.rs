@@ -49,7 +49,7 @@ impl NameActorState {
             }
             // The name wants nothing any more, and its `Withdraw` is on its way.
             (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
-            (Grant::Turn, NameStage::Idle(_)) => {
+            (Grant::Turn, NameStage::Idle(live)) if live.interrupts.is_empty() => {
                 if let Some(live) = self.stage.take_live() {
                     self.begin_turn(live);
                 }
@@ -57,7 +57,11 @@ impl NameActorState {
             (Grant::Passivate, NameStage::Idle(_)) => {
                 self.begin_passivating(PassivatedBy::Eviction, None);
             }
-            (Grant::Turn, _) => self.tell_admission(AdmissionMessage::TurnEnded),
+            // An interrupt on its way would hit the turn: the name asks again when the interrupt has arrived.
+            (Grant::Turn, _) => {
+                self.asked = None;
+                self.tell_admission(AdmissionMessage::TurnEnded);
+            }
             (Grant::Passivate, _) => {}
         }
     }

@@ -18,13 +18,15 @@ use super::steps::release::give_back;
 use super::steps::turn::{TurnEnd, run_turn};
 use super::steps::{NotStarted, of_files};
 use super::{NameActor, NameContext, NameMessage};
-use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterArguments, AdmitterMessage, Holder};
+use crate::actor::admitter::{
+    AdmissionLink, AdmissionMessage, Admitter, AdmitterArguments, AdmitterMessage, Holder,
+};
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::NotDone;
 use crate::actor::stage::{accept, joined, shared};
 use crate::actor::turn_stage::Played;
-use crate::admission::Counts;
+use crate::admission::{Counts, Want};
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FilesError;
 use crate::event::FleetEvent;
@@ -170,6 +172,39 @@ async fn accept_text(shared: &FleetShared) -> PromptRecord {
         Accepted::New(record) => record,
         other => panic!("not accepted: {other:?}"),
     }
+}
+
+/// A request that was withdrawn too late comes back as a turn that the name does not expect.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_granted_while_an_interrupt_is_on_its_way_is_given_back() {
+    let mut acting = Acting::start(FleetLimits::default(), Vec::new()).await;
+    let mut cli = acting.listener.accept().await;
+    cli.handshake().await;
+    let prompt = cli.expect("user").await;
+    let (done, interrupted) = oneshot::channel();
+    acting.actor.cast(NameMessage::Interrupt { prompt: None, done }).unwrap();
+    let interrupt = cli.expect_request("interrupt").await;
+    cli.begin_turn();
+    cli.finish_turn(&prompt, "done");
+    is_in(&acting.actor, "idle").await;
+    let order = Some(accept_text(&acting.shared).await.order);
+    acting.actor.cast(NameMessage::Wake(None)).unwrap();
+    is_in(&acting.actor, "idle").await;
+
+    let (tenant, want, actor) = ("acme".to_owned(), Want::Turn, acting.actor.clone());
+    let ask = AdmissionMessage::Ask { tenant, want, order, actor };
+    acting.admitter.cast(AdmitterMessage::Of(Name::new("a").unwrap(), ask)).unwrap();
+    assert_eq!(acting.counts().await.running, 1, "the turn is granted");
+    is_in(&acting.actor, "idle").await;
+    let counts = acting.counts().await;
+    assert_eq!((counts.running, counts.idle), (0, 1), "{counts:?}");
+
+    cli.answer(&interrupt, json!({ "still_queued": [], "cancelled": [] }));
+    assert!(interrupted.await.unwrap().unwrap());
+    cli.expect("user").await;
+    is_in(&acting.actor, "running").await;
+    acting.actor.stop(None);
+    acting.admitter.stop(None);
 }
 
 #[tokio::test(start_paused = true)]
