@@ -14,6 +14,7 @@ use super::watch::NodeWatch;
 use super::{OwnedNames, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::deletion;
+use crate::actor::name::NameMessage;
 use crate::backend::Requests;
 use crate::error::{BackendError, FleetError};
 use crate::id::{AttemptId, Name, Term, Timestamp};
@@ -180,7 +181,8 @@ impl KeeperContext {
     }
 
     /// Wakes names that can run, each tenant's in the order in which their prompts were accepted, but none of a tenant that has
-    /// no money for a turn. Returns these tenants; `poor` are those that are known before.
+    /// no money for a turn. Returns these tenants; `poor` are those that are known before. Tells the other names that are awake here:
+    /// they may wait for a prompt that another node runs.
     async fn wake_names_of(
         &self,
         of: Option<Vec<Name>>,
@@ -189,6 +191,10 @@ impl KeeperContext {
     ) -> Result<Vec<PoorTenant>, BackendError> {
         let (backend, node) = (&self.shared.backend, self.shared.node);
         let profiles = self.shared.has_peers().then(|| self.shared.profiles.keys().cloned().collect());
+        let mut others: HashSet<Name> = match &of {
+            Some(names) => names.iter().filter(|name| self.shared.is_awake(name)).cloned().collect(),
+            None => locked(&self.shared.awake).clone(),
+        };
         let without: Vec<String> = poor.iter().map(|poor| poor.tenant.clone()).collect();
         // The tenants that were asked about, and `true` for those with money for a turn.
         let mut can_pay: HashMap<String, bool> =
@@ -209,8 +215,14 @@ impl KeeperContext {
                 }
             }
             waiting.prompts.retain(|prompt| can_pay.get(&prompt.tenant).is_some_and(|can_pay| *can_pay));
+            for prompt in &waiting.prompts {
+                others.remove(&prompt.name);
+            }
             self.wake(waiting.prompts);
-            let Some(next) = waiting.next else { return Ok(poor) };
+            let Some(next) = waiting.next else {
+                others.into_iter().for_each(|name| (self.send)(name, NameMessage::NotFound));
+                return Ok(poor);
+            };
             page.after = Some(next);
         }
     }

@@ -248,6 +248,13 @@ impl NameActorState {
         self.look();
     }
 
+    /// Another node may run the prompts for which the name waits: they need no slot here then.
+    pub(super) fn not_found(&mut self) {
+        if matches!(self.stage, NameStage::Waiting) {
+            self.look();
+        }
+    }
+
     /// Looks at what waits for the name, once more if a look runs.
     pub(super) fn look(&mut self) {
         self.cx.cell.mark();

@@ -34,6 +34,8 @@ pub(crate) use requests::steer;
 pub(crate) enum NameMessage {
     /// Something may have begun to wait. With the prompt that may begin, if it is known.
     Wake(Option<PromptId>),
+    /// The keeper has found no prompt of the name that can run on this node.
+    NotFound,
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
     /// Admission grants a slot or a turn, or wants the slot back. `u64`: the generation of admission.
@@ -118,6 +120,7 @@ impl Actor for NameActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             NameMessage::Wake(next) => state.woken(next),
+            NameMessage::NotFound => state.not_found(),
             NameMessage::Warm(done) => state.warm(done),
             NameMessage::Granted(grant, generation) => state.granted(grant, generation),
             NameMessage::AskAgain => state.ask_again(),

@@ -25,7 +25,7 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::NotDone;
 use crate::actor::stage::{accept, joined, shared};
-use crate::actor::turn_stage::Played;
+use crate::actor::turn_stage::{BegunTurn, Played, completed};
 use crate::admission::{Counts, Want};
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FilesError;
@@ -232,6 +232,30 @@ async fn a_session_that_ends_in_a_drain_waits_for_no_slot() {
     let waits = |event: &FleetEvent| matches!(event, FleetEvent::Waiting { .. });
     assert!(!std::iter::from_fn(|| events.try_recv().ok()).any(|event| waits(&event)));
     assert_eq!(acting.counts().await.asking, 0);
+    acting.admitter.stop(None);
+}
+
+/// A slot would be of no use: a session would be evicted for it, and its tenant would pay.
+#[tokio::test(start_paused = true)]
+async fn a_name_whose_prompt_runs_elsewhere_asks_for_no_slot() {
+    let holder = Holder { name: Name::new("b").unwrap(), tenant: "acme".into(), starting: false };
+    let limits = FleetLimits { live: 1, ..FleetLimits::default() };
+    let acting = Acting::start(limits, vec![holder]).await;
+    is_in(&acting.actor, "waiting").await;
+    // Another one waits, for its turn at the other node.
+    let waits = acting.shared.backend.queue(Name::new("a").unwrap(), 1).await.unwrap();
+    accept_text(&acting.shared).await;
+    let mut elsewhere = shared(acting.shared.backend.clone(), FleetLimits::default());
+    elsewhere.host = "there".into();
+    let join =
+        Join { node: elsewhere.node, host: "there".into(), lease: elsewhere.limits.lease, capacity: 8 };
+    elsewhere.backend.join(join).await.unwrap();
+    let begun = BegunTurn::begin(&Arc::new(elsewhere), "a", waits[0].id).await;
+
+    acting.actor.cast(NameMessage::NotFound).unwrap();
+    acting.actor.wait(Some(Duration::from_secs(60))).await.expect("the actor ends");
+    assert_eq!(acting.counts().await.asking, 0);
+    begun.finish(completed()).await;
     acting.admitter.stop(None);
 }
 
