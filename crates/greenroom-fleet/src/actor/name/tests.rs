@@ -363,6 +363,34 @@ async fn a_prompt_whose_begin_is_answered_after_the_lease_is_not_sent() {
     assert!(!began);
 }
 
+/// The backend takes everything but this outcome, which is large, so the turn ends with a short one.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_the_backend_never_takes_is_replaced_by_a_failure() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let mut waiting = Waiting::on(backend.clone(), 0).await;
+    let (start, lease) = (tokio::time::Instant::now(), waiting.shared.limits.lease);
+    // Longer than the large outcome is tried.
+    backend.plan(move |request| match request.method {
+        "finish" if start.elapsed() < lease * 2 => Fault::Fail,
+        _ => Fault::Pass,
+    });
+    let Waiting { shared, cell, prompt, played } = &mut waiting;
+    let (interrupt, mut meter) = (CancellationToken::new(), UsageTracker::default());
+    let turn = run_turn(shared, cell, &mut meter, prompt, &interrupt);
+    let cli = async {
+        let prompt = played.cli.expect("user").await;
+        played.cli.finish_turn(&prompt, &"x".repeat(1 << 20));
+    };
+    let both = async { tokio::join!(turn, cli).0 };
+    let end = tokio::time::timeout(lease * 4, both).await.expect("the turn ends");
+    assert!(matches!(end, Ok(TurnEnd::Ended)), "{end:?}");
+    let outcome = shared.backend.outcome(prompt.id).await.unwrap();
+    assert!(
+        matches!(&outcome, Some(PromptOutcome::Failed { kind, result: None, .. }) if kind == "unavailable"),
+        "{outcome:?}"
+    );
+}
+
 /// The keeper releases a name that no cell holds: a quarantine that is late would find it free.
 #[tokio::test(start_paused = true)]
 async fn a_name_is_held_until_it_is_given_back() {
