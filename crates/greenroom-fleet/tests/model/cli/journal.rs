@@ -66,8 +66,8 @@ pub(super) struct Live {
 pub(crate) struct Taken {
     /// Turns that had begun, or may have begun.
     pub(crate) begun: BTreeSet<String>,
-    /// The last term that was given.
-    pub(crate) term: Option<Term>,
+    /// The last term of each name.
+    pub(crate) terms: BTreeMap<String, Term>,
 }
 
 impl JournalState {
@@ -169,7 +169,21 @@ impl Journal {
         let mut state = self.state();
         state.process += 1;
         state.taken.begun.extend(taken.begun);
-        state.taken.term = taken.term;
+        for (name, term) in taken.terms {
+            let last = state.taken.terms.entry(name).or_default();
+            // A name that was deleted and made again has no term until somebody claims it.
+            *last = term.max(*last);
+        }
+    }
+
+    /// A fleet of a process has claimed a name. If another process has taken over, the claim must be an earlier one.
+    pub(crate) fn claimed(&self, process: u64, name: &str, term: Term) {
+        let mut state = self.state();
+        let last = state.taken.terms.get(name);
+        if process != state.process && last.is_none_or(|last| *last < term) {
+            let text = format!("one-owner: a dead node has claimed {name} with term {term} after {last:?}");
+            state.violations.push(text);
+        }
     }
 
     /// The process that owns the backend now.
@@ -202,8 +216,6 @@ impl Journal {
                     let text = format!("one-owner: {name} is activated with term {term} after {before:?}");
                     state.violations.push(text);
                 }
-            } else if state.taken.term.is_none_or(|last| last < term) {
-                state.violations.push(format!("one-owner: a dead node has claimed {name} with term {term}"));
             }
         }
         let (transport, listener) = ScriptedCli::by_hand();
