@@ -34,6 +34,7 @@ use serde::Serialize;
 use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::{Name, NodeId, PromptId, Term, Timestamp};
+use crate::pages::all_nodes;
 use crate::record::{NameRecord, NodeRecord, ProcessRecord};
 use crate::request::{Page, Withdrawn};
 
@@ -85,20 +86,14 @@ impl Admin {
     /// # Errors
     /// The backend's.
     pub async fn nodes(&self) -> Result<Vec<NodeReport>, BackendError> {
-        let mut nodes: Vec<NodeReport> = Vec::new();
-        loop {
-            let after = nodes.last().map(|node| node.record.id);
-            let page = self.backend.nodes(after, Page::MOST).await?;
-            if page.is_empty() {
-                return Ok(nodes);
-            }
-            let now = self.backend.now();
-            nodes.extend(page.into_iter().map(|record| NodeReport {
-                lease_age: now.since(record.renewed_at),
-                holds_lease: now < record.lease_until,
-                record,
-            }));
-        }
+        let nodes = all_nodes(&*self.backend).await?;
+        let now = self.backend.now();
+        let report = |record: NodeRecord| NodeReport {
+            lease_age: now.since(record.renewed_at),
+            holds_lease: now < record.lease_until,
+            record,
+        };
+        Ok(nodes.into_iter().map(report).collect())
     }
 
     /// Asks a node to drain. The node begins when it renews its lease, which takes a sixth of `FleetLimits::lease` at most, and has

@@ -119,6 +119,17 @@ impl fmt::Display for Term {
     }
 }
 
+/// The ownership of a name, as a claim gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Ownership {
+    /// The name.
+    pub name: Name,
+    /// The owner's node.
+    pub node: NodeId,
+    /// The owner's term.
+    pub term: Term,
+}
+
 /// A moment on the backend's clock, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -72,9 +72,10 @@ mod limits;
 mod moving;
 mod opening;
 mod outcome;
-mod people;
+mod pages;
 mod process;
 mod profile;
+mod question;
 mod record;
 mod registry;
 mod request;
@@ -98,18 +99,17 @@ pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};
 pub use face::turn::{FleetTurn, TurnItem};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use limits::{Budget, FleetLimits, Quota};
-pub use people::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
 pub use profile::{ActivatedFor, ActivationContext, Placement, TranscriptsIn};
+pub use question::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
 pub use record::{
     CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
     NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
     QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
-    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
-    Owned, Ownership, Page, PutCommand, Quarantined, QueueBounds, Refused, Renewed, Reserve, StoredEntry,
-    StoredMessage, StoredTranscript, TakeCommand, TranscriptsOf, Transition, WaitingCursor, WaitingNames,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Ask, Begin, Begun,
+    Change, Claim, Claimed, CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds,
+    Refused, Reserve, StoredText, StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames,
     WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;

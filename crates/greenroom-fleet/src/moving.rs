@@ -1,25 +1,24 @@
 //! Copies the rows of a tenant from one backend to another one. [`crate::registry::moving`] draws the way of a name.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::{BackendError, BackendErrorKind, Result};
 use crate::id::{Name, PromptId};
+use crate::pages::all_of;
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
-    Key, Table, ended_of, ended_prompt, entries_of, last_id, rows_of_prompt, transcripts_of,
+    Key, Table, ended_of, ended_prompt, entries_of, last_id, number, rows_of_prompt, runs, transcripts_of,
 };
-use crate::request::{Arrival, Departure, Page, TranscriptsOf};
-
-type Result<T, E = BackendError> = std::result::Result<T, E>;
+use crate::request::{Departure, Page, TranscriptsOf};
 
 /// Rows whose sizes are read at once.
 const ROWS: usize = 1024;
 /// Bytes that are copied at once. A single row may have more.
-const BYTES: u64 = 1 << 20;
+const BYTES: usize = 1 << 20;
 /// Questions that are copied at once.
 const QUESTIONS: usize = 32;
 
@@ -71,19 +70,16 @@ pub(crate) async fn move_tenant(
     for record in names_of(from, tenant).await? {
         may_go(to, &record).await?;
     }
-    let (mut departing, mut marked): (Vec<NameRecord>, HashSet<Name>) = Default::default();
+    let mut departing: BTreeMap<Name, NameRecord> = BTreeMap::new();
     // Until no session is left that was made meanwhile.
     loop {
         let known = departing.len();
         for NameRecord { name, .. } in names_of(from, tenant).await? {
-            if marked.contains(&name) {
+            if departing.contains_key(&name) {
                 continue;
             }
             match from.depart(tenant.to_owned(), name.clone(), there).await? {
-                Departure::Marked(record) => {
-                    marked.insert(name);
-                    departing.push(record);
-                }
+                Departure::Marked(record) => drop(departing.insert(name, record)),
                 Departure::NotAtRest => return Err(MoveError::NotAtRest(name)),
                 Departure::Elsewhere => return Err(MoveError::Elsewhere(name)),
                 Departure::Gone => {}
@@ -98,8 +94,8 @@ pub(crate) async fn move_tenant(
     let spent = account.spent.saturating_add(account.reserved);
     to.open_account(tenant.to_owned(), account.period, spent).await?;
     let mut moved = MovedTenant::default();
-    for record in departing {
-        moved.prompts += move_name(from, to, &record).await?;
+    for record in departing.values() {
+        moved.prompts += move_name(from, to, record).await?;
         moved.names += 1;
     }
     if !from.close_account(tenant.to_owned()).await? {
@@ -130,7 +126,7 @@ async fn move_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
         if to.name_record(record.name.clone()).await?.is_none() {
             prompts = copy_name(from, to, record).await?;
         }
-        if to.arrive(record.clone()).await? == Arrival::Taken {
+        if !to.arrive(record.clone()).await? {
             return Err(MoveError::Taken(record.name.clone()));
         }
     }
@@ -145,37 +141,23 @@ async fn move_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
 }
 
 async fn names_of(from: &dyn Backend, tenant: &str) -> Result<Vec<NameRecord>> {
-    let mut names: Vec<NameRecord> = Vec::new();
-    loop {
-        let after = names.last().map(|last| last.name.clone());
-        let page = Page { after, limit: Page::MOST };
-        let page = from.names_of(tenant.to_owned(), page).await?;
-        if page.is_empty() {
-            return Ok(names);
-        }
-        names.extend(page);
-    }
+    let page =
+        |last: Option<&NameRecord>| Page { after: last.map(|last| last.name.clone()), limit: Page::MOST };
+    all_of(|last| from.names_of(tenant.to_owned(), page(last))).await
 }
 
 /// Copies the ended prompts and the transcripts of a name. Answers with the number of prompts.
 async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) -> Result<usize> {
     let copy = Copy { from, to, record };
-    let (mut prompts, all) = (0, ended_of(&record.tenant, &record.name));
-    let mut last = all.bytes().to_vec();
-    loop {
-        let page = scan(from, after(&last, &all)).await?;
-        let Some((end, _)) = page.last() else { break };
-        last.clone_from(end);
+    let mut prompts = 0;
+    let mut all = KeysUnder::of(&ended_of(&record.tenant, &record.name));
+    while let Some(page) = all.next(from, ROWS).await? {
         for (of_name, _) in &page {
             prompts += usize::from(copy.prompt(of_name).await?);
         }
     }
-    let all = transcripts_of(&record.conversation.to_string());
-    let mut last = all.bytes().to_vec();
-    loop {
-        let page = scan(from, after(&last, &all)).await?;
-        let Some((end, _)) = page.last() else { return Ok(prompts) };
-        last.clone_from(end);
+    let mut all = KeysUnder::of(&transcripts_of(&record.conversation.to_string()));
+    while let Some(page) = all.next(from, ROWS).await? {
         for (key, _) in page {
             let Some(row) = values(from, vec![key]).await?.pop() else { continue };
             let Some(prefixes) = readable(entries_of(&row.1)) else { continue };
@@ -185,6 +167,7 @@ async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
             copy.put(vec![row]).await?;
         }
     }
+    Ok(prompts)
 }
 
 /// Passes over a row that cannot be read: it can be used neither here nor there.
@@ -207,12 +190,10 @@ impl Copy<'_> {
         let Some(row) = values(self.from, vec![place]).await?.pop() else { return Ok(false) };
         let Some((prompt, end)) = readable(ended_prompt(&row.1)).flatten() else { return Ok(false) };
         // By its end a prompt is forgotten there, also if this copy goes no further.
-        let end = (end.bytes().to_vec(), Vec::new());
+        let end = (end.bytes().to_vec(), of_name[1..].to_vec());
         self.put(vec![end.clone()]).await?;
+        self.questions(&Key::of(Table::DecidedOfPrompt).prompt(id)).await?;
         for prefix in rows_of_prompt(id) {
-            if prefix.bytes().first() == Some(&(Table::DecidedOfPrompt as u8)) {
-                self.questions(&prefix).await?;
-            }
             self.range(&prefix).await?;
         }
         // Together, and the end once more: a prompt that is there is whole, and is forgotten in its time.
@@ -227,36 +208,27 @@ impl Copy<'_> {
 
     /// Copies the decided questions of a prompt.
     async fn questions(&self, decided: &Key) -> Result<()> {
-        let mut last = decided.bytes().to_vec();
-        loop {
-            let page = scan(self.from, Range { limit: QUESTIONS, ..after(&last, decided) }).await?;
-            let Some((end, _)) = page.last() else { return Ok(()) };
-            last.clone_from(end);
+        let mut all = KeysUnder::of(decided);
+        while let Some(page) = all.next(self.from, QUESTIONS).await? {
             let key =
                 |(key, _): &Row| last_id(key).map(|id| Key::of(Table::Questions).id(id).bytes().to_vec());
             let keys = page.iter().map(key).collect::<Result<_>>()?;
             self.put(values(self.from, keys).await?).await?;
         }
+        Ok(())
     }
 
     /// Copies the rows whose keys begin with a prefix, some bytes at a time.
     async fn range(&self, prefix: &Key) -> Result<()> {
-        let mut last = None;
-        loop {
-            let range = last.as_ref().map_or_else(|| range(prefix), |last: &Vec<u8>| after(last, prefix));
-            let sizes = scan(self.from, range).await?;
-            let Some((end, _)) = sizes.last() else { return Ok(()) };
-            last = Some(end.clone());
-            let (mut keys, mut bytes) = (Vec::new(), 0);
-            for (at, (key, size)) in sizes.iter().enumerate() {
-                keys.push(key.clone());
-                bytes += size.as_slice().try_into().map_or(BYTES, u64::from_be_bytes);
-                if bytes >= BYTES || at + 1 == sizes.len() {
-                    bytes = 0;
-                    self.put(values(self.from, std::mem::take(&mut keys)).await?).await?;
-                }
+        let mut all = KeysUnder::of(prefix);
+        while let Some(page) = all.next(self.from, ROWS).await? {
+            let size = |(_, size): &Row| number(size).map_or(BYTES, |size| size as usize);
+            for rows in runs(&page, ROWS, BYTES, size) {
+                let keys = rows.iter().map(|(key, _)| key.clone()).collect();
+                self.put(values(self.from, keys).await?).await?;
             }
         }
+        Ok(())
     }
 
     /// Writes rows, as long as the name has not arrived: a write that comes late changes nothing of a session that runs.
@@ -277,13 +249,6 @@ impl Copy<'_> {
     }
 }
 
-/// The rows of a range.
-async fn scan(from: &dyn Backend, range: Range) -> Result<Vec<Row>> {
-    let wanted = Wanted { ranges: [range.clone()].into(), ..Wanted::default() };
-    let mut rows = from.read(Lane::Requests, wanted).await?;
-    Ok(rows.ranges.remove(&range).unwrap_or_default())
-}
-
 /// Rows with their values. One that is gone is left out.
 async fn values(from: &dyn Backend, keys: Vec<Vec<u8>>) -> Result<Vec<Row>> {
     let wanted = Wanted { keys: keys.into_iter().collect(), ..Wanted::default() };
@@ -291,12 +256,24 @@ async fn values(from: &dyn Backend, keys: Vec<Vec<u8>>) -> Result<Vec<Row>> {
     Ok(rows.values.into_iter().filter_map(|(key, value)| value.map(|value| (key, value))).collect())
 }
 
-/// The sizes of the first rows whose keys begin with a prefix.
-fn range(prefix: &Key) -> Range {
-    Range { from: prefix.bytes().to_vec(), to: prefix.end(), limit: ROWS, part: Part::Sizes }
+/// The keys that begin with a prefix, page by page.
+struct KeysUnder {
+    from: Vec<u8>,
+    to: Vec<u8>,
 }
 
-/// The sizes of the first rows under a prefix after a key.
-fn after(last: &[u8], prefix: &Key) -> Range {
-    Range { from: [last, &[0]].concat(), ..range(prefix) }
+impl KeysUnder {
+    fn of(prefix: &Key) -> Self {
+        Self { from: prefix.bytes().to_vec(), to: prefix.end() }
+    }
+
+    /// The next keys, with the sizes of their rows.
+    async fn next(&mut self, from: &dyn Backend, limit: usize) -> Result<Option<Vec<Row>>> {
+        let range = Range { from: self.from.clone(), to: self.to.clone(), limit, part: Part::Sizes };
+        let wanted = Wanted { ranges: [range.clone()].into(), ..Wanted::default() };
+        let rows = from.read(Lane::Requests, wanted).await?.ranges.remove(&range).unwrap_or_default();
+        let Some((last, _)) = rows.last() else { return Ok(None) };
+        self.from = [last.as_slice(), &[0]].concat();
+        Ok(Some(rows))
+    }
 }

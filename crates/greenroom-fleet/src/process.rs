@@ -18,7 +18,7 @@ use greenroom::SessionBuilder;
 use greenroom::transport::{ProcessIdentity, kill_processes_with, processes_with};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::id::AttemptId;
 
@@ -40,27 +40,28 @@ pub(crate) fn mark(builder: SessionBuilder, claim: AttemptId) -> SessionBuilder 
 
 /// The record of an activation's processes, for the backend. `None`: no process is known yet.
 pub(crate) fn record(claim: AttemptId, process: Option<&ProcessIdentity>) -> Value {
-    // An identity is plain data, which always becomes JSON.
-    let mut record = process.and_then(|process| serde_json::to_value(process).ok()).unwrap_or(json!({}));
-    record["claim"] = json!(claim);
-    record
+    let mut process = process.cloned();
+    if let Some(process) = &mut process {
+        // Processes with greenroom's own mark have the variable as well: the search for the mark is left out.
+        process.mark = None;
+    }
+    // Plain data always becomes JSON.
+    serde_json::to_value(LeftProcess { claim, process }).unwrap_or_default()
 }
 
 /// The processes that an activation of an earlier process of the service may have left behind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LeftProcess {
-    /// `None` in records of an earlier version.
-    claim: Option<AttemptId>,
+    claim: AttemptId,
     #[serde(flatten)]
     process: Option<ProcessIdentity>,
 }
 
 impl fmt::Display for LeftProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.process, &self.claim) {
-            (Some(process), _) => write!(f, "the process {}", process.pid),
-            (None, Some(claim)) => write!(f, "a process with {VARIABLE}={claim}"),
-            (None, None) => f.write_str("an unknown process"),
+        match &self.process {
+            Some(process) => write!(f, "the process {}", process.pid),
+            None => write!(f, "a process with {VARIABLE}={}", self.claim),
         }
     }
 }
@@ -69,13 +70,9 @@ impl LeftProcess {
     /// Reads the record that the owner has written down.
     ///
     /// # Errors
-    /// The record names no process.
+    /// The record has no claim.
     pub(crate) fn of(record: &Value) -> serde_json::Result<Self> {
-        let read: Self = serde_json::from_value(record.clone())?;
-        if read.claim.is_none() && read.process.is_none() {
-            return Err(serde::de::Error::custom("it names no process"));
-        }
-        Ok(read)
+        Self::deserialize(record)
     }
 
     pub(crate) async fn is_alive(&self) -> bool {
@@ -92,19 +89,11 @@ impl LeftProcess {
     }
 
     fn lives(&self) -> bool {
-        let Some(claim) = self.claim else {
-            return self.process.as_ref().is_some_and(ProcessIdentity::is_alive);
-        };
-        // Processes with greenroom's own mark have the variable as well: the search for the mark is left out.
-        let mut process = self.process.clone();
-        if let Some(process) = &mut process {
-            process.mark = None;
-        }
         // If nobody can tell, a process counts as one that runs.
         let is_found =
-            || processes_with(VARIABLE, &claim.to_string()).map_or(true, |found| !found.is_empty());
+            || processes_with(VARIABLE, &self.claim.to_string()).map_or(true, |found| !found.is_empty());
         // Twice: not every system tells the last number, which the search needs to follow processes that start others and end.
-        process.is_some_and(|process| process.is_alive()) || is_found() || is_found()
+        self.process.as_ref().is_some_and(ProcessIdentity::is_alive) || is_found() || is_found()
     }
 
     /// Kills the process group, if its leader is still the process that was written down: the system gives the id of an
@@ -113,8 +102,7 @@ impl LeftProcess {
         if let Some(process) = &self.process {
             kill_group(process);
         }
-        let Some(claim) = self.claim else { return };
-        match kill_processes_with(VARIABLE, &claim.to_string()) {
+        match kill_processes_with(VARIABLE, &self.claim.to_string()) {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
                 tracing::warn!(%error, "processes of an earlier CLI are left")
             }

@@ -1,6 +1,6 @@
 //! Profiles: how the sessions of a fleet are built.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use greenroom::SessionBuilder;
@@ -46,53 +46,24 @@ pub enum TranscriptsIn {
 
 /// The activation for which a profile builds a session.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ActivationContext {
-    pub(crate) name: Name,
-    pub(crate) tenant: String,
-    pub(crate) conversation: Uuid,
-    pub(crate) term: Term,
-    pub(crate) activated_for: ActivatedFor,
-    pub(crate) work: PathBuf,
-    pub(crate) config: PathBuf,
-}
-
-impl ActivationContext {
     /// The name of the session.
-    pub fn name(&self) -> &Name {
-        &self.name
-    }
-
+    pub name: Name,
     /// The tenant of the session.
-    pub fn tenant(&self) -> &str {
-        &self.tenant
-    }
-
+    pub tenant: String,
     /// The id of the conversation. The fleet opens it; a profile need not.
-    pub fn conversation(&self) -> Uuid {
-        self.conversation
-    }
-
+    pub conversation: Uuid,
     /// The number of this ownership of the name.
-    pub fn term(&self) -> Term {
-        self.term
-    }
-
+    pub term: Term,
     /// The reason for the activation.
-    pub fn activated_for(&self) -> ActivatedFor {
-        self.activated_for
-    }
-
+    pub activated_for: ActivatedFor,
     /// The session's working directory, unless the profile sets another one. It exists.
-    pub fn working_directory(&self) -> &Path {
-        &self.work
-    }
-
+    pub working_directory: PathBuf,
     /// The CLI's configuration folder (`CLAUDE_CONFIG_DIR`), with the transcripts, unless the profile sets another one. It
     /// exists. With [`TranscriptsIn::Backend`] it is the folder of this activation alone, and the
     /// session copies it to a temporary folder if the store has the conversation.
-    pub fn config_directory(&self) -> &Path {
-        &self.config
-    }
+    pub config_directory: PathBuf,
 }
 
 /// Builds the session of an activation. It is called anew at each activation.

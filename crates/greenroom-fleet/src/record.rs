@@ -25,6 +25,7 @@
 //! ```
 
 mod command;
+mod outcome;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,6 +34,7 @@ use uuid::Uuid;
 use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
+pub use outcome::{InterruptedBy, PromptOutcome, Unsent};
 
 /// A named session. A node of an older version drops the fields that it does not know. A later fact that has to survive such a node needs a
 /// row of its own.
@@ -241,94 +243,6 @@ pub struct PromptContent {
     /// The prompt that is sent instead when an owner was lost after it had begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continuation: Option<Value>,
-}
-
-/// The outcome of a prompt. Each accepted prompt ends with exactly one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PromptOutcome {
-    /// The CLI finished the turn.
-    Completed {
-        /// The CLI's `result` message; `null` if the prompt was appended to the conversation without asking the model.
-        result: Value,
-        /// The transcript in the backend did not get all entries of the turn, so the conversation may not remember it. The name is
-        /// quarantined.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        transcript_lost: bool,
-    },
-    /// The turn began and was ended early.
-    Interrupted {
-        /// Who ended the turn.
-        by: InterruptedBy,
-        /// The CLI's `result` message, if it could still send one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Value>,
-    },
-    /// The turn failed.
-    Failed {
-        /// The kind of the error, in snake case.
-        kind: String,
-        /// The error's text.
-        message: String,
-        /// The CLI's `result` message, if there is one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Value>,
-    },
-    /// No CLI began with the prompt.
-    Unsent {
-        /// The reason.
-        why: Unsent,
-    },
-}
-
-impl PromptOutcome {
-    /// The outcome in one word: `completed`, `interrupted`, `failed` or `unsent`.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Completed { .. } => "completed",
-            Self::Interrupted { .. } => "interrupted",
-            Self::Failed { .. } => "failed",
-            Self::Unsent { .. } => "unsent",
-        }
-    }
-}
-
-/// Who ended a turn of a fleet early.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "who", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum InterruptedBy {
-    /// The application: it interrupted the turn, or deleted the session before the turn went on with its continuation.
-    User,
-    /// The owner was lost: its process ended, or it could not keep its lease.
-    OwnerLost {
-        /// The term of the owner.
-        term: Term,
-    },
-    /// The session: its CLI ended, a limit passed, or it was stopped.
-    Session {
-        /// The cause, in words.
-        cause: String,
-    },
-}
-
-/// The reason why a prompt was never sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Unsent {
-    /// The prompt waited until its time had passed.
-    Expired,
-    /// The application took the prompt back.
-    Withdrawn,
-    /// The session was deleted.
-    Deleted,
-    /// An operator has dropped the prompt.
-    Dropped {
-        /// The operator's reason.
-        why: String,
-    },
 }
 
 /// A question that a session asks a person: a permission, a choice, an elicitation or a dialog.

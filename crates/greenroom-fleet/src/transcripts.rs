@@ -17,15 +17,15 @@ use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
 use uuid::Uuid;
 
 use crate::backend::{Backend, Requests};
-use crate::error::BackendError;
+use crate::error::{BackendError, Result};
 use crate::id::AttemptId;
-use crate::request::{AppendEntries, Owned, Page, StoredEntry, StoredTranscript, TranscriptsOf};
+use crate::pages::all_of;
+use crate::registry::runs;
+use crate::request::{AppendEntries, Owned, Page, StoredText, StoredTranscript, TranscriptsOf};
 
 /// Entries and bytes of one request that appends. A single entry may have more bytes.
 const CHUNK: usize = 500;
 const CHUNK_BYTES: usize = 1 << 20;
-
-type Result<T> = std::result::Result<T, BackendError>;
 
 /// The transcripts in a backend, as the session store of sessions without a fleet. A fleet needs no such store:
 /// [`FleetBuilder::transcripts`](crate::FleetBuilder::transcripts).
@@ -51,26 +51,12 @@ pub struct Transcripts(Arc<dyn Backend>);
 impl Transcripts {
     /// The transcripts in a backend.
     pub fn of(backend: impl Backend) -> Self {
-        Self::over(Arc::new(backend))
-    }
-
-    pub(crate) fn over(backend: Arc<dyn Backend>) -> Self {
-        Self(backend)
-    }
-
-    async fn page(&self, of: &TranscriptsOf, after: Option<SessionKey>) -> Result<Vec<StoredTranscript>> {
-        self.0.transcripts(of.clone(), after, Page::MOST).await
+        Self(Arc::new(backend))
     }
 
     async fn list(&self, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {
-        let mut listed = Vec::new();
-        loop {
-            let page = self.page(&of, listed.last().map(|last: &StoredTranscript| last.key.clone())).await?;
-            if page.is_empty() {
-                return Ok(listed);
-            }
-            listed.extend(page);
-        }
+        let key = |last: Option<&StoredTranscript>| last.map(|last| last.key.clone());
+        all_of(|last| self.0.transcripts(of.clone(), key(last), Page::MOST)).await
     }
 }
 
@@ -85,7 +71,7 @@ pub(crate) fn parts(key: &SessionKey, entries: &[TranscriptEntry]) -> impl Itera
 
 /// All entries of a transcript, by requests for those after a number. `None`: it has none.
 pub(crate) async fn load<'a>(
-    after: impl Fn(u64) -> BoxFuture<'a, StoreResult<Vec<StoredEntry>>>,
+    after: impl Fn(u64) -> BoxFuture<'a, StoreResult<Vec<StoredText>>>,
 ) -> StoreResult<Option<Vec<TranscriptEntry>>> {
     let (mut entries, mut last) = (Vec::new(), 0);
     loop {
@@ -99,18 +85,8 @@ pub(crate) async fn load<'a>(
 }
 
 /// Splits entries so that a request stays within its bounds.
-fn chunks(mut entries: &[TranscriptEntry]) -> impl Iterator<Item = &[TranscriptEntry]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = entries.iter().take(CHUNK).take_while(|entry| {
-            bytes += entry.raw().get().len();
-            bytes <= CHUNK_BYTES
-        });
-        let count = fits.count().max(1).min(entries.len());
-        let (chunk, rest) = entries.split_at(count);
-        entries = rest;
-        (!chunk.is_empty()).then_some(chunk)
-    })
+fn chunks(entries: &[TranscriptEntry]) -> impl Iterator<Item = &[TranscriptEntry]> {
+    runs(entries, CHUNK, CHUNK_BYTES, |entry| entry.raw().get().len())
 }
 
 /// Without a fleet nobody owns the session, so every append is carried out.

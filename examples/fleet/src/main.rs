@@ -66,7 +66,7 @@ async fn run() -> Result<(), Failure> {
         .backend(backend)
         // Called anew whenever a session starts. In your service: the options, the tools and the path of the CLI.
         .profile("support", move |cx| {
-            Session::builder().mcp_server(shop(cx)).transport(clis.transport(cx.name()))
+            Session::builder().mcp_server(shop(cx)).transport(clis.transport(&cx.name))
         })
         .configure(|limits| {
             limits.live = 2;
@@ -86,7 +86,7 @@ async fn run() -> Result<(), Failure> {
 
 /// The tools of a session. No rule allows the refund and no handler decides on it, so it becomes a question of the fleet.
 fn shop(cx: &ActivationContext) -> ToolServer {
-    let name = cx.name().clone();
+    let name = cx.name.clone();
     ToolServer::new("shop", "1.0.0").tool("refund", "Refund the order", move |_: NoArgs| {
         println!("refunds {name}");
         std::future::ready("refunded")

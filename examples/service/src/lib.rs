@@ -45,13 +45,13 @@ pub fn users(most: usize, idle: Duration, connect: Connect) -> FleetBuilder {
         limits.idle_after = idle;
         limits.queue.name = 4;
     });
-    builder.profile("default", move |cx| connect(session(cx), cx.name()))
+    builder.profile("default", move |cx| connect(session(cx), &cx.name))
 }
 
 /// The session of a user, in folders that the fleet has made.
 #[expect(clippy::expect_used, reason = "the fleet takes a panic here as a failed start, and says so")]
 fn session(cx: &ActivationContext) -> SessionBuilder {
-    let folder = cx.working_directory().parent().expect("the folder of the session");
+    let folder = cx.working_directory.parent().expect("the folder of the session");
     let mut options = Options::isolated(folder).expect("the folder of the data is an absolute path in UTF-8");
     options.env_policy = EnvPolicy::service_and(["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"]);
     options.tools = Some(BuiltInTools::none());
@@ -59,7 +59,7 @@ fn session(cx: &ActivationContext) -> SessionBuilder {
     // Longer than a question waits for a person.
     options.timeouts.turn = Some(Duration::from_secs(900));
     // Every other call is a question to a person.
-    Session::builder().options(options).mcp_server(orders(cx.name())).allow_tool("mcp__orders__list")
+    Session::builder().options(options).mcp_server(orders(&cx.name)).allow_tool("mcp__orders__list")
 }
 
 /// The tools of a session, which know the user, whatever the model says.

@@ -131,7 +131,7 @@ async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -> Ownership
     let name = Name::new(name).unwrap();
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     match backend.claim(claim).await.unwrap() {
-        Claimed::Won { record, .. } => Ownership { name, node, term: record.term },
+        Claimed::Won(record) => Ownership { name, node, term: record.term },
         other => panic!("{other:?}"),
     }
 }

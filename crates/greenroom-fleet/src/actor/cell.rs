@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use greenroom::Session;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::context::RunningTurn;
+use super::context::FleetShared;
 use super::name::steps::losses::Losses;
-use crate::id::{AttemptId, Name};
+use crate::event::FleetEvent;
+use crate::id::{AttemptId, Name, PromptId};
 use crate::request::Ownership;
 
 /// A name that is not passive.
@@ -32,15 +34,18 @@ pub(crate) struct Holdings {
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
-    pub(crate) running: RunningTurn,
+    /// The prompt of the running turn.
+    pub(crate) running: Option<PromptId>,
+    /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.
+    pub(crate) stage: Option<(&'static str, Instant)>,
     /// The losses of the session's transcript, if the backend keeps it.
     pub(crate) losses: Option<Arc<Losses>>,
-    /// Cancelled when the backend has refused an entry, because another owner has the name.
-    fenced: CancellationToken,
     /// Cancelled when the session is to end at once.
     kill: CancellationToken,
-    /// Cancelled when the running turn is to be cut off, because the fleet has no more time.
-    cut: CancellationToken,
+    /// Another owner has the name: nothing more is written.
+    is_fenced: bool,
+    /// The fleet has no more time: the running turn goes on elsewhere if it can.
+    pub(crate) is_cut: bool,
 }
 
 impl NameCell {
@@ -59,23 +64,10 @@ impl NameCell {
         self.holdings().kill.clone()
     }
 
-    /// Cancel this to cut off the running turn.
-    pub(crate) fn cut(&self) -> CancellationToken {
-        self.holdings().cut.clone()
-    }
-
-    /// A new turn begins.
-    pub(crate) fn renew_cut(&self) -> CancellationToken {
-        let cut = CancellationToken::new();
-        self.holdings().cut = cut.clone();
-        cut
-    }
-
     /// A new activation begins.
     pub(crate) fn renew_kill(&self) {
         let mut holdings = self.holdings();
-        (holdings.kill, holdings.fenced) = (CancellationToken::new(), CancellationToken::new());
-        holdings.losses = None;
+        (holdings.kill, holdings.is_fenced, holdings.losses) = (CancellationToken::new(), false, None);
     }
 
     /// The name has no owner here any more, and no claim is under way.
@@ -84,21 +76,39 @@ impl NameCell {
         (holdings.claim, holdings.owner) = (None, None);
     }
 
-    /// Cancelled when another owner has the name.
-    pub(crate) fn fenced(&self) -> CancellationToken {
-        self.holdings().fenced.clone()
+    /// Another owner has the name: the session ends at once, and nothing more is written.
+    pub(crate) fn fence(&self) {
+        self.holdings().is_fenced = true;
+        self.kill().cancel();
     }
 
-    /// Another owner has the name: the session is to end at once, and nothing more is written.
-    pub(crate) fn fence(&self) {
-        let (fenced, kill) = (self.fenced(), self.kill());
-        fenced.cancel();
-        kill.cancel();
+    /// The fleet has no more time: the session ends at once.
+    pub(crate) fn cut(&self) {
+        self.holdings().is_cut = true;
+        self.kill().cancel();
+    }
+
+    /// True if the name or the node's lease is lost: nothing may be written.
+    pub(crate) fn is_fenced(&self, shared: &FleetShared) -> bool {
+        shared.lost.is_cancelled() || self.holdings().is_fenced
     }
 
     /// The losses of the session's transcript; `None` if the backend keeps no transcripts.
     pub(crate) fn losses(&self) -> Option<Arc<Losses>> {
         self.holdings().losses.clone()
+    }
+
+    /// The session, if it runs a turn, and the turn of this prompt if one is given.
+    pub(crate) fn in_turn(&self, prompt: Option<PromptId>) -> Option<Session> {
+        let holdings = self.holdings();
+        let running = holdings.running?;
+        holdings.session.clone().filter(|_| prompt.is_none_or(|prompt| prompt == running))
+    }
+
+    /// Tells an event of the name.
+    pub(crate) fn tell(&self, shared: &FleetShared, event: impl FnOnce(Name, String) -> FleetEvent) {
+        let tenant = self.holdings().tenant.clone();
+        shared.tell(event(self.name.clone(), tenant));
     }
 
     /// Notes that there may be something to do. `false`: that was noted before, and the actor has not looked since.

@@ -1,30 +1,30 @@
 //! The state that all actors and handles of a fleet share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
-use greenroom::Session;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::retry::is_unavailable;
+use super::cell::NameCell;
 use super::transitions::Transitions;
-use crate::backend::{Backend, Reply, Requests};
+use crate::backend::{Backend, Reply};
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::hub::Hub;
-use crate::id::{AttemptId, Name, NodeId, PromptId, Timestamp};
+use crate::id::{Name, NodeId, Timestamp};
 use crate::limits::{FleetLimits, Quota};
+use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
-use crate::request::{Ownership, Page, Reserve};
+use crate::request::Reserve;
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -33,10 +33,13 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The time for which a caller waits for an answer of the backend.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Gives a request of a caller up after a while: a backend that hangs counts as unavailable.
-async fn within<T>(request: Reply<'_, T>) -> Result<T, BackendError> {
-    tokio::time::timeout(ANSWER, request).await.unwrap_or_else(|_| {
-        let text = format!("the backend has not answered within {ANSWER:?}");
+/// Gives a request up after a while: a backend that hangs counts as unavailable.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, BackendError>>,
+) -> Result<T, BackendError> {
+    tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
+        let text = format!("the backend has not answered within {limit:?}");
         Err(BackendError::new(BackendErrorKind::Unavailable, text))
     })
 }
@@ -58,8 +61,8 @@ pub(crate) struct FleetShared {
     pub(crate) transcripts: bool,
     /// The other living nodes, as the keeper has counted them.
     pub(crate) peers: AtomicU32,
-    /// The names that have an actor here.
-    pub(crate) awake: Mutex<HashSet<Name>>,
+    /// The names that have an actor here, with what they hold.
+    pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,
@@ -95,18 +98,10 @@ impl FleetShared {
     pub(crate) async fn ask<'a, T>(
         &'a self,
         request: impl Fn(&'a dyn Backend) -> Reply<'a, T>,
-    ) -> Result<T, FleetError> {
-        Ok(self.ask_backend(request).await?)
-    }
-
-    /// [`ask`](Self::ask), with the backend's own error.
-    pub(crate) async fn ask_backend<'a, T>(
-        &'a self,
-        request: impl Fn(&'a dyn Backend) -> Reply<'a, T>,
     ) -> Result<T, BackendError> {
         let pauses =
             ConstantBuilder::default().with_delay(PAUSE).with_max_times(ATTEMPTS as usize - 1).with_jitter();
-        (|| within(request(&*self.backend))).retry(pauses).when(is_unavailable).await
+        (|| within(ANSWER, request(&*self.backend))).retry(pauses).when(BackendError::is_unavailable).await
     }
 
     /// Tells an event to whoever listens, after the transitions that were made before it.
@@ -154,37 +149,13 @@ impl FleetShared {
 
     /// True if the backend does not count a node as dead.
     pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, FleetError> {
-        let mut after = None;
-        loop {
-            let page = self.ask(|backend| backend.nodes(after, Page::MOST)).await?;
-            if let Some(found) = page.iter().find(|found| found.id == node) {
-                return Ok(found.state != NodeState::Dead);
-            }
-            match page.last() {
-                Some(last) => after = Some(last.id),
-                None => return Ok(false),
-            }
-        }
+        let nodes = self.ask(|backend| Box::pin(all_nodes(backend))).await?;
+        Ok(nodes.iter().any(|found| found.id == node && found.state != NodeState::Dead))
     }
 
-    /// Notes whether a name has an actor here.
-    pub(crate) fn set_awake(&self, name: &Name, is_awake: bool) {
-        let mut awake = self.awake.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_awake {
-            awake.insert(name.clone())
-        } else {
-            awake.remove(name)
-        };
-    }
-
-    /// True if a name has an actor here.
-    pub(crate) fn is_awake(&self, name: &Name) -> bool {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
-    }
-
-    /// True if some name has an actor here.
-    pub(crate) fn owns_some(&self) -> bool {
-        !self.awake.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    /// The names that have an actor here, locked. Drop the guard before an `await`.
+    pub(crate) fn awake(&self) -> MutexGuard<'_, HashMap<Name, Arc<NameCell>>> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if a process runs on this host. All processes of a backend that only this process can use do, also those that
@@ -199,32 +170,6 @@ pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve, now: Timestamp
     let counts = is_current(account.period, reserve, now);
     let used = if counts { account.spent.saturating_add(account.reserved) } else { 0 };
     reserve.budget.saturating_sub(used) >= reserve.amount.max(1)
-}
-
-/// The live session of a name.
-#[derive(Clone)]
-pub(crate) struct Activation {
-    pub(crate) owner: Ownership,
-    /// The claim that made the node the owner. Its CLI has it in its environment.
-    pub(crate) claim: AttemptId,
-    pub(crate) tenant: String,
-    pub(crate) session: Session,
-    pub(crate) running: RunningTurn,
-}
-
-/// The turn that runs in an activation. It is shared with whatever asks people for the session.
-#[derive(Clone, Default)]
-pub(crate) struct RunningTurn(Arc<Mutex<Option<PromptId>>>);
-
-impl RunningTurn {
-    /// The prompt of the running turn.
-    pub(crate) fn get(&self) -> Option<PromptId> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn set(&self, prompt: Option<PromptId>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = prompt;
-    }
 }
 
 /// The words in which a name is written to a log: names are the application's own and may hold anything.

@@ -11,37 +11,26 @@
 
 use super::context::FleetShared;
 use super::name::steps::left;
-use super::retry::{NotDone, repeat};
+use super::retry::repeat;
 use crate::backend::Requests;
-use crate::error::FleetError;
+use crate::error::{BackendError, FleetError};
 use crate::event::FleetEvent;
 use crate::files::Removal;
-use crate::id::{Name, NodeId};
+use crate::id::Name;
 use crate::record::{NameRecord, NameState};
-use crate::request::{Deletion, TranscriptsOf};
-
-/// The end of a request to delete a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deleted {
-    /// The name and its files are gone.
-    Done,
-    /// The name is not known.
-    Unknown,
-    /// The node owns the name: it has to give the name back first.
-    Owned(NodeId),
-}
+use crate::request::{Marked, TranscriptsOf};
 
 /// Deletes a name that no node owns, and its files.
 ///
 /// # Errors
 /// [`FleetError::Files`] if files cannot be removed, [`FleetError::State`] if a process of a lost owner still uses them. The name
 /// stays marked, and the keeper tries again.
-pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Deleted, FleetError> {
-    match repeat(shared, || shared.backend.delete(name.clone())).await.map_err(failed)? {
-        Deletion::Marked(_) => resume(shared, name).await.map(|()| Deleted::Done),
-        Deletion::Owned(node) => Ok(Deleted::Owned(node)),
-        Deletion::Gone => Ok(Deleted::Unknown),
+pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Marked, FleetError> {
+    let marked = repeat(shared, || shared.backend.delete(name.clone())).await?;
+    if marked == Marked::Done {
+        resume(shared, name).await?;
     }
+    Ok(marked)
 }
 
 /// Goes on with the deletion of a name. Does nothing if the name is not marked any more.
@@ -51,7 +40,7 @@ pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Deleted,
 pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), FleetError> {
     // Read after the wait: the other removal may have been that of this name.
     let removal = shared.folders.removal().await;
-    match repeat(shared, || shared.backend.name_record(name.clone())).await.map_err(failed)? {
+    match repeat(shared, || shared.backend.name_record(name.clone())).await? {
         Some(record) if matches!(record.state, NameState::Deleting { .. }) => {
             match record.host.as_ref().filter(|host| !shared.backend.is_exclusive() && **host != shared.host)
             {
@@ -65,10 +54,29 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
     }
 }
 
+/// Goes on with the first `limit` deletions. Returns the numbers of names that were marked, and of those that stay marked.
+///
+/// # Errors
+/// The backend's. A name whose files cannot be removed, or are in use, is no error.
+pub(crate) async fn resume_marked(
+    shared: &FleetShared,
+    limit: usize,
+) -> Result<(usize, usize), BackendError> {
+    let marked = shared.ask(|backend| backend.deleting(limit)).await?;
+    let mut failed = 0;
+    for name in &marked {
+        match resume(shared, name).await {
+            Err(FleetError::Backend(error)) => return Err(error),
+            resumed => failed += usize::from(resumed.is_err()),
+        }
+    }
+    Ok((marked.len(), failed))
+}
+
 /// Removes the files of a marked name, and then the name.
 async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
     let name = &record.name;
-    let removed = match left::end_processes(shared, name).await.map_err(failed)? {
+    let removed = match left::end_processes(shared, name).await? {
         Some(why) => Err(FleetError::State(format!("{why}; its files are kept until then"))),
         None => shared.folders.remove(record.conversation, removal).await.map_err(FleetError::from),
     };
@@ -79,18 +87,11 @@ async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) ->
     }
     if shared.transcripts {
         let of = TranscriptsOf::project(record.conversation.to_string());
-        while !repeat(shared, || shared.backend.delete_transcripts(of.clone())).await.map_err(failed)? {}
+        while !repeat(shared, || shared.backend.delete_transcripts(of.clone())).await? {}
     }
-    while !repeat(shared, || shared.backend.deleted(name.clone())).await.map_err(failed)? {}
+    while !repeat(shared, || shared.backend.deleted(name.clone())).await? {}
     shared.tell_transitions();
     Ok(())
-}
-
-fn failed(why: NotDone) -> FleetError {
-    match why {
-        NotDone::Fenced => FleetError::Ended,
-        NotDone::Error(error) => FleetError::Backend(error),
-    }
 }
 
 #[cfg(test)]
@@ -122,12 +123,12 @@ mod tests {
         let own = shared.folders.create(&record).await.unwrap();
         std::fs::write(own.config.join("transcript.jsonl"), "hello").unwrap();
 
-        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Done);
+        assert_eq!(delete(&shared, &name).await.unwrap(), Marked::Done);
         assert_eq!(shared.backend.name_record(name.clone()).await.unwrap(), None);
         assert!(shared.backend.outcome(last.unwrap()).await.unwrap().is_some(), "a prompt has no outcome");
         assert_eq!(shared.backend.queued().await.unwrap(), 0);
         assert!(!own.work.parent().unwrap().exists());
-        assert_eq!(delete(&shared, &name).await.unwrap(), Deleted::Unknown);
+        assert_eq!(delete(&shared, &name).await.unwrap(), Marked::Gone);
     }
     #[tokio::test(start_paused = true)]
     async fn a_name_that_is_not_marked_keeps_its_files_when_a_deletion_goes_on() {

@@ -6,7 +6,7 @@ use backon::{ExponentialBuilder, Retryable};
 
 use super::context::FleetShared;
 use crate::backend::Reply;
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::event::FleetEvent;
 use crate::request::Owned;
 
@@ -25,6 +25,15 @@ pub(crate) enum NotDone {
     Error(BackendError),
 }
 
+impl From<NotDone> for FleetError {
+    fn from(not_done: NotDone) -> Self {
+        match not_done {
+            NotDone::Fenced => FleetError::Ended,
+            NotDone::Error(error) => FleetError::Backend(error),
+        }
+    }
+}
+
 /// The pauses between attempts: 50 ms, doubled each time up to 2 s, and to each of them up to its own length by chance.
 pub(crate) fn pauses() -> ExponentialBuilder {
     ExponentialBuilder::default()
@@ -34,18 +43,9 @@ pub(crate) fn pauses() -> ExponentialBuilder {
         .with_jitter()
 }
 
-/// The kind of an error, in snake case, after which an owner writes something shorter: the backend cannot keep what the request has.
-pub(crate) fn not_kept(error: &BackendError) -> Option<&'static str> {
-    match error.kind() {
-        BackendErrorKind::Invalid => Some("invalid"),
-        BackendErrorKind::Unavailable => Some("unavailable"),
-        _ => None,
-    }
-}
-
-/// True for an error that may pass.
-pub(crate) fn is_unavailable(error: &BackendError) -> bool {
-    error.kind() == BackendErrorKind::Unavailable
+/// True for an error after which an owner writes something shorter: the backend cannot keep what the request has.
+pub(crate) fn cannot_keep(error: &BackendError) -> bool {
+    matches!(error.kind(), BackendErrorKind::Invalid | BackendErrorKind::Unavailable)
 }
 
 /// Repeats a request while the backend is unavailable. Ends with `Fenced` when the node has lost its lease.
@@ -91,6 +91,6 @@ async fn repeat_with<'a, T>(
     tokio::select! {
         biased;
         () = shared.lost.cancelled() => Err(NotDone::Fenced),
-        answer = request.retry(pauses).when(is_unavailable).notify(tell) => answer.map_err(NotDone::Error),
+        answer = request.retry(pauses).when(BackendError::is_unavailable).notify(tell) => answer.map_err(NotDone::Error),
     }
 }

@@ -10,12 +10,12 @@ use futures_util::FutureExt;
 use futures_util::future::{Fuse, FusedFuture};
 use greenroom::{Message, Outcome, Turn};
 
-use super::context::{Activation, FleetShared};
-use super::retry::{NotDone, not_kept, repeat_sized};
+use super::context::FleetShared;
+use super::retry::{NotDone, cannot_keep, repeat_sized};
 use crate::backend::Requests;
 use crate::hub::{Feed, LiveMessage};
-use crate::id::PromptId;
-use crate::request::{Append, Appended};
+use crate::id::{Ownership, PromptId};
+use crate::request::Append;
 
 /// Messages of a batch. A fast turn has some hundred messages in the time of a commit.
 const BATCH: usize = 2048;
@@ -35,12 +35,12 @@ const NOT_KEPT: &str = "greenroom_fleet_not_kept";
 /// backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer.
 pub(crate) async fn write_down(
     shared: &FleetShared,
-    activation: &Activation,
+    owner: &Ownership,
     prompt: PromptId,
     last_seq: u64,
     turn: &mut Turn,
 ) -> Result<greenroom::Result<Outcome>, NotDone> {
-    let scribe = Scribe { shared, activation, prompt };
+    let scribe = Scribe { shared, owner, prompt };
     let mut shown = Shown { last_seq, feed: shared.hub.open(prompt) };
     let mut next = Batch::default();
     let mut is_read = false;
@@ -135,7 +135,7 @@ impl Shown {
 
 struct Scribe<'a> {
     shared: &'a FleetShared,
-    activation: &'a Activation,
+    owner: &'a Ownership,
     prompt: PromptId,
 }
 
@@ -147,12 +147,12 @@ impl Scribe<'_> {
         let messages: Vec<&str> = complete.map(|message| message.raw().get()).collect();
         let last_seq = first_seq + (messages.len() as u64).saturating_sub(1);
         match self.append(first_seq, &messages, last_seq).await {
-            Err(NotDone::Error(error)) if not_kept(&error).is_some() => {}
+            Err(NotDone::Error(error)) if cannot_keep(&error) => {}
             done => return done.map(|()| batch),
         }
         for (seq, message) in (first_seq..).zip(&messages) {
             match self.append(seq, &[message], last_seq).await {
-                Err(NotDone::Error(error)) if not_kept(&error).is_some() => {
+                Err(NotDone::Error(error)) if cannot_keep(&error) => {
                     tracing::warn!(prompt = %self.prompt, seq, %error, "a message of a turn cannot be kept");
                     let bytes = message.len();
                     self.append(seq, &[&format!(r#"{{"type":"{NOT_KEPT}","bytes":{bytes}}}"#)], last_seq)
@@ -168,7 +168,7 @@ impl Scribe<'_> {
     async fn append(&self, first_seq: u64, messages: &[&str], last_seq: u64) -> Result<(), NotDone> {
         let request = || {
             self.shared.backend.append(Append {
-                owner: self.activation.owner.clone(),
+                owner: self.owner.clone(),
                 prompt: self.prompt,
                 first_seq,
                 messages: messages.iter().map(|&message| message.to_owned()).collect(),
@@ -177,11 +177,9 @@ impl Scribe<'_> {
         };
         let bytes = messages.iter().map(|message| message.len()).sum();
         match repeat_sized(self.shared, bytes, request).await? {
-            Appended::Last(kept) if (first_seq + messages.len() as u64 - 1..=last_seq).contains(&kept) => {
-                Ok(())
-            }
+            Some(kept) if (first_seq + messages.len() as u64 - 1..=last_seq).contains(&kept) => Ok(()),
             // Another owner has the turn, or nobody: what this one writes would not follow on what is kept.
-            Appended::Last(_) | Appended::Gap(_) | Appended::NotRunning => Err(NotDone::Fenced),
+            _ => Err(NotDone::Fenced),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::transitions::Transitions;
 use crate::backend::{Backend, Requests};
 use crate::fence::Fence;
 use crate::files::Folders;
+use crate::hub::Hub;
 use crate::id::{Name, NodeId, PromptId};
 use crate::limits::FleetLimits;
 use crate::profile::Profile;
@@ -29,10 +30,11 @@ pub(crate) async fn joined(backend: impl Backend, limits: FleetLimits) -> Arc<Fl
 
 /// A fleet on a backend, whose node has not joined.
 pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetShared {
-    let folders = Folders::at(backend.default_folder().unwrap());
+    let folders = Folders::at(backend.default_folder().unwrap(), false);
     let profile: Profile = Arc::new(|_| Session::builder());
     FleetShared {
         transitions: Transitions::of(&*backend),
+        hub: Hub::of(&backend),
         backend,
         fence: Fence::new(limits.lease, None),
         limits,
@@ -46,7 +48,6 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
         transcripts: false,
         peers: Default::default(),
         awake: Default::default(),
-        hub: Default::default(),
         events: broadcast::Sender::new(1024),
         draining: Default::default(),
         asked_to_drain: Default::default(),
@@ -71,6 +72,6 @@ pub(crate) fn accept(name: &str, wait: Duration) -> Accept {
         not_before: None,
         wait,
         budget: None,
-        bounds: QueueBounds { name: 100, tenant: 1000, fleet: 1000 },
+        bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 },
     }
 }

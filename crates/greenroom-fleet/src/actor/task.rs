@@ -1,21 +1,17 @@
 //! A spawned task that ends when its owner does.
 
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 /// A task that is aborted when its owner drops it.
 #[derive(Debug)]
-pub(crate) struct Task(JoinHandle<()>);
+pub(crate) struct Task {
+    _task: AbortOnDropHandle<()>,
+}
 
 impl Task {
     pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
         #[allow(clippy::disallowed_methods, reason = "`Task` is the owner that the rule asks for")]
-        Self(tokio::spawn(future))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+        Self { _task: AbortOnDropHandle::new(tokio::spawn(future)) }
     }
 }
 

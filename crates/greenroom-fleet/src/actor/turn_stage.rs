@@ -7,9 +7,9 @@ use greenroom::message::ResultMessage;
 use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::context::{Activation, FleetShared, RunningTurn};
+use super::context::FleetShared;
 use super::retry::NotDone;
 use super::scribe::write_down;
 use super::stage::joined;
@@ -17,10 +17,10 @@ use crate::backend::{Backend, Requests};
 use crate::id::{AttemptId, Name, PromptId};
 use crate::limits::FleetLimits;
 use crate::outcome::outcome_of;
+use crate::pages::all_of;
 use crate::record::PromptOutcome;
 use crate::request::{
-    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership, QueueBounds,
-    StoredMessage,
+    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Owned, Ownership, StoredText,
 };
 
 /// What a fleet shares on a backend that its node has joined.
@@ -30,8 +30,7 @@ pub(crate) async fn fleet_on(backend: impl Backend) -> Arc<FleetShared> {
 
 /// A prompt for a name, which may wait as long as the test takes.
 pub(crate) fn accept(name: &str) -> Accept {
-    let bounds = QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 };
-    Accept { bounds, ..super::stage::accept(name, Duration::from_secs(24 * 3600)) }
+    super::stage::accept(name, Duration::from_secs(24 * 3600))
 }
 
 /// Has the backend accept a prompt.
@@ -63,9 +62,7 @@ impl BegunTurn {
         let name = Name::new(name).unwrap();
         let claim = Claim { name, node: shared.node, attempt: AttemptId::new(), losses: 3 };
         let owner = match shared.backend.claim(claim).await.unwrap() {
-            Claimed::Won { record, .. } => {
-                Ownership { name: record.name, node: shared.node, term: record.term }
-            }
+            Claimed::Won(record) => Ownership { name: record.name, node: shared.node, term: record.term },
             other => panic!("the name was not claimed: {other:?}"),
         };
         let attempt = AttemptId::new();
@@ -92,28 +89,22 @@ impl BegunTurn {
             .finish(Finish { owner, prompt, attempt, outcome, cost: 0, quarantine: None })
             .await
             .unwrap();
-        assert_eq!(finished, Owned::Done(Finished::Ended));
+        assert_eq!(finished, Owned::Done(true));
     }
 
     /// The messages that are kept.
-    pub(crate) async fn kept(&self) -> Vec<StoredMessage> {
-        self.shared.backend.messages(self.prompt, 0, usize::MAX).await.unwrap()
+    pub(crate) async fn kept(&self) -> Vec<StoredText> {
+        let after = |last: Option<&StoredText>| last.map_or(0, |last| last.number);
+        all_of(|last| self.shared.backend.messages(self.prompt, after(last), usize::MAX)).await.unwrap()
     }
 }
 
-/// A future that runs beside the test, and ends with it.
-pub(crate) struct Spawned<T>(JoinSet<T>);
-
-impl<T: Send + 'static> Spawned<T> {
-    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
-        let mut tasks = JoinSet::new();
-        tasks.spawn(future);
-        Self(tasks)
-    }
-
-    pub(crate) async fn join(mut self) -> T {
-        self.0.join_next().await.unwrap().unwrap()
-    }
+/// Runs a future beside the test. It ends with the test.
+pub(crate) fn spawned<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> AbortOnDropHandle<T> {
+    #[allow(clippy::disallowed_methods, reason = "the handle is the owner that the rule asks for")]
+    AbortOnDropHandle::new(tokio::spawn(future))
 }
 
 /// A session whose CLI the test plays.
@@ -144,20 +135,11 @@ impl Played {
         begun: &BegunTurn,
         last_seq: u64,
     ) -> (impl Future<Output = Result<PromptOutcome, NotDone>> + Send + 'static, Value) {
-        let running = RunningTurn::default();
-        running.set(Some(begun.prompt));
-        let activation = Activation {
-            owner: begun.owner.clone(),
-            claim: AttemptId::new(),
-            tenant: "acme".to_owned(),
-            session: self.session.clone(),
-            running,
-        };
         let mut turn = self.session.prompt("hello").await.unwrap();
         let prompt = self.cli.expect("user").await;
         let begun = begun.clone();
         let writing = async move {
-            let ended = write_down(&begun.shared, &activation, begun.prompt, last_seq, &mut turn).await?;
+            let ended = write_down(&begun.shared, &begun.owner, begun.prompt, last_seq, &mut turn).await?;
             let outcome = outcome_of(&ended);
             begun.finish(outcome.clone()).await;
             Ok(outcome)

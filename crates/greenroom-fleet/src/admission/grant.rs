@@ -6,8 +6,7 @@ use tokio::time::Instant;
 
 use super::Admission;
 use super::seat::Slot;
-use super::tenants::Tenant;
-use super::types::{Order, Want};
+use super::types::{Grant, Want};
 use crate::Name;
 
 /// The request that is next in order, and can be granted now or after an eviction.
@@ -19,8 +18,8 @@ enum Pick {
 }
 
 impl Admission {
-    /// The next order. Call it after every change until there is none.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<Order> {
+    /// The next order, and the name that gets it. Call it after every change until there is none.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<(Arc<Name>, Grant)> {
         if self.draining {
             return None;
         }
@@ -31,13 +30,13 @@ impl Admission {
                     seat.slot = Slot::Starting { turn: seat.want == Some(Want::Turn) };
                     seat.want = None;
                 });
-                return Some(Order::Activate((*name).clone()));
+                return Some((name, Grant::Activate));
             }
             match self.pick()? {
                 Pick::Own(name) => {
                     self.charge(&name);
                     self.change(&name, |seat| (seat.slot, seat.want) = (Slot::Running, None));
-                    return Some(Order::Turn((*name).clone()));
+                    return Some((name, Grant::Turn));
                 }
                 Pick::Slot(name, tenant) => {
                     if self.promise(&name, &tenant) {
@@ -47,7 +46,7 @@ impl Admission {
                     self.change(&victim, |seat| seat.slot = Slot::Leaving);
                     // Refused only while there are more holders than allowed, which `holds` may have brought.
                     self.promise(&name, &tenant);
-                    return Some(Order::Passivate((*victim).clone()));
+                    return Some((victim, Grant::Passivate));
                 }
             }
         }
@@ -57,14 +56,14 @@ impl Admission {
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         let wanted = !self.draining && self.tally.asking > 0;
         let ((since, _), _) = self.resting.first_key_value().filter(|_| wanted)?;
-        since.checked_add(self.bounds.idle_before_eviction)
+        since.checked_add(self.limits.idle_before_eviction)
     }
 
     /// Notes which holders have been idle for long enough.
     fn age(&mut self, now: Instant) {
         while let Some(first) = self.resting.first_entry() {
             let (since, _) = *first.key();
-            if now.saturating_duration_since(since) < self.bounds.idle_before_eviction {
+            if now.saturating_duration_since(since) < self.limits.idle_before_eviction {
                 return;
             }
             let (key, name) = first.remove_entry();
@@ -80,26 +79,28 @@ impl Admission {
 
     /// The first promised name for which there is a slot now.
     fn startable(&self) -> Option<Arc<Name>> {
-        if !self.has_slot() || self.tally.starting >= self.bounds.activations_at_once {
+        if !self.has_slot() || self.tally.starting >= self.limits.activations_at_once {
             return None;
         }
-        let mut promised = self.promised.values();
-        promised.find(|name| self.tenant_of(name).is_some_and(Tenant::has_slot)).cloned()
+        let has_slot = |name: &Arc<Name>| {
+            let tenant = self.tenants.get(&self.seats.get(name)?.tenant)?;
+            Some(tenant.tally.has_slot(tenant.cap))
+        };
+        self.promised.values().find(|name| has_slot(name) == Some(true)).cloned()
     }
 
     fn has_slot(&self) -> bool {
-        self.tally.live < self.bounds.live
+        self.tally.has_slot(self.limits.live)
     }
 
-    /// One more slot is free or on its way.
     fn has_room(&self) -> bool {
-        self.tally.live + self.promised.len() < self.bounds.live + self.tally.leaving
+        self.tally.has_room(self.limits.live)
     }
 
     fn pick(&self) -> Option<Pick> {
         let ring = &self.ring;
         // Promises beyond this would only wait for other activations, and others could come first until then.
-        let at_once = self.bounds.activations_at_once;
+        let at_once = self.limits.activations_at_once;
         let may_promise = self.tally.starting + self.promised.len() < at_once;
         // The promised names wait for slots of their own tenants, so a slot that is free is for others.
         let may_start = self.has_slot() && self.tally.starting < at_once;
@@ -123,7 +124,8 @@ impl Admission {
 
     /// Promises a slot to the name and charges its tenant, if a slot is free or on its way.
     fn promise(&mut self, name: &Name, tenant: &str) -> bool {
-        if !self.has_room() || !self.tenants.get(tenant).is_some_and(Tenant::has_room) {
+        let has_room = self.tenants.get(tenant).is_some_and(|tenant| tenant.tally.has_room(tenant.cap));
+        if !has_room || !self.has_room() {
             return false;
         }
         self.charge(name);
@@ -142,7 +144,7 @@ impl Admission {
     /// The holder that makes room for the next request, which is the tenant's.
     fn victim(&self, tenant: &str) -> Option<Arc<Name>> {
         let tenant = self.tenants.get(tenant)?;
-        let (rested, last) = if tenant.has_room() {
+        let (rested, last) = if tenant.tally.has_room(tenant.cap) {
             // Every request of this list comes after the one that is next in order, and the last tenant's last comes last.
             let last = self.ring.yielding.last_key_value().and_then(|(_, id)| self.tenants.get(id));
             (&self.rested, last)
@@ -152,9 +154,5 @@ impl Admission {
         let idle = rested.first_key_value().map(|(_, name)| name);
         let yields = || last?.yielding.last_key_value().map(|(_, name)| name);
         idle.or_else(yields).cloned()
-    }
-
-    fn tenant_of(&self, name: &Name) -> Option<&Tenant> {
-        self.tenants.get(&self.seats.get(name)?.tenant)
     }
 }

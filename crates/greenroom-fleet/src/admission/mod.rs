@@ -62,16 +62,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::Name;
+use crate::limits::{FleetLimits, Quota};
 use seat::{Seat, Slot};
 use tenants::{Ring, Tenant};
-pub(crate) use types::{Bounds, Counts, Order, Share, Tally, Want};
+pub(crate) use types::{AdmissionMessage, Counts, Grant, Tally, Want};
 
 /// The state of the machine. It knows the names that hold or ask, and their tenants.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Admission {
-    bounds: Bounds,
-    shares: HashMap<String, Share>,
-    default: Share,
+    limits: FleetLimits,
+    quotas: HashMap<String, Quota>,
+    default_quota: Quota,
     seats: HashMap<Arc<Name>, Seat>,
     tenants: HashMap<Arc<str>, Tenant>,
     ring: Ring,
@@ -89,114 +90,22 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// A machine without holders. A tenant that `shares` does not name has the share `default`.
-    pub(crate) fn new(bounds: Bounds, shares: HashMap<String, Share>, default: Share) -> Self {
-        let bounds = Bounds {
-            live: bounds.live.max(1),
-            activations_at_once: bounds.activations_at_once.max(1),
-            ..bounds
-        };
-        Self {
-            bounds,
-            shares,
-            default,
-            seats: HashMap::new(),
-            tenants: HashMap::new(),
-            ring: Ring::default(),
-            tally: Tally::default(),
-            promised: BTreeMap::new(),
-            resting: BTreeMap::new(),
-            rested: BTreeMap::new(),
-            numbers: 0,
-            last_order: 0,
-            draining: false,
+    /// A machine without holders. A tenant that `quotas` does not name has the default quota.
+    pub(crate) fn new(limits: FleetLimits, quotas: HashMap<String, Quota>, default_quota: Quota) -> Self {
+        Self { limits, quotas, default_quota, ..Self::default() }
+    }
+
+    /// Takes in a message of a name. A message that does not fit the name's slot changes nothing.
+    pub(crate) fn handle(&mut self, name: &Name, message: AdmissionMessage, now: Instant) {
+        match message {
+            AdmissionMessage::Ask { tenant, want, order } => {
+                self.know(name, &tenant);
+                let order = order.unwrap_or(self.last_order);
+                self.last_order = self.last_order.max(order);
+                self.change(name, |seat| seat.ask(want, order, now));
+            }
+            message => self.change(name, |seat| seat.handle(&message, now)),
         }
-    }
-
-    /// The name asks. `order`: the place of its prompt in the order in which all prompts were accepted; `None` for a request without
-    /// a prompt, which comes after all prompts that names have asked for by then.
-    ///
-    /// Asking again changes nothing until the request is granted, but a turn replaces a request to warm, and another prompt moves
-    /// the name to the place of that prompt. A holder may ask for its next turn; a request to warm makes an idle holder count as
-    /// used now. The tenant of a name that holds or asks already stays as it is.
-    pub(crate) fn ask(&mut self, name: &Name, tenant: &str, want: Want, order: Option<u64>, now: Instant) {
-        self.know(name, tenant);
-        let order = order.unwrap_or(self.last_order);
-        self.last_order = self.last_order.max(order);
-        self.change(name, |seat| match (seat.slot, want) {
-            (Slot::Starting { .. }, Want::Turn) => seat.slot = Slot::Starting { turn: true },
-            (Slot::Idle { .. }, Want::Warm) if seat.want.is_none() => seat.slot = Slot::Idle { since: now },
-            (Slot::Starting { .. } | Slot::Running | Slot::Idle { .. }, Want::Warm) => {}
-            (_, Want::Turn) => {
-                let waited = seat.want == Some(Want::Warm);
-                seat.order = if waited { order.min(seat.order) } else { order };
-                seat.want = Some(Want::Turn);
-            }
-            (_, Want::Warm) if seat.want.is_none() => (seat.want, seat.order) = (Some(Want::Warm), order),
-            (_, Want::Warm) => {}
-        });
-    }
-
-    /// The name wants nothing any more: its prompts have expired. A slot that it holds stays. A name that is being started
-    /// is idle when it has `started`.
-    pub(crate) fn withdraw(&mut self, name: &Name) {
-        self.change(name, |seat| {
-            seat.want = None;
-            match seat.slot {
-                Slot::Promised(_) => seat.slot = Slot::Nothing,
-                Slot::Starting { .. } => seat.slot = Slot::Starting { turn: false },
-                _ => {}
-            }
-        });
-    }
-
-    /// The activation of the name is up: it runs its turn, or is idle if it asks for none.
-    pub(crate) fn started(&mut self, name: &Name, now: Instant) {
-        self.change(name, |seat| match seat.slot {
-            Slot::Starting { turn: true } => seat.slot = Slot::Running,
-            Slot::Starting { turn: false } => seat.slot = Slot::Idle { since: now },
-            _ => {}
-        });
-    }
-
-    /// The turn of the name has ended, or could not begin. The name is idle.
-    pub(crate) fn turn_ended(&mut self, name: &Name, now: Instant) {
-        self.change(name, |seat| {
-            if seat.slot == Slot::Running {
-                seat.slot = Slot::Idle { since: now };
-            }
-        });
-    }
-
-    /// Background work or a question keeps an idle holder from being evicted, until it is said to be over. The holder counts as
-    /// idle from then on.
-    pub(crate) fn busy(&mut self, name: &Name, busy: bool, now: Instant) {
-        self.change(name, |seat| {
-            if let (Slot::Idle { .. }, true, false) = (seat.slot, seat.busy, busy) {
-                seat.slot = Slot::Idle { since: now };
-            }
-            seat.busy = busy && !matches!(seat.slot, Slot::Nothing | Slot::Promised(_));
-        });
-    }
-
-    /// The owner ends the session of a holder by itself: it was idle for long, or was asked to. The holder gets no further turn on this
-    /// slot, and the slot is free after `freed`.
-    pub(crate) fn leaving(&mut self, name: &Name) {
-        self.change(name, |seat| {
-            if !matches!(seat.slot, Slot::Nothing | Slot::Promised(_)) {
-                seat.slot = Slot::Leaving;
-            }
-        });
-    }
-
-    /// The process group of the name is gone: its slot is free. Also after a failed activation, whose request is spent: ask again
-    /// to try again. A name that has asked since is activated again in its order.
-    pub(crate) fn freed(&mut self, name: &Name) {
-        self.change(name, |seat| {
-            if !matches!(seat.slot, Slot::Nothing | Slot::Promised(_)) {
-                (seat.slot, seat.busy) = (Slot::Nothing, false);
-            }
-        });
     }
 
     /// After a restart of the owner: the name holds a slot, and is being started or runs a turn. Holders may then exceed the
@@ -221,9 +130,8 @@ impl Admission {
 
     /// How many names hold, and ask, on the node and of each tenant. Costs O(tenants).
     pub(crate) fn counts(&self) -> Counts {
-        let Tally { live, starting, running, idle, leaving, asking } = self.tally;
         let tenants = self.tenants.iter().map(|(id, tenant)| (id.to_string(), tenant.tally)).collect();
-        Counts { live, starting, running, idle, leaving, asking, tenants }
+        Counts { node: self.tally, tenants }
     }
 
     /// Makes a seat for a name that is not known, and a tenant for it.
@@ -235,8 +143,8 @@ impl Admission {
             Some((id, _)) => Arc::clone(id),
             None => {
                 let id: Arc<str> = tenant.into();
-                let share = self.shares.get(tenant).unwrap_or(&self.default);
-                self.tenants.insert(Arc::clone(&id), Tenant::new(share));
+                let quota = self.quotas.get(tenant).unwrap_or(&self.default_quota);
+                self.tenants.insert(Arc::clone(&id), Tenant::new(quota));
                 id
             }
         };
@@ -255,7 +163,7 @@ impl Admission {
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
         let queued = tenant.queued();
         tenant.remove(&seat);
-        self.tally.remove(seat.tally());
+        self.tally.count(&seat, -1);
         if let Some(since) = seat.rests_since() {
             self.resting.remove(&since);
             self.rested.remove(&since);
@@ -277,7 +185,7 @@ impl Admission {
         }
 
         tenant.enter(&name, &seat);
-        self.tally.add(seat.tally());
+        self.tally.count(&seat, 1);
         if let Some(since) = seat.rests_since() {
             self.resting.insert(since, Arc::clone(&name));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use tokio::time::Instant;
 
-use super::types::{Tally, Want};
+use super::types::{AdmissionMessage, Tally, Want};
 
 /// Where a name is with its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,13 @@ pub(super) enum Slot {
         since: Instant,
     },
     Leaving,
+}
+
+impl Slot {
+    /// The name holds a slot.
+    fn is_held(self) -> bool {
+        !matches!(self, Slot::Nothing | Slot::Promised(_))
+    }
 }
 
 /// A place among the names of a tenant: the order of the prompt, then first come first served.
@@ -46,6 +53,54 @@ impl Seat {
         Self { tenant, slot: Slot::Nothing, want: None, order: 0, place: None, busy: false, stamp: 0 }
     }
 
+    /// The name asks. `order`: the place of its prompt in the order of all prompts.
+    pub(super) fn ask(&mut self, want: Want, order: u64, now: Instant) {
+        match (self.slot, want) {
+            (Slot::Starting { .. }, Want::Turn) => self.slot = Slot::Starting { turn: true },
+            (Slot::Idle { .. }, Want::Warm) if self.want.is_none() => self.slot = Slot::Idle { since: now },
+            (Slot::Starting { .. } | Slot::Running | Slot::Idle { .. }, Want::Warm) => {}
+            (_, Want::Turn) => {
+                let waited = self.want == Some(Want::Warm);
+                self.order = if waited { order.min(self.order) } else { order };
+                self.want = Some(Want::Turn);
+            }
+            (_, Want::Warm) if self.want.is_none() => (self.want, self.order) = (Some(Want::Warm), order),
+            (_, Want::Warm) => {}
+        }
+    }
+
+    /// Takes in a message of the name that is no request. A message that does not fit the slot changes nothing.
+    pub(super) fn handle(&mut self, message: &AdmissionMessage, now: Instant) {
+        let idle = Slot::Idle { since: now };
+        match (message, self.slot) {
+            (AdmissionMessage::Withdraw, slot) => {
+                self.want = None;
+                match slot {
+                    Slot::Promised(_) => self.slot = Slot::Nothing,
+                    Slot::Starting { .. } => self.slot = Slot::Starting { turn: false },
+                    _ => {}
+                }
+            }
+            (AdmissionMessage::Started, Slot::Starting { turn: true }) => self.slot = Slot::Running,
+            (AdmissionMessage::Started, Slot::Starting { turn: false })
+            | (AdmissionMessage::TurnEnded, Slot::Running) => self.slot = idle,
+            (AdmissionMessage::Busy(busy), slot) => {
+                if matches!(slot, Slot::Idle { .. }) && self.busy && !busy {
+                    self.slot = idle;
+                }
+                self.busy = *busy && slot.is_held();
+            }
+            (AdmissionMessage::Leaving, slot) if slot.is_held() => self.slot = Slot::Leaving,
+            (AdmissionMessage::Freed, slot) if slot.is_held() => {
+                (self.slot, self.busy) = (Slot::Nothing, false);
+            }
+            (AdmissionMessage::Gone, _) => {
+                (self.slot, self.busy, self.want) = (Slot::Nothing, false, None);
+            }
+            _ => {}
+        }
+    }
+
     /// It stands in the queue of its tenant. While it starts or runs, its next turn does not queue yet.
     pub(super) fn queues(&self) -> bool {
         self.want.is_some() && matches!(self.slot, Slot::Nothing | Slot::Idle { .. } | Slot::Leaving)
@@ -63,37 +118,22 @@ impl Seat {
     pub(super) fn is_gone(&self) -> bool {
         self.want.is_none() && self.slot == Slot::Nothing
     }
-
-    pub(super) fn tally(&self) -> Tally {
-        let mut tally = Tally { asking: usize::from(self.want.is_some()), ..Tally::default() };
-        match self.slot {
-            Slot::Nothing | Slot::Promised(_) => return tally,
-            Slot::Starting { .. } => tally.starting = 1,
-            Slot::Running => tally.running = 1,
-            Slot::Idle { .. } => tally.idle = 1,
-            Slot::Leaving => tally.leaving = 1,
-        }
-        tally.live = 1;
-        tally
-    }
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, other: Tally) {
-        self.live += other.live;
-        self.starting += other.starting;
-        self.running += other.running;
-        self.idle += other.idle;
-        self.leaving += other.leaving;
-        self.asking += other.asking;
-    }
-
-    pub(super) fn remove(&mut self, other: Tally) {
-        self.live -= other.live;
-        self.starting -= other.starting;
-        self.running -= other.running;
-        self.idle -= other.idle;
-        self.leaving -= other.leaving;
-        self.asking -= other.asking;
+    /// Counts a name with this seat (`by` is 1), or does not count it any more (-1).
+    pub(super) fn count(&mut self, seat: &Seat, by: isize) {
+        let of_slot = match seat.slot {
+            Slot::Nothing => None,
+            Slot::Promised(_) => Some(&mut self.promised),
+            Slot::Starting { .. } => Some(&mut self.starting),
+            Slot::Running => Some(&mut self.running),
+            Slot::Idle { .. } => Some(&mut self.idle),
+            Slot::Leaving => Some(&mut self.leaving),
+        };
+        let of_want = seat.want.map(|_| &mut self.asking);
+        for count in of_slot.into_iter().chain(of_want) {
+            *count = count.saturating_add_signed(by);
+        }
     }
 }

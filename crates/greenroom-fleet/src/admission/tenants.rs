@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::seat::{Rank, Seat, Slot};
-use super::types::{Share, Tally};
+use super::types::Tally;
 use crate::Name;
+use crate::limits::Quota;
 
 /// The virtual length of a turn for a tenant of weight 1.
 const TURN: u128 = 1 << 40;
@@ -15,14 +16,14 @@ const TURN: u128 = 1 << 40;
 pub(super) type Place = (u128, u64);
 
 /// A tenant that holds or asks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tenant {
     weight: u128,
-    cap: usize,
+    /// Slots that the tenant may hold. A tenant with zero is never granted anything.
+    pub(super) cap: usize,
     /// Names of it that hold or ask.
     pub(super) names: usize,
     pub(super) tally: Tally,
-    pub(super) promised: usize,
     /// Names in its queue, those that leave included.
     queue: usize,
     place: Place,
@@ -36,46 +37,13 @@ pub(super) struct Tenant {
     pub(super) slotless: BTreeMap<Rank, Arc<Name>>,
     /// Holders that have been idle for long enough, the least recently used first.
     pub(super) rested: BTreeMap<(Instant, u64), Arc<Name>>,
-    filed: Filed,
-}
-
-/// In which lists of the ring a tenant stands, and where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Filed {
-    place: Place,
-    ready: bool,
-    open: bool,
-    capped: bool,
-    yielding: bool,
+    /// The place at which it stands in the lists of the ring.
+    filed: Place,
 }
 
 impl Tenant {
-    pub(super) fn new(share: &Share) -> Self {
-        Self {
-            weight: share.weight.max(1).into(),
-            cap: share.live,
-            names: 0,
-            tally: Tally::default(),
-            promised: 0,
-            queue: 0,
-            place: (0, 0),
-            fresh: false,
-            ready: BTreeMap::new(),
-            yielding: BTreeMap::new(),
-            slotless: BTreeMap::new(),
-            rested: BTreeMap::new(),
-            filed: Filed::default(),
-        }
-    }
-
-    /// One more slot, free or on its way, is within the tenant's cap.
-    pub(super) fn has_room(&self) -> bool {
-        self.tally.live + self.promised < self.cap.saturating_add(self.tally.leaving)
-    }
-
-    /// A slot within the tenant's cap is free now.
-    pub(super) fn has_slot(&self) -> bool {
-        self.tally.live < self.cap
+    pub(super) fn new(quota: &Quota) -> Self {
+        Self { weight: quota.weight.max(1).into(), cap: quota.live, ..Self::default() }
     }
 
     /// A name of it queues.
@@ -85,8 +53,7 @@ impl Tenant {
 
     /// Enters a name in the lists in which it belongs.
     pub(super) fn enter(&mut self, name: &Arc<Name>, seat: &Seat) {
-        self.tally.add(seat.tally());
-        self.promised += usize::from(matches!(seat.slot, Slot::Promised(_)));
+        self.tally.count(seat, 1);
         let (true, Some(place)) = (seat.queues(), seat.place) else { return };
         self.queue += 1;
         match seat.slot {
@@ -105,8 +72,7 @@ impl Tenant {
 
     /// Removes what `enter` entered, and the name from those that have rested.
     pub(super) fn remove(&mut self, seat: &Seat) {
-        self.tally.remove(seat.tally());
-        self.promised -= usize::from(matches!(seat.slot, Slot::Promised(_)));
+        self.tally.count(seat, -1);
         if let Some(since) = seat.rests_since() {
             self.rested.remove(&since);
         }
@@ -163,33 +129,20 @@ impl Ring {
             (true, false) => self.weights -= tenant.weight,
             _ => {}
         }
-        let (slotless, room) = (!tenant.slotless.is_empty(), tenant.has_room());
+        let (slotless, room) = (!tenant.slotless.is_empty(), tenant.tally.has_room(tenant.cap));
         let own_victim = !tenant.rested.is_empty() || !tenant.yielding.is_empty();
-        let filed = Filed {
-            place: tenant.place,
-            ready: !tenant.ready.is_empty(),
-            open: slotless && room,
-            capped: slotless && !room && own_victim && tenant.cap > 0,
-            yielding: !tenant.yielding.is_empty(),
-        };
-        if filed == tenant.filed {
-            return;
-        }
-        let before = tenant.filed;
-        for (list, was, is) in [
-            (&mut self.ready, before.ready, filed.ready),
-            (&mut self.open, before.open, filed.open),
-            (&mut self.capped, before.capped, filed.capped),
-            (&mut self.yielding, before.yielding, filed.yielding),
+        for (list, belongs) in [
+            (&mut self.ready, !tenant.ready.is_empty()),
+            (&mut self.open, slotless && room),
+            (&mut self.capped, slotless && !room && own_victim && tenant.cap > 0),
+            (&mut self.yielding, !tenant.yielding.is_empty()),
         ] {
-            if was {
-                list.remove(&before.place);
-            }
-            if is {
-                list.insert(filed.place, Arc::clone(id));
+            list.remove(&tenant.filed);
+            if belongs {
+                list.insert(tenant.place, Arc::clone(id));
             }
         }
-        tenant.filed = filed;
+        tenant.filed = tenant.place;
     }
 
     /// Gives a tenant that begins to ask its place: behind those that ask, and not before the clock.

@@ -1,28 +1,35 @@
 //! What the machine is told and what it says.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use crate::Name;
-
-/// The bounds of a node.
-#[derive(Clone, Debug)]
-pub(crate) struct Bounds {
-    /// Slots in all: live CLIs, from the order to activate until `freed`. Zero counts as one.
-    pub live: usize,
-    /// Activations under way at once. Zero counts as one.
-    pub activations_at_once: usize,
-    /// How long a holder must have been idle before another name may have its slot. 5 s in a fleet.
-    pub idle_before_eviction: Duration,
-}
-
-/// The share of a tenant.
-#[derive(Clone, Debug)]
-pub(crate) struct Share {
-    /// Turns that the tenant gets while a tenant of weight 1 gets one. Zero counts as one.
-    pub weight: u32,
-    /// Slots that the tenant may hold. A tenant with zero is never granted anything.
-    pub live: usize,
+/// A name's request, or a change of its slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AdmissionMessage {
+    /// The name asks. `order`: the place of its prompt in the order in which all prompts were accepted; `None` for a request without
+    /// a prompt, which comes after all prompts that names have asked for by then.
+    ///
+    /// Asking again changes nothing until the request is granted, but a turn replaces a request to warm, and another prompt moves
+    /// the name to the place of that prompt. A holder may ask for its next turn; a request to warm makes an idle holder count as
+    /// used now. The tenant of a name that holds or asks already stays as it is.
+    Ask { tenant: String, want: Want, order: Option<u64> },
+    /// The name wants nothing any more: its prompts have expired. A slot that it holds stays. A name that is being started
+    /// is idle when it has `Started`.
+    Withdraw,
+    /// The activation of the name is up: it runs its turn, or is idle if it asks for none.
+    Started,
+    /// The turn of the name has ended, or could not begin. The name is idle.
+    TurnEnded,
+    /// Background work or a question keeps an idle holder from being evicted, until it is said to be over. The holder counts as
+    /// idle from then on.
+    Busy(bool),
+    /// The name ends the session of a holder by itself: it was idle for long, or was asked to. The holder gets no further turn on this
+    /// slot, and the slot is free after `Freed`.
+    Leaving,
+    /// The process group of the name is gone: its slot is free. Also after a failed activation, whose request is spent: ask again
+    /// to try again. A name that has asked since is activated again in its order.
+    Freed,
+    /// The actor of the name has ended: it wants nothing, and its slot is free.
+    Gone,
 }
 
 /// What a name asks for.
@@ -34,23 +41,23 @@ pub(crate) enum Want {
     Warm,
 }
 
-/// An order for the owner of the machine, which carries it out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// The name has a slot from now on: start its session, then say `started` or, if that fails, `freed`. If the name asks for
-    /// a turn by the time of `started`, the turn is granted with the slot.
-    Activate(Name),
-    /// The name may begin one turn on the slot that it holds. Say `turn_ended` when it has ended, or if it could not begin.
-    Turn(Name),
-    /// The name gives its slot back: end its session, then say `freed`.
-    Passivate(Name),
+/// An order to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    /// The name has a slot from now on: it starts its session, then says `Started` or, if that fails, `Freed`. If the name asks for
+    /// a turn by the time of `Started`, the turn is granted with the slot.
+    Activate,
+    /// The name may begin one turn on the slot that it holds. It says `TurnEnded` when the turn has ended, or if it could not begin.
+    Turn,
+    /// The name gives its slot back, because another name needs the slot: it ends its session, then says `Freed`.
+    Passivate,
 }
 
 /// Names by what they do. A name that runs a turn and asks for its next one counts in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Names that hold a slot: starting, running, idle and leaving.
-    pub live: usize,
+    /// Names that were chosen for a slot, and have none yet.
+    pub promised: usize,
     pub starting: usize,
     pub running: usize,
     pub idle: usize,
@@ -59,14 +66,26 @@ pub(crate) struct Tally {
     pub asking: usize,
 }
 
+impl Tally {
+    /// Names that hold a slot: starting, running, idle and leaving.
+    pub(crate) fn live(&self) -> usize {
+        self.starting + self.running + self.idle + self.leaving
+    }
+
+    /// A slot is free now, with `cap` slots in all.
+    pub(super) fn has_slot(&self, cap: usize) -> bool {
+        self.live() < cap
+    }
+
+    /// One more slot is free or on its way, with `cap` slots in all.
+    pub(super) fn has_room(&self, cap: usize) -> bool {
+        self.live() + self.promised < cap.saturating_add(self.leaving)
+    }
+}
+
 /// The tally of the node, and of each tenant that holds or asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    pub live: usize,
-    pub starting: usize,
-    pub running: usize,
-    pub idle: usize,
-    pub leaving: usize,
-    pub asking: usize,
+    pub node: Tally,
     pub tenants: HashMap<String, Tally>,
 }

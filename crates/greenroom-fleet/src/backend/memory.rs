@@ -1,16 +1,15 @@
 //! The backend in memory.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use uuid::Uuid;
+use tempfile::TempDir;
 
+use super::run::run;
 use super::{Backend, Channels, Reply};
 use crate::clock::Clock;
 use crate::id::Timestamp;
-use crate::registry::{
-    Commit, Committed, Lane, MemoryMap, Result, Rows, Wanted, commit_rows, read_rows, run,
-};
+use crate::registry::{Commit, Committed, Lane, MemoryMap, Result, Rows, Wanted, commit_rows, read_rows};
 
 /// A backend in memory, for tests. Its facts, and the temporary folder with the files of its sessions, are gone when its last
 /// clone is dropped.
@@ -31,7 +30,8 @@ use crate::registry::{
 #[derive(Clone, Debug)]
 pub struct MemoryBackend {
     rows: Arc<Mutex<MemoryMap>>,
-    folder: Arc<TemporaryFolder>,
+    /// Made when a fleet needs it. `None`: the system has no room for it.
+    folder: Arc<OnceLock<Option<TempDir>>>,
     clock: Clock,
     channels: Channels,
 }
@@ -48,8 +48,7 @@ impl MemoryBackend {
 
     /// An empty backend on a clock of your own.
     pub fn with_clock(clock: Clock) -> Self {
-        let folder = Arc::new(TemporaryFolder::new());
-        Self { rows: Arc::default(), folder, clock, channels: Channels::new() }
+        Self { rows: Arc::default(), folder: Arc::default(), clock, channels: Channels::new() }
     }
 
     /// The same facts as after a restart of the service: every node that has joined so far is dead, as
@@ -96,7 +95,8 @@ impl Backend for MemoryBackend {
     }
 
     fn default_folder(&self) -> Option<PathBuf> {
-        Some(self.folder.0.clone())
+        let made = || tempfile::Builder::new().prefix("greenroom-fleet-").tempdir().ok();
+        self.folder.get_or_init(made).as_ref().map(|folder| folder.path().to_owned())
     }
 
     /// Tests have several fleets on one memory, as if they were several processes.
@@ -106,27 +106,5 @@ impl Backend for MemoryBackend {
 
     fn is_shared(&self) -> bool {
         false
-    }
-}
-
-/// A folder that is removed with everything in it when this is dropped. Its name cannot be guessed. The fleet creates it when it
-/// needs it.
-#[derive(Debug)]
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("greenroom-fleet-{}", Uuid::new_v4())))
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        match std::fs::remove_dir_all(&self.0) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.0.display(), %error, "a temporary folder could not be removed");
-            }
-            _ => {}
-        }
     }
 }

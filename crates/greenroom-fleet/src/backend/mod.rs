@@ -13,6 +13,7 @@ pub(crate) mod local;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,24 +24,24 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::BackendError;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 use crate::record::{
     CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
     PromptRecord, QuestionRecord, TenantRecord,
 };
-use crate::registry::{Step, run};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Appended, Arrival,
-    Ask, Begin, Begun, Change, Claim, Claimed, CommandPut, Deletion, Departure, Finish, Finished, Join,
-    Owned, Ownership, Page, PutCommand, Quarantined, Renewed, StoredEntry, StoredMessage, StoredTranscript,
-    TakeCommand, TranscriptsOf, Transition, WaitingNames, WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Ask, Begin, Begun,
+    Change, Claim, Claimed, CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, StoredText,
+    StoredTranscript, TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
 };
 
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresBackend, PostgresOptions};
+use run::request;
 
 pub use crate::registry::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Told, Wanted, commit_rows, read_rows,
@@ -53,7 +54,7 @@ const TOLD: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Channels {
     changes: broadcast::Sender<Change>,
-    transitions: broadcast::Sender<Transition>,
+    transitions: broadcast::Sender<FleetEvent>,
 }
 
 impl Channels {
@@ -118,7 +119,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Reads rows at one moment. The lane says on which connections, if the backend has several.
     ///
     /// # Errors
-    /// [`Unavailable`](BackendErrorKind::Unavailable) for whatever may pass, and the other kinds as [`BackendErrorKind`] has them.
+    /// [`Unavailable`](crate::BackendErrorKind::Unavailable) for whatever may pass, and the other kinds as
+    /// [`BackendErrorKind`](crate::BackendErrorKind) has them.
     fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows>;
 
     /// Carries a commit out, and tells its [`told`](Commit::told) on the channels before the answer. A backend in one process tells in the
@@ -190,7 +192,7 @@ macro_rules! requests {
             /// the order in which the backend tells them, before the answer of its request. Transitions that other processes have made
             /// on the same database are not told, nor are those of a commit whose reply was lost on the network. The fleet tells
             /// transitions to the application as events.
-            fn transitions(&self) -> broadcast::Receiver<Transition> {
+            fn transitions(&self) -> broadcast::Receiver<FleetEvent> {
                 self.channels().transitions.subscribe()
             }
 
@@ -209,27 +211,13 @@ macro_rules! requests {
     };
 }
 
-/// Carries out a request by its rule.
-async fn request<T: Send>(
-    backend: &(impl Backend + ?Sized),
-    name: &'static str,
-    rule: impl Fn(&mut Step<'_>) -> Result<T, BackendError> + Send + Sync,
-) -> Result<T, BackendError> {
-    let mut answer = None;
-    let carried_out = Box::pin(async { answer = Some(run(backend, Lane::of(name), rule).await) });
-    backend.carry_out(name, carried_out).await?;
-    answer.unwrap_or_else(|| {
-        let message = format!("the backend has not carried out the request `{name}`: repeat it");
-        Err(BackendError::new(BackendErrorKind::Unavailable, message))
-    })
-}
-
 requests! {
     /// Adds a node, which can claim names from now on. The id of a dead node is refused as
     /// [`Invalid`](crate::BackendErrorKind::Invalid), as long as the node owns names.
     fn join(join: Join) -> NodeRecord;
-    /// Renews the lease of a node. `draining`: the node takes no further names.
-    fn renew(node: NodeId, lease: Duration, draining: bool) -> Renewed;
+    /// Renews the lease of a node. `draining`: the node takes no further names. `Fenced`: the node counts as dead. It has to end its
+    /// sessions, and joins again with a new id.
+    fn renew(node: NodeId, lease: Duration, draining: bool) -> Owned<NodeRecord>;
     /// Asks a node to drain. The mark is in the node's record, and the node finds it with its next renewal. `false`: the node is dead
     /// or not known.
     fn ask_to_drain(node: NodeId) -> bool;
@@ -257,10 +245,12 @@ requests! {
     fn claim(claim: Claim) -> Claimed;
     /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
     fn begin(begin: Begin) -> Owned<Begun>;
-    /// Keeps messages of the running turn.
-    fn append(append: Append) -> Owned<Appended>;
-    /// Gives the running turn its outcome.
-    fn finish(finish: Finish) -> Owned<Finished>;
+    /// Keeps messages of the running turn. Answers with the number up to which all messages are kept or counted. `Done(None)`: nothing was
+    /// kept, because the turn does not run by this owner, or messages before the first one are missing.
+    fn append(append: Append) -> Owned<Option<u64>>;
+    /// Gives the running turn its outcome. `Done(true)`: the prompt has this outcome now, or had it already from this attempt. `Done(false)`:
+    /// the prompt does not run by this attempt, has ended with another outcome, or is not known.
+    fn finish(finish: Finish) -> Owned<bool>;
     /// Gives a name back. `true`: a prompt waits.
     fn release(owner: Ownership) -> Owned<bool>;
     /// Gives a name back whose session could not be started. Too many failures quarantine the name.
@@ -286,11 +276,11 @@ requests! {
     fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
     /// Quarantines a name: its prompts wait until `unquarantine`, and new ones are refused.
-    fn quarantine(name: Name, why: String) -> Quarantined;
+    fn quarantine(name: Name, why: String) -> Marked;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
     fn unquarantine(name: Name) -> bool;
     /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.
-    fn delete(name: Name) -> Deletion;
+    fn delete(name: Name) -> Marked;
     /// Removes a name that is marked as being deleted. `false`: prompts or keys are left, so call it again. A call does a bounded
     /// amount of work.
     fn deleted(name: Name) -> bool;
@@ -311,8 +301,8 @@ requests! {
     fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
 
     /// Keeps a command for the owner of a name. The owner takes it before its deadline, or nobody does.
-    fn put_command(put: PutCommand) -> CommandPut;
-    /// Up to `limit` commands that wait for a node, at most [`PutCommand::NODE`]. An owner takes each of them, or withdraws it.
+    fn put_command(command: CommandRecord) -> CommandPut;
+    /// Up to `limit` commands that wait for a node, at most [`CommandRecord::NODE`]. An owner takes each of them, or withdraws it.
     fn commands(node: NodeId, limit: usize) -> Vec<CommandRecord>;
     /// Takes a command: its owner is about to carry it out. `Done(false)`: somebody else has taken it, it has ended, or its deadline
     /// has passed, so it is not carried out.
@@ -353,8 +343,9 @@ requests! {
     fn content(prompt: PromptId) -> Option<PromptContent>;
     /// The outcome of a prompt that has ended.
     fn outcome(prompt: PromptId) -> Option<PromptOutcome>;
-    /// Kept messages of a turn with numbers after `after`, in order.
-    fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredMessage>;
+    /// Kept messages of a turn with numbers after `after`, in order: up to `limit`, as many as have 1 MiB, and at least one. The last page
+    /// is an empty one.
+    fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredText>;
     /// The first prompts that wait for a name, in their order.
     fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
     /// A page of names that a node can run now: for each name the prompt with which it goes on, or the first one that may begin.
@@ -376,7 +367,7 @@ requests! {
     fn append_entries(append: AppendEntries) -> Owned<()>;
     /// Entries of a transcript with numbers after `after`, in order: as many as have 4 MiB, and at least one. The last page is an empty
     /// one. A page may begin behind the next number if others append and remove the transcript meanwhile.
-    fn entries(key: SessionKey, after: u64) -> Vec<StoredEntry>;
+    fn entries(key: SessionKey, after: u64) -> Vec<StoredText>;
     /// A page of transcripts after the one of a key, in the order of their keys' bytes. The last page is an empty one.
     fn transcripts(of: TranscriptsOf, after: Option<SessionKey>, limit: usize) -> Vec<StoredTranscript>;
     /// Removes transcripts: after the first call nobody reads them. `false`: something is left, so call it again. A call does a bounded
@@ -387,8 +378,9 @@ requests! {
     fn identify(id: Uuid) -> Uuid;
     /// Marks a name of a tenant that moves to the backend with an id. It stays as it is: nobody claims it, and it accepts no prompt.
     fn depart(tenant: String, name: Name, to: Uuid) -> Departure;
-    /// Makes a name of a record that departs from another backend. The rows of its prompts and transcripts are copied before.
-    fn arrive(record: NameRecord) -> Arrival;
+    /// Makes a name of a record that departs from another backend. The rows of its prompts and transcripts are copied before. `false`:
+    /// another session has the name, or the same one is on its way from there.
+    fn arrive(record: NameRecord) -> bool;
     /// Notes that a name that departs has arrived, and removes it with its prompts. `false`: something is left, so call it again. A call
     /// does a bounded amount of work.
     fn departed(name: Name) -> bool;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) type Result<T, E = BackendError> = std::result::Result<T, E>;
+
 type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 /// The reason why a backend could not carry out a request. A refusal that follows from the rules, such as a full queue, is an
@@ -50,6 +52,11 @@ impl BackendError {
     /// The kind.
     pub fn kind(&self) -> BackendErrorKind {
         self.kind
+    }
+
+    /// True for an error that may pass.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.kind == BackendErrorKind::Unavailable
     }
 
     pub(crate) fn missing(what: &str, id: impl fmt::Display) -> Self {

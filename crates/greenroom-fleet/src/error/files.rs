@@ -14,23 +14,34 @@ pub struct FilesError {
     cause: Option<Arc<io::Error>>,
 }
 
-/// The kinds of [`FilesError`]. New kinds are added: match with a wildcard arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kinds of [`FilesError`], each with its remedy as its text. New kinds are added: match with a wildcard arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilesErrorKind {
     /// The disk can only be read.
+    #[error("the disk can only be read; mount it for writing, or name a folder on another disk")]
     ReadOnly,
     /// The disk or the user's quota is full.
+    #[error("the disk or the user's quota is full; free space, or delete sessions")]
     Full,
     /// This process may not write there.
+    #[error(
+        "this process is not allowed to; give the folder to the user of this process, or name another folder"
+    )]
     NotAllowed,
     /// Something that is no folder lies at the path of a folder.
+    #[error("a file lies where a folder should be; move the file away, or name another folder")]
     InTheWay,
     /// A symbolic link lies at the path of a folder. Links are never followed, for an agent may have made them.
+    #[error(
+        "a symbolic link lies where a folder should be, and is not followed; remove the link if it is not yours"
+    )]
     Link,
     /// A live session of this or another process has the conversation open, or still writes.
+    #[error("a session or one of its processes still uses it; stop that session")]
     InUse,
     /// Another error of the system.
+    #[error("the system refuses")]
     Other,
 }
 
@@ -69,27 +80,9 @@ impl FilesError {
 impl fmt::Display for FilesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the fleet cannot {} {}: ", self.doing, self.path.display())?;
-        match self.kind {
-            FilesErrorKind::ReadOnly => {
-                f.write_str("the disk can only be read; mount it for writing, or name a folder on another disk")
-            }
-            FilesErrorKind::Full => {
-                f.write_str("the disk or the user's quota is full; free space, or delete sessions")
-            }
-            FilesErrorKind::NotAllowed => f.write_str(
-                "this process is not allowed to; give the folder to the user of this process, or name another folder",
-            ),
-            FilesErrorKind::InTheWay => {
-                f.write_str("a file lies where a folder should be; move the file away, or name another folder")
-            }
-            FilesErrorKind::Link => f.write_str(
-                "a symbolic link lies where a folder should be, and is not followed; remove the link if it is not yours",
-            ),
-            FilesErrorKind::InUse => f.write_str("a session or one of its processes still uses it; stop that session"),
-            FilesErrorKind::Other => match &self.cause {
-                Some(cause) => write!(f, "{cause}"),
-                None => f.write_str("the system refuses"),
-            },
+        match (self.kind, &self.cause) {
+            (FilesErrorKind::Other, Some(cause)) => write!(f, "{cause}"),
+            (kind, _) => write!(f, "{kind}"),
         }
     }
 }

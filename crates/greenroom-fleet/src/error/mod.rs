@@ -4,6 +4,7 @@ mod backend;
 mod files;
 mod fleet;
 
+pub(crate) use backend::Result;
 pub use backend::{BackendError, BackendErrorKind};
 pub(crate) use files::Result as FilesResult;
 pub use files::{FilesError, FilesErrorKind};

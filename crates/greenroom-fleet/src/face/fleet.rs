@@ -98,9 +98,8 @@ impl Fleet {
     /// Ends the fleet within `limit`, and returns when nothing of it is left but what its backend keeps.
     ///
     /// New prompts are refused, and idle sessions end at once. Running turns may end. When a third of the time is left (at most 5
-    /// seconds) they are cut off: a prompt with a continuation goes on when the fleet opens again, and any other ends as
-    /// interrupted. Prompts that wait go on waiting in the backend. Sessions that are left when half of that time has passed
-    /// are killed.
+    /// seconds) all sessions that are left are killed: a prompt with a continuation goes on when the fleet opens again, and any other ends
+    /// as interrupted. Prompts that wait go on waiting in the backend.
     ///
     /// At the deadline nothing more is waited for but the ends of CLIs that were killed, which takes the system some
     /// milliseconds. So a `limit` of zero kills all sessions at once, and returns when their process groups are gone; the next

@@ -6,7 +6,7 @@ use super::fleet::Fleet;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::QuestionId;
-use crate::people::{
+use crate::question::{
     AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery, StoredAnswer, misfit,
 };
 use crate::record::QuestionRecord;
@@ -70,7 +70,7 @@ impl Fleet {
             let records = shared.ask(|backend| backend.open_questions(most)).await?;
             let all = records.len() < most;
             let found = records.into_iter().filter(|question| query.fits(question));
-            let questions: Vec<_> = found.filter_map(read).take(query.limit).collect();
+            let questions: Vec<_> = found.filter_map(PendingQuestion::read).take(query.limit).collect();
             if all || !query.is_narrow() || questions.len() == query.limit {
                 return Ok(questions);
             }
@@ -97,35 +97,24 @@ impl Fleet {
     ) -> Result<(), AnswerError> {
         let QuestionAnswer { answer, by, attempt } = answer.into();
         let shared = &self.handle.shared;
-        let record = shared.ask_backend(|backend| backend.question(question)).await;
+        let record = shared.ask(|backend| backend.question(question)).await;
         let record = record.map_err(AnswerError::Backend)?.ok_or(AnswerError::Gone(question))?;
         // A decided question goes on to the backend, which knows the attempt that has decided it.
         if record.decision.is_none()
-            && let Some(open) = read(record)
+            && let Some(open) = PendingQuestion::read(record)
             && let Some(why) = misfit(&open.inquiry, &answer)
         {
             return Err(AnswerError::Misfit(why));
         }
         let stored = serde_json::to_value(StoredAnswer::Person { answer, by });
         let stored: Value = stored.map_err(|error| AnswerError::Misfit(error.to_string()))?;
-        let answered = shared.ask_backend(|backend| backend.answer(question, attempt, stored.clone())).await;
+        let answered = shared.ask(|backend| backend.answer(question, attempt, stored.clone())).await;
         match answered.map_err(|error| not_answered(attempt, error))? {
             Answered::Decided(_) => Ok(()),
             Answered::TooLate(QuestionRecord { decision: Some(decision), .. }) => {
                 Err(AnswerError::TooLate { question, by: DecidedBy::of(decision) })
             }
             Answered::TooLate(_) | Answered::Gone => Err(AnswerError::Gone(question)),
-        }
-    }
-}
-
-fn read(record: QuestionRecord) -> Option<PendingQuestion> {
-    let id = record.id;
-    match PendingQuestion::read(record) {
-        Ok(question) => Some(question),
-        Err(error) => {
-            tracing::warn!(question = %id, %error, "a question cannot be read");
-            None
         }
     }
 }

@@ -9,7 +9,7 @@ use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use self::command::{Commanded, WantedCommand, command, make_way_at};
+use self::command::{Commanded, command, owner};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
@@ -19,12 +19,11 @@ use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
-use crate::event::PassivatedBy;
-use crate::id::{Name, PromptId, Timestamp};
-use crate::people::{PendingQuestion, QuestionQuery};
+use crate::id::{Name, Ownership, PromptId, Timestamp};
 use crate::profile::Placement;
-use crate::record::{NameRecord, NameState, PromptContent};
-use crate::request::{Accept, Accepted, Quarantined, QueueBounds, Refused};
+use crate::question::{PendingQuestion, QuestionQuery};
+use crate::record::{CommandKind, NameRecord, NameState, PromptContent};
+use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
 
 /// The pause before a session that is being ended is looked at again.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -107,7 +106,7 @@ impl FleetSession {
             Err(error) => return refused(Refusal::Invalid(error), None),
         };
         let unknown = |cause| PromptError::Unknown { prompt: accept.prompt, key: prompt.key.clone(), cause };
-        let accepted = match shared.ask_backend(|backend| backend.accept(accept.clone())).await {
+        let accepted = match shared.ask(|backend| backend.accept(accept.clone())).await {
             Err(error) if error.kind() == BackendErrorKind::Invalid => {
                 return refused(Refusal::Invalid(error.to_string()), None);
             }
@@ -177,7 +176,8 @@ impl FleetSession {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        Err(ended_meanwhile())
+        let why = "the session was being put to sleep, or the fleet is draining: try again";
+        Err(FleetError::State(why.to_owned()))
     }
 
     /// Interrupts the running turn, on any node. `false`: no turn runs. Prompts that wait go on waiting.
@@ -205,10 +205,19 @@ impl FleetSession {
             Ok(false) => {}
             interrupted => return interrupted,
         }
-        match command(self.shared(), &self.name, WantedCommand::Interrupt(prompt)).await? {
+        if self.shared().backend.is_exclusive() {
+            return Ok(false);
+        }
+        // The first look decides which turn is meant, so that no later one is hit.
+        let running = match prompt {
+            Some(prompt) => Some(prompt),
+            None => owner(self.shared(), &self.name).await?.and_then(|(_, running)| running),
+        };
+        let Some(prompt) = running else { return Ok(false) };
+        match command(self.shared(), &self.name, CommandKind::Interrupt { prompt }).await? {
             Commanded::Done => Ok(true),
             Commanded::Nothing => Ok(false),
-            Commanded::Here(prompt) => self.interrupt_here(prompt).await,
+            Commanded::Here => self.interrupt_here(Some(prompt)).await,
         }
     }
 
@@ -241,7 +250,7 @@ impl FleetSession {
         if self.passivate_here().await {
             return Ok(());
         }
-        if let Commanded::Here(_) = command(self.shared(), &self.name, WantedCommand::Passivate).await? {
+        if command(self.shared(), &self.name, CommandKind::Passivate).await? == Commanded::Here {
             self.passivate_here().await;
         }
         Ok(())
@@ -249,8 +258,7 @@ impl FleetSession {
 
     /// True if there was a session here.
     async fn passivate_here(&self) -> bool {
-        let message = |done| NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) };
-        self.ask(false, message).await.unwrap_or(false)
+        self.ask(false, NameMessage::Passivate).await.unwrap_or(false)
     }
 
     /// Ends the session at once. While the caller holds the guard the session is not activated here, for some seconds at most.
@@ -272,22 +280,19 @@ impl FleetSession {
     /// session and does not end it; [`FleetError::Elsewhere`] if other nodes claim the session again and again; [`FleetError::Backend`],
     /// also for a session that moves to another backend.
     pub async fn quarantine(&self, why: impl Into<String>) -> Result<(), FleetError> {
-        let (why, mut asked) = (why.into(), 0);
-        loop {
-            if let NameState::Quarantined { .. } = self.record().await?.state {
-                return Ok(());
-            }
-            let _guard = self.make_way().await;
-            let (name, reason) = (self.name.clone(), why.clone());
-            match self.shared().ask(|backend| backend.quarantine(name.clone(), reason.clone())).await? {
-                Quarantined::Done => {
-                    self.shared().tell_transitions();
-                    return Ok(());
-                }
-                Quarantined::Gone => return Err(self.not_found()),
-                Quarantined::Owned(node) => make_way_at(self.shared(), &self.name, node, &mut asked).await?,
-            }
+        let why = why.into();
+        if let NameState::Quarantined { .. } = self.record().await?.state {
+            return Ok(());
         }
+        let quarantine = async || {
+            let quarantined = self.shared().ask(|backend| backend.quarantine(self.name.clone(), why.clone()));
+            Ok(quarantined.await?)
+        };
+        if !self.mark(quarantine).await? {
+            return Err(self.not_found());
+        }
+        self.shared().tell_transitions();
+        Ok(())
     }
 
     /// Lets a quarantined session be activated again. Its prompts begin, and new ones are accepted. `false`: the
@@ -312,15 +317,32 @@ impl FleetSession {
     /// again. [`FleetError::OwnerSilent`] if another node owns the session and does not end it; [`FleetError::Elsewhere`] if other
     /// nodes claim the session again and again; [`FleetError::Backend`].
     pub async fn delete(&self) -> Result<(), FleetError> {
-        let mut asked = 0;
+        self.mark(|| deletion::delete(self.shared(), &self.name)).await.map(drop)
+    }
+
+    /// Has the owner end the session, and marks it before the next activation. `false`: the session is not known.
+    async fn mark<F>(&self, mark: impl Fn() -> F) -> Result<bool, FleetError>
+    where
+        F: Future<Output = Result<Marked, FleetError>>,
+    {
+        let (shared, mut asked) = (self.shared(), 0);
         loop {
             let _guard = self.make_way().await;
-            match deletion::delete(self.shared(), &self.name).await? {
-                deletion::Deleted::Done | deletion::Deleted::Unknown => return Ok(()),
-                deletion::Deleted::Owned(node) => {
-                    make_way_at(self.shared(), &self.name, node, &mut asked).await?
+            let node = match mark().await? {
+                Marked::Done => return Ok(true),
+                Marked::Gone => return Ok(false),
+                Marked::Owned(node) => node,
+            };
+            if node != shared.node {
+                if asked == ATTEMPTS {
+                    return Err(FleetError::Elsewhere { node });
+                }
+                asked += 1;
+                if command(shared, &self.name, CommandKind::MakeWay).await? == Commanded::Done {
+                    continue;
                 }
             }
+            tokio::time::sleep(AGAIN).await;
         }
     }
 
@@ -350,14 +372,11 @@ impl FleetSession {
         if self.shared().backend.is_exclusive() {
             return Ok(());
         }
-        let state = match self.record().await {
-            Ok(record) => record.state,
-            Err(FleetError::NotFound { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        match self.shared().owner_elsewhere(&state).await? {
-            Some(node) => Err(FleetError::Elsewhere { node }),
-            None => Ok(()),
+        match owner(self.shared(), &self.name).await? {
+            Some((Ownership { node, .. }, _)) if node != self.shared().node => {
+                Err(FleetError::Elsewhere { node })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -377,10 +396,6 @@ impl FleetSession {
         self.send(message(done), start);
         answer.await.ok()
     }
-}
-
-fn ended_meanwhile() -> FleetError {
-    FleetError::State("the session was being put to sleep, or the fleet is draining: try again".to_owned())
 }
 
 fn timestamp(moment: SystemTime) -> Timestamp {

@@ -1,13 +1,12 @@
 //! The state of a fleet at one moment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
-use crate::actor::name::NameReport;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::FleetError;
@@ -17,7 +16,7 @@ use crate::request::Page;
 
 /// Names that are read from the backend at a time.
 const PAGE: usize = 256;
-/// The time for which the actors' answers are awaited.
+/// The time for which the answer of admission is awaited.
 const ANSWERS: Duration = Duration::from_secs(1);
 
 /// Chooses the names of a [`FleetSnapshot`].
@@ -149,23 +148,14 @@ impl Fleet {
     /// [`FleetError::Backend`]; [`FleetError::Ended`] after the end of the fleet.
     pub async fn snapshot(&self, query: Query) -> Result<FleetSnapshot, FleetError> {
         let shared = &self.handle.shared;
-        let (reply, report) = tokio::sync::oneshot::channel();
-        self.handle.supervisor.cast(FleetMessage::Report(reply)).map_err(|_| FleetError::Ended)?;
-        let report = report.await.map_err(|_| FleetError::Ended)?;
-        let deadline = Instant::now() + ANSWERS;
-        let mut stages = HashMap::new();
-        for (name, report) in report.names {
-            // An actor that has just ended, or does not answer: the name counts as passive.
-            if let Ok(Ok(stage)) = tokio::time::timeout_at(deadline, report).await {
-                stages.insert(name, stage);
-            }
-        }
+        let (reply, counts) = tokio::sync::oneshot::channel();
+        self.handle.supervisor.cast(FleetMessage::Counts(reply)).map_err(|_| FleetError::Ended)?;
         // While admission is being restarted, nobody knows.
-        let counted = tokio::time::timeout_at(deadline, report.counts).await;
+        let counted = tokio::time::timeout(ANSWERS, counts).await;
         let counts = counted.ok().and_then(Result::ok).unwrap_or_default();
-        let (names, next) = self.names(&query, &stages).await?;
+        let (names, next) = self.names(&query).await?;
         let tenant = |tally: crate::admission::Tally| TenantSnapshot {
-            live: tally.live,
+            live: tally.live(),
             running: tally.running,
             asking: tally.asking,
         };
@@ -173,12 +163,12 @@ impl Fleet {
             node: shared.node,
             draining: shared.draining.is_cancelled(),
             live_limit: shared.limits.live,
-            live: counts.live,
-            starting: counts.starting,
-            running: counts.running,
-            idle: counts.idle,
-            leaving: counts.leaving,
-            asking: counts.asking,
+            live: counts.node.live(),
+            starting: counts.node.starting,
+            running: counts.node.running,
+            idle: counts.node.idle,
+            leaving: counts.node.leaving,
+            asking: counts.node.asking,
             queued: shared.ask(|backend| backend.queued()).await?,
             tenants: counts.tenants.into_iter().map(|(id, tally)| (id, tenant(tally))).collect(),
             names,
@@ -186,27 +176,22 @@ impl Fleet {
         })
     }
 
-    async fn names(
-        &self,
-        query: &Query,
-        stages: &HashMap<Name, NameReport>,
-    ) -> Result<(Vec<NameSnapshot>, Option<Name>), FleetError> {
+    async fn names(&self, query: &Query) -> Result<(Vec<NameSnapshot>, Option<Name>), FleetError> {
         let shared = &self.handle.shared;
+        let cells = shared.awake().clone();
         let snapshot = |record: NameRecord| {
-            let stage = stages.get(&record.name);
-            let since =
-                stage.map_or(0, |stage| u64::try_from(stage.since.elapsed().as_millis()).unwrap_or(u64::MAX));
-            NameSnapshot {
-                stage: stage.map_or("passive", |stage| stage.stage),
-                stage_ms: since,
-                running: stage.and_then(|stage| stage.running),
-                record,
-            }
+            let Some(cell) = cells.get(&record.name) else {
+                return NameSnapshot { record, stage: "passive", stage_ms: 0, running: None };
+            };
+            let holdings = cell.holdings();
+            let (stage, since) = holdings.stage.unwrap_or_else(|| ("settled", Instant::now()));
+            let stage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            NameSnapshot { record, stage, stage_ms, running: holdings.running }
         };
         let mut found = Vec::new();
         if query.which == Which::Active {
             let mut names: Vec<_> =
-                stages.keys().filter(|name| Some(*name) > query.after.as_ref()).cloned().collect();
+                cells.keys().filter(|name| Some(*name) > query.after.as_ref()).cloned().collect();
             names.sort();
             for name in names {
                 if found.len() == query.limit {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
 
-use self::stored::{PageSize, read};
+use self::stored::read;
 use crate::actor::context::FleetShared;
 use crate::actor::scribe::is_not_kept;
 use crate::backend::Requests;
@@ -19,7 +19,7 @@ use crate::error::{BackendError, FleetError};
 use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};
-use crate::request::StoredMessage;
+use crate::request::StoredText;
 
 /// The turn of a prompt: its messages as they come, and then its [`outcome`](FleetTurn::outcome).
 ///
@@ -58,7 +58,6 @@ pub struct FleetTurn {
     /// The number of the last message in `ready`, or before it.
     last_seq: u64,
     ready: VecDeque<TurnItem>,
-    page: PageSize,
     /// A live message that waits for the complete messages before it.
     held: Option<LiveMessage>,
     live: Option<Reader>,
@@ -131,7 +130,6 @@ impl FleetTurn {
             is_duplicate,
             last_seq: 0,
             ready: VecDeque::new(),
-            page: PageSize::default(),
             held: None,
             live: None,
             look: true,
@@ -188,7 +186,7 @@ impl FleetTurn {
         // Nobody reads the live messages meanwhile.
         (self.live, self.look) = (None, true);
         let shared = &self.shared;
-        let mut changes = shared.hub.watch(self.prompt, &shared.backend);
+        let mut changes = shared.hub.watch(self.prompt);
         loop {
             let is_last = shared.ended.is_cancelled();
             let record = self.record().await?;
@@ -215,8 +213,13 @@ impl FleetTurn {
     async fn advance(&mut self) -> Result<(), FleetError> {
         match self.held.take() {
             Some(live) if live.after > self.last_seq => {
+                // The messages before it are in the backend. If there are none, there is a gap.
                 let after = self.held.insert(live).after;
-                self.fetch_to(after).await
+                let stored = self.stored().await?;
+                if stored.is_empty() {
+                    self.gap_to(after);
+                }
+                self.take_stored(stored)
             }
             Some(live) => {
                 self.take_live(live);
@@ -244,30 +247,18 @@ impl FleetTurn {
         }
     }
 
-    /// Reads messages from the backend, up to a number. If there are none, there is a gap.
-    async fn fetch_to(&mut self, to: u64) -> Result<(), FleetError> {
-        let most = usize::try_from(to - self.last_seq).unwrap_or(usize::MAX);
-        let mut stored = self.stored(most).await?;
-        stored.retain(|message| message.seq <= to);
-        if stored.is_empty() {
-            self.gap_to(to);
-        }
-        self.take_stored(stored)
-    }
-
     /// Reads the records. If they have nothing more, messages come live, or the turn is over.
     async fn look(&mut self) -> Result<(), FleetError> {
         let is_last = self.shared.ended.is_cancelled();
         // Before the records, so that no change is missed.
         let shared = &self.shared;
-        self.live.get_or_insert_with(|| shared.hub.read(self.prompt, &shared.backend));
+        self.live.get_or_insert_with(|| shared.hub.read(self.prompt));
         let record = self.record().await?;
         if record.last_seq > self.last_seq {
-            let page = self.page.messages();
-            let stored = self.stored(page).await?;
-            let is_full = stored.len() >= page;
+            let stored = self.stored().await?;
+            let may_be_more = !stored.is_empty();
             self.take_stored(stored)?;
-            if is_full {
+            if may_be_more && record.last_seq > self.last_seq {
                 return Ok(());
             }
         }
@@ -302,8 +293,8 @@ impl FleetTurn {
         }
     }
 
-    fn take_stored(&mut self, stored: Vec<StoredMessage>) -> Result<(), FleetError> {
-        for StoredMessage { seq, json } in stored {
+    fn take_stored(&mut self, stored: Vec<StoredText>) -> Result<(), FleetError> {
+        for StoredText { number: seq, json } in stored {
             let message = Message::parse(&json).map_err(BackendError::damaged)?;
             self.gap_to(seq - 1);
             if is_not_kept(&message) {
@@ -337,13 +328,9 @@ impl FleetTurn {
         record.ok_or_else(|| self.not_found())
     }
 
-    /// The next messages that the backend keeps: a page, or `most` if these are fewer.
-    async fn stored(&mut self, most: usize) -> Result<Vec<StoredMessage>, FleetError> {
-        let limit = self.page.messages().min(most);
-        let stored =
-            read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, limit)).await?;
-        self.page.learn(&stored);
-        Ok(stored)
+    /// The next page of messages that the backend keeps.
+    async fn stored(&self) -> Result<Vec<StoredText>, FleetError> {
+        read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, usize::MAX)).await
     }
 
     fn not_found(&self) -> FleetError {

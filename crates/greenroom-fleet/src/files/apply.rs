@@ -3,7 +3,7 @@
 use greenroom::sessions::LocalSessions;
 use greenroom::{Options, SessionBuilder};
 
-use super::label::Label;
+use super::name_file::NameFile;
 use super::{Folders, blocking};
 use crate::error::FleetError;
 use crate::profile::ActivationContext;
@@ -21,14 +21,14 @@ impl Folders {
         builder: SessionBuilder,
         activation: &ActivationContext,
     ) -> Result<SessionBuilder, FleetError> {
-        let mut result = Ok(None);
-        let builder = builder.configure(|options| result = set(options, activation));
-        let Some(elsewhere) = result? else { return Ok(builder) };
+        let mut elsewhere = Ok(NameFile::default());
+        let builder = builder.configure(|options| elsewhere = set(options, activation));
+        let NameFile { config_folders, lock_folders, .. } = elsewhere?;
         let folder = self.folder(activation.conversation);
         blocking(move || {
-            Label::change(&folder, |label| {
-                label.config_folders.extend(elsewhere.config_folders);
-                label.lock_folders.extend(elsewhere.lock_folders);
+            NameFile::change(&folder, |file| {
+                file.config_folders.extend(config_folders);
+                file.lock_folders.extend(lock_folders);
             })
         })
         .await?;
@@ -36,29 +36,29 @@ impl Folders {
     }
 }
 
-/// Sets the options. `Some`: folders of the profile in which the session will have files.
-fn set(options: &mut Options, activation: &ActivationContext) -> Result<Option<Label>, FleetError> {
+/// Sets the options. Returns the folders of the profile in which the session will have files.
+fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile, FleetError> {
     if let Some(option) = chosen_conversation(options, activation) {
         return Err(FleetError::Invalid(format!(
             "the profile of the session '{}' sets the option `{option}`, and the fleet chooses the conversation: leave the \
              option out, and use `ActivationContext::conversation` where you need the id",
-            activation.name().as_str().escape_debug(),
+            activation.name.as_str().escape_debug(),
         )));
     }
     options.conversation = Some(activation.conversation.to_string());
-    options.cwd.get_or_insert_with(|| activation.work.clone());
-    let mut elsewhere = Label::default();
+    options.cwd.get_or_insert_with(|| activation.working_directory.clone());
+    let mut elsewhere = NameFile::default();
     if options.env.contains_key(CONFIG) {
         let sessions = LocalSessions::of(options).map_err(FleetError::Session)?;
         // A relative folder is relative to the working directory of the CLI.
-        let cwd = options.cwd.as_deref().unwrap_or(&activation.work);
+        let cwd = options.cwd.as_deref().unwrap_or(&activation.working_directory);
         elsewhere.config_folders.insert(absolute(&cwd.join(sessions.config_dir())));
     } else {
-        let config = activation.config.to_string_lossy().into_owned();
+        let config = activation.config_directory.to_string_lossy().into_owned();
         options.env.insert(CONFIG.to_owned(), config);
     }
     elsewhere.lock_folders.extend(options.lock_dir.as_deref().map(absolute));
-    Ok((elsewhere != Label::default()).then_some(elsewhere))
+    Ok(elsewhere)
 }
 
 fn absolute(path: &std::path::Path) -> std::path::PathBuf {

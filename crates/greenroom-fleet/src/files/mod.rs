@@ -24,9 +24,8 @@
 //! `name.json` tells a person whose folder it is. A deletion reads from it which other folders have files of the session.
 
 mod apply;
-mod label;
+mod name_file;
 mod remove;
-mod term;
 #[cfg(test)]
 mod tests;
 
@@ -39,16 +38,24 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::error::{FilesError, FilesErrorKind, FilesResult as Result};
+use crate::error::{FilesError, FilesResult as Result};
 use crate::record::NameRecord;
-use label::Label;
+use name_file::NameFile;
+use remove::{is_folder, remove_tree};
 
 pub(crate) use remove::Removal;
+
+/// The name of a configuration folder of one activation, before its term.
+const CONFIG_OF: &str = "config-";
 
 /// The folder with a folder for each name.
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {
     root: PathBuf,
+    /// Each activation has a configuration folder of its own, because the backend has the transcripts. The folder begins empty, and the
+    /// session loads its conversation from the backend. So entries that an earlier owner has written to its own folder, and that the
+    /// backend has refused, are never read again.
+    by_term: bool,
     removing: Arc<Mutex<()>>,
 }
 
@@ -60,9 +67,9 @@ pub(crate) struct NameFolders {
 }
 
 impl Folders {
-    /// Creates nothing yet; see [`open`](Folders::open).
-    pub(crate) fn at(root: PathBuf) -> Self {
-        Self { root, removing: Arc::default() }
+    /// Creates nothing yet; see [`open`](Folders::open). `by_term`: each activation has a configuration folder of its own.
+    pub(crate) fn at(root: PathBuf, by_term: bool) -> Self {
+        Self { root, by_term, removing: Arc::default() }
     }
 
     /// Creates the root, and finds out whether this process can write in it.
@@ -82,26 +89,22 @@ impl Folders {
         .await
     }
 
-    /// The folders of a name, by its conversation.
-    pub(crate) fn of(&self, conversation: Uuid) -> NameFolders {
-        let folder = self.folder(conversation);
-        NameFolders { work: folder.join("work"), config: folder.join("config") }
-    }
-
-    /// Creates the folders of a name, for this user alone.
+    /// Creates the folders of a name, for this user alone, and removes configuration folders of earlier terms.
     pub(crate) async fn create(&self, name: &NameRecord) -> Result<NameFolders> {
-        self.create_as(name, self.of(name.conversation)).await
-    }
-
-    async fn create_as(&self, name: &NameRecord, own: NameFolders) -> Result<NameFolders> {
         let (folders, name) = (self.clone(), name.clone());
         blocking(move || {
-            let folder = folders.folder(name.conversation);
+            let (folder, term) = (folders.folder(name.conversation), name.term.0);
+            let config = if folders.by_term { format!("{CONFIG_OF}{term}") } else { "config".to_owned() };
+            let own = NameFolders { work: folder.join("work"), config: folder.join(config) };
             for path in [&folders.root, &folder, &own.work, &own.config] {
                 // The root may be a link, which the operator has made.
                 own_folder(path, *path == folders.root)?;
             }
-            Label::change(&folder, |label| label.name_of(&name))?;
+            NameFile::change(&folder, |file| file.name_of(&name))?;
+            if folders.by_term {
+                let removed = remove_earlier(&folder, term);
+                removed.map_err(|error| FilesError::of("remove earlier folders in", &folder, error))?;
+            }
             Ok(own)
         })
         .await
@@ -120,12 +123,19 @@ fn own_folder(path: &Path, may_be_link: bool) -> Result<()> {
         created => return created.map_err(|error| FilesError::of(DOING, path, error)),
     }
     let found = if may_be_link { fs::metadata(path) } else { fs::symlink_metadata(path) };
-    let found = found.map_err(|error| FilesError::of(DOING, path, error))?;
-    match found {
-        found if found.is_dir() => Ok(()),
-        found if found.is_symlink() => Err(FilesError::new(FilesErrorKind::Link, DOING, path)),
-        _ => Err(FilesError::new(FilesErrorKind::InTheWay, DOING, path)),
+    is_folder(DOING, path, found).map(drop)
+}
+
+/// Removes the configuration folders of terms before this one.
+fn remove_earlier(folder: &Path, term: u64) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()?.strip_prefix(CONFIG_OF));
+        if name.and_then(|of| of.parse::<u64>().ok()).is_some_and(|of| of < term) {
+            remove_tree(&path)?;
+        }
     }
+    Ok(())
 }
 
 /// Runs file work on a blocking thread.

@@ -1,7 +1,7 @@
 //! Removes the files of a name.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
-use super::label::{self, Label};
+use super::name_file::{FILE, NameFile};
 use super::{Folders, blocking};
 use crate::error::{FilesError, FilesErrorKind, FilesResult as Result};
 
@@ -32,17 +32,13 @@ impl Folders {
     /// Removes everything of a name. Files that are gone already are passed over, so a removal that failed is repeated as it was.
     pub(crate) async fn remove(&self, conversation: Uuid, removal: &Removal) -> Result<()> {
         let (folder, held) = (self.folder(conversation), removal.clone());
-        let label = {
-            let folder = folder.clone();
-            blocking(move || {
-                if !is_folder(&folder)? {
-                    return Ok(Label::default());
-                }
-                Label::read(&folder)
-            })
-            .await?
-        };
-        for config in &label.config_folders {
+        let path = folder.clone();
+        let file = blocking(move || {
+            let is_there = is_folder(DOING, &path, fs::symlink_metadata(&path))?;
+            if is_there { NameFile::read(&path) } else { Ok(NameFile::default()) }
+        })
+        .await?;
+        for config in &file.config_folders {
             remove_transcript(config, conversation).await?;
         }
         blocking(move || {
@@ -50,10 +46,10 @@ impl Folders {
             let _held = held;
             // The locks tell whether a session of the name is alive.
             let mut configs = configs_in(&folder).map_err(|error| FilesError::of(DOING, &folder, error))?;
-            configs.extend(label.config_folders);
+            configs.extend(file.config_folders);
             let default =
                 configs.iter().flat_map(|config| lock_folders(Some(config))).chain(lock_folders(None));
-            let locks: BTreeSet<PathBuf> = label.lock_folders.into_iter().chain(default).collect();
+            let locks: BTreeSet<PathBuf> = file.lock_folders.into_iter().chain(default).collect();
             locks.iter().try_for_each(|locks| remove_locks(locks, conversation))?;
             remove_folder(&folder)
         })
@@ -62,25 +58,25 @@ impl Folders {
 }
 
 /// False if there is nothing. A link or a file is an error.
-fn is_folder(path: &Path) -> Result<bool> {
-    match fs::symlink_metadata(path) {
+pub(super) fn is_folder(doing: &'static str, path: &Path, found: io::Result<Metadata>) -> Result<bool> {
+    match found {
         Ok(found) if found.is_dir() => Ok(true),
-        Ok(found) if found.is_symlink() => Err(FilesError::new(FilesErrorKind::Link, DOING, path)),
-        Ok(_) => Err(FilesError::new(FilesErrorKind::InTheWay, DOING, path)),
+        Ok(found) if found.is_symlink() => Err(FilesError::new(FilesErrorKind::Link, doing, path)),
+        Ok(_) => Err(FilesError::new(FilesErrorKind::InTheWay, doing, path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(FilesError::of(DOING, path, error)),
+        Err(error) => Err(FilesError::of(doing, path, error)),
     }
 }
 
-/// Removes a name's folder. Its label goes last: it tells a repeated removal where the other files are.
+/// Removes a name's folder. `name.json` goes last: it tells a repeated removal where the other files are.
 fn remove_folder(folder: &Path) -> Result<()> {
     let failed = |path: &Path, error| FilesError::of(DOING, path, error);
-    if !is_folder(folder)? {
+    if !is_folder(DOING, folder, fs::symlink_metadata(folder))? {
         return Ok(());
     }
     for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
         let path = entry.map_err(|error| failed(folder, error))?.path();
-        if path.file_name().is_some_and(|name| name == label::FILE) {
+        if path.file_name().is_some_and(|name| name == FILE) {
             continue;
         }
         remove_tree(&path).map_err(|error| failed(&path, error))?;

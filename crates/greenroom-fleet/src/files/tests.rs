@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::remove::{make_removable, remove_locks};
 use super::*;
-use crate::error::FleetError;
+use crate::error::{FilesErrorKind, FleetError};
 use crate::id::{Name, Term, Timestamp};
 use crate::profile::{ActivatedFor, ActivationContext};
 use crate::record::NameState;
@@ -38,7 +38,7 @@ fn record(name: &str) -> NameRecord {
 
 async fn stage() -> (TempDir, Folders) {
     let folder = tempfile::tempdir().unwrap();
-    let folders = Folders::at(folder.path().join("sessions"));
+    let folders = Folders::at(folder.path().join("sessions"), false);
     folders.open().await.unwrap();
     (folder, folders)
 }
@@ -54,8 +54,8 @@ fn activation(record: &NameRecord, own: &NameFolders) -> ActivationContext {
         conversation: record.conversation,
         term: record.term,
         activated_for: ActivatedFor::Prompt,
-        work: own.work.clone(),
-        config: own.config.clone(),
+        working_directory: own.work.clone(),
+        config_directory: own.config.clone(),
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_root_that_is_a_file_fails_the_opening() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
     fs::write(&root, "a file").unwrap();
-    let error = Folders::at(root.clone()).open().await.unwrap_err();
+    let error = Folders::at(root.clone(), false).open().await.unwrap_err();
     assert_eq!((error.kind(), error.path()), (FilesErrorKind::InTheWay, root.as_path()));
 }
 
@@ -299,7 +299,7 @@ async fn each_backend_names_a_folder_and_that_of_a_memory_backend_is_temporary()
 
     let memory = MemoryBackend::new();
     let root = memory.default_folder().unwrap();
-    Folders::at(root.clone()).create_root_of(&record("a")).await;
+    Folders::at(root.clone(), false).create_root_of(&record("a")).await;
     let clone = memory.clone();
     drop(memory);
     assert_eq!(clone.default_folder(), Some(root.clone()));

@@ -17,34 +17,27 @@
 //! On a backend with several nodes, only processes are looked at whose owner is lost: its node has left, was declared dead, or
 //! another node has claimed the name. An earlier process of this host that was killed a moment ago still counts as alive. The
 //! opening does not wait for the end of its lease: the keeper declares it dead, and an activation ends the old CLI of its
-//! name (`actor/name/left.rs`). Processes of other hosts are left to the fleets there.
+//! name (`actor/name/steps/left.rs`). Processes of other hosts are left to the fleets there.
 //!
 //! Each step can be repeated: a process that is killed while it opens leaves the rest to the next opening.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion;
 use crate::actor::keeper::RECOVER;
+use crate::actor::name::steps::left;
 use crate::actor::supervisor::leave;
 use crate::backend::Requests;
 use crate::error::FleetError;
-use crate::event::FleetEvent;
-use crate::id::{Name, Term};
-use crate::process::LeftProcess;
-use crate::record::ProcessRecord;
-use crate::request::{Join, Quarantined};
+use crate::id::Name;
+use crate::request::Join;
 
 /// Records in one request.
 const BATCH: usize = 1000;
-
-/// Processes that could not be ended, and the reasons.
-type StuckProcesses = BTreeMap<(Name, Term), String>;
 
 /// Opens a fleet.
 ///
@@ -54,24 +47,11 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     shared.folders.open().await?;
     let stuck = end_left_processes(shared).await?;
     recover(shared).await?;
-    for ((name, _), why) in stuck {
-        match shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await? {
-            Quarantined::Done => tracing::error!(name = shown(&name), why, "a session is quarantined"),
-            Quarantined::Owned(node) => tracing::error!(
-                name = shown(&name),
-                why,
-                %node,
-                "an earlier process of a session may still run while another node owns the session"
-            ),
-            // A name that is being deleted stays so.
-            Quarantined::Gone => {
-                tracing::error!(
-                    name = shown(&name),
-                    why,
-                    "an earlier process of a deleted session may still run"
-                );
-            }
-        }
+    for (name, why) in stuck {
+        // Another node may own the session, and a name that is being deleted stays so.
+        let quarantined = shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await?;
+        let name = shown(&name);
+        tracing::error!(name, why, ?quarantined, "an earlier process of a session may still run");
     }
     finish_deletions(shared).await?;
     let sent = shared.fence.now();
@@ -86,97 +66,28 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     Ok(())
 }
 
-/// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time.
-async fn end_left_processes(shared: &FleetShared) -> Result<StuckProcesses, FleetError> {
-    let (mut stuck, mut limit) = (StuckProcesses::new(), BATCH);
-    loop {
-        let mut left = shared.ask(|backend| backend.left_processes(limit)).await?;
-        let all = left.len() < limit;
-        left.retain(|record| {
-            shared.runs_here(record) && !stuck.contains_key(&(record.name.clone(), record.term))
-        });
-        if left.is_empty() {
-            if all {
-                return Ok(stuck);
-            }
-            // Records of other hosts and of stuck processes stay in the list.
-            limit += BATCH;
-            continue;
+/// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time. Returns the names
+/// of those that could not be ended, with the reasons.
+async fn end_left_processes(shared: &FleetShared) -> Result<Vec<(Name, String)>, FleetError> {
+    let (mut stuck, mut limit) = (Vec::new(), BATCH);
+    let left = loop {
+        let left = shared.ask(|backend| backend.left_processes(limit)).await?;
+        if left.len() < limit {
+            break left;
         }
-        let waiting = split(shared, left, &mut stuck).await?;
-        let waiting = wait(shared, waiting).await?;
-        for (record, process) in &waiting {
-            tracing::warn!(
-                name = shown(&record.name),
-                %process,
-                "a CLI of an earlier process is killed"
-            );
-            let process = process.clone();
-            // A panic: what still runs is told below.
-            tokio::task::spawn_blocking(move || process.kill()).await.ok();
-            shared.tell(FleetEvent::ProcessKilled { name: record.name.clone() });
-        }
-        for (record, process) in wait(shared, waiting).await? {
-            let why = format!(
-                "{process} of an earlier start of the service still runs, and could not be killed: end it, then call \
-                 `unquarantine`"
-            );
-            stuck.insert((record.name, record.term), why);
-        }
-    }
-}
-
-/// The records whose processes run. The others are removed, or stuck if they cannot be read.
-async fn split(
-    shared: &FleetShared,
-    left: Vec<ProcessRecord>,
-    stuck: &mut StuckProcesses,
-) -> Result<Vec<(ProcessRecord, LeftProcess)>, FleetError> {
-    let mut running = Vec::new();
-    for record in left {
-        match LeftProcess::of(&record.process) {
-            Ok(process) if process.is_alive().await => {
-                tracing::warn!(
-                    name = shown(&record.name),
-                    %process,
-                    "a CLI of an earlier process still runs"
-                );
-                shared.tell(FleetEvent::ProcessLeft { name: record.name.clone() });
-                running.push((record, process));
-            }
-            Ok(_) => ended(shared, &record).await?,
-            Err(error) => {
-                let why = format!(
-                    "the record of an earlier process cannot be read ({error}): end that CLI if it runs, remove the record \
-                     with `Admin::remove_process`, then call `unquarantine`"
-                );
-                stuck.insert((record.name, record.term), why);
+        limit *= 2;
+    };
+    let killed_at = Instant::now() + shared.limits.left_processes;
+    let given_up_at = killed_at + shared.limits.left_processes;
+    for record in left.into_iter().filter(|record| shared.runs_here(record)) {
+        match left::end(shared, &record, killed_at, given_up_at).await {
+            Some(why) => stuck.push((record.name, format!("{why}; then call `unquarantine`"))),
+            None => {
+                shared.ask(|backend| backend.process_ended(record.name.clone(), record.term)).await?;
             }
         }
     }
-    Ok(running)
-}
-
-/// Waits until the processes have ended, all within one limit. Returns those that have not.
-async fn wait(
-    shared: &FleetShared,
-    processes: Vec<(ProcessRecord, LeftProcess)>,
-) -> Result<Vec<(ProcessRecord, LeftProcess)>, FleetError> {
-    let deadline = Instant::now() + shared.limits.left_processes;
-    let mut running = Vec::new();
-    for (record, process) in processes {
-        match tokio::time::timeout_at(deadline, process.gone()).await {
-            // Looked at once more: an earlier one in the list may have used up the time.
-            Err(_) if process.is_alive().await => running.push((record, process)),
-            _ => ended(shared, &record).await?,
-        }
-    }
-    Ok(running)
-}
-
-async fn ended(shared: &FleetShared, record: &ProcessRecord) -> Result<(), FleetError> {
-    shared.ask(|backend| backend.process_ended(record.name.clone(), record.term)).await?;
-    Ok(())
+    Ok(stuck)
 }
 
 async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
@@ -197,16 +108,9 @@ async fn finish_deletions(shared: &FleetShared) -> Result<(), FleetError> {
     let mut failed = 0;
     loop {
         let limit = failed + BATCH;
-        let marked = shared.ask(|backend| backend.deleting(limit)).await?;
-        let more = marked.len() == limit;
-        failed = 0;
-        for name in marked {
-            match deletion::resume(shared, &name).await {
-                Err(FleetError::Files(_) | FleetError::State(_)) => failed += 1,
-                finished => finished?,
-            }
-        }
-        if !more {
+        let marked;
+        (marked, failed) = deletion::resume_marked(shared, limit).await?;
+        if marked < limit {
             return Ok(());
         }
     }

@@ -12,10 +12,12 @@ use tokio::sync::broadcast::Receiver;
 use super::*;
 use crate::actor::stage::{accept, shared};
 use crate::backend::{Backend, LocalBackend, MemoryBackend};
-use crate::id::{AttemptId, NodeId, PromptId};
+use crate::event::FleetEvent;
+use crate::id::{AttemptId, NodeId, PromptId, Term};
 use crate::limits::FleetLimits;
+use crate::process::LeftProcess;
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
-use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Deletion, Ownership};
+use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Marked, Ownership};
 use crate::wait::{SOON, in_time};
 
 /// Longer than a test takes.
@@ -45,7 +47,7 @@ fn identity(child: &Child) -> Value {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let started: u64 = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    json!({ "pid": child.id(), "started": started, "boot": boot.trim(), "mark": null })
+    json!({ "claim": AttemptId::new(), "pid": child.id(), "started": started, "boot": boot.trim() })
 }
 
 /// A service on this host begins with a prompt of the name `a`, with this process.
@@ -60,7 +62,7 @@ async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) 
     let Accepted::New(prompt) = backend.accept(accept("a", LONG)).await.unwrap() else { panic!("refused") };
     let (name, attempt) = (prompt.name.clone(), AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert!(backend.record_process(owner.clone(), process).await.unwrap().done().is_some());
     let begin = Begin { owner, prompt: prompt.id, attempt, reserve: None };
@@ -255,9 +257,9 @@ async fn a_name_whose_process_cannot_be_ended_is_quarantined() {
     let mut unknown_start = identity(&cli);
     unknown_start["started"] = Value::Null;
     for (process, reason) in [
-        (unknown_start, "still runs, and could not be killed"),
-        (json!("no identity"), "the record of an earlier process cannot be read"),
-        (json!({}), "the record of an earlier process cannot be read"),
+        (unknown_start, "still runs and could not be killed"),
+        (json!("no identity"), "cannot be read (invalid type"),
+        (json!({}), "cannot be read (missing field"),
     ] {
         let backend = MemoryBackend::new();
         let (name, _, _) = earlier_service(&backend, Some(process)).await;
@@ -281,9 +283,9 @@ async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_openin
     let mut folders = Vec::new();
     for name in ["fine", "stuck"] {
         assert!(matches!(backend.accept(accept(name, LONG)).await.unwrap(), Accepted::New(_)));
-        let Deletion::Marked(record) = backend.delete(Name::new(name).unwrap()).await.unwrap() else {
-            panic!("not marked")
-        };
+        let name = Name::new(name).unwrap();
+        assert_eq!(backend.delete(name.clone()).await.unwrap(), Marked::Done);
+        let record = backend.name_record(name).await.unwrap().unwrap();
         folders.push(before.folders.create(&record).await.unwrap().work.parent().unwrap().to_owned());
     }
     std::fs::rename(&folders[1], folders[1].with_extension("away")).unwrap();

@@ -1,4 +1,4 @@
-//! Outcomes: from a session's turn to a record, and from a record to its reader.
+//! Outcomes: from the end of a turn in a session to a record.
 
 #[cfg(test)]
 mod tests;
@@ -13,53 +13,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::record::{InterruptedBy, PromptOutcome};
+use crate::registry::depth;
 
 /// Levels of JSON in a result that every backend can keep inside an outcome.
 const DEEPEST: usize = 100;
-
-impl PromptOutcome {
-    /// True if the CLI finished the turn.
-    pub fn is_completed(&self) -> bool {
-        matches!(self, PromptOutcome::Completed { .. })
-    }
-
-    /// The CLI's `result` message with its typed fields, if there is one: the answer, the usage, the reason of a failure.
-    ///
-    /// ```
-    /// use greenroom_fleet::PromptOutcome;
-    ///
-    /// let outcome = PromptOutcome::Completed {
-    ///     result: serde_json::json!({ "type": "result", "subtype": "success", "result": "Hello.", "num_turns": 1 }),
-    ///     transcript_lost: false,
-    /// };
-    /// assert_eq!(outcome.text(), Some("Hello."));
-    /// assert_eq!(outcome.result().unwrap().num_turns, 1);
-    /// ```
-    pub fn result(&self) -> Option<Arc<ResultMessage>> {
-        match Message::parse(&self.json()?.to_string()) {
-            Ok(Message::Result(result)) => Some(result),
-            _ => None,
-        }
-    }
-
-    /// The model's answer, if the turn was completed.
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            PromptOutcome::Completed { result, .. } => result.get("result")?.as_str(),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn json(&self) -> Option<&Value> {
-        match self {
-            PromptOutcome::Completed { result, .. } => Some(result),
-            PromptOutcome::Interrupted { result, .. } | PromptOutcome::Failed { result, .. } => {
-                result.as_ref()
-            }
-            PromptOutcome::Unsent { .. } => None,
-        }
-    }
-}
 
 /// The outcome of a prompt, from the end of its turn in the session.
 pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
@@ -124,31 +81,19 @@ fn micro_dollars(dollars: f64) -> u64 {
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out
 /// of range.
 fn kept(result: &Arc<ResultMessage>) -> Value {
-    let message = Message::Result(result.clone());
-    match message.value() {
-        value @ Value::Object(_) if depth(&value) <= DEEPEST => return value,
-        _ => {}
+    let (message, raw) = (Message::Result(result.clone()), result.raw().get());
+    if depth(raw) <= DEEPEST
+        && let value @ Value::Object(_) = message.value()
+    {
+        return value;
     }
-    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(result.raw().get()).unwrap_or_default();
-    let field = |name: String| {
-        let value = message.field(&name).filter(|value| depth(value) < DEEPEST)?;
-        Some((name, value))
-    };
-    Value::Object(fields.into_keys().filter_map(field).collect())
-}
-
-/// How deep objects and arrays are nested in a value. A value that was read is nested no deeper than 127 levels.
-fn depth(value: &Value) -> usize {
-    let deepest = |depth: Option<usize>| 1 + depth.unwrap_or(0);
-    match value {
-        Value::Array(items) => deepest(items.iter().map(depth).max()),
-        Value::Object(fields) => deepest(fields.values().map(depth).max()),
-        _ => 0,
-    }
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw).unwrap_or_default();
+    let fields = fields.into_iter().filter(|(_, raw)| depth(raw.get()) < DEEPEST);
+    Value::Object(fields.filter_map(|(name, _)| Some((name.clone(), message.field(&name)?))).collect())
 }
 
 /// The name of a kind in snake case, such as `context_full`.
-fn snake_case(kind: ErrorKind) -> String {
+pub(crate) fn snake_case(kind: impl std::fmt::Debug) -> String {
     let mut name = String::new();
     for letter in format!("{kind:?}").chars() {
         if letter.is_uppercase() && !name.is_empty() {

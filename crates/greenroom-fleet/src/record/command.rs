@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, Term, Timestamp};
+use crate::id::{AttemptId, CommandId, Ownership, PromptId, Timestamp};
 
 /// A command that another node gives to the owner of a session.
 ///
@@ -20,18 +20,27 @@ use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, Term, Timestamp};
 pub struct CommandRecord {
     /// The id.
     pub id: CommandId,
-    /// The session.
-    pub name: Name,
-    /// The owner's node when the command was put.
-    pub node: NodeId,
-    /// The owner's term when the command was put. An owner of another term does not take the command.
-    pub term: Term,
+    /// The owner when the command was put. No other owner of the session takes the command.
+    pub owner: Ownership,
     /// The thing to do.
     pub kind: CommandKind,
     /// The moment until which the owner may take the command.
     pub deadline: Timestamp,
     /// The state.
     pub state: CommandState,
+}
+
+impl CommandRecord {
+    /// The greatest number of commands for a name that have not ended. Nodes that put commands at the same moment may exceed it, by
+    /// one each.
+    pub const NAME: usize = 16;
+    /// The greatest number of commands for a node that have not ended, in the same way.
+    pub const NODE: usize = 256;
+
+    /// A command to be put, with a new id. The owner may take it until the deadline.
+    pub fn new(owner: Ownership, kind: CommandKind, deadline: Timestamp) -> Self {
+        Self { id: CommandId::new(), owner, kind, deadline, state: CommandState::Waiting }
+    }
 }
 
 /// The thing that a command tells the owner to do.

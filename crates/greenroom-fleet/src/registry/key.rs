@@ -28,7 +28,7 @@ pub(crate) enum Table {
     Due = 9,
     /// expiry, prompt → nothing, while the prompt waits
     Expiries = 10,
-    /// end, prompt → nothing
+    /// end, prompt → the rest of its key in `EndedOf`
     Ended = 11,
     /// tenant → the start of its budget period
     Tenants = 12,
@@ -171,6 +171,11 @@ impl Key {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// The key without the table's byte.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.0[1..]
     }
 
     /// The first key behind all keys that begin with this one.

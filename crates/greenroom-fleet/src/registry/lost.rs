@@ -2,68 +2,43 @@
 
 use serde_json::Value;
 
-use super::key::{Key, Table, name_at_start, number};
-use super::{Result, Step};
+use super::key::{Key, Table, last_id, name_at_start, number};
+use super::nodes::NodeRow;
+use super::{BATCH, Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
+use crate::event::FleetEvent;
 use crate::id::{Name, NodeId, Term};
-use crate::record::{
-    InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptOutcome, PromptState,
-};
-use crate::request::{Change, Owned, Ownership, Transition};
-
-/// Rows of processes that are read at once.
-const PROCESSES: usize = 64;
-
-/// Rows of nodes that are read at once.
-const NODES: usize = 64;
+use crate::record::{InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState};
+use crate::request::{Change, Owned, Ownership};
 
 impl Step<'_> {
     /// Takes up to `limit` names from dead nodes: their turns are lost, and they are free or quarantined. Answers with the names.
     pub(crate) fn recover(&mut self, limit: usize, losses: u32) -> Result<Vec<Name>> {
+        let dead = self.page(&Key::of(Table::Nodes), None, BATCH, |step, key, row| {
+            let dead = step.readable(parsed::<NodeRow>(row).map(Some))?.filter(|node| node.dead);
+            dead.map(|_| last_id(key).map(NodeId)).transpose()
+        })?;
         let mut recovered = Vec::new();
-        let mut after = None;
-        while let Some(node) = self.dead_node(&mut after)? {
-            if recovered.len() == limit {
-                break;
-            }
-            for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node.id), limit - recovered.len())? {
+        for node in dead {
+            for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), limit - recovered.len())? {
                 let name = name_at_start(&key)?;
-                match self.readable(self.name(&name)).transpose()?.flatten() {
+                match self.readable(self.name(&name))? {
                     Some(mut record) => {
                         self.leave_owner(&mut record)?;
                         self.lose_turn(&mut record)?;
-                        match to_quarantine(&record, losses) {
-                            Some(why) => self.quarantine_now(&mut record, why)?,
-                            None => {
-                                self.free_now(&mut record)?;
-                                let (name, tenant) = (record.name, record.tenant);
-                                self.made(Transition::Recovered { name, tenant });
-                            }
+                        let why = to_quarantine(&record, losses);
+                        if self.free_or_quarantine(&mut record, why)? {
+                            let (name, tenant) = (record.name, record.tenant);
+                            self.made(FleetEvent::Recovered { name, tenant });
                         }
                     }
                     // A name that cannot be read keeps no others from being recovered.
-                    None => self.count_owned(node.id, &name, -1)?,
+                    None => self.count_owned(node, &name, -1)?,
                 }
                 recovered.push(name);
             }
         }
         Ok(recovered)
-    }
-
-    /// The next dead node after a node, which it becomes.
-    fn dead_node(&self, after: &mut Option<NodeId>) -> Result<Option<NodeRecord>> {
-        loop {
-            // A name that is recovered expects the row of its node. The leases of the others are their own.
-            self.txn.only_look(true);
-            let page = self.nodes(*after, NODES)?;
-            self.txn.only_look(false);
-            let Some(last) = page.last() else { return Ok(None) };
-            let dead = page.iter().find(|node| node.state == NodeState::Dead);
-            *after = Some(dead.unwrap_or(last).id);
-            if dead.is_some() {
-                return Ok(dead.cloned());
-            }
-        }
     }
 
     pub(super) fn free_now(&mut self, record: &mut NameRecord) -> Result<()> {
@@ -93,7 +68,7 @@ impl Step<'_> {
             record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
             self.enqueue(record, &prompt)?;
-            self.made(Transition::Continues { name: prompt.name, tenant: prompt.tenant, prompt: prompt.id });
+            self.made(FleetEvent::Continues { name: prompt.name, tenant: prompt.tenant, prompt: prompt.id });
             return Ok(true);
         }
         let by = InterruptedBy::OwnerLost { term };
@@ -119,24 +94,10 @@ impl Step<'_> {
 
     /// Processes whose owners have not given their names back and are owners no more, or are dead.
     pub(crate) fn left_processes(&self, limit: usize) -> Result<Vec<ProcessRecord>> {
-        let (all, mut last) = (Key::of(Table::Processes), None);
-        let mut left = Vec::new();
-        while left.len() < limit {
-            let rows = match &last {
-                Some(last) => self.txn.after(&all, last, PROCESSES)?,
-                None => self.txn.under(&all, PROCESSES)?,
-            };
-            let Some((key, _)) = rows.last() else { break };
-            last = Some(Key::of(Table::Processes).followed_by(key));
-            for (_, row) in rows {
-                let record = serde_json::from_slice(&row).map_err(BackendError::damaged);
-                let Some(record) = self.readable::<ProcessRecord>(record).transpose()? else { continue };
-                if left.len() < limit && !self.is_owner(&record)? {
-                    left.push(record);
-                }
-            }
-        }
-        Ok(left)
+        self.page(&Key::of(Table::Processes), None, limit, |step, _, row| {
+            let Some(record) = step.readable(parsed(row).map(Some))? else { return Ok(None) };
+            Ok((!step.is_owner(&record)?).then_some(record))
+        })
     }
 
     /// Processes that lost owners of a name have left. A row that cannot be read is an error.

@@ -1,10 +1,10 @@
 //! Prompts expire, and outcomes are forgotten after their time.
 
 use super::key::{Key, Table, last_id};
-use super::moving::ended_of;
+use super::turns::EXPIRED;
 use super::{Result, Step};
 use crate::id::{PromptId, Timestamp};
-use crate::record::{PromptOutcome, PromptRecord, PromptState, Unsent};
+use crate::record::PromptState;
 
 /// Rows of messages and questions that one request forgets. A row of short messages has up to 16 KB.
 const ROWS: usize = 256;
@@ -21,10 +21,8 @@ impl Step<'_> {
         for (key, _) in &due {
             let id = PromptId(last_id(key)?);
             // A prompt that cannot be read does not expire.
-            match self.readable(self.prompt(id)).transpose()?.flatten() {
-                Some(prompt) if prompt.state == PromptState::Queued => {
-                    self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired })?
-                }
+            match self.readable(self.prompt(id))? {
+                Some(prompt) if prompt.state == PromptState::Queued => self.end_waiting(prompt, &EXPIRED)?,
                 _ => self.txn.delete(&[Key::of(Table::Expiries).bytes(), key].concat())?,
             }
         }
@@ -38,13 +36,10 @@ impl Step<'_> {
         let limit = limit.min(PROMPTS);
         let ended = self.txn.up_to(&Key::of(Table::Ended), &Key::of(Table::Ended).time(last), limit)?;
         let mut rows = ROWS;
-        for (at, (key, _)) in ended.iter().enumerate() {
+        for (at, (key, place)) in ended.iter().enumerate() {
             // The numbers of rows to read do not depend on the prompts before, so that all are read together.
             let most = if at == 0 { ROWS } else { OF_NEXT };
-            let prompt = self.readable(self.prompt(PromptId(last_id(key)?))).transpose()?.flatten();
-            if let Some(PromptRecord { id, name, tenant, .. }) = prompt {
-                self.txn.remove(&ended_of(&tenant, &name).prompt(id))?;
-            }
+            self.txn.remove(&Key::of(Table::EndedOf).followed_by(place))?;
             if !self.forget_prompt(PromptId(last_id(key)?), most, &mut rows)? {
                 return Ok(at + 1);
             }
@@ -57,7 +52,7 @@ impl Step<'_> {
     /// is left, or `rows` is down.
     pub(super) fn forget_prompt(&mut self, id: PromptId, most: usize, rows: &mut usize) -> Result<bool> {
         // The key of a prompt that cannot be read leads to no prompt from now on, and is free.
-        let prompt = self.readable(self.prompt(id)).transpose()?.flatten();
+        let prompt = self.readable(self.prompt(id))?;
         if let Some(prompt) = prompt
             && let Some(key) = &prompt.key
         {

@@ -5,81 +5,44 @@
 
 use super::key::{Key, Table, number};
 use super::{Result, Step};
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::PromptId;
-use crate::request::StoredMessage;
+use crate::request::StoredText;
 
 /// Texts in a row.
 const MOST: usize = 64;
 /// Bytes of the texts in a row: the row and its key fill a page of 16 KiB. One text may be longer.
 const MOST_BYTES: usize = 15_900;
-
-/// Texts on their way into a row.
-#[derive(Default)]
-pub(super) struct TextRow<'a> {
-    texts: Vec<&'a str>,
-    bytes: usize,
-    last_seq: u64,
-}
-
-impl TextRow<'_> {
-    fn has_room(&self, json: &str) -> bool {
-        self.texts.len() < MOST && self.bytes + json.len() <= MOST_BYTES
-    }
-
-    fn value(&self) -> Vec<u8> {
-        let lengths: Vec<String> = self.texts.iter().map(|json| json.len().to_string()).collect();
-        let mut value = format!("[[{}]", lengths.join(","));
-        value.reserve_exact(self.bytes + self.texts.len() + 1);
-        for json in &self.texts {
-            value.push(',');
-            value.push_str(json);
-        }
-        value.push(']');
-        value.into_bytes()
-    }
-}
+/// Rows of a page of texts.
+const PAGE_ROWS: usize = 256;
+/// Bytes of a page of messages. The last row may have more bytes.
+const MESSAGES_BYTES: u64 = 1 << 20;
 
 impl Step<'_> {
-    /// Adds the next message of a turn to a row, and keeps the row first if it has no room. The caller keeps the last row.
-    pub(super) fn add_message<'a>(
-        &mut self,
-        prompt: PromptId,
-        row: &mut TextRow<'a>,
-        seq: u64,
-        json: &'a str,
-    ) -> Result<()> {
-        self.add_text(&of_prompt(prompt), row, seq, json)
-    }
-
-    /// Keeps a row of messages, unless it is empty.
-    pub(super) fn keep_messages(&mut self, prompt: PromptId, row: TextRow<'_>) -> Result<()> {
-        self.keep_texts(&of_prompt(prompt), row)
-    }
-
-    /// Kept messages of a turn with numbers after `after`, in order.
-    pub(crate) fn messages(&self, prompt: PromptId, after: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    /// A page of kept messages of a turn with numbers after `after`, in order.
+    pub(crate) fn messages(&self, prompt: PromptId, after: u64, limit: usize) -> Result<Vec<StoredText>> {
         // Messages of a prompt that is being forgotten may still be there.
         if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes())?.is_none() {
             return Ok(Vec::new());
         }
-        let prefix = of_prompt(prompt);
-        let mut found: Vec<StoredMessage> = Vec::new();
-        // A row has one message or many. Few rows first, so that few are read in vain.
-        let (mut last, mut rows) = (after, 1);
-        while found.len() < limit {
-            let scanned = self.txn.after(&prefix, &prefix.clone().number(last), rows)?;
-            for (key, value) in &scanned {
-                last = number(key)?;
-                let (left, texts) = (limit - found.len(), of_row(last, value)?);
-                found.extend(texts.filter(|message| message.0 > after).take(left).map(stored));
-            }
-            if scanned.len() < rows {
-                break;
-            }
-            rows = (rows * 2).min(limit - found.len());
+        self.texts(&of_prompt(prompt), after, limit, MESSAGES_BYTES)
+    }
+
+    /// The first texts with numbers after `after`: up to `limit`, and up to the row that reaches this many bytes.
+    pub(super) fn texts(
+        &self,
+        prefix: &Key,
+        after: u64,
+        limit: usize,
+        bytes: u64,
+    ) -> Result<Vec<StoredText>> {
+        let mut texts = Vec::new();
+        let last = prefix.clone().number(after);
+        for (key, row) in self.txn.after_within(prefix, &last, limit.min(PAGE_ROWS), bytes)? {
+            texts.extend(of_row(number(&key)?, &row, after)?);
         }
-        Ok(found)
+        texts.truncate(limit);
+        Ok(texts)
     }
 
     /// Removes messages of a turn, up to a number of rows. Answers with the number of rows. `None`: there may be more.
@@ -87,45 +50,48 @@ impl Step<'_> {
         self.txn.remove_under(&of_prompt(id), limit)
     }
 
-    /// Adds the next text to a row, and keeps the row first if it has no room. The caller keeps the last row.
-    pub(super) fn add_text<'a>(
-        &mut self,
-        prefix: &Key,
-        row: &mut TextRow<'a>,
-        seq: u64,
-        json: &'a str,
-    ) -> Result<()> {
-        if !row.has_room(json) {
-            self.keep_texts(prefix, std::mem::take(row))?;
+    /// Keeps texts with the numbers from `first` on, in as few rows as have room for them.
+    pub(super) fn keep_texts(&mut self, prefix: &Key, first: u64, texts: &[&str]) -> Result<()> {
+        let mut next = first;
+        for row in runs(texts, MOST, MOST_BYTES, |text| text.len()) {
+            next += row.len() as u64;
+            let lengths: Vec<_> = row.iter().map(|text| text.len().to_string()).collect();
+            let value = format!("[[{}],{}]", lengths.join(","), row.join(","));
+            self.txn.put(prefix.clone().number(next - 1).bytes(), value.as_bytes())?;
         }
-        row.texts.push(json);
-        row.bytes += json.len();
-        row.last_seq = seq;
         Ok(())
-    }
-
-    /// Keeps a row of texts, unless it is empty.
-    pub(super) fn keep_texts(&mut self, prefix: &Key, row: TextRow<'_>) -> Result<()> {
-        if row.texts.is_empty() {
-            return Ok(());
-        }
-        self.txn.put(prefix.clone().number(row.last_seq).bytes(), &row.value())
     }
 }
 
-fn of_prompt(prompt: PromptId) -> Key {
+/// Splits items into runs of `most` items and `most_bytes` bytes at most. One item may have more bytes.
+pub(crate) fn runs<T>(
+    mut items: &[T],
+    most: usize,
+    most_bytes: usize,
+    bytes: impl Fn(&T) -> usize,
+) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = items.iter().take(most).take_while(|item| {
+            sum += bytes(item);
+            sum <= most_bytes
+        });
+        let (run, rest) = items.split_at(fits.count().max(1).min(items.len()));
+        items = rest;
+        (!run.is_empty()).then_some(run)
+    })
+}
+
+pub(super) fn of_prompt(prompt: PromptId) -> Key {
     Key::of(Table::Messages).prompt(prompt)
 }
 
-/// The texts of a row with their numbers.
-pub(super) fn of_row(last: u64, value: &[u8]) -> Result<impl Iterator<Item = (u64, &str)>> {
+/// The texts of a row with numbers after `after`.
+fn of_row(last: u64, value: &[u8], after: u64) -> Result<impl Iterator<Item = StoredText>> {
     let texts = texts(value)?;
     let before = last.checked_sub(texts.len() as u64).ok_or_else(spoilt)?;
-    Ok((before + 1..).zip(texts))
-}
-
-fn stored((seq, json): (u64, &str)) -> StoredMessage {
-    StoredMessage { seq, json: json.to_owned() }
+    let later = (before + 1..).zip(texts).filter(move |(number, _)| *number > after);
+    Ok(later.map(|(number, json)| StoredText { number, json: json.to_owned() }))
 }
 
 fn texts(value: &[u8]) -> Result<Vec<&str>> {
@@ -143,10 +109,7 @@ fn texts(value: &[u8]) -> Result<Vec<&str>> {
     if rest == "]" { Ok(texts) } else { Err(spoilt()) }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("a row of texts has not the lengths that it names")]
-struct Spoilt;
-
 fn spoilt() -> BackendError {
-    BackendError::damaged(Spoilt)
+    let message = "a row of texts has not the lengths that it names; restore the file from a backup";
+    BackendError::new(BackendErrorKind::Damaged, message)
 }

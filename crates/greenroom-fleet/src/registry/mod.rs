@@ -4,6 +4,7 @@
 mod key;
 mod lost;
 mod maintain;
+mod map;
 mod messages;
 mod moving;
 mod names;
@@ -23,24 +24,27 @@ mod waiting;
 #[cfg(feature = "postgres")]
 pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
-pub(crate) use key::{Key, Table, last_id};
+pub(crate) use key::{Key, Table, last_id, number};
 pub(crate) use lost::unreadable;
+#[cfg(feature = "postgres")]
+pub(crate) use map::counter;
+pub use map::{Commit, Committed, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows};
+pub(crate) use map::{MemoryMap, sums, write};
+pub(crate) use messages::runs;
 pub(crate) use moving::{ended_of, ended_prompt, rows_of_prompt};
 pub(crate) use quota::is_current;
-#[cfg(feature = "postgres")]
-pub(crate) use rows::counter;
-pub use rows::{
-    Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows,
-};
-pub(crate) use rows::{MemoryMap, run, run_alone, sums, write};
+pub use rows::Lane;
+pub(crate) use rows::{Attempt, run_alone, try_on};
 pub(crate) use transcripts::{entries_of, transcripts_of};
-pub(crate) use txn::Result;
+pub(crate) use txn::depth;
 
 use crate::error::BackendErrorKind;
+pub(crate) use crate::error::Result;
+use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
-use crate::request::{Change, Ownership, Transition};
-use txn::{Reads, Txn};
+use crate::request::{Change, Ownership};
+use txn::{Txn, parsed};
 
 /// The version of the keys and rows, as the file holds it.
 pub(crate) const FORMAT: &[u8] = b"1";
@@ -67,7 +71,7 @@ pub struct Told {
     /// Changes, for everybody.
     pub changes: Vec<Change>,
     /// Transitions, for this process.
-    pub transitions: Vec<Transition>,
+    pub transitions: Vec<FleetEvent>,
 }
 
 impl<'a> Step<'a> {
@@ -75,22 +79,17 @@ impl<'a> Step<'a> {
         Self { txn: Txn::over(rows), now, told: Told::default() }
     }
 
-    /// Ends the request. The commit is `None` if the request has written nothing.
-    fn finish_run(self) -> (Reads, Option<Commit>) {
-        self.txn.end(self.told)
-    }
-
     /// Passes over a record that cannot be read, so that it hides no other record of a list.
-    fn readable<T>(&self, record: Result<T>) -> Option<Result<T>> {
+    fn readable<T>(&self, record: Result<Option<T>>) -> Result<Option<T>> {
         match record {
             Err(error) if error.kind() == BackendErrorKind::Damaged => {
                 // A record seems to be missing while it is not read.
                 if !self.txn.lacks_rows() {
                     tracing::error!(%error, "a record of the fleet is passed over");
                 }
-                None
+                Ok(None)
             }
-            record => Some(record),
+            record => record,
         }
     }
 
@@ -109,7 +108,7 @@ impl<'a> Step<'a> {
         self.txn.write(&Key::of(Table::Names).name(&record.name), record)
     }
 
-    fn made(&mut self, transition: Transition) {
+    fn made(&mut self, transition: FleetEvent) {
         self.told.transitions.push(transition);
     }
 

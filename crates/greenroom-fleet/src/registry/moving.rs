@@ -13,11 +13,10 @@
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id};
-use super::{BATCH, Result, Step};
-use crate::error::BackendError;
+use super::{BATCH, Result, Step, parsed};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
-use crate::request::{Arrival, Departure};
+use crate::request::Departure;
 
 /// Prompts that one request removes.
 const PROMPTS: usize = 32;
@@ -53,14 +52,11 @@ impl Step<'_> {
         Ok(Departure::Marked(record))
     }
 
-    /// Makes a name of a record that departs elsewhere. Its other rows are here already.
-    pub(crate) fn arrive(&mut self, mut record: NameRecord) -> Result<Arrival> {
+    /// Makes a name of a record that departs elsewhere. Its other rows are here already. `false`: the name is taken.
+    pub(crate) fn arrive(&mut self, mut record: NameRecord) -> Result<bool> {
         if let Some(known) = self.name(&record.name)? {
             let departs = matches!(known.state, NameState::Departing { .. });
-            return Ok(match known.conversation == record.conversation && !departs {
-                true => Arrival::Done,
-                false => Arrival::Taken,
-            });
+            return Ok(known.conversation == record.conversation && !departs);
         }
         record.state = match record.quarantine.take() {
             Some(why) => NameState::Quarantined { why, since: self.now },
@@ -70,16 +66,17 @@ impl Step<'_> {
         (record.listed, record.stuck) = (None, false);
         self.list_name(&record)?;
         self.put_name(&mut record)?;
-        Ok(Arrival::Done)
+        Ok(true)
     }
 
     /// Takes over the money that a tenant has spent elsewhere, unless the tenant has an account of the same period here. `false`: it has one.
     pub(crate) fn open_account(&mut self, tenant: String, period: Timestamp, spent: u64) -> Result<bool> {
-        if !self.account_is_before(&tenant, period)? {
-            return Ok(false);
+        let (known, sums) = self.expect_account(&tenant)?;
+        let is_before = known < period || (sums == 0 && known == Timestamp::default());
+        if is_before {
+            self.set_account(&tenant, period, spent)?;
         }
-        self.set_account(&tenant, period, spent)?;
-        Ok(true)
+        Ok(is_before)
     }
 
     /// Forgets the money of a tenant all of whose names have departed. `false`: it has names.
@@ -106,7 +103,7 @@ impl Step<'_> {
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
             // Removed by an earlier call, or unreadable: its other rows go all the same.
-            if let Some(prompt) = self.readable(self.prompt(id)).transpose()?.flatten()
+            if let Some(prompt) = self.readable(self.prompt(id))?
                 && let PromptState::Ended { at, .. } = prompt.state
             {
                 self.txn.remove(&Key::of(Table::Ended).time(at).prompt(id))?;
@@ -131,7 +128,7 @@ pub(crate) fn ended_of(tenant: &str, name: &Name) -> Key {
 
 /// A prompt that has ended, for a copy: its record, and the key of its end.
 pub(crate) fn ended_prompt(row: &[u8]) -> Result<Option<(PromptRecord, Key)>> {
-    let prompt: PromptRecord = serde_json::from_slice(row).map_err(BackendError::damaged)?;
+    let prompt: PromptRecord = parsed(row)?;
     let PromptState::Ended { at, .. } = prompt.state else { return Ok(None) };
     let end = Key::of(Table::Ended).time(at).prompt(prompt.id);
     Ok(Some((prompt, end)))

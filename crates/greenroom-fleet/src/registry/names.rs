@@ -5,11 +5,10 @@ use super::lost::to_quarantine;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
-use crate::request::{
-    ActivationFailed, AfterFailure, Claim, Claimed, Deletion, Owned, Ownership, Page, Quarantined, Transition,
-};
+use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Marked, Owned, Ownership, Page};
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
@@ -25,8 +24,7 @@ impl Step<'_> {
             NameState::Owned { claim: attempt, node: owner, .. }
                 if *attempt == claim.attempt && *owner == claim.node =>
             {
-                let continues = record.continues;
-                return Ok(Claimed::Won { record, continues });
+                return Ok(Claimed::Won(record));
             }
             NameState::Owned { node: owner, .. } if self.is_alive(*owner)? => {
                 return Ok(Claimed::Elsewhere(*owner));
@@ -51,8 +49,7 @@ impl Step<'_> {
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
         self.put_name(&mut record)?;
-        let continues = record.continues;
-        Ok(Claimed::Won { record, continues })
+        Ok(Claimed::Won(record))
     }
 
     /// Gives a name back. `Some(true)`: a prompt waits. A name that another owner has is fenced.
@@ -62,10 +59,8 @@ impl Step<'_> {
         self.remove_process(&owner.name, owner.term)?;
         self.leave_owner(&mut record)?;
         self.give_up_turn(&mut record)?;
-        match record.quarantine.clone() {
-            Some(why) => self.quarantine_now(&mut record, why)?,
-            None => self.free_now(&mut record)?,
-        }
+        let why = record.quarantine.clone();
+        self.free_or_quarantine(&mut record, why)?;
         Ok(Owned::Done(record.queued > 0))
     }
 
@@ -83,39 +78,31 @@ impl Step<'_> {
         record.failures.retain(|at| self.now.since(*at) < failed.period);
         record.failures.push(self.now);
         let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
-        if let Some(why) = record.quarantine.clone() {
-            self.quarantine_now(&mut record, why)?;
-            return Ok(Owned::Done(AfterFailure::Quarantined));
-        }
-        if count >= failed.intensity.max(1) {
-            let why = match failed.intensity {
-                0 | 1 => failed.why,
-                _ => format!(
-                    "{count} activations failed within {:?}; the last one: {}",
-                    failed.period, failed.why
-                ),
-            };
-            self.quarantine_now(&mut record, why)?;
-            return Ok(Owned::Done(AfterFailure::Quarantined));
-        }
-        self.free_now(&mut record)?;
-        Ok(Owned::Done(AfterFailure::Free(count)))
+        let too_many = || match failed.intensity {
+            0 | 1 => failed.why,
+            _ => {
+                format!("{count} activations failed within {:?}; the last one: {}", failed.period, failed.why)
+            }
+        };
+        let why = record.quarantine.clone().or_else(|| (count >= failed.intensity.max(1)).then(too_many));
+        let is_free = self.free_or_quarantine(&mut record, why)?;
+        Ok(Owned::Done(if is_free { AfterFailure::Free(count) } else { AfterFailure::Quarantined }))
     }
 
     /// Keeps a name from being activated.
-    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Quarantined> {
-        let Some(mut record) = self.name(&name)? else { return Ok(Quarantined::Gone) };
+    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Marked> {
+        let Some(mut record) = self.name(&name)? else { return Ok(Marked::Gone) };
         match &record.state {
-            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Quarantined::Owned(*node)),
-            NameState::Deleting { .. } => return Ok(Quarantined::Gone),
+            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Marked::Owned(*node)),
+            NameState::Deleting { .. } => return Ok(Marked::Gone),
             NameState::Departing { .. } => return Err(BackendError::moves(&name)),
-            NameState::Quarantined { .. } => return Ok(Quarantined::Done),
+            NameState::Quarantined { .. } => return Ok(Marked::Done),
             NameState::Owned { .. } | NameState::Free => {}
         }
         self.leave_owner(&mut record)?;
         self.lose_turn(&mut record)?;
         self.quarantine_now(&mut record, why)?;
-        Ok(Quarantined::Done)
+        Ok(Marked::Done)
     }
 
     /// Lets a name be activated again. `false`: it is not quarantined.
@@ -126,16 +113,16 @@ impl Step<'_> {
         }
         (record.failures, record.losses) = (Vec::new(), 0);
         self.free_now(&mut record)?;
-        self.made(Transition::Unquarantined { name: record.name, tenant: record.tenant });
+        self.made(FleetEvent::Unquarantined { name: record.name, tenant: record.tenant });
         Ok(true)
     }
 
     /// Marks a name as being deleted. Its prompts end as unsent.
-    pub(crate) fn delete(&mut self, name: Name) -> Result<Deletion> {
-        let Some(mut record) = self.name(&name)? else { return Ok(Deletion::Gone) };
+    pub(crate) fn delete(&mut self, name: Name) -> Result<Marked> {
+        let Some(mut record) = self.name(&name)? else { return Ok(Marked::Gone) };
         match &record.state {
-            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Deletion::Owned(*node)),
-            NameState::Deleting { .. } => return Ok(Deletion::Marked(record)),
+            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Marked::Owned(*node)),
+            NameState::Deleting { .. } => return Ok(Marked::Done),
             NameState::Departing { .. } => return Err(BackendError::moves(&name)),
             _ => {}
         }
@@ -144,10 +131,9 @@ impl Step<'_> {
         record.state = NameState::Deleting { since: self.now };
         self.put_name(&mut record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
-        self.made(Transition::Deleting { name: record.name, tenant: record.tenant });
+        self.made(FleetEvent::Deleting { name: record.name, tenant: record.tenant });
         self.end_queue(&name)?;
-        // `end_queue` has counted the queue down in the record.
-        Ok(self.name(&name)?.map_or(Deletion::Gone, Deletion::Marked))
+        Ok(Marked::Done)
     }
 
     /// Removes a name that is marked as being deleted, with the keys of its prompts. Outcomes stay for their time. `false`:
@@ -165,7 +151,7 @@ impl Step<'_> {
             return Ok(false);
         }
         self.remove_name(&record)?;
-        self.made(Transition::Deleted { name, tenant: record.tenant });
+        self.made(FleetEvent::Deleted { name, tenant: record.tenant });
         Ok(true)
     }
 
@@ -205,7 +191,7 @@ impl Step<'_> {
         // All of them first, so that they are read together.
         let prompts: Vec<_> = queue.iter().map(|row| self.listed(&row.prompt)).collect();
         for (row, prompt) in queue.iter().zip(prompts) {
-            let Some(prompt) = self.readable(prompt).transpose()? else {
+            let Some(prompt) = self.readable(prompt)? else {
                 self.drop_row(name, row)?;
                 continue;
             };
@@ -219,12 +205,23 @@ impl Step<'_> {
         Ok(queue.len() < BATCH)
     }
 
+    /// Frees a name that has no owner any more, or quarantines it if there is a reason. `true`: it is free.
+    pub(super) fn free_or_quarantine(
+        &mut self,
+        record: &mut NameRecord,
+        why: Option<String>,
+    ) -> Result<bool> {
+        let is_free = why.is_none();
+        match why {
+            Some(why) => self.quarantine_now(record, why)?,
+            None => self.free_now(record)?,
+        }
+        Ok(is_free)
+    }
+
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
-        self.made(Transition::Quarantined {
-            name: record.name.clone(),
-            tenant: record.tenant.clone(),
-            why: why.clone(),
-        });
+        let (name, tenant) = (record.name.clone(), record.tenant.clone());
+        self.made(FleetEvent::Quarantined { name, tenant, why: why.clone() });
         (record.state, record.quarantine) = (NameState::Quarantined { why, since: self.now }, None);
         self.put_name(record)
     }
@@ -255,9 +252,9 @@ impl Step<'_> {
 
     /// A page of names that a node owns, for a node that compares its activations with them.
     pub(crate) fn owned_names(&self, node: NodeId, page: Page) -> Result<Vec<(Name, Term, AttemptId)>> {
-        let after = page.after.map(|after| Key::of(Table::Owned).node(node).name(&after));
-        self.page(&Key::of(Table::Owned).node(node), after, page.limit, |step, key, _| {
-            let record = step.readable(step.name(&name_at_start(key)?)).transpose()?.flatten();
+        let after = page.after.as_ref().map(|after| Key::of(Table::Owned).node(node).name(after));
+        self.page(&Key::of(Table::Owned).node(node), after, page.length(), |step, key, _| {
+            let record = step.readable(step.name(&name_at_start(key)?))?;
             Ok(record.and_then(|record| match record.state {
                 NameState::Owned { node: owner, claim, .. } if owner == node => {
                     Some((record.name, record.term, claim))

@@ -6,14 +6,16 @@
 
 mod commands;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::key::{Key, Table, last_id, name_at_start};
-use super::{BATCH, Result, Step};
+use super::{BATCH, Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, NodeId, Timestamp};
 use crate::record::{NodeRecord, NodeState};
-use crate::request::{Change, Join, Renewed};
+use crate::request::{Change, Join, Owned, Page};
 
 /// A node without its lease.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -55,13 +57,8 @@ impl Step<'_> {
     }
 
     /// Renews a node's lease, and says that it is up or draining.
-    pub(crate) fn renew(
-        &mut self,
-        id: NodeId,
-        lease: std::time::Duration,
-        draining: bool,
-    ) -> Result<Renewed> {
-        let Some(mut renewed) = self.running_lease(id)? else { return Ok(Renewed::Dead) };
+    pub(crate) fn renew(&mut self, id: NodeId, lease: Duration, draining: bool) -> Result<Owned<NodeRecord>> {
+        let Some(mut renewed) = self.running_lease(id)? else { return Ok(Owned::Fenced) };
         renewed.renewals += 1;
         renewed.draining |= draining;
         (renewed.renewed_at, renewed.lease_until) = (self.now, self.now.after(lease));
@@ -69,7 +66,7 @@ impl Step<'_> {
         self.txn.only_look(true);
         let node = self.node(id)?;
         self.txn.only_look(false);
-        Ok(node.map_or(Renewed::Dead, Renewed::Kept))
+        Ok(node.map_or(Owned::Fenced, Owned::Done))
     }
 
     /// Marks a living node, which drains when it finds the mark with its next renewal.
@@ -95,7 +92,7 @@ impl Step<'_> {
         self.txn.only_look(true);
         for (key, _) in self.txn.under(&Key::of(Table::Owned).node(id), BATCH)? {
             let name = name_at_start(&key)?;
-            let record = self.readable(self.name(&name)).transpose()?.flatten();
+            let record = self.readable(self.name(&name))?;
             if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
                 self.told.changes.push(Change::Freed(name));
             }
@@ -127,7 +124,7 @@ impl Step<'_> {
         let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX)?;
         let ids = rows.iter().map(|(key, _)| last_id(key).map(NodeId)).collect::<Result<Vec<_>>>()?;
         for id in ids {
-            let node = match self.readable(self.node_row(id)).transpose()?.flatten() {
+            let node = match self.readable(self.node_row(id))? {
                 Some(node) if node.dead => continue,
                 // The names of a node that cannot be read are found by its id.
                 node => node.unwrap_or_default(),
@@ -140,11 +137,10 @@ impl Step<'_> {
     /// A page of nodes that can be read, and are alive or own names still, in the order of their ids.
     pub(crate) fn nodes(&self, after: Option<NodeId>, limit: usize) -> Result<Vec<NodeRecord>> {
         let after = after.map(|after| Key::of(Table::Nodes).node(after));
-        self.page(&Key::of(Table::Nodes), after, limit, |step, key, row| {
+        self.page(&Key::of(Table::Nodes), after, limit.min(Page::MOST), |step, key, row| {
             let id = NodeId(last_id(key)?);
-            let node = serde_json::from_slice(row).map_err(BackendError::damaged);
-            let whole = node.and_then(|node| step.whole_node(id, node));
-            step.readable(whole).transpose()
+            let whole = parsed(row).and_then(|node| step.whole_node(id, node));
+            step.readable(whole.map(Some))
         })
     }
 
@@ -220,7 +216,7 @@ impl Step<'_> {
             self.txn.remove(&owned_by(id))?;
             return self.txn.remove(&Key::of(Table::Nodes).node(id));
         }
-        let lease = self.readable(self.lease(id)).transpose()?.unwrap_or_default();
+        let lease = self.readable(self.lease(id).map(Some))?.unwrap_or_default();
         if !lease.ended {
             self.put_lease(id, &Lease { ended: true, ..lease })?;
         }

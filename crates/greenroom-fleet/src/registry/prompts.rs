@@ -4,13 +4,12 @@ use super::key::{Key, Table};
 use super::moving::ended_of;
 use super::txn::as_stored;
 use super::waiting::{due_key, queue_key, reminder_key};
-use super::{Result, Step};
+use super::{Result, Step, parsed};
 use crate::error::BackendError;
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, PromptId, Term};
-use crate::record::{
-    InterruptedBy, NameRecord, NameState, PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent,
-};
-use crate::request::{Accept, Accepted, Change, Refused, Transition, Withdrawn};
+use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
+use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
 const WITHDRAWN: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Withdrawn };
 
@@ -44,10 +43,9 @@ impl Step<'_> {
             return Ok(Accepted::Refused(refused));
         }
         if let Some(same) = self.prompt_of_key(&accept)? {
-            let content: Option<PromptContent> = self.txn.read(&Key::of(Table::Contents).prompt(same.id))?;
-            return Ok(match content {
-                Some(content) if content == as_stored(&accept.content)? => Accepted::Duplicate(same),
-                _ => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
+            return Ok(match self.content(same.id)? == Some(as_stored(&accept.content)?) {
+                true => Accepted::Duplicate(same),
+                false => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
             });
         }
         if let Some(NameRecord { state: NameState::Quarantined { why, .. }, .. }) = &known {
@@ -100,7 +98,7 @@ impl Step<'_> {
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&mut name)?;
         let (name, tenant) = (accept.name, accept.tenant);
-        self.made(Transition::Accepted { name, tenant, prompt: prompt.id });
+        self.made(FleetEvent::Accepted { name, tenant, prompt: prompt.id });
         Ok(Accepted::New(prompt))
     }
 
@@ -143,7 +141,7 @@ impl Step<'_> {
 
     /// Ends a prompt that waits, and writes its name's record, if that can be read.
     pub(super) fn end_waiting(&mut self, mut prompt: PromptRecord, outcome: &PromptOutcome) -> Result<()> {
-        if let Some(mut name) = self.readable(self.name(&prompt.name)).transpose()?.flatten() {
+        if let Some(mut name) = self.readable(self.name(&prompt.name))? {
             self.dequeue(&mut name, &prompt)?;
             self.put_name(&mut name)?;
         }
@@ -159,13 +157,14 @@ impl Step<'_> {
     ) -> Result<()> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
         self.txn.write(&Key::of(Table::Outcomes).prompt(prompt.id), outcome)?;
-        self.txn.mark(&Key::of(Table::Ended).time(self.now).prompt(prompt.id))?;
-        self.txn.mark(&ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id))?;
+        let place = ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id);
+        self.txn.mark(&place)?;
+        self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place.rest())?;
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
         self.told.changes.push(Change::Ended(prompt.id));
         let (name, tenant, outcome) = (prompt.name.clone(), prompt.tenant.clone(), outcome.word());
-        self.made(Transition::Ended { name, tenant, prompt: prompt.id, outcome });
+        self.made(FleetEvent::Ended { name, tenant, prompt: prompt.id, outcome });
         Ok(())
     }
 
@@ -227,10 +226,10 @@ impl Step<'_> {
         self.put_name(&mut record)
     }
 
-    /// A prompt whose id an index holds.
-    pub(super) fn listed(&self, id: &[u8]) -> Result<PromptRecord> {
-        let id: PromptId = serde_json::from_slice(id).map_err(BackendError::damaged)?;
-        self.prompt(id)?.ok_or_else(|| BackendError::missing("prompt", id))
+    /// A prompt whose id an index holds: never none.
+    pub(super) fn listed(&self, id: &[u8]) -> Result<Option<PromptRecord>> {
+        let id: PromptId = parsed(id)?;
+        self.prompt(id)?.ok_or_else(|| BackendError::missing("prompt", id)).map(Some)
     }
 
     fn prompt_of_key(&self, accept: &Accept) -> Result<Option<PromptRecord>> {
@@ -240,19 +239,13 @@ impl Step<'_> {
     }
 
     fn over_bound(&self, accept: &Accept, name: Option<&NameRecord>) -> Result<Option<Refused>> {
-        let bounds = accept.bounds;
-        let full = |of, bound| Ok(Some(Refused::QueueFull { of, bound }));
-        if name.map_or(0, |name| name.queued) >= bounds.name {
-            return full("for the session", bounds.name);
-        }
-        let (of_tenant, of_fleet) = (self.queued_of(&accept.tenant)?, self.queued()?);
-        if of_tenant >= bounds.tenant {
-            return full("for the tenant", bounds.tenant);
-        }
-        if of_fleet >= bounds.fleet {
-            return full("in the fleet", bounds.fleet);
-        }
-        Ok(None)
+        let queues = [
+            ("for the session", name.map_or(0, |name| name.queued), accept.bounds.name),
+            ("for the tenant", self.queued_of(&accept.tenant)?, accept.bounds.tenant),
+            ("in the fleet", self.queued()?, accept.bounds.fleet),
+        ];
+        let full = queues.into_iter().find(|(_, queued, bound)| queued >= bound);
+        Ok(full.map(|(of, _, bound)| Refused::QueueFull { of, bound }))
     }
 
     fn new_name(&self, accept: &Accept) -> NameRecord {

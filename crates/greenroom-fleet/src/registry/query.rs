@@ -1,6 +1,6 @@
 //! Questions of the fleet about what is there.
 
-use super::key::{Key, Table, name_at_start};
+use super::key::{Key, Table, name_at_start, number};
 use super::{FIRST_KEY, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
@@ -20,17 +20,12 @@ impl Step<'_> {
 
     /// The records of prompts that are known and can be read.
     pub(crate) fn prompt_records(&self, prompts: Vec<PromptId>) -> Result<Vec<PromptRecord>> {
-        let records =
-            prompts.into_iter().filter_map(|id| self.readable(self.prompt(id)).map(Result::transpose));
-        records.flatten().collect()
+        prompts.into_iter().filter_map(|id| self.readable(self.prompt(id)).transpose()).collect()
     }
 
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        let after = page.after.map(|after| Key::of(Table::Names).name(&after));
-        self.page(&Key::of(Table::Names), after, page.limit, |step, _, row| {
-            step.readable(serde_json::from_slice(row).map_err(BackendError::damaged)).transpose()
-        })
+        self.names_listed(Key::of(Table::Names), page)
     }
 
     /// A page of names of a tenant that can be read, in the order of their bytes.
@@ -44,14 +39,13 @@ impl Step<'_> {
     }
 
     fn names_listed(&self, prefix: Key, page: Page) -> Result<Vec<NameRecord>> {
-        let after = page.after.map(|after| prefix.clone().name(&after));
-        self.page(&prefix, after, page.limit, |step, key, _| {
-            let record = name_at_start(key).and_then(|name| step.name(&name));
-            Ok(step.readable(record).transpose()?.flatten())
+        let after = page.after.as_ref().map(|after| prefix.clone().name(after));
+        self.page(&prefix, after, page.length(), |step, key, _| {
+            step.readable(name_at_start(key).and_then(|name| step.name(&name)))
         })
     }
 
-    /// Up to `limit` items of the rows under `prefix` after `after`, at most [`Page::MOST`]. `item` gets the key without the
+    /// Up to `limit` items of the rows under `prefix` after `after`. `item` gets the key without the
     /// prefix and the row; rows for which it returns none are passed over, so a page is shorter only at the end. The request reads for
     /// its answer only: the commit does not expect these rows unchanged.
     pub(super) fn page<T>(
@@ -62,7 +56,7 @@ impl Step<'_> {
         item: impl Fn(&Self, &[u8], &[u8]) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
         let only_looked = self.txn.only_look(true);
-        let (limit, mut last, mut items) = (limit.min(Page::MOST), after, Vec::new());
+        let (mut last, mut items) = (after, Vec::new());
         let mut wanted = limit;
         while items.len() < limit {
             let rows = match &last {
@@ -85,7 +79,7 @@ impl Step<'_> {
     /// The first prompts that wait for a name and can be read, in their order.
     pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
         let rows = self.queue_rows(&name, limit)?;
-        rows.into_iter().filter_map(|row| self.readable(self.listed(&row.prompt))).collect()
+        rows.into_iter().filter_map(|row| self.readable(self.listed(&row.prompt)).transpose()).collect()
     }
 
     /// The earliest moment after `after` for which a prompt waits.
@@ -122,6 +116,5 @@ impl Step<'_> {
 }
 
 fn time(key: &[u8]) -> Result<Timestamp> {
-    let bytes = key.get(..8).unwrap_or_default();
-    bytes.try_into().map(|bytes| Timestamp(u64::from_be_bytes(bytes))).map_err(BackendError::damaged)
+    number(key.get(..8).unwrap_or_default()).map(Timestamp)
 }

@@ -6,9 +6,10 @@ use super::key::{Key, Table, last_id};
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
+use crate::event::FleetEvent;
 use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::record::{Decision, QuestionRecord};
-use crate::request::{Answered, Ask, Change, Owned, Transition};
+use crate::request::{Answered, Ask, Change, Owned};
 
 impl Step<'_> {
     /// Keeps a question. `Done(None)`: the turn does not run any more.
@@ -51,7 +52,7 @@ impl Step<'_> {
         self.txn.mark(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
         self.told.changes.push(Change::Asked(question.id));
         let (name, tenant) = (question.name.clone(), question.tenant.clone());
-        self.made(Transition::Asked { name, tenant, prompt: question.prompt, question: question.id });
+        self.made(FleetEvent::Asked { name, tenant, prompt: question.prompt, question: question.id });
         Ok(Owned::Done(Some(question)))
     }
 
@@ -79,7 +80,7 @@ impl Step<'_> {
         let mut expired = Vec::new();
         for (key, _) in due {
             let id = QuestionId(last_id(&key)?);
-            let Some(question) = self.readable(self.question(id)).transpose()?.flatten() else {
+            let Some(question) = self.readable(self.question(id))? else {
                 self.txn.delete(&[Key::of(Table::Deadlines).bytes(), &key].concat())?;
                 continue;
             };
@@ -96,7 +97,7 @@ impl Step<'_> {
     pub(crate) fn open_questions(&self, limit: usize) -> Result<Vec<QuestionRecord>> {
         let mut open = Vec::new();
         for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit)? {
-            open.extend(self.readable(self.question(QuestionId(last_id(&key)?))).transpose()?.flatten());
+            open.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
         }
         Ok(open)
     }
@@ -107,7 +108,7 @@ impl Step<'_> {
         for (key, _) in self.txn.under(&prefix, BATCH)? {
             let id = QuestionId(last_id(&key)?);
             // A question that cannot be read keeps no turn from its end.
-            if let Some(question) = self.readable(self.question(id)).transpose()?.flatten() {
+            if let Some(question) = self.readable(self.question(id))? {
                 self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id))?;
                 self.decided(question);
             }
@@ -140,7 +141,7 @@ impl Step<'_> {
 
     fn decided(&mut self, question: QuestionRecord) {
         let QuestionRecord { id, name, tenant, prompt, .. } = question;
-        self.made(Transition::Decided { name, tenant, prompt, question: id });
+        self.made(FleetEvent::Decided { name, tenant, prompt, question: id });
     }
 
     fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {

@@ -52,9 +52,7 @@ impl Step<'_> {
             return Ok(Some(left));
         }
         if begins {
-            self.txn.write(&Key::of(Table::Tenants).text(tenant), &period)?;
-            self.txn.remove(&spent(tenant))?;
-            self.txn.remove(&reserved(tenant))?;
+            self.set_account(&prompt.tenant, period, 0)?;
         }
         self.txn.add(&reserved(tenant), signed(reserve.amount));
         (prompt.reserved, prompt.period) = (reserve.amount, period);
@@ -71,12 +69,6 @@ impl Step<'_> {
         self.txn.add(&spent(&prompt.tenant), signed(cost));
         prompt.reserved = 0;
         Ok(())
-    }
-
-    /// True for a tenant that has spent and reserved nothing since this period has begun.
-    pub(super) fn account_is_before(&self, tenant: &str, period: Timestamp) -> Result<bool> {
-        let (known, sums) = self.expect_account(tenant)?;
-        Ok(known < period || (sums == 0 && known == Timestamp::default()))
     }
 
     /// Lets the commit expect that nobody has spent or reserved anything. Answers with the period of the account, and the sum of its money.

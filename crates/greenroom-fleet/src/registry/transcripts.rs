@@ -13,17 +13,15 @@ use greenroom::store::SessionKey;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::key::{Key, Table, last_id, number, text_and_rest};
-use super::messages::{TextRow, of_row};
-use super::{BATCH, Result, Step};
+use super::key::{Key, Table, last_id, text_and_rest};
+use super::{BATCH, Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Timestamp};
-use crate::request::{AppendEntries, Owned, StoredEntry, StoredTranscript, TranscriptsOf};
+use crate::request::{AppendEntries, Owned, Page, StoredText, StoredTranscript, TranscriptsOf};
 
 /// Transcripts that one request removes.
 const TRANSCRIPTS: usize = 32;
-/// Rows and bytes of a page of entries. The last row may have more bytes.
-const ROWS: usize = 256;
+/// Bytes of a page of entries. The last row may have more bytes.
 const BYTES: u64 = 4 << 20;
 
 /// A transcript without its entries.
@@ -56,7 +54,7 @@ impl Step<'_> {
             return Ok(Owned::Done(()));
         }
         let (id, mut last) = known.map_or((transcript, 0), |known| (known.id, known.last));
-        let (prefix, mut row) = (Key::of(Table::Entries).id(id), TextRow::default());
+        let mut new = Vec::new();
         for entry in &entries {
             if let Some(uuid) = entry.uuid() {
                 let uuid = Key::of(Table::EntryIds).id(id).text(uuid);
@@ -65,25 +63,19 @@ impl Step<'_> {
                 }
                 self.txn.mark(&uuid)?;
             }
-            last += 1;
-            self.add_text(&prefix, &mut row, last, entry.raw().get())?;
+            new.push(entry.raw().get());
         }
-        self.keep_texts(&prefix, row)?;
+        self.keep_texts(&Key::of(Table::Entries).id(id), last + 1, &new)?;
+        last += new.len() as u64;
         self.txn.write(&place, &TranscriptRow { id, last, modified: self.now, attempt, part })?;
         Ok(Owned::Done(()))
     }
 
     /// A page of entries of a transcript with numbers after `after`, in order.
-    pub(crate) fn entries(&self, key: SessionKey, after: u64) -> Result<Vec<StoredEntry>> {
+    pub(crate) fn entries(&self, key: SessionKey, after: u64) -> Result<Vec<StoredText>> {
         let known: Option<TranscriptRow> = self.txn.read(&place(&key))?;
         let Some(known) = known else { return Ok(Vec::new()) };
-        let prefix = Key::of(Table::Entries).id(known.id);
-        let mut entries = Vec::new();
-        for (key, row) in self.txn.after_within(&prefix, &prefix.clone().number(after), ROWS, BYTES)? {
-            let texts = of_row(number(&key)?, &row)?.filter(|text| text.0 > after);
-            entries.extend(texts.map(|(number, json)| StoredEntry { number, json: json.to_owned() }));
-        }
-        Ok(entries)
+        self.texts(&Key::of(Table::Entries).id(known.id), after, usize::MAX, BYTES)
     }
 
     /// A page of transcripts, in the order of their keys' bytes.
@@ -94,10 +86,10 @@ impl Step<'_> {
         limit: usize,
     ) -> Result<Vec<StoredTranscript>> {
         let prefix = beginning(Table::Transcripts, &of);
-        self.page(&prefix, after.as_ref().map(place), limit, |step, rest, row| {
-            let row = serde_json::from_slice::<TranscriptRow>(row).map_err(BackendError::damaged);
+        self.page(&prefix, after.as_ref().map(place), limit.min(Page::MOST), |step, rest, row| {
+            let row: Result<TranscriptRow> = parsed(row);
             let key = key_of(prefix.clone().followed_by(rest).bytes())?;
-            step.readable(row.map(|row| StoredTranscript { key, modified: row.modified })).transpose()
+            step.readable(row.map(|row| Some(StoredTranscript { key, modified: row.modified })))
         })
     }
 
@@ -109,7 +101,7 @@ impl Step<'_> {
             let place = prefix.clone().followed_by(rest);
             // Read by itself: the commit expects that nobody has appended since. The entries of a transcript that cannot be read are
             // out of reach.
-            if let Some(row) = self.readable(self.txn.read::<TranscriptRow>(&place)).transpose()?.flatten() {
+            if let Some(row) = self.readable(self.txn.read::<TranscriptRow>(&place))? {
                 let removed = beginning(Table::RemovedTranscripts, &of).followed_by(rest).id(row.id);
                 self.txn.mark(&removed)?;
             }
@@ -140,7 +132,7 @@ pub(crate) fn transcripts_of(project: &str) -> Key {
 
 /// The beginnings of the keys of a transcript's entries and of their ids, by the transcript's row.
 pub(crate) fn entries_of(row: &[u8]) -> Result<[Key; 2]> {
-    let TranscriptRow { id, .. } = serde_json::from_slice(row).map_err(BackendError::damaged)?;
+    let TranscriptRow { id, .. } = parsed(row)?;
     Ok([Table::Entries, Table::EntryIds].map(|table| Key::of(table).id(id)))
 }
 

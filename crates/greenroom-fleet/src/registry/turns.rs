@@ -3,15 +3,15 @@
 use serde_json::Value;
 
 use super::key::{Key, Table};
-use super::messages::TextRow;
+use super::messages::of_prompt;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
 use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
-use crate::request::{Append, Appended, Begin, Begun, Change, Finish, Finished, Owned};
+use crate::request::{Append, Begin, Begun, Change, Finish, Owned};
 
-const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
+pub(super) const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
 impl Step<'_> {
     pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Begun>> {
@@ -61,24 +61,17 @@ impl Step<'_> {
     }
 
     /// Keeps messages of a running turn.
-    pub(crate) fn append(&mut self, append: Append) -> Result<Owned<Appended>> {
+    pub(crate) fn append(&mut self, append: Append) -> Result<Owned<Option<u64>>> {
         self.want_prompt(append.prompt);
         let Some(name) = self.owned(&append.owner)? else { return Ok(Owned::Fenced) };
-        if name.running != Some(append.prompt) {
-            return Ok(Owned::Done(Appended::NotRunning));
-        }
-        let Some(mut prompt) = self.prompt(append.prompt)? else {
-            return Ok(Owned::Done(Appended::NotRunning));
+        let running = self.prompt(append.prompt)?.filter(|prompt| name.running == Some(prompt.id));
+        let Some(mut prompt) = running.filter(|prompt| append.first_seq <= prompt.last_seq + 1) else {
+            return Ok(Owned::Done(None));
         };
         let known = prompt.last_seq;
-        if append.first_seq > known + 1 {
-            return Ok(Owned::Done(Appended::Gap(known + 1)));
-        }
-        let mut row = TextRow::default();
-        for (seq, json) in (append.first_seq..=u64::MAX).zip(&append.messages) {
-            if seq <= known {
-                continue;
-            }
+        let mut kept = Vec::new();
+        let numbered = (append.first_seq..=u64::MAX).zip(&append.messages);
+        for (seq, json) in numbered.skip_while(|(seq, _)| *seq <= known) {
             prompt.last_seq = seq;
             let bytes = prompt.kept_bytes.saturating_add(json.len() as u64);
             // A gap stays a gap: a short message after it would look like the next one.
@@ -87,31 +80,29 @@ impl Step<'_> {
                 continue;
             }
             prompt.kept_bytes = bytes;
-            self.add_message(prompt.id, &mut row, seq, json)?;
+            kept.push(json.as_str());
         }
-        self.keep_messages(prompt.id, row)?;
+        self.keep_texts(&of_prompt(prompt.id), known + 1, &kept)?;
         if prompt.last_seq > known {
             self.put_prompt(&prompt)?;
             self.told.changes.push(Change::Messages(prompt.id));
         }
-        Ok(Owned::Done(Appended::Last(prompt.last_seq)))
+        Ok(Owned::Done(Some(prompt.last_seq)))
     }
 
-    pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<Finished>> {
+    pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<bool>> {
         self.want_prompt(finish.prompt);
         self.want_place(&finish.owner.name, 0)?;
         self.txn.want_under(&Key::of(Table::QuestionsOfPrompt).prompt(finish.prompt), BATCH)?;
         // An owner that lost its name since may have finished before.
         let Some(mut name) = self.owned(&finish.owner)? else {
             let before = self.finished_before(&finish)?;
-            return Ok(if before { Owned::Done(Finished::Ended) } else { Owned::Fenced });
+            return Ok(if before { Owned::Done(true) } else { Owned::Fenced });
         };
-        let Some(mut prompt) = self.prompt(finish.prompt)? else { return Ok(Owned::Done(Finished::Gone)) };
-        match &prompt.state {
-            PromptState::Begun { term, attempt, .. } if *term == name.term && *attempt == finish.attempt => {}
-            _ if self.finished_before(&finish)? => return Ok(Owned::Done(Finished::Ended)),
-            _ => return Ok(Owned::Done(Finished::NotBegun(prompt))),
-        }
+        let by_this = |state: &PromptState| matches!(state, PromptState::Begun { term, attempt, .. } if *term == name.term && *attempt == finish.attempt);
+        let Some(mut prompt) = self.prompt(finish.prompt)?.filter(|prompt| by_this(&prompt.state)) else {
+            return Ok(Owned::Done(self.finished_before(&finish)?));
+        };
         name.running = None;
         if matches!(finish.outcome, PromptOutcome::Completed { .. }) {
             (name.failures, name.losses) = (Vec::new(), 0);
@@ -122,7 +113,7 @@ impl Step<'_> {
         self.put_name(&mut name)?;
         self.settle(&mut prompt, finish.cost)?;
         self.end(&mut prompt, Some(finish.attempt), &finish.outcome)?;
-        Ok(Owned::Done(Finished::Ended))
+        Ok(Owned::Done(true))
     }
 
     /// The outcome of a prompt, once it has ended.

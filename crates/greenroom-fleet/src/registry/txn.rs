@@ -7,15 +7,13 @@ use std::ops::Bound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Told;
 use super::key::{Key, number};
-use super::rows::{Commit, Part, Range, Row, Rows, Wanted, counter};
+use super::map::{Commit, Part, Range, Row, Rows, Wanted, counter};
+use super::{Result, Told};
 use crate::error::BackendError;
 
 /// Bytes of rows that one request removes by [`Txn::remove_under`]. The last row may have more.
 const REMOVED_BYTES: u64 = 8 << 20;
-
-pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 
 /// The rows of a request and its writes. Requests check everything before they write, so a refused request leaves nothing behind. A
 /// request with an error leaves nothing behind either.
@@ -130,8 +128,12 @@ impl<'a> Txn<'a> {
         }
         let bounds = (Bound::Included(from), Bound::Excluded(to));
         let written: Vec<_> = self.writes.range::<[u8], _>(bounds).collect();
-        // Each written key hides at most one row.
-        let limit_under = limit.saturating_add(written.len());
+        // Each written key hides at most one row. Powers of two: a request that reads the beginning of a range again after each of its
+        // writes to it reads a few ranges, and not a longer one each time.
+        let limit_under = match written.len() {
+            0 => limit,
+            written => limit.saturating_add(written).checked_next_power_of_two().unwrap_or(usize::MAX),
+        };
         let range = Range { from: from.to_vec(), to: to.to_vec(), limit: limit_under, part };
         let (rows, mut reads) = (self.rows.ranges.get(&range).cloned(), self.reads.borrow_mut());
         reads.all.ranges.insert(range.clone());
@@ -176,7 +178,7 @@ impl<'a> Txn<'a> {
 
     pub(crate) fn read<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
         let Some(bytes) = self.get(key.bytes())? else { return Ok(None) };
-        serde_json::from_slice(&bytes).map(Some).map_err(BackendError::damaged)
+        parsed(&bytes).map(Some)
     }
 
     pub(crate) fn write<T: Serialize>(&mut self, key: &Key, value: &T) -> Result<()> {
@@ -192,17 +194,17 @@ impl<'a> Txn<'a> {
     }
 
     /// The first `limit` entries whose keys begin with `prefix`. The keys come without the prefix.
-    pub(crate) fn under(&self, prefix: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn under(&self, prefix: &Key, limit: usize) -> Result<Vec<Row>> {
         self.between(prefix, prefix.bytes(), &prefix.end(), limit)
     }
 
     /// The first `limit` entries under `prefix` that come after all keys that begin with `after`.
-    pub(crate) fn after(&self, prefix: &Key, after: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn after(&self, prefix: &Key, after: &Key, limit: usize) -> Result<Vec<Row>> {
         self.between(prefix, &after.end(), &prefix.end(), limit)
     }
 
     /// The first `limit` entries under `prefix` up to `last`, all keys that begin with `last` included.
-    pub(crate) fn up_to(&self, prefix: &Key, last: &Key, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn up_to(&self, prefix: &Key, last: &Key, limit: usize) -> Result<Vec<Row>> {
         self.between(prefix, prefix.bytes(), &last.end(), limit)
     }
 
@@ -213,7 +215,7 @@ impl<'a> Txn<'a> {
         after: &Key,
         limit: usize,
         bytes: u64,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    ) -> Result<Vec<Row>> {
         let (mut read, mut rows) = (0, 0);
         for (_, size) in self.scan_part(Part::Sizes, &after.end(), &prefix.end(), limit)? {
             if read >= bytes {
@@ -238,16 +240,9 @@ impl<'a> Txn<'a> {
         Ok((rows.len() < limit).then_some(rows.len()))
     }
 
-    fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        if from >= to {
-            return Ok(Vec::new());
-        }
-        let skip = prefix.bytes().len();
-        Ok(self
-            .scan(from, to, limit)?
-            .into_iter()
-            .map(|(key, value)| (key[skip..].to_vec(), value))
-            .collect())
+    fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
+        let (rows, skip) = (self.scan(from, to, limit)?.into_iter(), prefix.bytes().len());
+        Ok(rows.map(|(key, value)| (key[skip..].to_vec(), value)).collect())
     }
 }
 
@@ -255,9 +250,9 @@ impl<'a> Txn<'a> {
 const MAX_DEPTH: usize = 127;
 
 /// How deep objects and arrays are nested in a JSON text.
-fn depth(json: &[u8]) -> usize {
+pub(crate) fn depth(json: &str) -> usize {
     let (mut depth, mut deepest, mut quoted) = (0_usize, 0, false);
-    let mut bytes = json.iter();
+    let mut bytes = json.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
             b'"' => quoted = !quoted,
@@ -275,16 +270,21 @@ fn depth(json: &[u8]) -> usize {
 
 /// A value as JSON that can be read again.
 fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
-    let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
-    if depth(&bytes) > MAX_DEPTH {
+    let json = serde_json::to_string(value).map_err(BackendError::damaged)?;
+    if depth(&json) > MAX_DEPTH {
         return Err(BackendError::too_deep(MAX_DEPTH));
     }
-    Ok(bytes)
+    Ok(json.into_bytes())
 }
 
 /// A value as it is read after it was written: a float may differ in its last digit, and an optional null is none. A request
 /// that is repeated compares this with the row.
 pub(crate) fn as_stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T> {
     let bytes = serde_json::to_vec(value).map_err(BackendError::damaged)?;
-    serde_json::from_slice(&bytes).map_err(BackendError::damaged)
+    parsed(&bytes)
+}
+
+/// The value of a row.
+pub(crate) fn parsed<T: DeserializeOwned>(row: &[u8]) -> Result<T> {
+    serde_json::from_slice(row).map_err(BackendError::damaged)
 }

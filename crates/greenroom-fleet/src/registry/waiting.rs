@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::key::{Key, Table, name_at_start, number, text_and_rest};
-use super::{BATCH, Result, Row, Step};
+use super::{BATCH, Result, Step};
 use crate::id::Name;
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
 use crate::request::{Change, Page, WaitingCursor, WaitingNames, WaitingPage};
@@ -25,8 +25,13 @@ const MANY_ROWS: usize = 1024;
 /// Rows of tenants that a page leaves out, after which the page ends.
 const LEFT_OUT: usize = 4096;
 
-/// A name in the list, and its place.
-type Placed = (WaitingCursor, Name);
+/// A name in the list.
+struct Placed {
+    tenant: String,
+    name: Name,
+    /// Its key without the table's byte.
+    place: Vec<u8>,
+}
 
 impl Step<'_> {
     /// A page of names that a node can run now, with their first prompts.
@@ -52,20 +57,19 @@ impl Step<'_> {
                 return Ok(WaitingNames { prompts, other_profile, next: None });
             }
             let before = left;
-            for (mut place, name) in rows {
+            for Placed { tenant, name, place } in rows {
                 if left == 0 {
                     break;
                 }
-                if without.contains(place.tenant.as_str()) {
+                if without.contains(tenant.as_str()) {
                     left_out += 1;
                     // The next read begins behind all names of the tenant.
-                    (place.order, place.name) = (u64::MAX, None);
-                    after = Some(place);
+                    after = Some(WaitingCursor(Key::of(Table::Waiting).text(&tenant).rest().to_vec()));
                     continue;
                 }
                 left -= 1;
-                after = Some(place);
-                let Some(record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
+                after = Some(WaitingCursor(place));
+                let Some(record) = self.readable(self.name(&name))? else { continue };
                 if !self.can_run_on(&record, &page, host.as_deref())? {
                     continue;
                 }
@@ -80,46 +84,27 @@ impl Step<'_> {
         Ok(WaitingNames { prompts, other_profile, next: after })
     }
 
-    /// The first `limit` names in the list after a place, with their places.
+    /// The first `limit` names in the list after a place.
     fn places_after(&self, after: Option<&WaitingCursor>, limit: usize) -> Result<Vec<Placed>> {
         let all = Key::of(Table::Waiting);
         let rows = match after {
-            Some(after) => {
-                let place = Key::of(Table::Waiting).text(&after.tenant).number(after.order);
-                let place = after.name.iter().fold(place, Key::name);
-                self.txn.after(&all, &place, limit)?
-            }
+            Some(WaitingCursor(after)) => self.txn.after(&all, &all.clone().followed_by(after), limit)?,
             None => self.txn.under(&all, limit)?,
         };
-        let placed = |(key, _): Row| {
-            let (tenant, rest) = text_and_rest(&key)?;
-            let (order, name) = rest.split_at_checked(8).unwrap_or((rest, &[]));
-            let (order, name) = (number(order)?, name_at_start(name)?);
-            Ok((WaitingCursor { tenant, order, name: Some(name.clone()) }, name))
-        };
-        rows.into_iter().map(placed).collect()
+        rows.into_iter().map(|(place, _)| placed(place)).collect()
     }
 
     /// Names that are in the list after a place, in its order; others are passed over.
     fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Placed>> {
-        let mut placed = BTreeSet::new();
+        let mut places = BTreeSet::new();
         for name in names.iter().take(Page::MOST) {
-            let Some(record) = self.readable(self.name(name)).transpose()?.flatten() else { continue };
-            placed.extend(record.listed.map(|order| (record.tenant, order, name.clone())));
+            let Some(record) = self.readable(self.name(name))? else { continue };
+            places.extend(record.listed.map(|order| place_of(&record, order).rest().to_vec()));
         }
-        let place = |(tenant, order, name): (String, u64, Name)| {
-            (WaitingCursor { tenant, order, name: Some(name.clone()) }, name)
-        };
-        let is_after = |(place, _): &Placed| {
-            let of = |place: &WaitingCursor| (place.tenant.clone(), place.order, place.name.clone());
-            // Without a name, the cursor is behind all names of its order.
-            after.is_none_or(|after| {
-                after.name.is_some() && of(place) > of(after) || {
-                    (&place.tenant, place.order) > (&after.tenant, after.order)
-                }
-            })
-        };
-        Ok(placed.into_iter().map(place).filter(is_after).collect())
+        if let Some(WaitingCursor(after)) = after {
+            places.retain(|place| place > after && !place.starts_with(after));
+        }
+        places.into_iter().map(placed).collect()
     }
 
     /// True unless another living node owns the name, or its files are on another host.
@@ -136,12 +121,12 @@ impl Step<'_> {
     /// The first prompt of a name that may begin now.
     fn first_ready(&self, record: &NameRecord) -> Result<Option<PromptRecord>> {
         if let Some(first) = record.continues {
-            return Ok(self.readable(self.prompt(first)).transpose()?.flatten());
+            return self.readable(self.prompt(first));
         }
         // Most often it is the first one.
         for limit in [1, BATCH] {
             for (_, id) in self.txn.under(&Key::of(Table::Queue).name(&record.name), limit)? {
-                let prompt = self.readable(self.listed(&id)).transpose()?;
+                let prompt = self.readable(self.listed(&id))?;
                 let may_begin = |prompt: &PromptRecord| {
                     prompt.state == PromptState::Queued
                         && prompt.is_due(self.now)
@@ -164,7 +149,7 @@ impl Step<'_> {
         for (key, id) in self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(self.now), RIPE)? {
             self.txn.delete(&[Key::of(Table::Due).bytes(), &key].concat())?;
             // A prompt that cannot be read does not begin.
-            let Some(prompt) = self.readable(self.listed(&id)).transpose()? else { continue };
+            let Some(prompt) = self.readable(self.listed(&id))? else { continue };
             // The page may list other names, and nobody looks for this moment again.
             self.told.changes.push(Change::Queued(prompt.name.clone()));
             if prompt.state == PromptState::Queued {
@@ -176,7 +161,7 @@ impl Step<'_> {
             }
         }
         for (name, prompts) in names {
-            let Some(mut record) = self.readable(self.name(&name)).transpose()?.flatten() else { continue };
+            let Some(mut record) = self.readable(self.name(&name))? else { continue };
             for prompt in prompts {
                 self.txn.remove(&reminder_key(&prompt))?;
                 self.make_ready(&mut record, &prompt)?;
@@ -211,10 +196,20 @@ impl Step<'_> {
         if listed == first {
             return Ok(());
         }
-        let in_list = |order| Key::of(Table::Waiting).text(&record.tenant).number(order).name(&record.name);
-        listed.map_or(Ok(()), |order| self.txn.remove(&in_list(order)))?;
-        first.map_or(Ok(()), |order| self.txn.mark(&in_list(order)))
+        listed.map_or(Ok(()), |order| self.txn.remove(&place_of(record, order)))?;
+        first.map_or(Ok(()), |order| self.txn.mark(&place_of(record, order)))
     }
+}
+
+/// The place of a name in the list of names that can run.
+fn place_of(name: &NameRecord, order: u64) -> Key {
+    Key::of(Table::Waiting).text(&name.tenant).number(order).name(&name.name)
+}
+
+fn placed(place: Vec<u8>) -> Result<Placed> {
+    let (tenant, rest) = text_and_rest(&place)?;
+    let name = name_at_start(rest.get(8..).unwrap_or_default())?;
+    Ok(Placed { tenant, name, place })
 }
 
 /// The place of a prompt that waits for its moment, if it does. A prompt without a moment of its own is ready whatever the clock

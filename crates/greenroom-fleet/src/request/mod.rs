@@ -5,27 +5,25 @@
 
 #![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
 
-mod commands;
 mod names;
-mod nodes;
 mod prompts;
 mod questions;
 mod transcripts;
 mod turns;
-mod waiting;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Term};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
-pub use commands::{CommandPut, PutCommand, TakeCommand};
-pub use names::{ActivationFailed, AfterFailure, Arrival, Claim, Claimed, Deletion, Departure, Quarantined};
-pub use nodes::{Join, Renewed};
+pub use crate::id::Ownership;
+pub use names::{
+    ActivationFailed, AfterFailure, Claim, Claimed, CommandPut, Departure, Join, Marked, TakeCommand,
+    WaitingCursor, WaitingNames, WaitingPage,
+};
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use questions::{Answered, Ask};
-pub use transcripts::{AppendEntries, StoredEntry, StoredTranscript, TranscriptsOf};
-pub use turns::{Append, Appended, Begin, Begun, Finish, Finished, Reserve, StoredMessage};
-pub use waiting::{WaitingCursor, WaitingNames, WaitingPage};
+pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
+pub use turns::{Append, Begin, Begun, Finish, Reserve};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,17 +43,6 @@ impl<T> Owned<T> {
             Owned::Fenced => None,
         }
     }
-}
-
-/// The ownership of a name, as a claim gives it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ownership {
-    /// The name.
-    pub name: Name,
-    /// The owner's node.
-    pub node: NodeId,
-    /// The owner's term.
-    pub term: Term,
 }
 
 /// A change that was made durable. A hint: a reader that missed changes reads the records again.
@@ -83,98 +70,13 @@ pub enum Change {
     Missed,
 }
 
-/// A transition that a request to a backend has made.
+/// A message of a turn, or an entry of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Transition {
-    /// A prompt was accepted.
-    Accepted {
-        /// The session.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-        /// The prompt.
-        prompt: PromptId,
-    },
-    /// The owner that had begun with a prompt was lost or gave the prompt up: it waits to go on with its continuation.
-    Continues {
-        /// The session.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-        /// The prompt.
-        prompt: PromptId,
-    },
-    /// A prompt has its outcome.
-    Ended {
-        /// The session.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-        /// The prompt.
-        prompt: PromptId,
-        /// The outcome in one word, as [`PromptOutcome::word`](crate::PromptOutcome::word) says it.
-        outcome: &'static str,
-    },
-    /// A session asks a person.
-    Asked {
-        /// The session.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-        /// The turn in which it asks.
-        prompt: PromptId,
-        /// The question.
-        question: QuestionId,
-    },
-    /// A question was decided, or ended with its turn.
-    Decided {
-        /// The session that asked.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-        /// The turn in which it asked.
-        prompt: PromptId,
-        /// The question.
-        question: QuestionId,
-    },
-    /// A name was taken from its lost owner, and may be activated again.
-    Recovered {
-        /// The name.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-    },
-    /// A name is quarantined from now on.
-    Quarantined {
-        /// The name.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-        /// The reason.
-        why: String,
-    },
-    /// A name may be activated again.
-    Unquarantined {
-        /// The name.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-    },
-    /// A name is marked as being deleted.
-    Deleting {
-        /// The name.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-    },
-    /// A name was removed.
-    Deleted {
-        /// The name.
-        name: Name,
-        /// The tenant of the session.
-        tenant: String,
-    },
+pub struct StoredText {
+    /// Its number in the turn or in the transcript, from 1.
+    pub number: u64,
+    /// Its JSON.
+    pub json: String,
 }
 
 /// A page of names.
@@ -189,4 +91,8 @@ pub struct Page {
 impl Page {
     /// The length of the longest page.
     pub const MOST: usize = 1024;
+
+    pub(crate) fn length(&self) -> usize {
+        self.limit.min(Self::MOST)
+    }
 }

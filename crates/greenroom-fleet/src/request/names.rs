@@ -1,10 +1,10 @@
-//! Requests about names and their owners.
+//! Requests about names, their owners, and the nodes that own them.
 
 use std::time::Duration;
 
 use super::Ownership;
-use crate::id::{AttemptId, Name, NodeId, PromptId};
-use crate::record::NameRecord;
+use crate::id::{AttemptId, CommandId, Name, NodeId};
+use crate::record::{CommandRecord, NameRecord, PromptRecord};
 
 /// A request to own a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,14 +23,9 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Claimed {
-    /// The node owns the name.
-    Won {
-        /// The name's record, with the new term.
-        record: NameRecord,
-        /// A prompt that the last owner had begun and that goes on with its continuation. Begin it before all that
-        /// wait.
-        continues: Option<PromptId>,
-    },
+    /// The node owns the name. The record has the new term. Begin the prompt that [`continues`](NameRecord::continues) before all that
+    /// wait.
+    Won(NameRecord),
     /// A living node owns the name.
     Elsewhere(NodeId),
     /// The name is bound to another host.
@@ -65,15 +60,16 @@ pub enum AfterFailure {
     Quarantined,
 }
 
-/// The answer to a request to quarantine a name.
+/// The answer to a request to quarantine or to delete a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Quarantined {
-    /// The name is quarantined.
+pub enum Marked {
+    /// The name is quarantined, or it is marked as being deleted. Remove the files of the latter, then call `deleted` until it is
+    /// done. Prompts of a long queue end by these calls.
     Done,
     /// A living node owns the name: have the node give the name back first.
     Owned(NodeId),
-    /// The name is not known, or is being deleted.
+    /// The name is not known, or, to be quarantined, is being deleted.
     Gone,
 }
 
@@ -91,25 +87,72 @@ pub enum Departure {
     Gone,
 }
 
-/// The answer to a request that a name arrives from another backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Arrival {
-    /// The name is there, now or by an earlier request.
-    Done,
-    /// Another session has the name, or the same one is on its way from there.
-    Taken,
+/// A node that joins the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// The id of this start of the process.
+    pub node: NodeId,
+    /// The name of the host, stable over restarts.
+    pub host: String,
+    /// The length of the lease.
+    pub lease: Duration,
+    /// Sessions that the node can have live at a time.
+    pub capacity: u32,
 }
 
-/// The answer to a request to delete a session.
-#[derive(Clone, Debug, PartialEq)]
+/// The answer to a command that is put.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Deletion {
-    /// The name is marked. Remove its files, then call `deleted` until it is done. Prompts that the record still counts end by
-    /// these calls.
-    Marked(NameRecord),
-    /// A living node owns the name: have the node give the name back first.
-    Owned(NodeId),
-    /// The name is not known.
+pub enum CommandPut {
+    /// The command is kept, now or since it was put before.
+    Put(CommandRecord),
+    /// The node does not own the name under this term, or is dead, the turn to interrupt does not run, or the deadline has passed.
     Gone,
+    /// The name has [`CommandRecord::NAME`] commands that have not ended, or the node has [`CommandRecord::NODE`].
+    Full,
 }
+
+/// An owner's request to take a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeCommand {
+    /// The command.
+    pub command: CommandId,
+    /// The owner. Its term has to be that of the command.
+    pub owner: Ownership,
+    /// The id of this attempt.
+    pub attempt: AttemptId,
+}
+
+/// A page of names that can run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingPage {
+    /// The node that looks for work.
+    pub node: NodeId,
+    /// Only these names, at most [`Page::MOST`](super::Page::MOST). `None`: all.
+    pub of: Option<Vec<Name>>,
+    /// Tenants to leave out.
+    pub without: Vec<String>,
+    /// Profiles of the names. Names of other profiles are passed over. `None`: any profile.
+    pub profiles: Option<Vec<String>>,
+    /// Names after this place. `None`: from the beginning.
+    pub after: Option<WaitingCursor>,
+    /// The length of the page: no more names are looked at, and never more than [`Page::MOST`](super::Page::MOST). A page may be
+    /// shorter before the end, because names are passed over.
+    pub limit: usize,
+}
+
+/// The answer to a [`WaitingPage`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingNames {
+    /// A prompt for each name: by tenants, in the order of their bytes, then in the order in which the names' first prompts that
+    /// wait were accepted.
+    pub prompts: Vec<PromptRecord>,
+    /// A profile that the page leaves out, and of which a name could run otherwise.
+    pub other_profile: Option<String>,
+    /// The place at which the next page begins. `None`: this is the last page.
+    pub next: Option<WaitingCursor>,
+}
+
+/// A place in the list of names that can run, as an answer gives it: the end of a row's key, or the beginning that several share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingCursor(pub(crate) Vec<u8>);

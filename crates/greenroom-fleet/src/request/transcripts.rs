@@ -48,15 +48,6 @@ impl TranscriptsOf {
     }
 }
 
-/// An entry of a transcript.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredEntry {
-    /// Its number in the transcript, from 1.
-    pub number: u64,
-    /// Its JSON.
-    pub json: String,
-}
-
 /// A transcript that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTranscript {

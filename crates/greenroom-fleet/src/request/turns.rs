@@ -71,18 +71,6 @@ pub struct Append {
     pub bound: u64,
 }
 
-/// The answer to [`Append`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Appended {
-    /// All messages up to this number are kept or counted.
-    Last(u64),
-    /// Messages before [`first_seq`](Append::first_seq) are missing, and nothing was kept: append from this number on.
-    Gap(u64),
-    /// The turn does not run by this owner: it waits or has ended.
-    NotRunning,
-}
-
 /// The end of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finish {
@@ -98,25 +86,4 @@ pub struct Finish {
     pub cost: u64,
     /// The reason to quarantine the name as soon as the owner gives it up or is lost. `None`: there is no new reason.
     pub quarantine: Option<String>,
-}
-
-/// The answer to [`Finish`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub enum Finished {
-    /// The prompt has this outcome now, or had it already from this attempt.
-    Ended,
-    /// The prompt does not run by this attempt: it waits, runs by another attempt, or has ended with another outcome.
-    NotBegun(PromptRecord),
-    /// The prompt is not known.
-    Gone,
-}
-
-/// A message of a turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredMessage {
-    /// Its number in the turn, from 1.
-    pub seq: u64,
-    /// Its JSON.
-    pub json: String,
 }

@@ -5,7 +5,6 @@ mod commits;
 mod reads;
 mod stage;
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +13,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::backend::Backend;
-use stage::{Checked, Stage};
+use stage::Stage;
 
 /// A promise of [`Backend`] that a backend has broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{promise}: {seen}")]
 #[non_exhaustive]
 pub struct BackendViolation {
     /// The promise.
@@ -26,16 +26,10 @@ pub struct BackendViolation {
     pub seen: String,
 }
 
-impl fmt::Display for BackendViolation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.promise, self.seen)
-    }
-}
-
 /// The time that a promise may take on a slow backend.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-type Check = for<'a> fn(&'a Stage) -> BoxFuture<'a, Checked>;
+type Check = for<'a> fn(&'a Stage) -> BoxFuture<'a, ()>;
 
 /// Checks every promise of [`Backend`]. A promise also counts as broken if a read or a commit fails, panics, or takes longer than 30 s.
 ///
@@ -64,43 +58,37 @@ pub async fn backend_conformance(
     open: impl AsyncFn(usize) -> Arc<dyn Backend>,
 ) -> Result<Vec<&'static str>, Vec<BackendViolation>> {
     let (mut kept, mut broken) = (Vec::new(), Vec::new());
-    let promises = [reads::PROMISES, commits::PROMISES, at_once::PROMISES];
-    for (store, (promise, check)) in promises.into_iter().flatten().copied().enumerate() {
+    let mut note = |promise, seen| match seen {
+        None => kept.push(promise),
+        Some(seen) => broken.push(BackendViolation { promise, seen }),
+    };
+    let stage = async |store| {
         let backend = open(store).await;
         // Without a second process, two handles of one store.
         let other = if backend.is_shared() { open(store).await } else { backend.clone() };
-        let stage = Stage { backend, other };
-        match seen(check(&stage)).await {
-            None => kept.push(promise),
-            Some(seen) => broken.push(BackendViolation { promise, seen }),
-        }
+        Stage { backend, other }
+    };
+    // Each promise has a store of its own.
+    let promises = [reads::PROMISES, commits::PROMISES, at_once::PROMISES].concat();
+    for (store, (promise, check)) in promises.iter().enumerate() {
+        note(*promise, seen(check(&stage(store).await)).await);
     }
-    // Each promise had a store of its own.
-    let (promise, store) =
-        ("what was committed is there when the store is opened again", kept.len() + broken.len());
-    let backend = open(store).await;
-    if backend.is_exclusive() || backend.is_shared() {
-        let stage = Stage { other: backend.clone(), backend };
-        let mut seen_first = seen(Box::pin(commits::leave_rows(&stage))).await;
-        drop(stage);
+    let first = stage(promises.len()).await;
+    if first.backend.is_exclusive() || first.backend.is_shared() {
+        let mut seen_first = seen(Box::pin(commits::leave_rows(&first))).await;
+        drop(first);
         if seen_first.is_none() {
-            let backend = open(store).await;
-            let stage = Stage { other: backend.clone(), backend };
-            seen_first = seen(Box::pin(commits::find_rows(&stage))).await;
+            seen_first = seen(Box::pin(commits::find_rows(&stage(promises.len()).await))).await;
         }
-        match seen_first {
-            None => kept.push(promise),
-            Some(seen) => broken.push(BackendViolation { promise, seen }),
-        }
+        note("what was committed is there when the store is opened again", seen_first);
     }
     if broken.is_empty() { Ok(kept) } else { Err(broken) }
 }
 
 /// The behaviour that was seen in place of the promise. `None`: the promise was kept.
-async fn seen(check: BoxFuture<'_, Checked>) -> Option<String> {
+async fn seen(check: BoxFuture<'_, ()>) -> Option<String> {
     match tokio::time::timeout(PATIENCE, AssertUnwindSafe(check).catch_unwind()).await {
-        Ok(Ok(Ok(()))) => None,
-        Ok(Ok(Err(seen))) => Some(seen.0),
+        Ok(Ok(())) => None,
         Ok(Err(panic)) => {
             Some(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a request panicked".to_owned()))
         }

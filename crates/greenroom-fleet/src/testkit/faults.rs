@@ -84,6 +84,7 @@ pub struct FaultedRequest {
 
 type Plan = Arc<dyn Fn(FaultedRequest) -> Fault + Send + Sync>;
 
+#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     /// Counts releases.
@@ -111,14 +112,14 @@ impl FaultedBackend {
 
     /// A backend without faults so far, over a shared one.
     pub fn over(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, shared: Arc::new(Shared::new(None)) }
+        Self { backend, shared: Arc::default() }
     }
 
     /// A backend whose [`changes`](crate::backend::Requests::changes) tell nothing, as if every hint was lost. It begins without a plan.
     #[must_use]
     pub fn without_changes(self) -> Self {
-        let silent = self.backend.channels().without_changes();
-        Self { backend: self.backend, shared: Arc::new(Shared::new(Some(silent))) }
+        let silent = Some(self.backend.channels().without_changes());
+        Self { backend: self.backend, shared: Arc::new(Shared { silent, ..Shared::default() }) }
     }
 
     /// Decides each request that begins from now on, in place of the plan before. Counts go on.
@@ -200,28 +201,15 @@ impl FaultedBackend {
 
     async fn hang(&self) {
         let mut released = self.shared.released.subscribe();
-        let _hanging = Hanging::new(&self.shared.hanging);
+        self.shared.hanging.send_modify(|hanging| *hanging += 1);
+        let _hanging = Hanging(&self.shared.hanging);
         // The sender lives as long as this backend.
         released.changed().await.ok();
     }
 }
 
-impl Shared {
-    fn new(silent: Option<Channels>) -> Self {
-        let (state, released, hanging) = Default::default();
-        Self { state, released, hanging, silent }
-    }
-}
-
-/// Counts a request that hangs, also if its future is dropped.
+/// A request that hangs, until this is dropped.
 struct Hanging<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Hanging<'a> {
-    fn new(count: &'a watch::Sender<usize>) -> Self {
-        count.send_modify(|count| *count += 1);
-        Self(count)
-    }
-}
 
 impl Drop for Hanging<'_> {
     fn drop(&mut self) {
@@ -261,18 +249,21 @@ impl Backend for FaultedBackend {
     fn carry_out<'a>(&'a self, request: &'static str, run: BoxFuture<'a, ()>) -> Reply<'a, ()> {
         Box::pin(async move {
             let fault = self.decide(request);
+            let failed = |kind, fate: &str| {
+                Err(BackendError::new(kind, format!("a fault of the test: the request `{request}` {fate}")))
+            };
             match fault {
-                Fault::Fail => return Err(unavailable(request, "was not carried out")),
-                Fault::Refuse(kind) => {
-                    return Err(faulted(kind, request, &format!("is refused as {kind:?}")));
-                }
+                Fault::Fail => return failed(BackendErrorKind::Unavailable, "was not carried out"),
+                Fault::Refuse(kind) => return failed(kind, &format!("is refused as {kind:?}")),
                 Fault::Delay(time) => tokio::time::sleep(time).await,
                 Fault::Hang => self.hang().await,
                 _ => {}
             }
             self.backend.carry_out(request, run).await?;
             match fault {
-                Fault::LoseReply => return Err(unavailable(request, "may have been carried out")),
+                Fault::LoseReply => {
+                    return failed(BackendErrorKind::Unavailable, "may have been carried out");
+                }
                 Fault::DelayReply(time) => tokio::time::sleep(time).await,
                 Fault::HangReply => self.hang().await,
                 _ => {}
@@ -299,14 +290,6 @@ fn known(method: &str) -> &'static str {
         .iter()
         .find(|known| **known == method)
         .unwrap_or_else(|| panic!("no request of a backend is named `{method}`"))
-}
-
-fn unavailable(method: &str, fate: &str) -> BackendError {
-    faulted(BackendErrorKind::Unavailable, method, fate)
-}
-
-fn faulted(kind: BackendErrorKind, method: &str, fate: &str) -> BackendError {
-    BackendError::new(kind, format!("a fault of the test: the request `{method}` {fate}"))
 }
 
 /// Faults by chance, the same ones for the same seed and the same order of requests.
@@ -347,8 +330,9 @@ impl RandomFaults {
 
     /// Decides a request by the seed and the number of requests so far.
     pub fn fault(&self, request: FaultedRequest) -> Fault {
-        let random = mixed(self.seed ^ mixed(request.total));
-        let mut at = share(random);
+        let of_request = fastrand::Rng::with_seed(request.total).u64(..);
+        let mut random = fastrand::Rng::with_seed(self.seed ^ of_request);
+        let mut at = random.f64();
         let mut falls_into = |share: f64| {
             at -= share;
             at < 0.0
@@ -359,26 +343,13 @@ impl RandomFaults {
         if falls_into(self.lose_reply) {
             return Fault::LoseReply;
         }
-        let time = || self.delay_up_to.mul_f64(share(mixed(random)));
+        let time = self.delay_up_to.mul_f64(random.f64());
         if falls_into(self.delay / 2.0) {
-            return Fault::Delay(time());
+            return Fault::Delay(time);
         }
         if falls_into(self.delay / 2.0) {
-            return Fault::DelayReply(time());
+            return Fault::DelayReply(time);
         }
         Fault::Pass
     }
-}
-
-/// A number from 0 up to 1.
-fn share(random: u64) -> f64 {
-    (random >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// The mixing function of SplitMix64: every bit of the input changes half of the output's bits.
-fn mixed(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

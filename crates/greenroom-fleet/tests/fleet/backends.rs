@@ -13,7 +13,7 @@ use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend, Requests};
 use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
 use greenroom_fleet::{
     Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Clock, Fleet, Join, Name, NodeId, Owned,
-    Ownership, PromptContent, PromptId, QueueBounds, Renewed, Timestamp, WaitingPage,
+    Ownership, PromptContent, PromptId, QueueBounds, Timestamp, WaitingPage,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -105,7 +105,7 @@ async fn a_backend_in_memory_that_is_reopened_has_dead_nodes_and_its_facts() {
         Join { node: NodeId::new(), host: "here".to_owned(), lease: Duration::from_secs(3600), capacity: 8 };
     backend.join(join.clone()).await.unwrap();
     let after = backend.reopen().await.unwrap();
-    assert_eq!(backend.renew(join.node, join.lease, false).await.unwrap(), Renewed::Dead);
+    assert_eq!(backend.renew(join.node, join.lease, false).await.unwrap(), Owned::Fenced);
     assert_eq!(after.nodes(None, 10).await.unwrap(), []);
 }
 
@@ -147,7 +147,7 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
     for (accept, expected) in [(&reminder, Begun::NotDue(then)), (&at_once, Begun::Send(json!("hello")))] {
         let attempt = AttemptId::new();
         let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
-        let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+        let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name: accept.name.clone(), node, term: record.term };
         let begin = Begin { owner, prompt: accept.prompt, attempt, reserve: None };
         assert_eq!(backend.begin(begin).await.unwrap(), Owned::Done(expected));
@@ -165,7 +165,7 @@ async fn a_clock_that_is_set_back_keeps_no_dead_node_alive() {
     assert!(!backend.declare_dead(node, 0).await.unwrap());
     clock.store(10_000, Ordering::SeqCst);
     // A renewal after the step is counted on the clock as it is now.
-    assert!(matches!(backend.renew(node, lease, false).await.unwrap(), Renewed::Kept(_)));
+    assert!(matches!(backend.renew(node, lease, false).await.unwrap(), Owned::Done(_)));
     assert!(!backend.declare_dead(node, 1).await.unwrap());
     clock.store(9_000, Ordering::SeqCst);
     assert!(!backend.declare_dead(node, 0).await.unwrap());

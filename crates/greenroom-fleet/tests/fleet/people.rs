@@ -347,7 +347,7 @@ async fn questions_are_listed_by_tenant_by_name_and_up_to_a_limit() {
     let clis = [("a", refunds()), ("b", refunds()), ("c", refunds())];
     let transports = clis.each_ref().map(|(name, cli)| (*name, cli.transport()));
     let profile = move |cx: &ActivationContext| {
-        let (_, transport) = transports.iter().find(|(name, _)| *name == cx.name().as_str()).unwrap();
+        let (_, transport) = transports.iter().find(|(name, _)| *name == cx.name.as_str()).unwrap();
         shop().transport(transport.clone())
     };
     let fleet = Fleet::builder().profile("default", profile).configure(|limits| limits.live = 3);

@@ -252,10 +252,16 @@ impl<'a> Life<'a> {
             (fleet.events(), self.case.model.clone(), self.case.journal.clone());
         self.events = Some(tokio::spawn(async move {
             while let Some(event) = events.next().await {
-                if let Ok(FleetEvent::Ended { prompt, outcome, .. }) = event
-                    && let Err(what) = model.state().told_end(prompt, outcome)
-                {
-                    journal.violate(what);
+                match event {
+                    Ok(FleetEvent::Activating { name, term, .. }) => {
+                        journal.claimed(process, name.as_str(), term);
+                    }
+                    Ok(FleetEvent::Ended { prompt, outcome, .. }) => {
+                        if let Err(what) = model.state().told_end(prompt, outcome) {
+                            journal.violate(what);
+                        }
+                    }
+                    _ => {}
                 }
             }
         }));

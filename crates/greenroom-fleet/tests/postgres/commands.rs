@@ -9,8 +9,8 @@ use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{
-    ActivationContext, AttemptId, CommandId, CommandKind, CommandPut, CommandResult, CommandState, Fleet,
-    FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, PutCommand, Query, TakeCommand,
+    ActivationContext, AttemptId, CommandKind, CommandPut, CommandRecord, CommandResult, CommandState, Fleet,
+    FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, Query, TakeCommand,
 };
 use tokio::task::JoinSet;
 
@@ -124,9 +124,9 @@ async fn a_command_is_taken_or_withdrawn_and_never_both() {
     let mut taken = 0;
     for round in 0..100 {
         let owner = owner(&backend, node, "a").await;
-        let (command, attempt, term) = (CommandId::new(), AttemptId::new(), owner.term);
-        let (name, deadline, kind) = (owner.name.clone(), backend.now().after(HOUR), CommandKind::Passivate);
-        let put = PutCommand { command, name, node, term, kind, deadline };
+        let (attempt, deadline) = (AttemptId::new(), backend.now().after(HOUR));
+        let put = CommandRecord::new(owner.clone(), CommandKind::Passivate, deadline);
+        let command = put.id;
         assert!(matches!(backend.put_command(put).await.unwrap(), CommandPut::Put(_)));
         let (other, mut racing) = (backend.clone(), JoinSet::new());
         let releases = (round % 2 == 0).then(|| owner.clone());

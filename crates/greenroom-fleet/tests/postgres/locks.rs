@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, PostgresBackend, Requests};
-use greenroom_fleet::{AttemptId, Begin, Begun, NodeId, Owned, Ownership, Renewed, Timestamp};
+use greenroom_fleet::{AttemptId, Begin, Begun, NodeId, Owned, Ownership, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::nodes::{HOUR, accepted, joined, owner};
@@ -57,7 +57,7 @@ async fn begin(backend: &PostgresBackend, owner: &Ownership, name: &str) -> Owne
 
 async fn renews(backend: &PostgresBackend, node: NodeId) {
     let renewed = backend.renew(node, HOUR, false).await.unwrap();
-    assert!(matches!(renewed, Renewed::Kept(_)), "{renewed:?}");
+    assert!(matches!(renewed, Owned::Done(_)), "{renewed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{PostgresBackend, Requests};
 use greenroom_fleet::{
-    Accepted, Answered, Append, Appended, Ask, AttemptId, BackendError, BackendErrorKind, Begin, Begun,
-    Change, Claim, Claimed, Finish, Finished, InterruptedBy, Name, Owned, Ownership, PromptOutcome,
-    QuestionId, Renewed, Withdrawn,
+    Accepted, Answered, Append, Ask, AttemptId, BackendError, BackendErrorKind, Begin, Begun, Change, Claim,
+    Claimed, Finish, InterruptedBy, Name, Owned, Ownership, PromptOutcome, QuestionId, Withdrawn,
 };
 use serde_json::json;
 
@@ -48,7 +47,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
 
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     let won = after_a_lost_reply(&proxy, claim.attempt, async || backend.claim(claim.clone()).await).await;
-    let Claimed::Won { record, .. } = won else { panic!("{won:?}") };
+    let Claimed::Won(record) = won else { panic!("{won:?}") };
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert_eq!(direct.name_record(name.clone()).await.unwrap().unwrap().term, owner.term, "claimed twice");
 
@@ -67,7 +66,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     };
     let appended =
         after_a_lost_reply(&proxy, "a message", async || backend.append(append.clone()).await).await;
-    assert!(matches!(appended, Owned::Done(Appended::Last(1))), "{appended:?}");
+    assert!(matches!(appended, Owned::Done(Some(1))), "{appended:?}");
     assert_eq!(direct.messages(prompt, 0, 10).await.unwrap().len(), 1);
 
     let question = QuestionId::new();
@@ -86,7 +85,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
     let finish = Finish { owner, prompt, attempt, outcome, cost: 5, quarantine: None };
     let finished = after_a_lost_reply(&proxy, attempt, async || backend.finish(finish.clone()).await).await;
-    assert!(matches!(finished, Owned::Done(Finished::Ended)), "{finished:?}");
+    assert!(matches!(finished, Owned::Done(true)), "{finished:?}");
     assert_eq!(direct.tenant("acme".into()).await.unwrap().spent, 5, "the cost was counted twice");
 
     let second = accepted(&direct, "b").await;
@@ -104,7 +103,7 @@ async fn a_node_renews_its_lease_after_connections_fell_silent() {
     let node = joined(&backend).await;
     // Each pool has connections.
     backend.nodes(None, 10).await.unwrap();
-    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Renewed::Kept(_)));
+    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Owned::Done(_)));
     accepted(&backend, "a").await;
     proxy.silence();
     in_time("a renewal", async { while backend.renew(node, HOUR, false).await.is_err() {} }).await;
@@ -186,7 +185,7 @@ async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
     let error = backend.begin(begin.clone()).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Unavailable, "{error}");
     // The lease is no part of it.
-    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Renewed::Kept(_)));
+    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Owned::Done(_)));
     server::run(&mut other, "ROLLBACK").await;
     let begun = backend.begin(begin).await.unwrap();
     assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
@@ -208,15 +207,15 @@ async fn turns_and_renewals_go_on_while_the_row_of_their_node_is_shared() {
     let attempt = AttemptId::new();
     let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Begun::Send(_))));
-    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Renewed::Kept(_)));
+    assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Owned::Done(_)));
     let append =
         Append { owner: owner.clone(), prompt, first_seq: 1, messages: vec!["1".into()], bound: 1000 };
-    assert!(matches!(backend.append(append).await.unwrap(), Owned::Done(Appended::Last(1))));
+    assert!(matches!(backend.append(append).await.unwrap(), Owned::Done(Some(1))));
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
     let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
-    assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(Finished::Ended)));
+    assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(true)));
     assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(false)));
-    assert!(matches!(backend.renew(node, HOUR, true).await.unwrap(), Renewed::Kept(_)), "it begins to drain");
+    assert!(matches!(backend.renew(node, HOUR, true).await.unwrap(), Owned::Done(_)), "it begins to drain");
     server::run(&mut other, "ROLLBACK").await;
 }
 

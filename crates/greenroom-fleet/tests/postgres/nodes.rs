@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, BackendErrorKind, Begin, Begun, Change, Claim, Claimed, Join, Name, NodeId,
-    Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Transition, Withdrawn,
+    Accept, Accepted, AttemptId, BackendErrorKind, Begin, Begun, Change, Claim, Claimed, FleetEvent, Join,
+    Name, NodeId, Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Withdrawn,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -55,7 +55,7 @@ pub(crate) async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -
     let name = Name::new(name).unwrap();
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     match backend.claim(claim).await.unwrap() {
-        Claimed::Won { record, .. } => Ownership { name, node, term: record.term },
+        Claimed::Won(record) => Ownership { name, node, term: record.term },
         other => panic!("{other:?}"),
     }
 }
@@ -78,7 +78,7 @@ async fn eight_nodes_that_race_for_names_win_each_name_once() {
                 let name = Name::new(name.to_string()).unwrap();
                 let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
                 match backend.claim(claim).await.unwrap() {
-                    Claimed::Won { .. } => won.push(name),
+                    Claimed::Won(_) => won.push(name),
                     Claimed::Elsewhere(_) => {}
                     other => panic!("{other:?}"),
                 }
@@ -220,7 +220,7 @@ async fn a_commit_whose_future_is_dropped_is_carried_out_and_told() {
     accepting.shutdown().await;
     server::run(&mut other, "ROLLBACK").await;
     let told = in_time("the transition", transitions.recv()).await.unwrap();
-    assert!(matches!(told, Transition::Accepted { prompt: told, .. } if told == prompt), "{told:?}");
+    assert!(matches!(told, FleetEvent::Accepted { prompt: told, .. } if told == prompt), "{told:?}");
     assert!(backend.prompt_record(prompt).await.unwrap().is_some());
 }
 

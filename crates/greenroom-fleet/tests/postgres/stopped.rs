@@ -11,9 +11,9 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, PostgresBackend, Reply, Requests, Rows, Wanted,
 };
 use greenroom_fleet::{
-    Accept, Accepted, ActivationFailed, Answered, Append, Appended, Ask, AttemptId, BackendError, Begin,
-    Begun, Claim, Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership,
-    PromptContent, PromptId, PromptOutcome, QuestionId, Renewed, Timestamp,
+    Accept, Accepted, ActivationFailed, Answered, Append, Ask, AttemptId, BackendError, Begin, Begun, Claim,
+    Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership, PromptContent, PromptId,
+    PromptOutcome, QuestionId, Timestamp,
 };
 use serde_json::json;
 use sqlx::PgConnection;
@@ -190,7 +190,7 @@ async fn carry_out(request: &'static str, backend: Stopping, subject: Subject) -
             is_fenced(backend.activation_failed(failed).await)
         }
         "record_process" => is_fenced(backend.record_process(owner, Some(json!({ "pid": 1 }))).await),
-        "renew" => matches!(backend.renew(node, SHORT, false).await.unwrap(), Renewed::Dead),
+        "renew" => matches!(backend.renew(node, SHORT, false).await.unwrap(), Owned::Fenced),
         other => panic!("{other}"),
     }
 }
@@ -201,7 +201,7 @@ async fn turn(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId) ->
     begins(backend, owner, prompt, attempt).await;
     let last = backend.prompt_record(prompt).await.unwrap().unwrap().last_seq;
     let appended = backend.append(Append { first_seq: last + 1, ..append(owner, prompt) }).await.unwrap();
-    assert_eq!(appended, Owned::Done(Appended::Last(last + 1)));
+    assert_eq!(appended, Owned::Done(Some(last + 1)));
     let asked = backend.ask(ask(owner, prompt, QuestionId::new())).await.unwrap();
     assert!(matches!(asked, Owned::Done(Some(_))), "{asked:?}");
     attempt
@@ -232,7 +232,7 @@ async fn take_over(backend: &PostgresBackend, other: NodeId, subject: &Subject) 
         None => accepted(backend, subject.name.as_str()).await,
     };
     turn(backend, &taken, prompt).await;
-    assert!(matches!(backend.renew(other, HOUR, false).await.unwrap(), Renewed::Kept(_)));
+    assert!(matches!(backend.renew(other, HOUR, false).await.unwrap(), Owned::Done(_)));
 }
 
 /// The transactions that have locked a row, or may have.

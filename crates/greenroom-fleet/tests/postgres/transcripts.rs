@@ -7,7 +7,7 @@ use greenroom::store::{SessionKey, SessionStore};
 use greenroom::testkit::store_conformance;
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    AppendEntries, AttemptId, BackendErrorKind, Deletion, Fleet, Owned, Ownership, Transcripts, TranscriptsOf,
+    AppendEntries, AttemptId, BackendErrorKind, Fleet, Marked, Owned, Ownership, Transcripts, TranscriptsOf,
 };
 use serde_json::json;
 
@@ -106,7 +106,7 @@ async fn an_append_of_an_owner_of_an_earlier_term_writes_nothing() {
     assert_eq!(error.kind(), BackendErrorKind::Invalid, "{error}");
 
     backend.release(later.clone()).await.unwrap().done().unwrap();
-    assert!(matches!(backend.delete(later.name.clone()).await.unwrap(), Deletion::Marked(_)));
+    assert!(matches!(backend.delete(later.name.clone()).await.unwrap(), Marked::Done));
     let of = TranscriptsOf::project(conversation.to_string());
     for _ in 0..2 {
         while !backend.delete_transcripts(of.clone()).await.unwrap() {}

@@ -2,8 +2,8 @@
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Finish, Finished, Owned, Ownership,
-    PromptOutcome, Quarantined, Reserve, Timestamp, Withdrawn,
+    Accept, Accepted, AttemptId, Begin, Begun, Claim, Claimed, Finish, Marked, Owned, Ownership,
+    PromptOutcome, Reserve, Timestamp, Withdrawn,
 };
 use serde_json::json;
 use sqlx::Row;
@@ -30,9 +30,9 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let waits = Accept { key: Some("a key".to_owned()), ..accept("waits", "evil", Uuid::new_v4()) };
     assert!(matches!(backend.accept(waits.clone()).await.unwrap(), Accepted::New(_)));
     let quarantined = backend.quarantine(waits.name.clone(), "it loops".to_owned()).await.unwrap();
-    assert_eq!(quarantined, Quarantined::Done);
+    assert_eq!(quarantined, Marked::Done);
     let claim = Claim { name: first.name.clone(), node, attempt: AttemptId::new(), losses: 3 };
-    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: first.name.clone(), node, term: record.term };
     let (prompt, attempt) = (first.prompt, AttemptId::new());
     let reserve = Some(Reserve { period: Timestamp(3_600_000), budget: 9_000_000, amount: 2_500_000 });
@@ -57,7 +57,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let outcome =
         PromptOutcome::Completed { result: json!({ "total_cost_usd": 0.75 }), transcript_lost: false };
     let finish = Finish { owner, prompt, attempt, outcome, cost: 750_000, quarantine: None };
-    assert_eq!(backend.finish(finish).await.unwrap(), Owned::Done(Finished::Ended));
+    assert_eq!(backend.finish(finish).await.unwrap(), Owned::Done(true));
     assert_eq!(backend.withdraw(waits.prompt).await.unwrap(), Withdrawn::Unsent);
     let outcomes = "SELECT tenant, outcome, why, cost_usd::text, \
                     (ended_at > now() - interval '1 h')::text FROM outcomes ORDER BY 1";

@@ -45,7 +45,7 @@ pub(crate) async fn joined(backend: &dyn Backend) -> NodeId {
 
 async fn own(backend: &dyn Backend, node: NodeId, name: &Name) -> Ownership {
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
-    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     Ownership { name: name.clone(), node, term: record.term }
 }
 

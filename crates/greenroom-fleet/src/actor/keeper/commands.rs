@@ -8,60 +8,49 @@
 //! A command is taken before its message is sent, so no other owner carries it out again. If this node is lost in between, nobody
 //! carries it out, and the caller learns that its outcome is not known.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::SendToName;
-use super::duty::{LOOK, NextMoment, SECOND, locked};
+use super::steps::KeeperContext;
+use super::{LOOK, NextMoment, SECOND, SendToName, locked};
 use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
 use crate::backend::Requests;
-use crate::event::PassivatedBy;
-use crate::id::{AttemptId, CommandId};
+use crate::id::AttemptId;
 use crate::record::{CommandKind, CommandRecord, CommandResult};
-use crate::request::{Owned, Ownership, PutCommand, TakeCommand};
+use crate::request::{Owned, TakeCommand};
 
 /// The time for which a session stays asleep after it has made way: the caller quarantines or deletes the name meanwhile.
 const MADE_WAY: Duration = Duration::from_secs(2);
 /// Characters of an error that are kept for the caller.
 const WHY: usize = 1000;
 
-/// The commands of a keeper.
-#[derive(Default)]
-pub(super) struct Commands {
-    /// A hint has come since the last look.
-    hinted: AtomicBool,
-    /// Commands that are on their way: the backend may still list them.
-    under_way: Arc<Mutex<HashSet<CommandId>>>,
-}
-
-impl Commands {
-    pub(super) fn hint(&self) {
-        self.hinted.store(true, Ordering::Release);
-    }
-
+impl KeeperContext {
     /// Begins to carry out the commands that wait for this node.
-    pub(super) async fn carry_out(&self, shared: &Arc<FleetShared>, send: &SendToName) -> NextMoment {
+    pub(super) async fn carry_out_commands(&self, is_hinted: bool) -> NextMoment {
+        let shared = &self.shared;
         let next = Instant::now() + if shared.has_peers() { SECOND } else { LOOK };
         // Other nodes give commands to owners only.
-        let may_wait = shared.has_peers() && shared.owns_some();
-        if shared.backend.is_exclusive() || !(self.hinted.swap(false, Ordering::AcqRel) || may_wait) {
+        let may_wait = shared.has_peers() && !shared.awake().is_empty();
+        if shared.backend.is_exclusive() || !(is_hinted || may_wait) {
             return Ok(next);
         }
-        let waiting = shared.backend.commands(shared.node, PutCommand::NODE).await;
-        for command in waiting.inspect_err(|_| self.hint())? {
-            if locked(&self.under_way).insert(command.id) {
-                let (fleet, send) = (shared.clone(), send.clone());
-                let place = CommandUnderWay { of: self.under_way.clone(), command: command.id };
+        for command in shared.backend.commands(shared.node, CommandRecord::NODE).await? {
+            let id = command.id;
+            if locked(&self.commands).insert(id) {
+                let (fleet, send, under_way) = (shared.clone(), self.send.clone(), self.commands.clone());
                 shared.tasks.spawn(async move {
-                    carry_out(&fleet, &send, command).await;
-                    drop(place);
+                    let carried_out =
+                        AssertUnwindSafe(carry_out(&fleet, &send, command)).catch_unwind().await;
+                    locked(&under_way).remove(&id);
+                    if let Err(panic) = carried_out {
+                        std::panic::resume_unwind(panic);
+                    }
                 });
             }
         }
@@ -69,23 +58,10 @@ impl Commands {
     }
 }
 
-/// The place of a command among those that are under way.
-struct CommandUnderWay {
-    of: Arc<Mutex<HashSet<CommandId>>>,
-    command: CommandId,
-}
-
-impl Drop for CommandUnderWay {
-    fn drop(&mut self) {
-        locked(&self.of).remove(&self.command);
-    }
-}
-
 /// Takes a command, carries it out, and writes its result.
 async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandRecord) {
     let (id, attempt) = (command.id, AttemptId::new());
-    let owner = Ownership { name: command.name.clone(), node: command.node, term: command.term };
-    let take = TakeCommand { command: id, owner, attempt };
+    let take = TakeCommand { command: id, owner: command.owner.clone(), attempt };
     match repeat(shared, || shared.backend.take_command(take.clone())).await {
         Ok(Owned::Done(true)) => {}
         Ok(Owned::Done(false) | Owned::Fenced) => {
@@ -104,45 +80,37 @@ async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandReco
         // The session is being killed, and its turn ends with its owner.
         return;
     }
-    let (result, guard) = result_of(send, command).await;
+    let is_to_make_way = command.kind == CommandKind::MakeWay;
+    // The session is not activated while the guard is kept.
+    let (_guard, hold) = oneshot::channel();
+    let result = result_of(send, command, hold).await;
     if let Err(error) = repeat(shared, || shared.backend.finish_command(id, attempt, result.clone())).await {
         tracing::warn!(command = %id, %error, "the result of a command could not be kept; its caller does not learn it");
     }
-    if guard.is_some() {
+    if is_to_make_way {
         tokio::time::sleep(MADE_WAY).await;
     }
 }
 
-/// Has the name's actor do it. The session is not activated while the guard is kept.
-async fn result_of(
-    send: &SendToName,
-    command: CommandRecord,
-) -> (CommandResult, Option<oneshot::Sender<()>>) {
-    let nothing_or = |done: bool| if done { CommandResult::Done } else { CommandResult::Nothing };
-    match command.kind {
-        CommandKind::Interrupt { prompt } => {
-            let (done, answer) = oneshot::channel();
-            send(command.name, NameMessage::Interrupt { prompt: Some(prompt), done });
-            let result = match answer.await {
-                Ok(Ok(interrupted)) => nothing_or(interrupted),
-                Ok(Err(error)) => {
-                    CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() }
-                }
-                // The name is passive, or its actor has ended before it read the message.
-                Err(_) => CommandResult::Nothing,
-            };
-            (result, None)
-        }
-        CommandKind::Passivate => {
-            let (done, answer) = oneshot::channel();
-            send(command.name, NameMessage::Passivate { by: PassivatedBy::Request, done: Some(done) });
-            (nothing_or(answer.await.unwrap_or(false)), None)
-        }
-        CommandKind::MakeWay => {
-            let (done, answer) = oneshot::channel();
-            let (guard, hold) = oneshot::channel();
-            send(command.name, NameMessage::MakeWay { hold, done });
-            (nothing_or(answer.await.unwrap_or(false)), Some(guard))
-        }
+/// Has the name's actor do it.
+async fn result_of(send: &SendToName, command: CommandRecord, hold: oneshot::Receiver<()>) -> CommandResult {
+    if let CommandKind::Interrupt { prompt } = command.kind {
+        let (done, answer) = oneshot::channel();
+        send(command.owner.name, NameMessage::Interrupt { prompt: Some(prompt), done });
+        return match answer.await {
+            Ok(Ok(true)) => CommandResult::Done,
+            Ok(Err(error)) => CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() },
+            // An error: the name is passive, or its actor has ended before it read the message.
+            Ok(Ok(false)) | Err(_) => CommandResult::Nothing,
+        };
     }
+    let (done, answer) = oneshot::channel();
+    send(
+        command.owner.name,
+        match command.kind {
+            CommandKind::MakeWay => NameMessage::MakeWay { hold, done },
+            _ => NameMessage::Passivate(done),
+        },
+    );
+    if answer.await.unwrap_or(false) { CommandResult::Done } else { CommandResult::Nothing }
 }

@@ -6,6 +6,7 @@ mod many;
 mod nodes;
 mod retention;
 
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -14,13 +15,14 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::timeout;
 
 use super::*;
-use crate::actor::deletion::{self, Deleted};
+use crate::actor::cell::NameCell;
+use crate::actor::deletion;
 use crate::actor::stage::{accept, joined};
 use crate::backend::{Backend, MemoryBackend};
 use crate::id::{AttemptId, QuestionId};
 use crate::limits::FleetLimits;
 use crate::record::{NameState, PromptState};
-use crate::request::{Accepted, Ask, Begin, Begun, Change, Claim, Claimed, Ownership};
+use crate::request::{Accepted, Ask, Begin, Begun, Change, Claim, Claimed, Marked, Ownership};
 use crate::testkit::{Fault, FaultedBackend};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -56,7 +58,6 @@ struct Stage {
     shared: Arc<FleetShared>,
     backend: FaultedBackend,
     events: broadcast::Receiver<FleetEvent>,
-    owned: Arc<Mutex<HashSet<(Name, AttemptId)>>>,
     woken: mpsc::UnboundedReceiver<Vec<Name>>,
     wake: mpsc::UnboundedSender<Vec<Name>>,
     supervisor: ActorRef<()>,
@@ -81,21 +82,22 @@ impl Stage {
         let (wake, woken) = mpsc::unbounded_channel();
         let events = shared.events.subscribe();
         let start = Instant::now();
-        Self { shared, backend, events, owned: Arc::default(), woken, wake, supervisor, failures, start }
+        Self { shared, backend, events, woken, wake, supervisor, failures, start }
     }
 
     async fn keeper(&self) -> Keeper {
-        let (wake, owned) = (self.wake.clone(), self.owned.clone());
+        let wake = self.wake.clone();
         let wake: WakeNames = Arc::new(move |prompts| {
             wake.send(prompts.into_iter().map(|prompt| prompt.name).collect()).unwrap();
         });
-        let owned: OwnedNames = Arc::new(move || {
-            let owned = owned.lock().unwrap().clone();
-            Box::pin(async move { Some(owned) })
-        });
-        Keeper::spawn(self.shared.clone(), wake, owned, Arc::new(|_, _| {}), self.supervisor.get_cell())
+        Keeper::spawn(self.shared.clone(), wake, Arc::new(|_, _| {}), self.supervisor.get_cell())
             .await
             .unwrap()
+    }
+
+    /// A name has an actor.
+    fn awake(&self, name: &str) -> Arc<NameCell> {
+        awake(&self.shared, &Name::new(name).unwrap())
     }
 
     /// Lets the keeper look at everything once.
@@ -119,13 +121,13 @@ impl Stage {
     /// Claims a name, as its actor knows.
     async fn own(&self, name: &Name) -> Ownership {
         let attempt = AttemptId::new();
-        self.owned.lock().unwrap().insert((name.clone(), attempt));
+        self.awake(name.as_str()).holdings().claim = Some(attempt);
         self.claim_by(name, attempt).await
     }
 
     async fn claim_by(&self, name: &Name, attempt: AttemptId) -> Ownership {
         let claim = Claim { name: name.clone(), node: self.shared.node, attempt, losses: 3 };
-        let Claimed::Won { record, .. } = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
+        let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         Ownership { name: name.clone(), node: self.shared.node, term: record.term }
     }
 
@@ -140,6 +142,10 @@ impl Stage {
         };
         timeout(HOUR, found).await.expect("the event does not come")
     }
+}
+
+fn awake(shared: &FleetShared, name: &Name) -> Arc<NameCell> {
+    shared.awake().entry(name.clone()).or_insert_with(|| NameCell::new(name.clone())).clone()
 }
 
 /// Milliseconds are the grain of moments and timers.
@@ -359,7 +365,7 @@ async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
     assert_eq!(event, FleetEvent::Deleted { name: name.clone(), tenant: "acme".into() });
     assert!(!folder.exists());
     assert_eq!(stage.backend.name_record(name.clone()).await.unwrap(), None);
-    assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), Deleted::Unknown);
+    assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), Marked::Gone);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,22 +14,23 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::duty::{LOOK, NextMoment, SECOND, locked};
-use crate::actor::context::FleetShared;
+use super::{LOOK, NextMoment, RENEW_AGAIN, SECOND, locked};
+use crate::actor::context::{FleetShared, within};
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{NodeId, Timestamp};
+use crate::pages::all_nodes;
 use crate::record::{NodeRecord, NodeState};
-use crate::request::Page;
+use crate::request::Owned;
 
 /// Names that are recovered in one request.
 pub(crate) const RECOVER: usize = 64;
 /// The pause between two such requests of all nodes together.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest wait for an answer. A read that takes longer counts as an outage.
+/// The longest wait for an answer about nodes. A read that takes longer counts as an outage.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The watch of this node over the other nodes.
@@ -102,14 +103,33 @@ fn lease_of(node: &NodeRecord) -> Option<Duration> {
 }
 
 impl NodeWatch {
-    /// Takes in whether a renewal of this node has succeeded.
-    pub(super) fn renewed(&self, succeeded: bool, shared: &FleetShared) {
-        let mut watch = locked(&self.0);
-        if succeeded {
-            watch.unrenewed = None;
-        } else if watch.unrenewed.get_or_insert_with(Instant::now).elapsed() >= outage(shared) {
-            watch.peers.clear();
+    /// Renews the lease of this node.
+    pub(super) async fn renew(&self, shared: &FleetShared) -> NextMoment {
+        let (lease, began, sent) = (shared.limits.lease, Instant::now(), shared.fence.now());
+        let renewal = shared.backend.renew(shared.node, lease, shared.draining.is_cancelled());
+        let renewed = within(ANSWER.min(lease / 6), renewal).await;
+        {
+            let mut watch = locked(&self.0);
+            if renewed.is_ok() {
+                watch.unrenewed = None;
+            } else if watch.unrenewed.get_or_insert(Instant::now()).elapsed() >= outage(shared) {
+                watch.peers.clear();
+            }
         }
+        let Owned::Done(node) = renewed? else {
+            counts_as_dead(shared);
+            return Ok(began + lease / 6);
+        };
+        if let Err(error) = shared.fence.hold(sent).await {
+            // The guardian ends the sessions at the fence before, and so does this node, unless the next try succeeds.
+            tracing::error!(%error, "the lease was renewed, but counts only with a guardian that knows it");
+            return Ok(Instant::now() + RENEW_AGAIN);
+        }
+        if node.asked_to_drain && !shared.asked_to_drain.is_cancelled() {
+            tracing::info!(node = %shared.node, "an operator has asked this node to drain");
+            shared.asked_to_drain.cancel();
+        }
+        Ok(began + lease / 6)
     }
 
     /// Looks at the other nodes, and recovers names of those that are dead.
@@ -120,14 +140,14 @@ impl NodeWatch {
         }
         let sent = Instant::now();
         // The other requests of a look may fail for a reason of their own, such as one record that cannot be read.
-        let mut nodes = within(all_nodes(shared)).await?;
+        let mut nodes = within(ANSWER, all_nodes(&*shared.backend)).await?;
         if nodes.iter().any(|node| node.id == shared.node && node.state == NodeState::Dead) {
             counts_as_dead(shared);
             return Ok(Instant::now() + LOOK);
         }
         let silent = locked(&self.0).look(&nodes, sent, shared);
         for (id, renewals) in silent {
-            if within(shared.backend.declare_dead(id, renewals)).await? {
+            if within(ANSWER, shared.backend.declare_dead(id, renewals)).await? {
                 tracing::warn!(node = %id, "a node has not renewed its lease, and is dead");
                 shared.tell(FleetEvent::NodeLost { node: id });
                 locked(&self.0).peers.remove(&id);
@@ -161,26 +181,14 @@ impl NodeWatch {
             }
             watch.recovers_at = Some(now + pause);
         }
-        within(shared.backend.recover(RECOVER, shared.limits.losses)).await?;
+        within(ANSWER, shared.backend.recover(RECOVER, shared.limits.losses)).await?;
         shared.tell_transitions();
         Ok(())
     }
 }
 
-async fn all_nodes(shared: &FleetShared) -> Result<Vec<NodeRecord>, BackendError> {
-    let mut nodes: Vec<NodeRecord> = Vec::new();
-    loop {
-        let after = nodes.last().map(|node| node.id);
-        let page = shared.backend.nodes(after, Page::MOST).await?;
-        if page.is_empty() {
-            return Ok(nodes);
-        }
-        nodes.extend(page);
-    }
-}
-
 /// Another node has declared this one dead: it owns nothing any more.
-pub(super) fn counts_as_dead(shared: &FleetShared) {
+fn counts_as_dead(shared: &FleetShared) {
     tracing::error!(node = %shared.node, "the backend counts this node as dead");
     shared.lost.cancel();
 }
@@ -189,11 +197,4 @@ pub(super) fn counts_as_dead(shared: &FleetShared) {
 fn place(node: NodeId) -> f64 {
     let bytes = node.0.into_bytes();
     f64::from(u16::from_be_bytes([bytes[0], bytes[1]])) / f64::from(u16::MAX)
-}
-
-async fn within<T>(request: impl Future<Output = Result<T, BackendError>>) -> Result<T, BackendError> {
-    timeout(ANSWER, request).await.unwrap_or_else(|_| {
-        let text = format!("the backend has not answered a question about nodes within {ANSWER:?}");
-        Err(BackendError::new(BackendErrorKind::Unavailable, text))
-    })
 }

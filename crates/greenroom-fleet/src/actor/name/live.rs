@@ -2,49 +2,53 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use greenroom::Session;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::machine::{Ending, Live, NameActorState, NameStage};
+use super::Watched;
+use super::machine::{Live, NameActorState, NameStage};
 use super::steps::release::give_back;
-use super::steps::turn::{self, TurnEnd};
+use super::steps::turn::{TurnEnd, run_turn};
 use super::steps::{self, Activated};
-use super::{StepEnd, Watched};
-use crate::actor::admitter::AdmissionMessage;
-use crate::actor::context::{Activation, shown};
+use crate::actor::context::shown;
+use crate::actor::retry::NotDone;
+use crate::admission::AdmissionMessage;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::id::Name;
 use crate::profile::ActivatedFor;
+
+/// The longest time for which a deletion or a quarantine keeps a name from being activated.
+const HELD: Duration = Duration::from_secs(5);
 
 impl NameActorState {
     /// Starts the session. `turn`: admission has granted its first turn with the slot.
     pub(super) fn activate(&mut self, turn: bool) {
         self.enter(NameStage::Activating { turn });
         self.cx.cell.renew_kill();
-        let (name, tenant) = (shown(&self.cx.cell.name), self.tenant.as_str());
+        let (name, tenant) = (shown(&self.cx.cell.name), self.cx.cell.holdings().tenant.clone());
         let span = tracing::info_span!("activation", name, tenant, term = tracing::field::Empty);
         let activated_for = if self.next.is_some() { ActivatedFor::Prompt } else { ActivatedFor::Warm };
-        self.cx.step(async move |shared, cell| {
+        self.step(async move |shared, cell| {
             let activated = steps::activate(&shared, &cell, activated_for).instrument(span).await;
-            StepEnd::Activated(Box::new(activated))
+            move |state: &mut Self| state.activated(activated)
         });
     }
 
-    pub(super) fn activated(&mut self, activated: Activated) {
+    fn activated(&mut self, activated: Activated) {
         match activated {
-            Activated::Up(activation) => self.up(activation),
+            Activated::Up(session) => self.up(session),
             Activated::Fenced => {
-                self.ending = Some(Ending::Fenced);
+                self.cx.cell.fence();
                 self.callers.not_up("the fleet has lost the session");
                 self.begin_passivating(PassivatedBy::Failure, None);
             }
             Activated::Failed { why, failures } => {
                 self.callers.not_up(&why);
-                self.back_off(failures);
-            }
-            Activated::Error(why) => {
-                self.callers.not_up(&why);
-                let failures = self.count_failure();
+                let failures = failures.unwrap_or_else(|| self.count_failure());
                 let is_owned = self.cx.cell.holdings().owner.is_some();
                 if is_owned {
                     self.begin_passivating(PassivatedBy::Failure, Some(failures));
@@ -71,10 +75,10 @@ impl NameActorState {
     }
 
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
-    fn up(&mut self, activation: Activation) {
-        let live = Live::new(activation, &self.cx);
+    fn up(&mut self, session: Session) {
+        let live = self.live(session);
         self.callers.tell_up(&Ok(()));
-        self.cx.tell_admission(AdmissionMessage::Started);
+        self.tell_admission(AdmissionMessage::Started);
         if matches!(self.stage, NameStage::Activating { turn: true }) {
             self.begin_turn(live);
         } else {
@@ -86,39 +90,35 @@ impl NameActorState {
     pub(super) fn begin_turn(&mut self, live: Live) {
         let stops = self.stops();
         let Some(next) = self.next.take_if(|_| !stops) else { return self.settle_idle(live) };
-        let (cut, interrupt) = (self.cx.cell.renew_cut(), CancellationToken::new());
-        let (activation, meter, interrupted) =
-            (live.activation.clone(), live.meter.clone(), interrupt.clone());
+        let interrupt = CancellationToken::new();
+        let (meter, interrupted) = (live.meter.clone(), interrupt.clone());
         self.enter(NameStage::Running { live, prompt: next.id, interrupt });
-        self.cx.step(async move |shared, cell| {
+        self.step(async move |shared, cell| {
             let mut meter = meter.lock().await;
-            StepEnd::TurnEnded(
-                turn::run_turn(&shared, &cell, &activation, &mut meter, &next, &cut, &interrupted).await,
-            )
+            let end = run_turn(&shared, &cell, &mut meter, &next, &interrupted).await;
+            move |state: &mut Self| state.turn_ended(end)
         });
     }
 
-    pub(super) fn turn_ended(&mut self, end: TurnEnd) {
+    fn turn_ended(&mut self, end: Result<TurnEnd, NotDone>) {
         let Some(live) = self.stage.take_live() else { return };
         let (by, failures) = match end {
-            TurnEnd::Ended => {
+            Ok(TurnEnd::Ended) => {
                 self.failures = 0;
                 return self.settle_idle(live);
             }
             // A session that was stopped by a limit of its profile may be started again at once.
-            TurnEnd::NoSession => {
-                let failed = live.activation.session.failure().is_some();
+            Ok(TurnEnd::SessionOver) => {
+                let failed = live.session.failure().is_some();
                 (PassivatedBy::Failure, failed.then(|| self.count_failure()))
             }
-            TurnEnd::TranscriptLost => (PassivatedBy::Failure, None),
-            TurnEnd::Cut => (PassivatedBy::Drain, None),
-            TurnEnd::Fenced => {
-                self.ending = Some(Ending::Fenced);
-                self.cx.cell.kill().cancel();
+            Ok(TurnEnd::Cut) => (PassivatedBy::Drain, None),
+            Err(NotDone::Fenced) => {
+                self.cx.cell.fence();
                 (PassivatedBy::Failure, None)
             }
-            TurnEnd::Error(why) => {
-                tracing::warn!(why, "the backend refuses a turn's request");
+            Err(NotDone::Error(error)) => {
+                tracing::warn!(%error, "the backend refuses a turn's request");
                 // The session is killed: nobody would write down its further work.
                 self.cx.cell.kill().cancel();
                 (PassivatedBy::Failure, Some(self.count_failure()))
@@ -135,16 +135,16 @@ impl NameActorState {
 
     /// The session has no turn: watches it, and looks at what waits.
     fn settle_idle(&mut self, live: Live) {
-        self.cx.tell_admission(AdmissionMessage::TurnEnded);
-        self.enter(NameStage::Idle { live, asked: None });
+        self.tell_admission(AdmissionMessage::TurnEnded);
+        self.enter(NameStage::Idle(live));
         self.watch_idle();
         self.look();
         self.decide();
     }
 
     pub(super) fn watch_idle(&mut self) {
-        if let NameStage::Idle { live, .. } = &self.stage {
-            self.watch.idle(live.activation.session.clone(), &self.cx.shared.limits);
+        if let NameStage::Idle(live) = &self.stage {
+            self.watch.idle(live.session.clone(), &self.cx.shared.limits);
         }
     }
 
@@ -153,9 +153,8 @@ impl NameActorState {
             return;
         }
         match what {
-            Watched::Busy(busy) => self.cx.tell_admission(AdmissionMessage::Busy(busy)),
-            Watched::Over(PassivatedBy::Idle)
-                if matches!(self.stage, NameStage::Idle { asked: Some(_), .. }) => {}
+            Watched::Busy(busy) => self.tell_admission(AdmissionMessage::Busy(busy)),
+            Watched::Over(PassivatedBy::Idle) if self.asked.is_some() => {}
             Watched::Over(by) => self.begin_passivating(by, None),
             Watched::BackoffOver => {
                 self.enter(NameStage::Settled);
@@ -166,48 +165,47 @@ impl NameActorState {
 
     /// Ends the session. `failures`: the number in a row, if the next activation has to wait.
     pub(super) fn begin_passivating(&mut self, by: PassivatedBy, failures: Option<u32>) {
-        let asked = matches!(self.stage, NameStage::Idle { asked: Some(_), .. });
-        self.enter(NameStage::Passivating { asked, failures });
-        self.cx.tell_admission(AdmissionMessage::Leaving);
+        self.enter(NameStage::Passivating { failures });
+        self.tell_admission(AdmissionMessage::Leaving);
         self.tell(|name, tenant| FleetEvent::Passivating { name, tenant, why: by });
-        let fenced = self.ending == Some(Ending::Fenced);
-        self.cx.step(async move |shared, cell| {
-            give_back(&shared, &cell, fenced).await;
-            StepEnd::Passivated
+        self.step(async move |shared, cell| {
+            give_back(&shared, &cell).await;
+            Self::passivated
         });
     }
 
     /// The session has ended, and the name was given back.
-    pub(super) fn passivated(&mut self) {
-        let NameStage::Passivating { asked, failures } = self.stage else { return };
+    fn passivated(&mut self) {
+        let NameStage::Passivating { failures } = self.stage else { return };
         self.tell(|name, tenant| FleetEvent::Passivated { name, tenant });
         self.callers.tell_passive(true);
         if let Some(failures) = failures {
             return self.back_off(failures);
         }
-        if self.ending.is_none() && self.callers.are_held() {
-            self.withdraw();
-            self.cx.free_slot();
-            return self.hold();
+        self.enter(NameStage::Settled);
+        if !self.is_ending() && self.callers.are_held() {
+            self.hold();
+        } else {
+            self.look();
+            // Asks before the slot is free: a name that had asked for its next turn keeps its place.
+            self.decide();
         }
-        // Asked before the slot is free: the name keeps its place.
-        let stage = if asked { NameStage::Waiting(self.ask()) } else { NameStage::Settled };
-        self.enter(stage);
-        self.cx.free_slot();
-        self.look();
+        self.free_slot();
     }
 
     /// Waits without a slot until the deletions and quarantines are over.
     pub(super) fn hold(&mut self) {
         self.withdraw();
         self.enter(NameStage::Backoff);
-        self.watch.holds(std::mem::take(&mut self.callers.holds));
+        let holds = join_all(std::mem::take(&mut self.callers.holds));
+        // An error: a backend that answers late keeps no prompt waiting any longer.
+        self.watch.backoff(timeout(HELD, holds).map(|_| ()));
     }
 
     /// Waits before the next activation, longer after each failure in a row, and not at once with others.
     fn back_off(&mut self, failures: u32) {
         self.settle(NameStage::Backoff);
-        if self.ending.is_some() {
+        if self.is_ending() {
             self.enter(NameStage::Settled);
             return self.rest();
         }
@@ -218,12 +216,12 @@ impl NameActorState {
         let wait = wait.max(Duration::from_millis(1));
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.tell(|name, tenant| FleetEvent::BackingOff { name, tenant, millis });
-        self.watch.backoff(wait);
+        self.watch.backoff(sleep(wait));
     }
 
     /// Goes back to a stage without a session.
     fn settle(&mut self, stage: NameStage) {
-        self.cx.free_slot();
+        self.free_slot();
         self.enter(stage);
         self.callers.tell_passive(false);
     }

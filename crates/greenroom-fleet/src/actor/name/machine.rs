@@ -1,9 +1,12 @@
 //! The machine of a name: what follows each message and the end of each step.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use greenroom::Session;
 use greenroom::message::UsageTracker;
-use ractor::ActorProcessingErr;
+use ractor::ActorRef;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
@@ -11,11 +14,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Span;
 
-use super::steps::look::{Look, look};
+use super::steps::look::look;
 use super::watch::{self, StageWatch};
-use super::{NameContext, StepEnd};
-use crate::actor::context::Activation;
-use crate::actor::task::Task;
+use super::{NameContext, NameMessage, StepEnd};
+use crate::actor::cell::NameCell;
+use crate::actor::context::FleetShared;
+use crate::actor::task::{Task, panic_text};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::id::{Name, PromptId};
@@ -47,28 +51,27 @@ pub(super) enum NameStage {
     /// There is no session, and no slot was asked for.
     Settled,
     /// A slot was asked for.
-    Waiting(SlotRequest),
+    Waiting,
     /// A step claims the name and starts its session. `turn`: admission counts a turn with the slot.
     Activating { turn: bool },
     /// An activation or a turn has failed, or a deletion or a quarantine comes first. The slot was given back.
     Backoff,
     /// The session is up, without a turn. The next turn may have been asked for.
-    Idle { live: Live, asked: Option<SlotRequest> },
+    Idle(Live),
     /// A step runs a turn.
     Running { live: Live, prompt: PromptId, interrupt: CancellationToken },
-    /// A step ends the session and gives the name back. `asked`: the name had asked for a turn, and keeps its place. `failures`: the
-    /// number in a row, if the next activation has to wait.
-    Passivating { asked: bool, failures: Option<u32> },
+    /// A step ends the session and gives the name back. `failures`: the number in a row, if the next activation has to wait.
+    Passivating { failures: Option<u32> },
 }
 
 impl NameStage {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Settled => "settled",
-            Self::Waiting(_) => "waiting",
+            Self::Waiting => "waiting",
             Self::Activating { .. } => "activating",
             Self::Backoff => "backoff",
-            Self::Idle { .. } => "idle",
+            Self::Idle(_) => "idle",
             Self::Running { .. } => "running",
             Self::Passivating { .. } => "passivating",
         }
@@ -77,7 +80,7 @@ impl NameStage {
     /// The session, if it is up.
     pub(super) fn live(&self) -> Option<&Live> {
         match self {
-            Self::Idle { live, .. } | Self::Running { live, .. } => Some(live),
+            Self::Idle(live) | Self::Running { live, .. } => Some(live),
             _ => None,
         }
     }
@@ -85,7 +88,7 @@ impl NameStage {
     /// Takes the session for the next stage, which the caller enters at once. Leaves `Settled`.
     pub(super) fn take_live(&mut self) -> Option<Live> {
         match std::mem::replace(self, Self::Settled) {
-            Self::Idle { live, .. } | Self::Running { live, .. } => Some(live),
+            Self::Idle(live) | Self::Running { live, .. } => Some(live),
             stage => {
                 *self = stage;
                 None
@@ -104,27 +107,13 @@ pub(super) struct SlotRequest {
 
 /// A session that is up.
 pub(super) struct Live {
-    pub(super) activation: Activation,
+    pub(super) session: Session,
     /// The usage of the session's turns so far.
     pub(super) meter: Arc<Mutex<UsageTracker>>,
     /// The interrupts that are on their way to the CLI. No turn begins before they have arrived: they would hit that turn.
     pub(super) interrupts: TaskTracker,
-    /// Keeps the identity of the session's process.
-    _processes: Task,
-    /// Waits for a fence.
-    _fence: Task,
-}
-
-impl Live {
-    pub(super) fn new(activation: Activation, cx: &NameContext) -> Self {
-        Self {
-            meter: Arc::default(),
-            interrupts: TaskTracker::new(),
-            _processes: watch::processes(&cx.shared, &activation),
-            _fence: watch::fence(&cx.myself, cx.cell.fenced()),
-            activation,
-        }
-    }
+    /// Keep the identity of the session's process, and wait for a kill.
+    _watches: [Task; 2],
 }
 
 /// The callers of a name, and their wishes.
@@ -132,10 +121,8 @@ impl Live {
 pub(super) struct Callers {
     /// Callers that wait for the session to be up.
     pub(super) warm: Vec<oneshot::Sender<Result<(), FleetError>>>,
-    /// Callers that wait for the end of the session.
+    /// Callers that wait for the end of the session, which comes when the running step has ended.
     pub(super) passive: Vec<oneshot::Sender<bool>>,
-    /// The session is to end when the running step has ended.
-    pub(super) passivate: Option<PassivatedBy>,
     /// Deletions and quarantines, which come before the next activation. Each is over when its sender is dropped.
     pub(super) holds: Vec<oneshot::Receiver<()>>,
 }
@@ -152,7 +139,6 @@ impl Callers {
 
     /// Tells the callers that there is no session, and whether there was one.
     pub(super) fn tell_passive(&mut self, had_session: bool) {
-        self.passivate = None;
         self.passive.drain(..).for_each(|done| answer(done, had_session));
     }
 
@@ -168,126 +154,129 @@ pub(super) fn answer<T>(caller: oneshot::Sender<T>, answer: T) {
     caller.send(answer).ok();
 }
 
-/// A look at what waits for the name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Looking {
-    No,
-    Runs,
-    /// Something has changed since the look began.
-    RunsAndAgain,
-}
-
-/// The reason why the name is not activated here any more. A fence counts more than a drain.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ending {
-    /// The fleet drains.
-    Drained,
-    /// The name or the lease is lost, and nothing may be written.
-    Fenced,
-}
-
 /// The state of a name's actor.
 pub(crate) struct NameActorState {
+    pub(super) myself: ActorRef<NameMessage>,
     pub(super) cx: NameContext,
     pub(super) stage: NameStage,
-    pub(super) since: Instant,
     pub(super) watch: StageWatch,
-    pub(super) tenant: String,
     /// The prompt that may begin now, as the last look found it.
     pub(super) next: Option<PromptRecord>,
-    looking: Looking,
+    /// The last request to admission in this stage, unless it was withdrawn or given back.
+    pub(super) asked: Option<SlotRequest>,
+    /// A look at what waits runs.
+    is_looking: bool,
     pub(super) callers: Callers,
     /// Failures in a row: of the session, of the host, and refusals of the backend.
     pub(super) failures: u32,
-    pub(super) ending: Option<Ending>,
 }
 
 impl NameActorState {
-    pub(super) fn new(cx: NameContext) -> Self {
-        let ending = cx.shared.draining.is_cancelled().then_some(Ending::Drained);
+    pub(super) fn new(myself: ActorRef<NameMessage>, cx: NameContext) -> Self {
         Self {
-            watch: StageWatch::new(cx.myself.clone()),
+            watch: StageWatch::new(myself.clone()),
+            myself,
             cx,
             stage: NameStage::Settled,
-            since: Instant::now(),
-            tenant: String::new(),
             next: None,
-            looking: Looking::No,
+            asked: None,
+            is_looking: false,
             callers: Callers::default(),
             failures: 0,
-            ending,
         }
+    }
+
+    /// A session that has come up.
+    pub(super) fn live(&self, session: Session) -> Live {
+        let watches = [watch::processes(&self.cx, &session), watch::killed(&self.myself, &self.cx.cell)];
+        Live { session, meter: Arc::default(), interrupts: TaskTracker::new(), _watches: watches }
+    }
+
+    /// Runs a step, and then the transition that the step returns. The step goes on if the actor fails; its panic fails the actor.
+    pub(super) fn step<F, T>(&self, step: impl FnOnce(Arc<FleetShared>, Arc<NameCell>) -> F)
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: FnOnce(&mut Self) + Send + 'static,
+    {
+        let step = AssertUnwindSafe(step(self.cx.shared.clone(), self.cx.cell.clone())).catch_unwind();
+        let myself = self.myself.clone();
+        self.cx.cell.steps.spawn(async move {
+            let end: StepEnd = match step.await {
+                Ok(transition) => Ok(Box::new(transition)),
+                Err(panic) => Err(panic_text(&*panic).to_owned()),
+            };
+            // An error: the actor has failed, and its supervisor gives back what the step has got.
+            myself.cast(NameMessage::Step(end)).ok();
+        });
     }
 
     pub(super) fn enter(&mut self, stage: NameStage) {
         tracing::trace!(stage = stage.name(), "name");
-        (self.stage, self.since) = (stage, Instant::now());
+        self.cx.cell.holdings().stage = Some((stage.name(), Instant::now()));
+        (self.stage, self.asked) = (stage, None);
         self.watch.renew();
-        if matches!(self.stage, NameStage::Waiting(_)) {
+        if matches!(self.stage, NameStage::Waiting) {
             self.tell(|name, tenant| FleetEvent::Waiting { name, tenant });
         }
     }
 
     /// Tells an event of the name.
     pub(super) fn tell(&self, event: impl FnOnce(Name, String) -> FleetEvent) {
-        self.cx.shared.tell(event(self.cx.cell.name.clone(), self.tenant.clone()));
+        self.cx.cell.tell(&self.cx.shared, event);
     }
 
     /// Goes on with a prompt that may begin, as the keeper has found it: admission is asked before anything else is read, so names
     /// ask in the order in which they are started.
     pub(super) fn begin_with(&mut self, next: PromptRecord) {
         self.cx.cell.look();
-        self.tenant.clone_from(&next.tenant);
+        self.cx.cell.holdings().tenant.clone_from(&next.tenant);
         self.next = Some(next);
         self.decide();
     }
 
     /// Looks at what waits for the name, unless the name waits for its slot with this prompt already.
     pub(super) fn woken(&mut self, next: Option<PromptId>) {
+        if self.is_looking {
+            // A look that began before the wake finds the mark at its end.
+            return;
+        }
         let waits_for = self.next.as_ref().map(|prompt| prompt.id);
-        if matches!(self.stage, NameStage::Waiting(_)) && next.is_some() && waits_for == next {
+        if matches!(self.stage, NameStage::Waiting) && next.is_some() && waits_for == next {
             return self.cx.cell.look();
         }
         self.look();
     }
 
+    /// Another node may run the prompts for which the name waits: they need no slot here then.
+    pub(super) fn not_found(&mut self) {
+        if matches!(self.stage, NameStage::Waiting) {
+            self.look();
+        }
+    }
+
     /// Looks at what waits for the name, once more if a look runs.
     pub(super) fn look(&mut self) {
-        if self.looking != Looking::No {
-            self.looking = Looking::RunsAndAgain;
+        self.cx.cell.mark();
+        if std::mem::replace(&mut self.is_looking, true) {
             return;
         }
-        self.looking = Looking::Runs;
         let is_wanted = !self.callers.warm.is_empty();
-        self.cx
-            .step(async move |shared, cell| StepEnd::Looked(Box::new(look(&shared, &cell, is_wanted).await)));
+        self.step(async move |shared, cell| {
+            let looked = look(&shared, &cell, is_wanted).await;
+            move |state: &mut Self| state.looked(looked)
+        });
     }
 
-    /// # Errors
-    /// The text of a panic in the step, which is the end of the actor.
-    pub(super) fn step_ended(&mut self, end: StepEnd) -> Result<(), ActorProcessingErr> {
-        match end {
-            StepEnd::Panicked(text) => return Err(format!("a step panicked: {text}").into()),
-            StepEnd::Looked(look) => self.looked(*look),
-            StepEnd::Activated(activated) => self.activated(*activated),
-            StepEnd::TurnEnded(end) => self.turn_ended(end),
-            StepEnd::Interrupted => self.decide(),
-            StepEnd::Passivated => self.passivated(),
-        }
-        Ok(())
-    }
-
-    fn looked(&mut self, Look { tenant, next, not_up }: Look) {
-        if std::mem::replace(&mut self.looking, Looking::No) == Looking::RunsAndAgain {
+    fn looked(&mut self, look: Result<Option<PromptRecord>, FleetError>) {
+        self.is_looking = false;
+        if self.cx.cell.is_dirty() {
+            // Something has changed since the look began.
             return self.look();
         }
-        self.next = next;
-        if let Some(tenant) = tenant {
-            self.tenant = tenant;
-        }
-        if let Some(why) = not_up {
+        self.next = look.unwrap_or_else(|why| {
             self.callers.tell_up(&Err(why));
-        }
+            None
+        });
         self.decide();
     }
 
@@ -296,38 +285,31 @@ impl NameActorState {
         let is_held = self.callers.are_held();
         let order = self.next.as_ref().map(|prompt| prompt.order);
         let wants = order.is_some() || !self.callers.warm.is_empty();
+        let is_asked = self.asked.as_ref().is_some_and(|request| request.order == order);
         match &self.stage {
-            NameStage::Settled | NameStage::Waiting(_) if self.ending.is_some() || !wants => {
+            NameStage::Settled | NameStage::Waiting if self.is_ending() || !wants => {
                 self.withdraw();
                 self.enter(NameStage::Settled);
                 self.rest();
             }
-            NameStage::Settled | NameStage::Waiting(_) if is_held => self.hold(),
+            NameStage::Settled | NameStage::Waiting if is_held => self.hold(),
             NameStage::Settled => {
-                let request = self.ask();
-                self.enter(NameStage::Waiting(request));
+                self.enter(NameStage::Waiting);
+                self.ask();
             }
-            NameStage::Waiting(request) if request.order != order => {
-                self.stage = NameStage::Waiting(self.ask());
-            }
+            NameStage::Waiting if !is_asked => self.ask(),
             NameStage::Activating { turn: false } if order.is_some() => {
                 // The turn comes with the slot.
                 self.ask();
                 self.stage = NameStage::Activating { turn: true };
             }
-            NameStage::Idle { .. } if self.stops() => {
-                self.begin_passivating(self.callers.passivate.unwrap_or(PassivatedBy::Drain), None);
+            NameStage::Idle(_) if self.stops() => {
+                let is_drain = self.callers.passive.is_empty();
+                let by = if is_drain { PassivatedBy::Drain } else { PassivatedBy::Request };
+                self.begin_passivating(by, None);
             }
-            NameStage::Idle { live, asked } if order.is_some() => {
-                let is_asked = asked.as_ref().is_some_and(|request| request.order == order);
-                if !is_asked && live.interrupts.is_empty() {
-                    let request = self.ask();
-                    if let NameStage::Idle { asked, .. } = &mut self.stage {
-                        *asked = Some(request);
-                    }
-                }
-            }
-            NameStage::Idle { asked: Some(_), .. } => {
+            NameStage::Idle(live) if order.is_some() && !is_asked && live.interrupts.is_empty() => self.ask(),
+            NameStage::Idle(_) if order.is_none() && self.asked.is_some() => {
                 self.withdraw();
                 // The session may have been idle for long meanwhile.
                 self.watch_idle();
@@ -336,17 +318,22 @@ impl NameActorState {
         }
     }
 
+    /// True if the name is not activated here any more.
+    pub(super) fn is_ending(&self) -> bool {
+        self.cx.shared.draining.is_cancelled() || self.cx.cell.is_fenced(&self.cx.shared)
+    }
+
     /// True if the session is to end before its next turn.
     pub(super) fn stops(&self) -> bool {
-        self.ending.is_some() || self.callers.passivate.is_some()
+        self.is_ending() || !self.callers.passive.is_empty()
     }
 
     /// Ends the actor if nothing is left to do.
     pub(super) fn rest(&mut self) {
-        if matches!(self.stage, NameStage::Settled) && self.looking == Looking::No {
+        if matches!(self.stage, NameStage::Settled) && !self.is_looking {
             self.callers.not_up("the fleet is draining");
             self.callers.tell_passive(false);
-            self.cx.myself.stop(None);
+            self.myself.stop(None);
         }
     }
 }

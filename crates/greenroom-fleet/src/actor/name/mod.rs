@@ -14,39 +14,37 @@ pub(crate) mod steps;
 mod tests;
 mod watch;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use greenroom::Prompt;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-use super::admitter::{AdmissionLink, AdmissionMessage, Grant};
+use super::admitter::AdmissionLink;
 use super::cell::NameCell;
 use super::context::FleetShared;
-use super::task::panic_text;
+use crate::admission::Grant;
 use crate::error::FleetError;
 use crate::event::PassivatedBy;
 use crate::id::PromptId;
 use crate::record::PromptRecord;
-use machine::{Ending, NameActorState};
-use steps::Activated;
-use steps::look::Look;
-use steps::turn::TurnEnd;
+use machine::NameActorState;
+pub(crate) use requests::steer;
 
 /// A message to the actor of a name.
 pub(crate) enum NameMessage {
     /// Something may have begun to wait. With the prompt that may begin, if it is known.
     Wake(Option<PromptId>),
+    /// The keeper has found no prompt of the name that can run on this node.
+    NotFound,
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
-    /// Admission grants a slot or a turn, or wants the slot back. `u64`: the generation of admission.
-    Granted(Grant, u64),
+    /// Admission grants a slot or a turn, or wants the slot back. With the actor of admission.
+    Granted(Grant, ActorId),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
     /// End the session after the running turn. Answers whether there was one.
-    Passivate { by: PassivatedBy, done: Option<oneshot::Sender<bool>> },
+    Passivate(oneshot::Sender<bool>),
     /// End the session at once, for a deletion or a quarantine. Until the sender of `hold` is dropped the name stays without a
     /// session, for five seconds at most.
     MakeWay { hold: oneshot::Receiver<()>, done: oneshot::Sender<bool> },
@@ -54,14 +52,8 @@ pub(crate) enum NameMessage {
     Interrupt { prompt: Option<PromptId>, done: oneshot::Sender<Result<bool, FleetError>> },
     /// Say something in the running turn.
     Steer { message: Box<Prompt>, done: oneshot::Sender<Result<(), FleetError>> },
-    /// The fleet drains: end the session when it is idle.
-    Drain,
-    /// The drain is almost over: cut the running turn off.
-    Cut,
-    /// The node has lost its lease: end the session at once, and write nothing.
-    Fence,
-    /// The state, for a snapshot.
-    Report(oneshot::Sender<NameReport>),
+    /// The fleet drains, or the session was killed: end the session when it is idle.
+    End,
     /// The end of a step.
     Step(StepEnd),
     /// The session's activity, or a timer. `u64`: the number of the stage, so that an earlier one is told apart.
@@ -74,16 +66,8 @@ pub(crate) enum NameMessage {
 #[cfg(feature = "cluster")]
 impl ractor::Message for NameMessage {}
 
-/// The end of a step.
-pub(crate) enum StepEnd {
-    Looked(Box<Look>),
-    Activated(Box<Activated>),
-    TurnEnded(TurnEnd),
-    Interrupted,
-    Passivated,
-    /// The step's code panicked.
-    Panicked(String),
-}
+/// The end of a step: the transition that follows, or the text of a panic.
+pub(crate) type StepEnd = Result<Box<dyn FnOnce(&mut NameActorState) + Send>, String>;
 
 /// An observation of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,39 +80,22 @@ pub(crate) enum Watched {
     BackoffOver,
 }
 
-/// The state of a name's actor.
-#[derive(Clone, Debug)]
-pub(crate) struct NameReport {
-    pub(crate) stage: &'static str,
-    pub(crate) running: Option<PromptId>,
-    pub(crate) since: tokio::time::Instant,
-}
-
 /// The actor of a name.
 pub(crate) struct NameActor;
-
-/// The arguments of a name's actor.
-pub(crate) struct NameArguments {
-    pub(crate) shared: Arc<FleetShared>,
-    pub(crate) cell: Arc<NameCell>,
-    pub(crate) admission: AdmissionLink,
-    /// The prompt that may begin. `None`: the actor looks for itself.
-    pub(crate) next: Option<PromptRecord>,
-}
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
 impl Actor for NameActor {
     type Msg = NameMessage;
     type State = NameActorState;
-    type Arguments = NameArguments;
+    /// With the prompt that may begin. `None`: the actor looks for itself.
+    type Arguments = (NameContext, Option<PromptRecord>);
 
     async fn pre_start(
         &self,
         myself: ActorRef<NameMessage>,
-        arguments: NameArguments,
+        (cx, next): (NameContext, Option<PromptRecord>),
     ) -> Result<NameActorState, ActorProcessingErr> {
-        let NameArguments { shared, cell, admission, next } = arguments;
-        let mut state = NameActorState::new(NameContext { myself, shared, cell, admission });
+        let mut state = NameActorState::new(myself, cx);
         match next {
             Some(next) => state.begin_with(next),
             None => state.look(),
@@ -144,21 +111,19 @@ impl Actor for NameActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             NameMessage::Wake(next) => state.woken(next),
+            NameMessage::NotFound => state.not_found(),
             NameMessage::Warm(done) => state.warm(done),
-            NameMessage::Granted(grant, generation) => state.granted(grant, generation),
+            NameMessage::Granted(grant, admitter) => state.granted(grant, admitter),
             NameMessage::AskAgain => state.ask_again(),
-            NameMessage::Passivate { by, done } => state.wish_passive(by, done),
+            NameMessage::Passivate(done) => state.wish_passive(done),
             NameMessage::MakeWay { hold, done } => state.make_way(hold, done),
             NameMessage::Interrupt { prompt, done } => state.interrupt(prompt, done),
-            NameMessage::Steer { message, done } => state.steer(*message, done),
-            NameMessage::Drain => state.end(Ending::Drained),
-            NameMessage::Cut => state.cut(),
-            NameMessage::Fence => state.end(Ending::Fenced),
-            NameMessage::Report(reply) => {
-                // An error: nobody waits for the report any more.
-                reply.send(state.report()).ok();
+            NameMessage::Steer { message, done } => steer(&state.cx.cell, *message, done),
+            NameMessage::End => state.end(),
+            NameMessage::Step(end) => {
+                let transition = end.map_err(|text| format!("a step panicked: {text}"))?;
+                transition(state);
             }
-            NameMessage::Step(end) => state.step_ended(end)?,
             NameMessage::Watched(what, number) => state.watched(what, number),
             #[cfg(feature = "testkit")]
             NameMessage::Panic => panic!("told to panic"),
@@ -168,34 +133,8 @@ impl Actor for NameActor {
 }
 
 /// The things that a name's actor works with, and that outlast it.
-pub(super) struct NameContext {
-    pub(super) myself: ActorRef<NameMessage>,
-    pub(super) shared: Arc<FleetShared>,
-    pub(super) cell: Arc<NameCell>,
-    pub(super) admission: AdmissionLink,
-}
-
-impl NameContext {
-    /// Runs a step. It goes on if the actor fails; its panic is the end of the step.
-    pub(super) fn step<F>(&self, step: impl FnOnce(Arc<FleetShared>, Arc<NameCell>) -> F)
-    where
-        F: Future<Output = StepEnd> + Send + 'static,
-    {
-        let step = AssertUnwindSafe(step(self.shared.clone(), self.cell.clone())).catch_unwind();
-        let myself = self.myself.clone();
-        self.cell.steps.spawn(async move {
-            let end = step.await.unwrap_or_else(|panic| StepEnd::Panicked(panic_text(&*panic).to_owned()));
-            // An error: the actor has failed, and its supervisor gives back what the step has got.
-            myself.cast(NameMessage::Step(end)).ok();
-        });
-    }
-
-    pub(super) fn tell_admission(&self, message: AdmissionMessage) {
-        self.admission.tell(&self.cell.name, message);
-    }
-
-    pub(super) fn free_slot(&self) {
-        self.cell.holdings().slot = false;
-        self.tell_admission(AdmissionMessage::Freed);
-    }
+pub(crate) struct NameContext {
+    pub(crate) shared: Arc<FleetShared>,
+    pub(crate) cell: Arc<NameCell>,
+    pub(crate) admission: AdmissionLink,
 }

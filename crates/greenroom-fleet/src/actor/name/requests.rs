@@ -3,10 +3,9 @@
 use greenroom::Prompt;
 use tokio::sync::oneshot;
 
-use super::machine::{Ending, NameActorState, NameStage, answer};
-use super::{NameReport, StepEnd};
+use super::machine::{NameActorState, NameStage, answer};
+use crate::actor::cell::NameCell;
 use crate::error::FleetError;
-use crate::event::PassivatedBy;
 use crate::id::PromptId;
 
 impl NameActorState {
@@ -22,21 +21,18 @@ impl NameActorState {
     pub(super) fn make_way(&mut self, hold: oneshot::Receiver<()>, done: oneshot::Sender<bool>) {
         self.callers.holds.push(hold);
         self.cx.cell.kill().cancel();
-        self.wish_passive(PassivatedBy::Request, Some(done));
-        if matches!(self.stage, NameStage::Settled | NameStage::Waiting(_)) {
+        self.wish_passive(done);
+        if matches!(self.stage, NameStage::Settled | NameStage::Waiting) {
             self.decide();
         }
     }
 
-    pub(super) fn wish_passive(&mut self, by: PassivatedBy, done: Option<oneshot::Sender<bool>>) {
-        self.callers.passive.extend(done);
-        self.callers.passivate = Some(by);
+    pub(super) fn wish_passive(&mut self, done: oneshot::Sender<bool>) {
+        self.callers.passive.push(done);
         match self.stage {
-            NameStage::Idle { .. } => self.decide(),
+            NameStage::Idle(_) => self.decide(),
             // There is no session. Prompts that wait go on waiting, for their turn.
-            NameStage::Settled | NameStage::Waiting(_) | NameStage::Backoff => {
-                self.callers.tell_passive(false)
-            }
+            NameStage::Settled | NameStage::Waiting | NameStage::Backoff => self.callers.tell_passive(false),
             _ => {}
         }
     }
@@ -56,52 +52,32 @@ impl NameActorState {
         };
         // For a turn whose prompt has not been sent yet.
         interrupt.cancel();
-        let (session, on_its_way) = (live.activation.session.clone(), live.interrupts.token());
-        self.cx.step(async move |_, _| {
+        let (session, on_its_way) = (live.session.clone(), live.interrupts.token());
+        self.step(async move |_, _| {
             let interrupted = session.interrupt().await;
             answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
             drop(on_its_way);
-            StepEnd::Interrupted
+            Self::decide
         });
     }
 
-    pub(super) fn steer(&self, message: Prompt, done: oneshot::Sender<Result<(), FleetError>>) {
-        let NameStage::Running { live, .. } = &self.stage else {
-            let why = "no turn of the session runs: send a prompt".to_owned();
-            return answer(done, Err(FleetError::State(why)));
-        };
-        let session = live.activation.session.clone();
-        self.cx.cell.steps.spawn(async move {
-            let steered = session.steer(message).await;
-            answer(done, steered.map(drop).map_err(FleetError::Session));
-        });
-    }
-
-    /// The name is not activated here any more. A fenced session ends at once.
-    pub(super) fn end(&mut self, ending: Ending) {
-        if ending == Ending::Fenced {
-            self.cx.cell.kill().cancel();
-        }
-        self.ending = self.ending.max(Some(ending));
-        if matches!(self.stage, NameStage::Backoff) {
+    /// The name is not activated here any more, or its session was killed.
+    pub(super) fn end(&mut self) {
+        if self.is_ending() && matches!(self.stage, NameStage::Backoff) {
             self.enter(NameStage::Settled);
         }
         self.decide();
     }
+}
 
-    pub(super) fn cut(&self) {
-        match &self.stage {
-            NameStage::Running { .. } => self.cx.cell.cut().cancel(),
-            NameStage::Activating { .. } | NameStage::Passivating { .. } => self.cx.cell.kill().cancel(),
-            _ => {}
-        }
-    }
-
-    pub(super) fn report(&self) -> NameReport {
-        let running = match &self.stage {
-            NameStage::Running { prompt, .. } => Some(*prompt),
-            _ => None,
-        };
-        NameReport { stage: self.stage.name(), running, since: self.since }
-    }
+/// Says something in the running turn.
+pub(crate) fn steer(cell: &NameCell, message: Prompt, done: oneshot::Sender<Result<(), FleetError>>) {
+    let Some(session) = cell.in_turn(None) else {
+        let why = "no turn of the session runs: send a prompt".to_owned();
+        return answer(done, Err(FleetError::State(why)));
+    };
+    cell.steps.spawn(async move {
+        let steered = session.steer(message).await;
+        answer(done, steered.map(drop).map_err(FleetError::Session));
+    });
 }

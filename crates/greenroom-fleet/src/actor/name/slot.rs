@@ -1,61 +1,67 @@
 //! The requests of a name to admission, for a slot and for turns.
 
+use ractor::ActorId;
+
 use super::machine::{NameActorState, NameStage, SlotRequest};
-use crate::actor::admitter::{AdmissionMessage, Grant};
 use crate::actor::context::shown;
-use crate::admission::Want;
+use crate::admission::{AdmissionMessage, Grant, Want};
 use crate::event::PassivatedBy;
 
 impl NameActorState {
+    pub(super) fn tell_admission(&self, message: AdmissionMessage) {
+        self.cx.admission.tell(&self.cx.cell.name, message, &self.myself);
+    }
+
+    pub(super) fn free_slot(&self) {
+        self.cx.cell.holdings().slot = false;
+        self.tell_admission(AdmissionMessage::Freed);
+    }
+
     /// Asks admission for the turn of the next prompt, or for a slot alone.
-    pub(super) fn ask(&self) -> SlotRequest {
+    pub(super) fn ask(&mut self) {
         let order = self.next.as_ref().map(|prompt| prompt.order);
-        let (name, tenant, live) =
-            (shown(&self.cx.cell.name), self.tenant.clone(), self.stage.live().is_some());
+        let (name, tenant) = (shown(&self.cx.cell.name), self.cx.cell.holdings().tenant.clone());
+        let live = self.stage.live().is_some();
         let span = tracing::info_span!("admission", name, tenant, turn = order.is_some(), live);
         let want = if order.is_some() { Want::Turn } else { Want::Warm };
-        let actor = self.cx.myself.clone();
-        self.cx.tell_admission(AdmissionMessage::Ask { tenant, want, order, actor });
-        SlotRequest { order, _span: span }
+        self.tell_admission(AdmissionMessage::Ask { tenant, want, order });
+        self.asked = Some(SlotRequest { order, _span: span });
     }
 
-    /// Takes the request back, if there is one.
+    /// Takes the request back, if there is one. Admission may have one of the stage before.
     pub(super) fn withdraw(&mut self) {
-        let asked = match &mut self.stage {
-            NameStage::Waiting(_) => true,
-            NameStage::Idle { asked, .. } => asked.take().is_some(),
-            NameStage::Passivating { asked, .. } => std::mem::take(asked),
-            _ => false,
-        };
-        if asked {
-            self.cx.tell_admission(AdmissionMessage::Withdraw);
-        }
+        self.asked = None;
+        self.tell_admission(AdmissionMessage::Withdraw);
     }
 
-    pub(super) fn granted(&mut self, grant: Grant, generation: u64) {
+    pub(super) fn granted(&mut self, grant: Grant, admitter: ActorId) {
         let admission = &self.cx.admission;
-        if !admission.is_current(generation) {
+        if !admission.is_current(admitter) {
             // A later admission does not know of it: the name asks again.
             return;
         }
         match (grant, &self.stage) {
-            (Grant::Activate, NameStage::Waiting(request)) => {
-                let turn = request.order.is_some();
-                if admission.take_slot(&self.cx.cell, &self.tenant, generation) {
+            (Grant::Activate, NameStage::Waiting) => {
+                let turn = self.asked.as_ref().is_some_and(|request| request.order.is_some());
+                if admission.take_slot(&self.cx.cell, admitter) {
                     self.activate(turn);
                 }
             }
             // The name wants nothing any more, and its `Withdraw` is on its way.
-            (Grant::Activate, _) => self.cx.tell_admission(AdmissionMessage::Freed),
-            (Grant::Turn, NameStage::Idle { .. }) => {
+            (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
+            (Grant::Turn, NameStage::Idle(live)) if live.interrupts.is_empty() => {
                 if let Some(live) = self.stage.take_live() {
                     self.begin_turn(live);
                 }
             }
-            (Grant::Passivate, NameStage::Idle { .. }) => {
+            (Grant::Passivate, NameStage::Idle(_)) => {
                 self.begin_passivating(PassivatedBy::Eviction, None);
             }
-            (Grant::Turn, _) => self.cx.tell_admission(AdmissionMessage::TurnEnded),
+            // An interrupt on its way would hit the turn: the name asks again when the interrupt has arrived.
+            (Grant::Turn, _) => {
+                self.asked = None;
+                self.tell_admission(AdmissionMessage::TurnEnded);
+            }
             (Grant::Passivate, _) => {}
         }
     }
@@ -64,23 +70,23 @@ impl NameActorState {
     pub(super) fn ask_again(&mut self) {
         if !self.cx.cell.holdings().slot {
             // Told again: while admission was restarted, nobody may have heard of it.
-            self.cx.tell_admission(AdmissionMessage::Freed);
+            self.tell_admission(AdmissionMessage::Freed);
         }
-        self.cx.tell_admission(AdmissionMessage::Known { actor: self.cx.myself.clone() });
         if self.stage.live().is_some() {
             // Told again: the session may have come up while admission was restarted.
-            self.cx.tell_admission(AdmissionMessage::Started);
+            self.tell_admission(AdmissionMessage::Started);
         }
-        match &mut self.stage {
-            NameStage::Waiting(_) => self.stage = NameStage::Waiting(self.ask()),
-            NameStage::Idle { asked, .. } => {
-                *asked = None;
-                self.cx.tell_admission(AdmissionMessage::TurnEnded);
+        match &self.stage {
+            NameStage::Waiting => self.ask(),
+            // Else its next request, which comes before the slot is free, would count for the session that ends.
+            NameStage::Passivating { .. } => self.tell_admission(AdmissionMessage::Leaving),
+            NameStage::Idle(_) => {
+                self.asked = None;
+                self.tell_admission(AdmissionMessage::TurnEnded);
                 // Tells again if the session is busy.
                 self.watch_idle();
                 self.decide();
             }
-            NameStage::Passivating { asked, .. } => *asked = false,
             _ => {}
         }
     }

@@ -1,29 +1,21 @@
 //! Watches a session that has no turn, and the timers of a name.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use greenroom::Session;
 use ractor::ActorRef;
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::steps::record_process;
-use super::{NameMessage, Watched};
-use crate::actor::context::{Activation, FleetShared};
+use super::{NameContext, NameMessage, Watched};
+use crate::actor::cell::NameCell;
 use crate::actor::task::Task;
 use crate::event::PassivatedBy;
 use crate::limits::FleetLimits;
-use crate::process;
 
 /// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
 const SETTLES: Duration = Duration::from_secs(1);
-
-/// The longest time for which a deletion or a quarantine keeps a name from being activated.
-const HELD: Duration = Duration::from_secs(5);
 
 /// The watch of a name's stage, if there is one. Its messages carry the number of the stage, so that those of an earlier stage are
 /// told apart.
@@ -82,37 +74,26 @@ impl StageWatch {
         }));
     }
 
-    /// Tells the actor when the wait after a failure is over.
-    pub(super) fn backoff(&mut self, wait: Duration) {
+    /// Tells the actor when the wait is over.
+    pub(super) fn backoff(&mut self, wait: impl Future<Output = ()> + Send + 'static) {
         let tell = self.tell();
         self.task = Some(Task::spawn(async move {
-            sleep(wait).await;
-            tell(Watched::BackoffOver);
-        }));
-    }
-
-    /// Tells the actor when the deletions and quarantines for which it waits are over: their senders are dropped.
-    pub(super) fn holds(&mut self, holds: Vec<oneshot::Receiver<()>>) {
-        let tell = self.tell();
-        self.task = Some(Task::spawn(async move {
-            // An error: a backend that answers late keeps no prompt waiting any longer.
-            timeout(HELD, join_all(holds)).await.ok();
+            wait.await;
             tell(Watched::BackoffOver);
         }));
     }
 }
 
 /// Keeps the identity of the session's process, each time that the session starts its CLI again.
-pub(super) fn processes(shared: &Arc<FleetShared>, activation: &Activation) -> Task {
-    let (shared, owner, claim) = (shared.clone(), activation.owner.clone(), activation.claim);
-    let (session, mut events) = (activation.session.clone(), activation.session.events());
+pub(super) fn processes(cx: &NameContext, session: &Session) -> Task {
+    let (shared, cell, session) = (cx.shared.clone(), cx.cell.clone(), session.clone());
+    let mut events = session.events();
     Task::spawn(async move {
         let mut recorded = session.process();
         loop {
             let process = session.process();
             if process != recorded {
-                let record = process::record(claim, process.as_ref());
-                if let Err(not_done) = record_process(&shared, &owner, record).await {
+                if let Err(not_done) = record_process(&shared, &cell).await {
                     tracing::debug!(?not_done, "the process of a session could not be kept");
                     return;
                 }
@@ -126,12 +107,12 @@ pub(super) fn processes(shared: &Arc<FleetShared>, activation: &Activation) -> T
     })
 }
 
-/// Tells the actor when the backend has refused an entry of the transcript, because another owner has the name.
-pub(super) fn fence(actor: &ActorRef<NameMessage>, fenced: CancellationToken) -> Task {
-    let actor = actor.clone();
+/// Tells the actor when its session was killed, for instance because the backend has refused an entry of the transcript.
+pub(super) fn killed(actor: &ActorRef<NameMessage>, cell: &NameCell) -> Task {
+    let (actor, kill) = (actor.clone(), cell.kill());
     Task::spawn(async move {
-        fenced.cancelled().await;
+        kill.cancelled().await;
         // An error: the actor has ended, and its supervisor ends the session.
-        actor.cast(NameMessage::Fence).ok();
+        actor.cast(NameMessage::End).ok();
     })
 }

@@ -36,7 +36,7 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = Spawned::new(writing);
+    let writing = spawned(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     played.say_part("a");
     assert_eq!(read(&mut turn, 1).await, ["part a"]);
@@ -56,10 +56,10 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     played.cli.finish_turn(&prompt, "abcd");
     assert_eq!(rest(&mut turn).await, ["2 assistant", "3 result"]);
     assert_eq!(turn.outcome().await.unwrap().text(), Some("abcd"));
-    assert_eq!(writing.join().await.unwrap().text(), Some("abcd"));
+    assert_eq!(writing.await.unwrap().unwrap().text(), Some("abcd"));
 
     let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3]);
     let first: Value = serde_json::from_str(&kept[0].json).unwrap();
     assert_eq!(first["message"], said("ab")["message"]);
     assert_eq!(shared.hub.slots(), 0);
@@ -101,7 +101,7 @@ async fn a_fenced_owner_writes_and_shows_nothing_more() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = Spawned::new(writing);
+    let writing = spawned(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     played.say("mine");
     assert_eq!(read(&mut turn, 1).await, ["1 assistant"]);
@@ -111,10 +111,10 @@ async fn a_fenced_owner_writes_and_shows_nothing_more() {
     let other = fleet_on(backend.clone()).await;
     let claim =
         Claim { name: begun.owner.name.clone(), node: other.node, attempt: AttemptId::new(), losses: 3 };
-    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won { .. }));
+    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won(_)));
     played.say("late");
     played.cli.finish_turn(&prompt, "late");
-    assert!(matches!(writing.join().await, Err(NotDone::Fenced)));
+    assert!(matches!(writing.await.unwrap(), Err(NotDone::Fenced)));
     assert_eq!(rest(&mut turn).await, [""; 0]);
     assert_eq!(begun.kept().await.len(), 1);
     let outcome = turn.outcome().await.unwrap();
@@ -131,12 +131,12 @@ async fn a_node_without_a_lease_stops_writing_while_the_backend_is_away() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
-    let writing = Spawned::new(writing);
+    let writing = spawned(writing);
     backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
     played.say("never kept");
     backend.wait_for_hanging(1).await;
     shared.lost.cancel();
-    assert!(matches!(writing.join().await, Err(NotDone::Fenced)));
+    assert!(matches!(writing.await.unwrap(), Err(NotDone::Fenced)));
 
     // And while it waits for the CLI.
     let (writing, _prompt) = {
@@ -196,7 +196,7 @@ async fn a_message_that_cannot_be_kept_is_a_gap_and_the_turn_goes_on() {
     // Until the session has read what was written.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(writing.await.unwrap().text(), Some("done"));
-    let seqs: Vec<_> = begun.kept().await.iter().map(|kept| kept.seq).collect();
+    let seqs: Vec<_> = begun.kept().await.iter().map(|kept| kept.number).collect();
     assert_eq!(seqs, [1, 2, 3, 4], "numbers have no gap in the backend");
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     assert_eq!(rest(&mut turn).await, ["1 assistant", "gap 2-2", "3 assistant", "4 result"]);
@@ -210,7 +210,7 @@ async fn a_backend_that_hangs_delays_no_tool_call_and_no_message_is_lost() {
     let clock = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
     let mut played = Played::start_with(Session::builder().mcp_server(clock)).await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = Spawned::new(writing);
+    let writing = spawned(writing);
     backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
     played.say("0");
     backend.wait_for_hanging(1).await;
@@ -224,7 +224,7 @@ async fn a_backend_that_hangs_delays_no_tool_call_and_no_message_is_lost() {
     played.cli.finish_turn(&prompt, "done");
     backend.disable();
     backend.release();
-    assert_eq!(writing.join().await.unwrap().text(), Some("done"));
+    assert_eq!(writing.await.unwrap().unwrap().text(), Some("done"));
     let kept = begun.kept().await;
     let texts: Vec<_> = kept.iter().filter_map(|kept| Message::parse(&kept.json).unwrap().text()).collect();
     assert_eq!(texts, (0..600).map(|count| count.to_string()).collect::<Vec<_>>());
@@ -271,7 +271,7 @@ async fn the_next_batch_is_read_while_one_is_kept() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = Spawned::new(writing);
+    let writing = spawned(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     backend.plan(|request| if request.method == "append" { Fault::HangReply } else { Fault::Pass });
     played.say("1");
@@ -286,7 +286,7 @@ async fn the_next_batch_is_read_while_one_is_kept() {
     assert_eq!(backend.requests("append"), 2, "the rest is one batch");
     played.cli.finish_turn(&prompt, "done");
     assert_eq!(rest(&mut turn).await, ["4 result"]);
-    assert_eq!(writing.join().await.unwrap().text(), Some("done"));
+    assert_eq!(writing.await.unwrap().unwrap().text(), Some("done"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +297,7 @@ async fn one_batch_is_read_ahead_while_the_backend_hangs() {
         let begun = BegunTurn::new(&shared, "a").await;
         let mut played = Played::start().await;
         let (writing, prompt) = played.run(&begun, 0).await;
-        let writing = Spawned::new(writing);
+        let writing = spawned(writing);
         backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
         played.say(&text);
         backend.wait_for_hanging(1).await;
@@ -308,7 +308,7 @@ async fn one_batch_is_read_ahead_while_the_backend_hangs() {
         backend.disable();
         backend.release();
         played.cli.finish_turn(&prompt, "done");
-        assert_eq!(writing.join().await.unwrap().text(), Some("done"));
+        assert_eq!(writing.await.unwrap().unwrap().text(), Some("done"));
         let kept = begun.kept().await;
         assert_eq!(left, 3 * kept[0].json.len(), "three messages wait in the session");
         assert_eq!(kept.len(), 1 + ahead + 3 + 1);
@@ -322,7 +322,7 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
-    let writing = Spawned::new(writing);
+    let writing = spawned(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     backend.fault_next("append", Fault::HangReply);
     played.say("kept");
@@ -333,9 +333,9 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     let other = fleet_on(backend.clone()).await;
     let claim =
         Claim { name: begun.owner.name.clone(), node: other.node, attempt: AttemptId::new(), losses: 3 };
-    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won { .. }));
+    assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won(_)));
     backend.release();
-    assert!(matches!(writing.join().await, Err(NotDone::Fenced)));
+    assert!(matches!(writing.await.unwrap(), Err(NotDone::Fenced)));
     assert_eq!(rest(&mut turn).await, ["1 assistant"]);
     assert_eq!(begun.kept().await.len(), 1);
 }
@@ -386,7 +386,7 @@ async fn a_message_that_always_takes_too_long_is_a_gap_and_the_turn_goes_on() {
     assert_eq!(written.unwrap().text(), Some("done"));
     assert!(began.elapsed() > shared.limits.lease, "a backend that is away for a moment loses no message");
     let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let second: Value = serde_json::from_str(&kept[1].json).unwrap();
     assert_eq!(second["type"], NOT_KEPT);
 }
@@ -409,6 +409,6 @@ async fn a_large_batch_that_was_kept_without_a_reply_fences_nobody() {
     played.cli.finish_turn(&prompt, "done");
     assert_eq!(writing.await.unwrap().text(), Some("done"));
     let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert!(kept.iter().all(|message| !message.json.contains(NOT_KEPT)), "a message that was kept is a gap");
 }

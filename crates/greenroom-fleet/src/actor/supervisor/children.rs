@@ -1,22 +1,19 @@
 //! Starts the supervisor's children, and notices their ends.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use ractor::{Actor, ActorId, ActorProcessingErr};
-use tokio::sync::oneshot;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
-use super::{FleetMessage, FleetReport, FleetState, NameChild};
-use crate::actor::admitter::{AdmissionMessage, Admitter, AdmitterArguments, AdmitterMessage, Holder};
+use super::{FleetMessage, FleetState, NameChild};
+use crate::actor::admitter::{Admitter, AdmitterArguments, AdmitterMessage, Holder};
 use crate::actor::cell::NameCell;
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::release::give_back;
-use crate::actor::name::{NameActor, NameArguments, NameMessage};
+use crate::actor::name::{NameActor, NameContext, NameMessage};
 use crate::event::FleetEvent;
-use crate::id::{AttemptId, Name};
+use crate::id::Name;
 use crate::record::PromptRecord;
 
 /// Restarts of admission and keeper within [`RESTART_PERIOD`], after which the fleet ends.
@@ -27,7 +24,7 @@ type Handled = Result<(), ActorProcessingErr>;
 
 impl FleetState {
     pub(super) async fn start_admission(&mut self) -> Handled {
-        let generation = self.admission.next_generation();
+        self.admission.connect(None);
         let held = |child: &NameChild| {
             let holdings = child.cell.holdings();
             holdings.slot.then(|| Holder {
@@ -37,10 +34,9 @@ impl FleetState {
             })
         };
         let holders = self.names.values().filter_map(held).collect();
-        let arguments = AdmitterArguments { shared: self.shared.clone(), generation, holders };
+        let arguments = AdmitterArguments { shared: self.shared.clone(), holders };
         let (admitter, _) = Actor::spawn_linked(None, Admitter, arguments, self.myself.get_cell()).await?;
-        self.admitter = Some(admitter.get_id());
-        self.admission.connect(admitter);
+        self.admission.connect(Some(admitter));
         for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
             // An error: the actor has ended, and holds nothing.
             actor.cast(NameMessage::AskAgain).ok();
@@ -49,7 +45,7 @@ impl FleetState {
     }
 
     pub(super) async fn start_keeper(&mut self) -> Handled {
-        let (wake, send, myself) = (self.myself.clone(), self.myself.clone(), self.myself.clone());
+        let (wake, send) = (self.myself.clone(), self.myself.clone());
         let wake = move |prompts: Vec<PromptRecord>| {
             // An error: the fleet has ended.
             wake.cast(FleetMessage::Wake(prompts)).ok();
@@ -58,14 +54,8 @@ impl FleetState {
             // An error: the fleet has ended.
             send.cast(FleetMessage::To { name, message: Box::new(message), start: false }).ok();
         };
-        let owned = move || {
-            let (reply, names) = oneshot::channel();
-            // An error: the fleet has ended.
-            myself.cast(FleetMessage::Owned(reply)).ok();
-            async move { names.await.ok() }.boxed()
-        };
         let (shared, myself) = (self.shared.clone(), self.myself.get_cell());
-        let keeper = Keeper::spawn(shared, Arc::new(wake), Arc::new(owned), Arc::new(send), myself).await?;
+        let keeper = Keeper::spawn(shared, Arc::new(wake), Arc::new(send), myself).await?;
         self.keeper = Some(keeper);
         Ok(())
     }
@@ -75,7 +65,7 @@ impl FleetState {
         if self.names.contains_key(&next.name) || self.draining.is_some() {
             return self.send(next.name, NameMessage::Wake(Some(next.id)), false).await;
         }
-        self.start_name(NameCell::new(next.name.clone()), Some(next)).await
+        self.start_name(next.name.clone(), Some(next)).await.map(drop)
     }
 
     /// Sends a message to a name, and starts its actor if there is none. A passive name is woken by the keeper, which knows what
@@ -101,28 +91,25 @@ impl FleetState {
             self.keeper.iter().for_each(|keeper| keeper.hint(name.clone()));
             return Ok(());
         }
-        self.start_name(NameCell::new(name.clone()), None).await?;
-        let started = self.names.get(&name).and_then(|child| child.actor.as_ref());
-        if let Some(actor) = started {
-            // An error: the actor has failed at once, and is started again.
-            actor.cast(message).ok();
-        }
+        let actor = self.start_name(name, None).await?;
+        // An error: the actor has failed at once, and is started again.
+        actor.cast(message).ok();
         Ok(())
     }
 
-    async fn start_name(&mut self, cell: Arc<NameCell>, next: Option<PromptRecord>) -> Handled {
-        let name = cell.name.clone();
-        let arguments = NameArguments {
-            shared: self.shared.clone(),
-            cell: cell.clone(),
-            admission: self.admission.clone(),
-            next,
-        };
+    async fn start_name(
+        &mut self,
+        name: Name,
+        next: Option<PromptRecord>,
+    ) -> Result<ActorRef<NameMessage>, ActorProcessingErr> {
+        let (shared, cell) = (self.shared.clone(), NameCell::new(name.clone()));
+        let admission = self.admission.clone();
+        let arguments = (NameContext { shared, cell: cell.clone(), admission }, next);
         let (actor, _) = Actor::spawn_linked(None, NameActor, arguments, self.myself.get_cell()).await?;
-        self.shared.set_awake(&name, true);
+        self.shared.awake().insert(name.clone(), cell.clone());
         self.by_actor.insert(actor.get_id(), name.clone());
-        self.names.insert(name, NameChild { cell, actor: Some(actor), passive: Vec::new() });
-        Ok(())
+        self.names.insert(name, NameChild { cell, actor: Some(actor.clone()), passive: Vec::new() });
+        Ok(actor)
     }
 
     /// A child has ended; `failed`: its error.
@@ -131,10 +118,7 @@ impl FleetState {
             return self.name_ended(name, failed).await;
         }
         let is_keeper = self.keeper.as_ref().is_some_and(|keeper| keeper.id() == id);
-        if self.admitter != Some(id) && !is_keeper {
-            return Ok(());
-        }
-        if self.left() {
+        if !(is_keeper || self.admission.is_current(id)) || self.left() {
             return Ok(());
         }
         let child = if is_keeper { "keeper" } else { "admission" };
@@ -166,7 +150,7 @@ impl FleetState {
             // A running turn goes on to its outcome.
             cell.steps.close();
             cell.steps.wait().await;
-            give_back(&shared, &cell, shared.lost.is_cancelled()).await;
+            give_back(&shared, &cell).await;
             // An error: the fleet has ended.
             myself.cast(FleetMessage::GivenBack(name)).ok();
         });
@@ -176,36 +160,18 @@ impl FleetState {
     /// The actor of a name has ended, and holds nothing.
     pub(super) async fn given_back(&mut self, name: Name) -> Handled {
         let Some(child) = self.names.remove(&name) else { return Ok(()) };
-        self.shared.set_awake(&name, false);
+        self.shared.awake().remove(&name);
         child.cell.holdings().slot = false;
         for done in child.passive {
             // An error: the caller waits no more.
             done.send(true).ok();
         }
-        self.admission.tell(&name, AdmissionMessage::Gone);
+        self.admission.send(AdmitterMessage::Gone(name.clone()));
         if child.cell.is_dirty() && self.draining.is_none() {
-            return self.start_name(NameCell::new(name), None).await;
+            return self.start_name(name, None).await.map(drop);
         }
         self.check_drained();
         Ok(())
-    }
-
-    /// The claims of names that this node owns, and those that are under way.
-    pub(super) fn owned(&self) -> HashSet<(Name, AttemptId)> {
-        let claim = |(name, child): (&Name, &NameChild)| Some((name.clone(), child.cell.holdings().claim?));
-        self.names.iter().filter_map(claim).collect()
-    }
-
-    pub(super) fn report(&self, reply: oneshot::Sender<FleetReport>) {
-        let ask = |(name, child): (&Name, &NameChild)| {
-            let (report, reported) = oneshot::channel();
-            child.actor.as_ref()?.cast(NameMessage::Report(report)).ok()?;
-            Some((name.clone(), reported))
-        };
-        let (count, counts) = oneshot::channel();
-        self.admission.send(AdmitterMessage::Counts(count));
-        // An error: nobody waits for the report any more.
-        reply.send(FleetReport { names: self.names.iter().filter_map(ask).collect(), counts }).ok();
     }
 
     /// Makes an actor fail, to test that the fleet survives it.

@@ -4,9 +4,7 @@
 //!  Names: idle sessions end at once, running turns may end
 //!    │ no name is left ─────────────────────────────┐
 //!    ▼ a third of the time is left, at most 5 s     │
-//!  Cut: running turns are cut off                   │
-//!    ▼ half of that is left                         │
-//!  Kill: sessions that are left are killed          ▼
+//!  Cut: sessions are killed, and turns are cut off  ▼
 //!    └─────────────────────────────────────────► Leave: the node leaves its backend ──► the supervisor ends
 //! ```
 
@@ -30,11 +28,8 @@ const CUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainStep {
     Cut,
-    Kill,
-    /// The deadline has passed.
+    /// The deadline has passed, or the node has left its backend.
     Over,
-    /// The node has left its backend.
-    Left,
 }
 
 /// A drain in progress.
@@ -62,15 +57,13 @@ impl FleetState {
             self.shared.draining.cancel();
             self.shared.tell(FleetEvent::Draining);
             self.admission.send(AdmitterMessage::Drain);
-            self.tell_names(|| NameMessage::Drain);
+            self.end_names();
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
         let timers = Task::spawn(async move {
-            let steps =
-                [(kept, DrainStep::Cut), (kept / 2, DrainStep::Kill), (Duration::ZERO, DrainStep::Over)];
-            for (before, step) in steps {
+            for (before, step) in [(kept, DrainStep::Cut), (Duration::ZERO, DrainStep::Over)] {
                 tokio::time::sleep_until(deadline - before).await;
                 // An error: the fleet has ended.
                 myself.cast(FleetMessage::DrainStep(step)).ok();
@@ -84,13 +77,12 @@ impl FleetState {
 
     pub(super) fn drain_step(&mut self, step: DrainStep) {
         match step {
-            DrainStep::Cut => {
-                // Also the turns whose actors have failed.
-                self.names.values().for_each(|child| child.cell.cut().cancel());
-                self.tell_names(|| NameMessage::Cut);
+            DrainStep::Cut => self.names.values().for_each(|child| child.cell.cut()),
+            DrainStep::Over => {
+                // Dropped: that tells the callers.
+                self.draining.iter_mut().for_each(|draining| draining.done.clear());
+                self.myself.stop(None);
             }
-            DrainStep::Kill => self.names.values().for_each(|child| child.cell.kill().cancel()),
-            DrainStep::Over | DrainStep::Left => self.stop(),
         }
     }
 
@@ -99,14 +91,14 @@ impl FleetState {
         tracing::error!("the fleet's node has lost its lease, and ends its sessions");
         self.shared.tell(FleetEvent::LeaseLost { node: self.shared.node });
         self.names.values().for_each(|child| child.cell.kill().cancel());
-        self.tell_names(|| NameMessage::Fence);
+        self.end_names();
         self.drain(Instant::now() + self.shared.limits.drain, None);
     }
 
-    fn tell_names(&self, message: impl Fn() -> NameMessage) {
+    fn end_names(&self) {
         for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
             // An error: the actor has ended, and holds nothing.
-            actor.cast(message()).ok();
+            actor.cast(NameMessage::End).ok();
         }
     }
 
@@ -130,19 +122,12 @@ impl FleetState {
                 }
             }
             // An error: the fleet has ended.
-            myself.cast(FleetMessage::DrainStep(DrainStep::Left)).ok();
+            myself.cast(FleetMessage::DrainStep(DrainStep::Over)).ok();
         }));
     }
 
     /// Whether the fleet has ended but for its own actors.
     pub(super) fn left(&self) -> bool {
         self.draining.as_ref().is_some_and(|draining| draining.leaving.is_some())
-    }
-
-    fn stop(&mut self) {
-        let Some(draining) = &mut self.draining else { return };
-        // Dropped: that tells the callers.
-        draining.done.clear();
-        self.myself.stop(None);
     }
 }

@@ -19,7 +19,7 @@ mod stand_in;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,17 +29,17 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::admitter::AdmissionLink;
+use super::admitter::{AdmissionLink, AdmitterMessage};
 use super::cell::NameCell;
 use super::context::FleetShared;
 use super::keeper::Keeper;
+use super::name::NameMessage;
 use super::name::steps::release::give_back;
-use super::name::{NameMessage, NameReport};
 use super::task::Task;
 use crate::admission::Counts;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
-use crate::id::{AttemptId, Name};
+use crate::id::Name;
 use crate::record::PromptRecord;
 
 /// A message to the supervisor of a fleet.
@@ -50,10 +50,8 @@ pub(crate) enum FleetMessage {
     To { name: Name, message: Box<NameMessage>, start: bool },
     /// The holdings of a name whose actor had failed were given back.
     GivenBack(Name),
-    /// The names that are not passive, and the counts of admission.
-    Report(oneshot::Sender<FleetReport>),
-    /// The claims of the names that this node owns, and those that are under way.
-    Owned(oneshot::Sender<HashSet<(Name, AttemptId)>>),
+    /// The counts of admission.
+    Counts(oneshot::Sender<Counts>),
     /// Take no more prompts, end all sessions by the deadline, and leave.
     Drain { deadline: Instant, done: oneshot::Sender<()> },
     /// The last handle was dropped, or an operator has asked the node to drain.
@@ -69,12 +67,6 @@ pub(crate) enum FleetMessage {
 
 #[cfg(feature = "cluster")]
 impl ractor::Message for FleetMessage {}
-
-/// The names that are not passive.
-pub(crate) struct FleetReport {
-    pub(crate) names: HashMap<Name, oneshot::Receiver<NameReport>>,
-    pub(crate) counts: oneshot::Receiver<Counts>,
-}
 
 /// The time for which callers wait for the ends of sessions that were killed, after the deadline of a drain for instance.
 const ENDS: Duration = Duration::from_secs(5);
@@ -97,7 +89,6 @@ pub(crate) struct FleetState {
     shared: Arc<FleetShared>,
     myself: ActorRef<FleetMessage>,
     admission: AdmissionLink,
-    admitter: Option<ActorId>,
     keeper: Option<Keeper>,
     names: HashMap<Name, NameChild>,
     by_actor: HashMap<ActorId, Name>,
@@ -127,6 +118,7 @@ impl FleetState {
         shared.draining.cancel();
         shared.lost.cancel();
         let (left_over, in_time) = (!self.left(), self.draining.is_some());
+        shared.awake().clear();
         let cells: Vec<_> = self.names.drain().map(|(_, child)| child.cell).collect();
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             // The runtime ends, and the processes with their sessions.
@@ -178,7 +170,7 @@ async fn end_now(shared: &FleetShared, cell: &NameCell) {
     cell.steps.wait().await;
     // A step may have started a session.
     cell.kill().cancel();
-    give_back(shared, cell, true).await;
+    give_back(shared, cell).await;
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -209,7 +201,6 @@ impl Actor for FleetSupervisor {
             shared,
             myself,
             admission: AdmissionLink::default(),
-            admitter: None,
             keeper: None,
             names: HashMap::new(),
             by_actor: HashMap::new(),
@@ -238,11 +229,7 @@ impl Actor for FleetSupervisor {
             }
             FleetMessage::To { name, message, start } => state.send(name, *message, start).await?,
             FleetMessage::GivenBack(name) => state.given_back(name).await?,
-            FleetMessage::Report(reply) => state.report(reply),
-            FleetMessage::Owned(reply) => {
-                // An error: nobody waits for the names any more.
-                reply.send(state.owned()).ok();
-            }
+            FleetMessage::Counts(reply) => state.admission.send(AdmitterMessage::Counts(reply)),
             FleetMessage::Drain { deadline, done } => state.drain(deadline, Some(done)),
             FleetMessage::Abandoned => {
                 let deadline = Instant::now() + state.shared.limits.drain;

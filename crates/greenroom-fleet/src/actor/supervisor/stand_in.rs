@@ -1,11 +1,8 @@
 //! Requests to a name whose actor has failed. Its turn goes on, so the supervisor carries them out by what the name's cell holds.
 
-use greenroom::Session;
-
 use super::NameChild;
-use crate::actor::name::NameMessage;
+use crate::actor::name::{NameMessage, steer};
 use crate::error::FleetError;
-use crate::id::PromptId;
 
 impl NameChild {
     /// Carries a request out in place of the actor. Messages that are no requests are dropped: the next actor looks for itself.
@@ -13,9 +10,9 @@ impl NameChild {
         match message {
             NameMessage::MakeWay { .. } => self.cell.kill().cancel(),
             // Answered when the session is gone. It ends after its turn in any case.
-            NameMessage::Passivate { done, .. } => self.passive.extend(done),
+            NameMessage::Passivate(done) => self.passive.push(done),
             NameMessage::Interrupt { prompt, done } => {
-                let Some(session) = self.running(prompt) else {
+                let Some(session) = self.cell.in_turn(prompt) else {
                     // An error: the caller waits no more.
                     done.send(Ok(false)).ok();
                     return;
@@ -25,22 +22,8 @@ impl NameChild {
                     done.send(interrupted.map(|_| true).map_err(FleetError::Session)).ok();
                 });
             }
-            NameMessage::Steer { message, done } => {
-                // Dropped without a turn: that tells the caller.
-                let Some(session) = self.running(None) else { return };
-                self.cell.steps.spawn(async move {
-                    let steered = session.steer(*message).await;
-                    done.send(steered.map(drop).map_err(FleetError::Session)).ok();
-                });
-            }
+            NameMessage::Steer { message, done } => steer(&self.cell, *message, done),
             _ => {}
         }
-    }
-
-    /// The session, if it runs a turn, and the turn of this prompt if one is given.
-    fn running(&self, prompt: Option<PromptId>) -> Option<Session> {
-        let holdings = self.cell.holdings();
-        let running = holdings.running.get()?;
-        holdings.session.clone().filter(|_| prompt.is_none_or(|prompt| prompt == running))
     }
 }

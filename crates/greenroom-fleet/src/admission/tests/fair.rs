@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 
-use super::{Stage, name, tenant_of};
-use crate::admission::{Order, Want};
+use super::{Stage, tenant_of};
+use crate::admission::{Grant, Want};
 
 /// A node on which sessions start and end at once, and turns end one by one in the order in which they began.
 struct Node {
@@ -43,20 +43,17 @@ impl Node {
     }
 
     fn carry_out(&mut self) {
-        while let Some(order) = self.stage.machine.next(self.stage.now) {
-            let granted = match order {
-                Order::Activate(name) => {
-                    self.stage.machine.started(&name, self.stage.now);
-                    name
-                }
-                Order::Turn(name) => name,
-                Order::Passivate(name) => {
-                    self.stage.machine.freed(&name);
+        while let Some((name, grant)) = self.stage.machine.next(self.stage.now) {
+            match grant {
+                Grant::Activate => self.stage.started(name.as_str()),
+                Grant::Turn => {}
+                Grant::Passivate => {
+                    self.stage.freed(name.as_str());
                     continue;
                 }
-            };
-            self.granted.push(granted.to_string());
-            self.running.push_back(granted.to_string());
+            }
+            self.granted.push(name.to_string());
+            self.running.push_back(name.to_string());
         }
     }
 
@@ -207,18 +204,18 @@ fn a_hundred_thousand_names_that_ask_are_all_served() {
     let mut stage = Stage::new(40);
     for number in 0..100_000 {
         let tenant = format!("t{}x", number % 1_000);
-        stage.machine.ask(&name(&format!("{tenant}{number}")), &tenant, Want::Turn, None, stage.now);
+        stage.asks(&format!("{tenant}{number}"), Want::Turn, None);
     }
     let mut running = VecDeque::new();
     for _ in 0..100_000 {
-        while let Some(order) = stage.machine.next(stage.now) {
-            let Order::Activate(name) = order else { panic!("{order:?}") };
-            stage.machine.started(&name, stage.now);
+        while let Some((name, grant)) = stage.machine.next(stage.now) {
+            assert_eq!(grant, Grant::Activate);
+            stage.started(name.as_str());
             running.push_back(name);
         }
         let name = running.pop_front().unwrap();
-        stage.machine.turn_ended(&name, stage.now);
-        stage.machine.freed(&name);
+        stage.ended(name.as_str());
+        stage.freed(name.as_str());
     }
     assert_eq!(stage.machine.counts(), Default::default());
 }

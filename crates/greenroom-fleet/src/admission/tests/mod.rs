@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Admission, Bounds, Order, Share, Want};
+use super::{Admission, AdmissionMessage, Grant, Tally, Want};
 use crate::Name;
+use crate::limits::{FleetLimits, Quota};
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -35,52 +36,63 @@ impl Stage {
 
     /// `shares`: tenant, weight, cap.
     fn with(live: usize, activations_at_once: usize, shares: &[(&str, u32, usize)]) -> Self {
-        let bounds = Bounds { live, activations_at_once, idle_before_eviction: Duration::from_secs(5) };
-        let shares: HashMap<_, _> = shares
+        let limits = FleetLimits { live, activations_at_once, ..FleetLimits::default() };
+        let quotas: HashMap<_, _> = shares
             .iter()
-            .map(|(tenant, weight, live)| (tenant.to_string(), Share { weight: *weight, live: *live }))
+            .map(|(tenant, weight, live)| (tenant.to_string(), Quota::default().weight(*weight).live(*live)))
             .collect();
-        let default = Share { weight: 1, live: usize::MAX };
-        Self { machine: Admission::new(bounds, shares, default), now: Instant::now() }
+        Self { machine: Admission::new(limits, quotas, Quota::default()), now: Instant::now() }
+    }
+
+    fn tell(&mut self, text: &str, message: AdmissionMessage) {
+        self.machine.handle(&name(text), message, self.now);
+    }
+
+    fn asks(&mut self, text: &str, want: Want, order: Option<u64>) {
+        self.tell(text, AdmissionMessage::Ask { tenant: tenant_of(text).to_owned(), want, order });
+    }
+
+    fn tally(&self) -> Tally {
+        self.machine.counts().node
     }
 
     fn ask(&mut self, names: &str) {
         for text in names.split(' ') {
-            self.machine.ask(&name(text), tenant_of(text), Want::Turn, None, self.now);
+            self.asks(text, Want::Turn, None);
         }
     }
 
     /// The name asks for the prompt that was accepted as the `order`th.
     fn ask_for(&mut self, text: &str, order: u64) {
-        self.machine.ask(&name(text), tenant_of(text), Want::Turn, Some(order), self.now);
+        self.asks(text, Want::Turn, Some(order));
     }
 
     fn warm(&mut self, text: &str) {
-        self.machine.ask(&name(text), tenant_of(text), Want::Warm, None, self.now);
+        self.asks(text, Want::Warm, None);
     }
 
     fn started(&mut self, names: &str) {
         for text in names.split(' ') {
-            self.machine.started(&name(text), self.now);
+            self.tell(text, AdmissionMessage::Started);
         }
     }
 
     fn ended(&mut self, names: &str) {
         for text in names.split(' ') {
-            self.machine.turn_ended(&name(text), self.now);
+            self.tell(text, AdmissionMessage::TurnEnded);
         }
     }
 
     fn freed(&mut self, text: &str) {
-        self.machine.freed(&name(text));
+        self.tell(text, AdmissionMessage::Freed);
     }
 
     fn busy(&mut self, text: &str, busy: bool) {
-        self.machine.busy(&name(text), busy, self.now);
+        self.tell(text, AdmissionMessage::Busy(busy));
     }
 
     fn withdraw(&mut self, text: &str) {
-        self.machine.withdraw(&name(text));
+        self.tell(text, AdmissionMessage::Withdraw);
     }
 
     fn seconds(&mut self, seconds: u64) {
@@ -90,11 +102,11 @@ impl Stage {
     /// The orders until there is none: `activate a1, turn a2`.
     fn orders(&mut self) -> String {
         let mut orders = Vec::new();
-        while let Some(order) = self.machine.next(self.now) {
-            orders.push(match order {
-                Order::Activate(name) => format!("activate {name}"),
-                Order::Turn(name) => format!("turn {name}"),
-                Order::Passivate(name) => format!("passivate {name}"),
+        while let Some((name, grant)) = self.machine.next(self.now) {
+            orders.push(match grant {
+                Grant::Activate => format!("activate {name}"),
+                Grant::Turn => format!("turn {name}"),
+                Grant::Passivate => format!("passivate {name}"),
             });
         }
         orders.join(", ")

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{Stage, name, tenant_of};
-use crate::admission::{Order, Want};
+use crate::admission::{AdmissionMessage, Grant, Want};
 
 const IDLE: Duration = Duration::from_secs(5);
 const TENANTS: [&str; 3] = ["a", "b", "c"];
@@ -135,7 +135,7 @@ impl Model {
             Op::Fail(n) => self.free(&Self::text(n)),
             Op::Leave(n) => {
                 let text = Self::text(n);
-                self.stage.machine.leaving(&name(&text));
+                self.stage.tell(&text, AdmissionMessage::Leaving);
                 let one = self.names.get_mut(&text).unwrap();
                 if Self::holds(one) {
                     (one.is, one.turn) = (Is::Leaving, false);
@@ -167,7 +167,7 @@ impl Model {
         let one = self.names.get_mut(text).unwrap();
         match one.is {
             Is::Starting => {
-                self.stage.machine.started(&name(text), now);
+                self.stage.started(text);
                 one.is = if one.turn { Is::Running } else { Is::Idle(now) };
                 one.turn = false;
             }
@@ -189,12 +189,12 @@ impl Model {
     /// Takes one order and checks that it was allowed. False: there was none, and there could be none.
     fn order(&mut self) -> bool {
         let now = self.stage.now;
-        let Some(order) = self.stage.machine.next(now) else {
+        let Some((name, grant)) = self.stage.machine.next(now) else {
             self.nothing_is_left_undone();
             return false;
         };
-        match order {
-            Order::Activate(name) => {
+        match grant {
+            Grant::Activate => {
                 let text = name.to_string();
                 let tenant = tenant_of(&text);
                 assert!(self.count(|_, one| Self::holds(one)) < self.bound.live, "capped: {text}");
@@ -204,12 +204,12 @@ impl Model {
                 assert!(one.is == Is::Away && one.want.is_some(), "{text}: {one:?}");
                 (one.is, one.turn) = (Is::Starting, one.want.take() == Some(Want::Turn));
             }
-            Order::Turn(name) => {
+            Grant::Turn => {
                 let one = self.names.get_mut(name.as_str()).unwrap();
                 assert!(matches!(one.is, Is::Idle(_)) && one.want == Some(Want::Turn), "{name}: {one:?}");
                 (one.is, one.want) = (Is::Running, None);
             }
-            Order::Passivate(name) => {
+            Grant::Passivate => {
                 let text = name.to_string();
                 let one = self.names[&text];
                 let Is::Idle(since) = one.is else { panic!("{text}: {one:?}") };
@@ -269,19 +269,19 @@ impl Model {
     }
 
     fn compare(&self) {
-        let counts = self.stage.machine.counts();
+        let (counts, node) = (self.stage.machine.counts(), self.stage.tally());
         let is = |wanted: fn(&Is) -> bool| self.count(|_, one| wanted(&one.is));
-        assert_eq!(counts.live, self.count(|_, one| Self::holds(one)));
-        assert_eq!(counts.starting, is(|is| *is == Is::Starting));
-        assert_eq!(counts.running, is(|is| *is == Is::Running));
-        assert_eq!(counts.idle, is(|is| matches!(is, Is::Idle(_))));
-        assert_eq!(counts.leaving, is(|is| *is == Is::Leaving));
-        assert_eq!(counts.asking, self.count(|_, one| one.want.is_some()));
+        assert_eq!(node.live(), self.count(|_, one| Self::holds(one)));
+        assert_eq!(node.starting, is(|is| *is == Is::Starting));
+        assert_eq!(node.running, is(|is| *is == Is::Running));
+        assert_eq!(node.idle, is(|is| matches!(is, Is::Idle(_))));
+        assert_eq!(node.leaving, is(|is| *is == Is::Leaving));
+        assert_eq!(node.asking, self.count(|_, one| one.want.is_some()));
         for tenant in TENANTS {
             let known =
                 self.count(|text, one| tenant_of(text) == tenant && (Self::holds(one) || one.want.is_some()));
             assert_eq!(counts.tenants.contains_key(tenant), known > 0, "{tenant}");
-            let live = counts.tenants.get(tenant).map_or(0, |tally| tally.live);
+            let live = counts.tenants.get(tenant).map_or(0, |tally| tally.live());
             assert_eq!(live, self.holders(tenant));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Stage, name};
+use super::{AdmissionMessage, Stage};
 
 #[test]
 fn a_name_gets_a_slot_a_turn_and_its_next_turn_on_that_slot() {
@@ -84,7 +84,7 @@ fn a_warmed_name_is_idle_when_it_has_started() {
     stage.warm("a1");
     assert_eq!(stage.orders(), "activate a1");
     stage.started("a1");
-    assert_eq!(stage.machine.counts().idle, 1);
+    assert_eq!(stage.tally().idle, 1);
     stage.warm("a1");
     assert_eq!(stage.orders(), "", "it is warm");
     stage.ask("a1");
@@ -98,7 +98,7 @@ fn a_turn_asked_for_while_a_name_is_warmed_is_granted_with_the_slot() {
     assert_eq!(stage.orders(), "activate a1");
     stage.ask("a1");
     stage.started("a1");
-    assert_eq!((stage.orders().as_str(), stage.machine.counts().running), ("", 1));
+    assert_eq!((stage.orders().as_str(), stage.tally().running), ("", 1));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_turn_replaces_a_request_to_warm_and_keeps_its_place() {
     stage.freed("b1");
     assert_eq!(stage.orders(), "activate a1");
     stage.started("a1");
-    assert_eq!(stage.machine.counts().running, 1);
+    assert_eq!(stage.tally().running, 1);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_withdrawn_request_is_never_granted() {
     stage.withdraw("a2");
     stage.ended("a2");
     assert_eq!(stage.orders(), "");
-    assert_eq!(stage.machine.counts().idle, 1, "the slot stays");
+    assert_eq!(stage.tally().idle, 1, "the slot stays");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_name_whose_turn_is_withdrawn_while_it_starts_is_idle_then() {
     assert_eq!(stage.orders(), "activate a1");
     stage.withdraw("a1");
     stage.started("a1");
-    assert_eq!((stage.machine.counts().idle, stage.machine.counts().running), (1, 0));
+    assert_eq!((stage.tally().idle, stage.tally().running), (1, 0));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_failed_activation_frees_its_slot_and_spends_its_request() {
 fn a_name_that_asks_while_it_leaves_is_activated_after_freed() {
     let mut stage = Stage::new(2);
     stage.idle("a1");
-    stage.machine.leaving(&name("a1"));
+    stage.tell("a1", AdmissionMessage::Leaving);
     stage.ask("a1");
     assert_eq!(stage.orders(), "", "there is a free slot, but its own session is still there");
     stage.freed("a1");
@@ -212,15 +212,15 @@ fn reports_about_unknown_names_and_in_the_wrong_state_change_nothing() {
     stage.ended("a1");
     stage.busy("a1", true);
     stage.freed("a1");
-    stage.machine.leaving(&name("a1"));
+    stage.tell("a1", AdmissionMessage::Leaving);
     stage.withdraw("a1");
     assert_eq!(stage.machine.counts(), Default::default());
     stage.run("a1");
     stage.started("a1");
-    assert_eq!(stage.machine.counts().running, 1);
+    assert_eq!(stage.tally().running, 1);
     stage.ended("a1");
     stage.ended("a1");
-    assert_eq!(stage.machine.counts().idle, 1);
+    assert_eq!(stage.tally().idle, 1);
 }
 
 #[test]
@@ -265,13 +265,14 @@ fn counts_tell_what_names_of_each_tenant_do() {
     stage.ask("b1 b2 b3");
     stage.ask("a1");
     assert_eq!(stage.orders(), "activate b1, activate b2");
-    stage.machine.leaving(&name("b2"));
+    stage.tell("b2", AdmissionMessage::Leaving);
     let counts = stage.machine.counts();
-    let all = (counts.live, counts.starting, counts.running, counts.idle, counts.leaving, counts.asking);
+    let node = counts.node;
+    let all = (node.live(), node.starting, node.running, node.idle, node.leaving, node.asking);
     assert_eq!(all, (4, 1, 1, 1, 1, 2));
     let (a, b) = (counts.tenants["a"], counts.tenants["b"]);
-    assert_eq!((a.live, a.running, a.idle, a.asking), (2, 1, 1, 1));
-    assert_eq!((b.live, b.starting, b.leaving, b.asking), (2, 1, 1, 1));
+    assert_eq!((a.live(), a.running, a.idle, a.asking), (2, 1, 1, 1));
+    assert_eq!((b.live(), b.starting, b.leaving, b.asking), (2, 1, 1, 1));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Bounds, and who makes room for whom.
 
-use super::{Stage, name};
+use super::{AdmissionMessage, Stage, name};
 
 #[test]
 fn holders_never_exceed_live_until_a_slot_is_freed() {
@@ -9,7 +9,7 @@ fn holders_never_exceed_live_until_a_slot_is_freed() {
     assert_eq!(stage.orders(), "activate a1, activate b1");
     stage.started("a1 b1");
     stage.ended("a1");
-    stage.machine.leaving(&name("a1"));
+    stage.tell("a1", AdmissionMessage::Leaving);
     assert_eq!(stage.orders(), "", "a holder that leaves still has its slot");
     stage.freed("a1");
     assert_eq!(stage.orders(), "activate c1");
@@ -213,7 +213,7 @@ fn a_slot_on_its_way_is_used_before_a_holder_is_evicted() {
     let mut stage = Stage::new(2);
     stage.idle("a1 a2");
     stage.seconds(5);
-    stage.machine.leaving(&name("a2"));
+    stage.tell("a2", AdmissionMessage::Leaving);
     stage.ask("b1");
     assert_eq!(stage.orders(), "");
     stage.freed("a2");

@@ -1,13 +1,15 @@
 //! A disk in memory, for tests: it can be full or read-only, and its power can be cut at any write.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
+use tokio::sync::OwnedMutexGuard;
 
-use super::file::{OpenFile, held_here};
-use super::hold::Hold;
-use super::storage::Raw;
+use super::error::in_use;
+use super::file::{OpenFile, patiently};
+use super::storage::{FileChange, Raw};
 use crate::registry::Result;
 
 /// A disk writes a sector whole or not at all.
@@ -52,7 +54,11 @@ const SECTOR: usize = 512;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
+pub struct SimulatedDisk {
+    state: Arc<Mutex<DiskState>>,
+    /// The lock of the file.
+    lock: Arc<tokio::sync::Mutex<()>>,
+}
 
 /// The way in which a [`SimulatedDisk`] fails: writes and syncs get the error, and reads go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,28 +74,20 @@ pub enum DiskFault {
 
 #[derive(Debug, Default)]
 struct DiskState {
-    /// The bytes before the first write.
+    /// The bytes before the first change.
     base: Vec<u8>,
     now: Vec<u8>,
-    writes: Vec<DiskWrite>,
+    changes: Vec<FileChange<'static>>,
     /// The fault, and the moment from which on it holds.
     fault: Option<(DiskFault, usize)>,
 }
 
-#[derive(Debug)]
-enum DiskWrite {
-    Data(usize, Vec<u8>),
-    Length(usize),
-    Sync,
-}
-
-impl DiskWrite {
-    fn apply(&self, bytes: &mut Vec<u8>) {
-        match self {
-            DiskWrite::Data(at, data) => put(bytes, *at, data),
-            DiskWrite::Length(length) => bytes.resize(*length, 0),
-            DiskWrite::Sync => {}
-        }
+/// Makes a change in the bytes of a disk.
+fn apply(change: &FileChange<'_>, bytes: &mut Vec<u8>) {
+    match change {
+        FileChange::Data(at, data) => put(bytes, size(*at), data),
+        FileChange::Length(length) => bytes.resize(size(*length), 0),
+        FileChange::Sync => {}
     }
 }
 
@@ -123,7 +121,7 @@ impl SimulatedDisk {
     /// moments begin anew.
     pub fn replace(&self, bytes: impl Into<Vec<u8>>) {
         let (mut state, base) = (self.state(), bytes.into());
-        *state = DiskState { now: base.clone(), base, writes: Vec::new(), fault: state.fault };
+        *state = DiskState { now: base.clone(), base, changes: Vec::new(), fault: state.fault };
     }
 
     /// Makes writes fail from now on.
@@ -143,14 +141,15 @@ impl SimulatedDisk {
 
     /// The number of writes and syncs so far. Those that failed do not count.
     pub fn moment(&self) -> usize {
-        self.state().writes.len()
+        self.state().changes.len()
     }
 
     /// The moments right after each sync so far.
     pub fn syncs(&self) -> Vec<usize> {
         let state = self.state();
-        let synced = |(at, write): (usize, &DiskWrite)| matches!(write, DiskWrite::Sync).then_some(at + 1);
-        state.writes.iter().enumerate().filter_map(synced).collect()
+        let synced =
+            |(at, change): (usize, &FileChange<'_>)| matches!(change, FileChange::Sync).then_some(at + 1);
+        state.changes.iter().enumerate().filter_map(synced).collect()
     }
 
     /// Another disk, as a power cut at a [moment](Self::moment) of this one leaves it: everything before the last sync
@@ -161,25 +160,22 @@ impl SimulatedDisk {
     /// If the moment has not come yet.
     pub fn after_power_cut(&self, moment: usize, seed: u64) -> Self {
         let state = self.state();
-        let writes = &state.writes[..moment];
-        let synced = writes.iter().rposition(|write| matches!(write, DiskWrite::Sync)).map_or(0, |at| at + 1);
+        let changes = &state.changes[..moment];
+        let synced =
+            changes.iter().rposition(|change| matches!(change, FileChange::Sync)).map_or(0, |at| at + 1);
         let mut bytes = state.base.clone();
-        writes[..synced].iter().for_each(|write| write.apply(&mut bytes));
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut is_kept = || {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random >> 63 == 1
-        };
-        for write in &writes[synced..] {
-            let DiskWrite::Data(start, data) = write else {
+        changes[..synced].iter().for_each(|change| apply(change, &mut bytes));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut is_kept = || seed != 0 && random.bool();
+        for change in &changes[synced..] {
+            let FileChange::Data(start, data) = change else {
                 if is_kept() {
-                    write.apply(&mut bytes);
+                    apply(change, &mut bytes);
                 }
                 continue;
             };
-            let mut at = *start;
+            let start = size(*start);
+            let mut at = start;
             while at < start + data.len() {
                 let end = ((at / SECTOR + 1) * SECTOR).min(start + data.len());
                 let there = end.min(bytes.len()).max(at);
@@ -193,13 +189,13 @@ impl SimulatedDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, DiskState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, write: DiskWrite) -> io::Result<()> {
+    fn change(&self, change: FileChange<'static>) -> io::Result<()> {
         let mut state = self.state();
         if let Some((fault, from)) = state.fault
-            && state.writes.len() >= from
+            && state.changes.len() >= from
         {
             return Err(io::Error::from(match fault {
                 DiskFault::Full => io::ErrorKind::StorageFull,
@@ -207,8 +203,8 @@ impl SimulatedDisk {
                 DiskFault::Broken => return Err(io::Error::other("input/output error")),
             }));
         }
-        write.apply(&mut state.now);
-        state.writes.push(write);
+        apply(&change, &mut state.now);
+        state.changes.push(change);
         Ok(())
     }
 }
@@ -235,27 +231,27 @@ impl StorageBackend for Platter {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.write(DiskWrite::Length(size(length)))
+        self.0.change(FileChange::Length(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.write(DiskWrite::Sync)
+        self.0.change(FileChange::Sync)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(DiskWrite::Data(size(offset), data.to_vec()))
+        self.0.change(FileChange::Data(offset, Cow::Owned(data.to_vec())))
     }
 }
 
 /// The file of a backend on a simulated disk.
 pub(super) struct DiskFile {
     disk: SimulatedDisk,
-    hold: Option<Hold>,
+    held: Option<(Raw, OwnedMutexGuard<()>)>,
 }
 
 impl DiskFile {
     pub(super) fn on(disk: &SimulatedDisk) -> Self {
-        Self { disk: disk.clone(), hold: None }
+        Self { disk: disk.clone(), held: None }
     }
 }
 
@@ -265,11 +261,13 @@ impl OpenFile for DiskFile {
     }
 
     fn raw(&mut self) -> Result<Raw> {
-        if self.hold.is_none() {
-            let identity = format!("simulated disk {:p}", Arc::as_ptr(&self.disk.0));
-            self.hold = Some(Hold::take(identity).ok_or_else(|| held_here(&self.shown()))?);
+        if let Some((raw, _)) = &self.held {
+            return Ok(raw.clone());
         }
-        Ok(Arc::new(Platter(self.disk.clone())))
+        let lock = || self.disk.lock.clone().try_lock_owned().map_err(|_| in_use(&self.shown()));
+        let (raw, lock): (Raw, _) = (Arc::new(Platter(self.disk.clone())), patiently(lock)?);
+        self.held = Some((raw.clone(), lock));
+        Ok(raw)
     }
 
     fn cache(&self) -> Option<usize> {

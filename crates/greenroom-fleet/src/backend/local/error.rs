@@ -3,9 +3,10 @@
 use std::any::Any;
 use std::io;
 
-use redb::{DatabaseError, StorageError};
+use redb::DatabaseError;
 
 use crate::error::{BackendError, BackendErrorKind};
+use crate::registry::FORMAT;
 
 /// An error of a transaction.
 pub(super) fn failed(error: impl Into<redb::Error>) -> BackendError {
@@ -32,32 +33,21 @@ pub(super) fn failed(error: impl Into<redb::Error>) -> BackendError {
 
 /// An error of opening the file.
 pub(super) fn not_opened(path: &str, error: DatabaseError) -> BackendError {
-    let (kind, message) = match error {
-        DatabaseError::DatabaseAlreadyOpen => (
-            BackendErrorKind::InUse,
-            format!(
-                "another process has the fleet's file {path} open: stop that process, or use another file"
-            ),
-        ),
-        DatabaseError::UpgradeRequired(version) => (
-            BackendErrorKind::Version,
-            format!(
-                "the fleet's file {path} has format {version} of its database: export it with the version of greenroom that wrote it, and import it with this one"
-            ),
-        ),
-        DatabaseError::Storage(StorageError::Corrupted(ref what)) => not_a_fleet(path, what),
+    let error = redb::Error::from(error);
+    let (kind, message) = match &error {
+        redb::Error::DatabaseAlreadyOpen => return in_use(path),
+        redb::Error::UpgradeRequired(version) => {
+            return of_another_version(path, format!("has format {version} of its database"));
+        }
+        redb::Error::Corrupted(what) => not_a_fleet(path, what),
         // A file that does not begin as redb's files do, or ends too early.
-        DatabaseError::Storage(StorageError::Io(ref io))
+        redb::Error::Io(io)
             if matches!(io.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
         {
             not_a_fleet(path, &io.to_string())
         }
-        DatabaseError::Storage(StorageError::Io(io)) => return inaccessible(path, io),
-        DatabaseError::RepairAborted => (
-            BackendErrorKind::Damaged,
-            format!("the repair of the fleet's file {path} was aborted: open it again"),
-        ),
-        ref other => {
+        redb::Error::Io(io) => (BackendErrorKind::Unavailable, cannot_be_opened(path, io)),
+        other => {
             (BackendErrorKind::Unavailable, format!("the fleet's file {path} cannot be opened: {other}"))
         }
     };
@@ -66,8 +56,54 @@ pub(super) fn not_opened(path: &str, error: DatabaseError) -> BackendError {
 
 /// The system refuses to open, read or write the file.
 pub(super) fn inaccessible(path: &str, error: io::Error) -> BackendError {
-    let message = format!("the fleet's file {path} cannot be opened: {error}; {}", remedy(error.kind()));
-    BackendError::new(BackendErrorKind::Unavailable, message).caused_by(error)
+    BackendError::new(BackendErrorKind::Unavailable, cannot_be_opened(path, &error)).caused_by(error)
+}
+
+fn cannot_be_opened(path: &str, error: &io::Error) -> String {
+    format!("the fleet's file {path} cannot be opened: {error}; {}", remedy(error.kind()))
+}
+
+/// Another process, or another backend of this one, has the file open: the system's lock does not tell which.
+pub(super) fn in_use(path: &str) -> BackendError {
+    let message = format!(
+        "another process, or another backend of this process, has the fleet's file {path} open: stop that process, use a clone of that backend, or close it first"
+    );
+    BackendError::new(BackendErrorKind::InUse, message)
+}
+
+fn of_another_version(path: &str, what: String) -> BackendError {
+    let message = format!(
+        "the fleet's file {path} {what}: export it with the version that wrote it, and import it with this one"
+    );
+    BackendError::new(BackendErrorKind::Version, message)
+}
+
+/// The rows have another format.
+pub(super) fn of_another_format(path: &str, found: Option<&[u8]>) -> BackendError {
+    let found = String::from_utf8_lossy(found.unwrap_or(b"unknown"));
+    let reads = String::from_utf8_lossy(FORMAT);
+    of_another_version(path, format!("has the format {found}, and this version of greenroom reads {reads}"))
+}
+
+pub(super) fn of_another_program(path: &str) -> BackendError {
+    let message = format!("{path} is the database of another program: name another file");
+    BackendError::new(BackendErrorKind::Damaged, message)
+}
+
+/// The writer's thread is gone.
+pub(super) fn closed() -> BackendError {
+    BackendError::new(
+        BackendErrorKind::Closed,
+        "the writer of the fleet's file has ended: open the file again",
+    )
+}
+
+/// The file could not be opened.
+pub(super) fn not_open() -> BackendError {
+    BackendError::new(
+        BackendErrorKind::Unavailable,
+        "the fleet's file could not be opened: repeat the request",
+    )
 }
 
 /// The advice for an error of the disk.

@@ -1,10 +1,13 @@
-//! The text of an export: a line with the format, then a line for each row.
+//! An export: a text with a line for the format, then a line for each row.
 
+use redb::ReadableDatabase;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::database::{OpenDatabase, ROWS};
+use super::error::failed;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::registry::{FORMAT, Result, Row, is_key};
+use crate::registry::{FIRST_KEY, FORMAT, Result, Row, is_key};
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -22,29 +25,30 @@ struct Line {
     bytes: Option<String>,
 }
 
-/// The text of an export that is being written.
-pub(super) struct Text(String);
-
-impl Text {
-    pub(super) fn new() -> Result<Self> {
-        line(&Header { greenroom_fleet: format_number()? }).map(Self)
+/// The text of everything that is committed now.
+pub(super) fn write(open: &OpenDatabase) -> Result<String> {
+    let snapshot = open.database.begin_read().map_err(failed)?;
+    let table = snapshot.open_table(ROWS).map_err(failed)?;
+    let mut text = line(&Header { greenroom_fleet: format_number()? })?;
+    for row in table.range(FIRST_KEY..).map_err(failed)? {
+        if open.is_ending() {
+            let message = "the export was ended, because the file is closed or opened again: repeat it";
+            return Err(BackendError::new(BackendErrorKind::Unavailable, message));
+        }
+        let (key, value) = row.map_err(failed)?;
+        text += &line(&Line::of(key.value(), value.value()))?;
     }
+    Ok(text)
+}
 
-    /// Adds a row.
-    pub(super) fn row(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+impl Line {
+    fn of(key: &[u8], value: &[u8]) -> Self {
         let key = hex(key);
-        self.0 += &line(&match value {
-            [] => Line { key, value: None, bytes: None },
-            json => match one_line(json) {
-                Some(value) => Line { key, value: Some(value), bytes: None },
-                None => Line { key, value: None, bytes: Some(hex(json)) },
-            },
-        })?;
-        Ok(())
-    }
-
-    pub(super) fn whole(self) -> String {
-        self.0
+        match one_line(value) {
+            _ if value.is_empty() => Self { key, value: None, bytes: None },
+            Some(value) => Self { key, value: Some(value), bytes: None },
+            None => Self { key, value: None, bytes: Some(hex(value)) },
+        }
     }
 }
 

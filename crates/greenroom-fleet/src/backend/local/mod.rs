@@ -14,17 +14,16 @@
 //! A group that has written nothing is not committed.
 //!
 //! Reads run beside the writer, each on a snapshot of what is committed, on threads of the runtime's pool for blocking work: at most
-//! [`READERS`] for pages and as many for short reads. A snapshot has everything that was answered before it, so a long page delays no
-//! commit and no request to a session, and shows every write of its caller. A read that finds the file closed has the writer open it again.
+//! [`READERS`] for pages and as many for short reads, and one for an export. A snapshot has everything that was answered before it, so a
+//! long page delays no commit and no request to a session, and shows every write of its caller. A read that finds the file closed has the
+//! writer open it again.
 
+mod database;
 #[cfg(feature = "testkit")]
 mod disk;
 mod error;
 mod export;
 mod file;
-mod hold;
-mod reader;
-mod snapshot;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -40,11 +39,11 @@ use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
+use database::{OpenDatabase, SharedDatabase};
 #[cfg(feature = "testkit")]
 pub use disk::{DiskFault, SimulatedDisk};
+use error::{closed, not_open};
 use file::{DatabaseFile, OpenFile};
-use reader::SharedDatabase;
-use snapshot::{Export, Exporter};
 use writer::{Message, Writer};
 
 /// Requests that wait for the writer. Beyond them a request waits until there is room.
@@ -97,8 +96,8 @@ impl LocalBackend {
     /// one.
     ///
     /// Nothing is written to a file that is refused. The file stays locked until the backend is closed, also after an
-    /// error of its disk. If another backend of this process has the file open and does not close within two seconds,
-    /// the file is in use: a backend closes some time after its last clone was dropped, and a fleet that has drained
+    /// error of its disk. If another process, or another backend of this one, has the file open and does not close within two
+    /// seconds, the file is in use: a backend closes some time after its last clone was dropped, and a fleet that has drained
     /// may still drop its own.
     ///
     /// The file's lock proves that no earlier process uses it, so every node in it is dead from now on:
@@ -106,8 +105,7 @@ impl LocalBackend {
     /// [`left_processes`](super::Requests::left_processes).
     ///
     /// # Errors
-    /// [`InUse`](BackendErrorKind::InUse) if another process has the file open for a second more, or another backend of this process
-    /// for two;
+    /// [`InUse`](BackendErrorKind::InUse) if another process, or another backend of this one, has the file open for two seconds more;
     /// [`Version`](BackendErrorKind::Version) if another version of the format wrote it;
     /// [`Damaged`](BackendErrorKind::Damaged) if it is no file of a fleet, or its contents are spoilt;
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the system cannot open it.
@@ -143,17 +141,14 @@ impl LocalBackend {
     /// Writes everything in the file to a text of JSON lines, which [`LocalBackend::import`] reads. Versions of greenroom that
     /// cannot read the file of one another can read this text.
     ///
-    /// The text has everything that was answered before the call. It is written from a snapshot on a thread of its own, so other
-    /// requests go on meanwhile. One export runs at a time, and later ones wait for it.
+    /// The text has everything that was answered before the call. It is written from a snapshot, so other requests go on meanwhile.
+    /// One export runs at a time, and later ones wait for it.
     ///
     /// # Errors
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the file cannot be read or is closed meanwhile,
     /// [`Closed`](BackendErrorKind::Closed) after a close.
     pub async fn export(&self) -> Result<String> {
-        let turn = Arc::clone(&self.exports).acquire_owned().await.map_err(|_| closed())?;
-        let (reply, text) = oneshot::channel();
-        self.jobs.send(Message::Export(Export { reply, turn })).await.map_err(|_| closed())?;
-        text.await.map_err(|_| closed())?
+        self.beside(&self.exports, export::write).await
     }
 
     /// Fills an empty file with the text of an [`export`](LocalBackend::export). Its nodes are dead in the new file, as after
@@ -171,55 +166,68 @@ impl LocalBackend {
 
     async fn start(file: Box<dyn OpenFile>, clock: Clock) -> Result<Self> {
         let (jobs, waiting) = mpsc::channel(WAITING);
-        let channels = Channels::new();
-        let (opened, open) = oneshot::channel();
         let (ending, ended) = watch::channel(());
-        let database = SharedDatabase::default();
+        let (channels, database) = (Channels::new(), SharedDatabase::default());
         let writer = Writer {
             waiting,
             file,
+            known: None,
             clock: clock.clone(),
             channels: channels.clone(),
-            exporter: Exporter::default(),
             database: database.clone(),
             _ending: ending,
         };
-        std::thread::Builder::new()
-            .name("greenroom-fleet".to_owned())
-            .spawn(move || writer.run(opened))
-            .map_err(|error| {
+        std::thread::Builder::new().name("greenroom-fleet".to_owned()).spawn(move || writer.run()).map_err(
+            |error| {
                 BackendError::new(BackendErrorKind::Unavailable, "no thread for the file").caused_by(error)
-            })?;
-        open.await.map_err(|_| closed())??;
+            },
+        )?;
         let turns = |count| Arc::new(Semaphore::new(count));
         let (exports, readers, short_readers) = (turns(1), turns(READERS), turns(READERS));
-        Ok(Self { jobs, ended, folder: None, clock, channels, exports, database, readers, short_readers })
+        let backend =
+            Self { jobs, ended, folder: None, clock, channels, exports, database, readers, short_readers };
+        if let Err(refused) = backend.have_it_open().await {
+            // The file is free as soon as the error is known.
+            backend.close().await;
+            return Err(refused);
+        }
+        Ok(backend)
     }
 
-    /// Has the writer open the file, if it is closed.
-    async fn open_again(&self) -> Result<()> {
+    /// Has the writer open the file, if it is not open.
+    async fn have_it_open(&self) -> Result<()> {
         self.commit(Lane::Requests, Commit::default()).await.map(|_| ())
     }
 
-    /// Reads rows of a snapshot. `None`: the file is closed.
-    async fn read_snapshot(&self, wanted: Wanted) -> Result<Option<Rows>> {
-        let readers = if wanted.is_short() { &self.short_readers } else { &self.readers };
-        // Nothing closes the semaphore.
-        let turn = Arc::clone(readers).acquire_owned().await.map_err(|_| closed())?;
-        let database = self.database.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let read = database.with(|open| reader::read(open, wanted));
-            drop(turn);
-            read.transpose()
-        });
-        match read.await {
-            Ok(read) => read,
-            Err(panic) => match panic.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime ends.
-                Err(_) => Err(closed()),
-            },
+    /// Uses the database beside the writer, when a turn is free. The writer opens the file first if it is closed.
+    async fn beside<T: Send + 'static>(
+        &self,
+        turns: &Arc<Semaphore>,
+        run: impl Fn(&OpenDatabase) -> Result<T> + Clone + Send + Sync + 'static,
+    ) -> Result<T> {
+        let attempt = async || {
+            // Nothing closes the semaphore.
+            let turn = Arc::clone(turns).acquire_owned().await.map_err(|_| closed())?;
+            let (database, run) = (self.database.clone(), run.clone());
+            let used = tokio::task::spawn_blocking(move || {
+                let used = database.with(|open| open.run(run));
+                drop(turn);
+                used.transpose()
+            });
+            // An error: the runtime ends.
+            used.await.map_err(|_| closed())?
+        };
+        match attempt().await {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => self.have_it_open().await?,
+            Err(error) => {
+                // The file may be damaged for this opening alone: the writer finds out, and opens it again. Its own error is no
+                // answer here.
+                self.have_it_open().await.ok();
+                return Err(error);
+            }
         }
+        attempt().await?.ok_or_else(not_open)
     }
 }
 
@@ -229,20 +237,9 @@ impl Backend for LocalBackend {
     }
 
     fn read(&self, _: Lane, wanted: Wanted) -> Reply<'_, Rows> {
-        Box::pin(async move {
-            match self.read_snapshot(wanted.clone()).await {
-                Ok(Some(rows)) => return Ok(rows),
-                Ok(None) => self.open_again().await?,
-                Err(error) => {
-                    // The file may be damaged for this opening alone: the writer finds out, and opens it again. Its own error is no
-                    // answer here.
-                    self.open_again().await.ok();
-                    return Err(error);
-                }
-            }
-            let rows = self.read_snapshot(wanted).await?;
-            rows.ok_or_else(writer::not_open)
-        })
+        let turns = if wanted.is_short() { &self.short_readers } else { &self.readers };
+        let wanted = Arc::new(wanted);
+        Box::pin(self.beside(turns, move |open| open.read(Wanted::clone(&wanted))))
     }
 
     fn commit(&self, _: Lane, commit: Commit) -> Reply<'_, Committed> {
@@ -269,12 +266,4 @@ impl Backend for LocalBackend {
     fn is_shared(&self) -> bool {
         false
     }
-}
-
-/// The writer's thread is gone.
-fn closed() -> BackendError {
-    BackendError::new(
-        BackendErrorKind::Closed,
-        "the writer of the fleet's file has ended: open the file again",
-    )
 }

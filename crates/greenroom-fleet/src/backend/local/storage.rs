@@ -1,146 +1,90 @@
 //! The storage below a database: nothing is written to a file before it has proven to be a fleet's.
 //!
 //! redb writes to a file while it opens it, also to one that turns out to be of another version or of another program.
-//! So the writes of an opening wait in memory. They reach the file in their order, with their syncs, once the database
+//! So the changes of an opening wait in memory. They reach the file in their order, with their syncs, once the database
 //! is accepted.
 //!
 //! Each database has a storage of its own. The file below it stays open, and locked, while databases come and go.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use redb::StorageBackend;
 
 /// A file, or the disk of a test.
 pub(super) type Raw = Arc<dyn StorageBackend>;
 
-/// The storage of one database.
+/// The storage of one database. `None`: the database has failed, and may not reach the file any more.
 #[derive(Clone, Debug)]
-pub(super) struct Storage(Arc<RwLock<Phase>>);
+pub(super) struct Storage(Arc<RwLock<Option<Opened>>>);
 
-enum Phase {
-    /// The database is being opened: its writes wait.
-    Opening(Raw, Pending),
-    /// Reads and writes go to the file.
-    Open(Raw),
-    /// The database has failed, and may not reach the file any more.
-    Closed,
+/// A file with a database in it.
+#[derive(Debug)]
+struct Opened {
+    raw: Raw,
+    /// The changes of an opening. `None`: the database is accepted, and its changes reach the file.
+    waiting: Option<Mutex<Vec<FileChange<'static>>>>,
 }
 
-impl fmt::Debug for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Phase::Opening(..) => "Opening",
-            Phase::Open(_) => "Open",
-            Phase::Closed => "Closed",
-        })
-    }
-}
-
-/// The writes of an opening.
-struct Pending {
-    length: u64,
-    writes: Vec<Write>,
-}
-
-enum Write {
-    Data(u64, Vec<u8>),
+/// A change of a file.
+#[derive(Debug)]
+pub(super) enum FileChange<'a> {
+    /// These bytes are written at an offset.
+    Data(u64, Cow<'a, [u8]>),
+    /// The file gets this length.
     Length(u64),
+    /// All changes so far are made durable.
     Sync,
 }
 
 impl Storage {
-    pub(super) fn on(raw: Raw) -> io::Result<Self> {
-        let length = raw.len()?;
-        Ok(Self(Arc::new(RwLock::new(Phase::Opening(raw, Pending { length, writes: Vec::new() })))))
+    pub(super) fn on(raw: Raw) -> Self {
+        Self(Arc::new(RwLock::new(Some(Opened { raw, waiting: Some(Mutex::default()) }))))
     }
 
-    /// The database is a fleet's: lets the writes of its opening reach the file, and all later ones.
+    /// The database is a fleet's: lets the changes of its opening reach the file, and all later ones.
     pub(super) fn accept(&self) -> io::Result<()> {
-        let mut phase = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // After an error no further write may follow on the missing one.
-        if let Phase::Opening(raw, pending) = std::mem::replace(&mut *phase, Phase::Closed) {
-            for write in &pending.writes {
-                match write {
-                    Write::Data(offset, data) => raw.write(*offset, data)?,
-                    Write::Length(length) => raw.set_len(*length).and_then(|()| raw.sync_data())?,
-                    Write::Sync => raw.sync_data()?,
-                }
-            }
-            *phase = Phase::Open(raw);
+        let mut opened = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // After an error no further change may follow on the missing one.
+        let Some(Opened { raw, waiting: Some(waiting) }) = opened.take() else { return Ok(()) };
+        for change in waiting.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            change.reach(&*raw)?;
         }
+        *opened = Some(Opened { raw, waiting: None });
         Ok(())
     }
 
     /// Keeps the database from the file, and lets go of the file.
     pub(super) fn cut_off(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Phase::Closed;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Reads or writes: on the file, or on the writes that wait.
-    fn with<T>(
-        &self,
-        on_file: impl FnOnce(&dyn StorageBackend) -> io::Result<T>,
-        on_pending: impl FnOnce(&dyn StorageBackend, &mut Pending) -> io::Result<T>,
-    ) -> io::Result<T> {
-        if let Phase::Open(raw) = &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            return on_file(&**raw);
-        }
-        match &mut *self.0.write().unwrap_or_else(PoisonError::into_inner) {
-            Phase::Opening(raw, pending) => on_pending(&**raw, pending),
-            Phase::Open(raw) => on_file(&**raw),
-            Phase::Closed => Err(io::Error::other("the database has failed, and was closed")),
-        }
+    fn with<T>(&self, run: impl FnOnce(&Opened) -> io::Result<T>) -> io::Result<T> {
+        let opened = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        run(opened.as_ref().ok_or_else(|| io::Error::other("the database has failed, and was closed"))?)
     }
 }
 
 impl StorageBackend for Storage {
     fn len(&self) -> io::Result<u64> {
-        self.with(|raw| raw.len(), |_, pending| Ok(pending.length))
+        self.with(Opened::len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        // Only one of the closures runs, but both borrow the bytes.
-        let out = std::cell::RefCell::new(out);
-        self.with(
-            |raw| raw.read(offset, &mut out.borrow_mut()),
-            |raw, pending| pending.read(raw, offset, &mut out.borrow_mut()),
-        )
+        self.with(|opened| opened.read(offset, out))
     }
 
-    /// Changes the length, durably: redb does not open a file that is shorter than its header says, and a power cut may
-    /// keep a header that was written later and lose the length.
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.with(
-            |raw| raw.set_len(length).and_then(|()| raw.sync_data()),
-            |_, pending| {
-                pending.length = length;
-                pending.writes.push(Write::Length(length));
-                Ok(())
-            },
-        )
+        self.with(|opened| opened.change(FileChange::Length(length)))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.with(
-            |raw| raw.sync_data(),
-            |_, pending| {
-                pending.writes.push(Write::Sync);
-                Ok(())
-            },
-        )
+        self.with(|opened| opened.change(FileChange::Sync))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.with(
-            |raw| raw.write(offset, data),
-            |_, pending| {
-                pending.length = pending.length.max(offset + data.len() as u64);
-                pending.writes.push(Write::Data(offset, data.to_vec()));
-                Ok(())
-            },
-        )
+        self.with(|opened| opened.change(FileChange::Data(offset, data.into())))
     }
 
     /// The file stays open, and locked: the next database is opened on it.
@@ -149,29 +93,70 @@ impl StorageBackend for Storage {
     }
 }
 
-impl Pending {
-    /// Reads from the file, and from the writes that wait.
-    fn read(&self, raw: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(out.len() as u64).filter(|end| *end <= self.length);
+impl Opened {
+    fn waiting(&self) -> Option<MutexGuard<'_, Vec<FileChange<'static>>>> {
+        self.waiting.as_ref().map(|waiting| waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(&self, change: FileChange<'_>) -> io::Result<()> {
+        let Some(mut waiting) = self.waiting() else { return change.reach(&*self.raw) };
+        waiting.push(match change {
+            FileChange::Data(offset, data) => FileChange::Data(offset, Cow::Owned(data.into_owned())),
+            FileChange::Length(length) => FileChange::Length(length),
+            FileChange::Sync => FileChange::Sync,
+        });
+        Ok(())
+    }
+
+    /// The length of the file once the changes that wait have reached it.
+    fn len(&self) -> io::Result<u64> {
+        let waiting = self.waiting();
+        let changed = |length: u64, change: &FileChange<'_>| match change {
+            FileChange::Data(offset, data) => length.max(offset + data.len() as u64),
+            FileChange::Length(length) => *length,
+            FileChange::Sync => length,
+        };
+        Ok(waiting.as_deref().into_iter().flatten().fold(self.raw.len()?, changed))
+    }
+
+    /// Reads from the file, and from the changes that wait.
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if self.waiting.is_none() {
+            return self.raw.read(offset, out);
+        }
+        let length = self.len()?;
+        let end = offset.checked_add(out.len() as u64).filter(|end| *end <= length);
         let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
         let part = |from: u64, to: u64| (from - offset) as usize..(to - offset) as usize;
         out.fill(0);
-        let there = raw.len()?.clamp(offset, end);
+        let there = self.raw.len()?.clamp(offset, end);
         if offset < there {
-            raw.read(offset, &mut out[part(offset, there)])?;
+            self.raw.read(offset, &mut out[part(offset, there)])?;
         }
-        for write in &self.writes {
-            match write {
-                Write::Data(at, data) => {
+        for change in self.waiting().as_deref().into_iter().flatten() {
+            match change {
+                FileChange::Data(at, data) => {
                     let (from, to) = ((*at).max(offset), (at + data.len() as u64).min(end));
                     if from < to {
                         out[part(from, to)].copy_from_slice(&data[(from - at) as usize..(to - at) as usize]);
                     }
                 }
-                Write::Length(length) => out[part((*length).clamp(offset, end), end)].fill(0),
-                Write::Sync => {}
+                FileChange::Length(length) => out[part((*length).clamp(offset, end), end)].fill(0),
+                FileChange::Sync => {}
             }
         }
         Ok(())
+    }
+}
+
+impl FileChange<'_> {
+    /// Makes the change in a file. A length is durable at once: redb does not open a file that is shorter than its header says, and a
+    /// power cut may keep a header that was written later and lose the length.
+    fn reach(&self, raw: &dyn StorageBackend) -> io::Result<()> {
+        match self {
+            FileChange::Data(offset, data) => raw.write(*offset, data),
+            FileChange::Length(length) => raw.set_len(*length).and_then(|()| raw.sync_data()),
+            FileChange::Sync => raw.sync_data(),
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! Power cuts, disks that fail, and rows that cannot be read.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use redb::StorageBackend;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::database::ROWS;
 use super::disk::Platter;
-use super::file::{OpenDatabase, OpenFile};
 use super::*;
 use crate::backend::Requests;
 use crate::id::{AttemptId, Name, NodeId, PromptId};
@@ -23,12 +24,15 @@ struct HeldPlatter {
     syncs_held: watch::Sender<bool>,
     exports_held: watch::Sender<bool>,
     export_reads: watch::Sender<u64>,
+    /// The thread that has read first while exports were held.
+    export: Mutex<Option<ThreadId>>,
 }
 
 impl HeldPlatter {
     fn new() -> Arc<Self> {
-        let (syncs_held, exports_held, export_reads) = Default::default();
-        Arc::new(Self { platter: Platter(SimulatedDisk::new()), syncs_held, exports_held, export_reads })
+        let (syncs_held, exports_held, export_reads, export) = Default::default();
+        let platter = Platter(SimulatedDisk::new());
+        Arc::new(Self { platter, syncs_held, exports_held, export_reads, export })
     }
 }
 
@@ -45,7 +49,8 @@ impl StorageBackend for HeldPlatter {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        if std::thread::current().name() == Some("greenroom-fleet-export") {
+        let thread = std::thread::current().id();
+        if *self.exports_held.borrow() && *self.export.lock().unwrap().get_or_insert(thread) == thread {
             self.export_reads.send_modify(|reads| *reads += 1);
             wait_while(&self.exports_held);
         }
@@ -194,7 +199,7 @@ async fn a_row_that_cannot_be_read_harms_its_own_requests_alone() {
     let prompt = PromptId::new();
     let key: Vec<u8> = [&[4][..], prompt.0.as_bytes()].concat();
     let write = database.begin_write().unwrap();
-    write.open_table(writer::ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
+    write.open_table(ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
     write.commit().unwrap();
     drop(database);
     let backend = on(&disk).await;
@@ -211,7 +216,7 @@ async fn a_record_of_a_process_that_cannot_be_read_is_told_and_can_be_removed() 
     let term = 7_u64.to_be_bytes();
     let key: Vec<u8> = [&[19][..], b"a\0\0", &term].concat();
     let write = database.begin_write().unwrap();
-    write.open_table(writer::ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
+    write.open_table(ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
     write.commit().unwrap();
     drop(database);
     let backend = on(&disk).await;
@@ -233,14 +238,14 @@ async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its
     let database = database(&disk);
     let key: Vec<u8> = [&[5][..], spoilt.prompt.0.as_bytes()].concat();
     let write = database.begin_write().unwrap();
-    write.open_table(writer::ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
+    write.open_table(ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
     write.commit().unwrap();
     drop(database);
     let backend = on(&disk).await;
     let (node, attempt, host) = (NodeId::new(), AttemptId::new(), "here".to_owned());
     backend.join(Join { node, host, lease: Duration::from_secs(60), capacity: 8 }).await.unwrap();
     let claim = Claim { name: spoilt.name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record: before, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(before) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let fine = Accept { name: Name::new("b").unwrap(), ..accept(2) };
     let mut changes = backend.changes();
     // `begin` reads the content after its writes.
@@ -272,9 +277,10 @@ async fn each_of_two_that_close_finds_the_file_closed() {
 fn the_file_stays_locked_between_two_databases() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fleet.redb");
-    let mut file = file::DatabaseFile::at(&path);
+    let mut file = DatabaseFile::at(&path);
     for _ in 0..2 {
-        OpenDatabase::open(&mut file, |_, _| Ok(())).unwrap().close();
+        let raw = file.raw().unwrap();
+        OpenDatabase::open(&file, raw, |_| Ok(())).unwrap().end();
         let other = std::fs::File::open(&path).unwrap();
         assert!(other.try_lock().is_err(), "another process gets between two databases");
     }
@@ -286,9 +292,10 @@ fn the_file_stays_locked_between_two_databases() {
 fn a_file_that_is_gone_after_an_error_is_not_created_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fleet.redb");
-    let mut file = file::DatabaseFile::at(&path);
+    let mut file = DatabaseFile::at(&path);
     let mut open = || {
-        OpenDatabase::open(&mut file, |_, _| Ok(())).map(OpenDatabase::close).map_err(|error| error.kind())
+        let opened = file.raw().and_then(|raw| OpenDatabase::open(&file, raw, |_| Ok(())));
+        opened.map(OpenDatabase::end).map_err(|error| error.kind())
     };
     assert_eq!(open(), Ok(()));
     std::fs::write(&path, "").unwrap();

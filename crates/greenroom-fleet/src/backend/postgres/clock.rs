@@ -15,18 +15,13 @@ impl ServerClock {
     /// The moment now, earlier by the way of an answer at most. The clock of this host, until the server has answered.
     pub(super) fn now(&self) -> Timestamp {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.map_or_else(Timestamp::now, |(moment, at)| moment.after(Self::moment().since(at)))
-    }
-
-    /// The moment now, for [`learn`](Self::learn).
-    pub(super) fn moment() -> BootTime {
-        BootTime::now()
+        known.map_or_else(Timestamp::now, |(moment, at)| moment.after(BootTime::now().since(at)))
     }
 
     /// Takes in the moment of an answer to a question that was asked at a moment.
     pub(super) fn learn(&self, told: Timestamp, asked: BootTime) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Self::moment();
+        let now = BootTime::now();
         let (earliest, latest) = (told, told.after(now.since(asked)));
         // The clock goes on from what was known, as far as the answer allows, so it does not jump with each answer.
         let expected = known.map(|(moment, at)| moment.after(now.since(at)));
@@ -42,7 +37,7 @@ mod tests {
     fn the_clock_follows_the_server_and_keeps_what_is_possible() {
         let clock = ServerClock::default();
         // An answer at once, and one to a question that was asked when the machine started.
-        let (at_once, slow) = (ServerClock::moment, BootTime::default);
+        let (at_once, slow) = (BootTime::now, BootTime::default);
         clock.learn(Timestamp(1_000_000), at_once());
         let first = clock.now();
         assert!(first >= Timestamp(1_000_000), "{first:?}");

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable};
 use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row};
@@ -45,17 +46,15 @@ impl Connections {
 
     /// The rows of a statement. The time for a connection and the time for an answer are counted one after the other, so a statement that
     /// was sent has all of its time.
-    pub(super) async fn answer(&self, statement: Statement) -> Result<Vec<PgRow>> {
-        let late = |_| error::late(self.limit);
-        let place = tokio::time::timeout(self.limit, self.places.acquire()).await.map_err(late)?;
-        let _place = place.map_err(|_| error::of_request(sqlx::Error::PoolClosed))?;
-        match tokio::time::timeout(self.limit, self.ask(statement)).await {
-            Ok(answer) => answer.map_err(error::of_request),
-            Err(elapsed) => {
-                self.idle().clear();
-                Err(late(elapsed))
-            }
+    pub(super) async fn answer(&self, statement: Statement) -> sqlx::Result<Vec<PgRow>> {
+        let place = async { self.places.acquire().await.map_err(|_| sqlx::Error::PoolClosed) };
+        let _place = error::in_time(self.limit, place).await?;
+        let answer = error::in_time(self.limit, self.ask(statement)).await;
+        // After most errors of the server the connection can be used. After another one, or none in time, nobody knows.
+        if answer.as_ref().is_err_and(error::ends_connection) {
+            self.idle().clear();
         }
+        answer
     }
 
     /// A connection of this future alone: it is closed if the future is dropped.
@@ -66,12 +65,8 @@ impl Connections {
             None => self.connect().await?,
         };
         let answer = statement.fetch_all(&mut connection).await;
-        let mut idle = self.idle();
-        match &answer {
-            // After most errors of the server the connection can be used. After another one nobody knows.
-            Err(error) if error::ends_connection(error) => idle.clear(),
-            _ if self.places.is_closed() => {}
-            _ => idle.push(connection),
+        if !self.places.is_closed() && !answer.as_ref().is_err_and(error::ends_connection) {
+            self.idle().push(connection);
         }
         answer
     }
@@ -102,19 +97,14 @@ impl Connections {
 
 /// A first connection. A server that starts refuses connections for a moment.
 pub(super) async fn patiently(connections: &Connections, limit: Duration) -> Result<PgConnection> {
-    let deadline = tokio::time::Instant::now() + limit.mul_f64(0.8);
-    loop {
-        match connections.connect().await {
-            Ok(connection) => return Ok(connection),
-            Err(error) => {
-                let error = error::of_connection(error);
-                if error.kind() != BackendErrorKind::Unavailable || tokio::time::Instant::now() >= deadline {
-                    return Err(error);
-                }
-                tokio::time::sleep(spread(Duration::from_millis(200))).await;
-            }
-        }
-    }
+    let pauses = ExponentialBuilder::default()
+        .with_factor(1.0)
+        .with_min_delay(Duration::from_millis(100))
+        .with_jitter()
+        .without_max_times()
+        .with_total_delay(Some(limit.mul_f64(0.8)));
+    let connect = || async { connections.connect().await.map_err(error::of_connection) };
+    connect.retry(pauses).when(|error| error.kind() == BackendErrorKind::Unavailable).await
 }
 
 /// Refuses a pooler that gives each transaction any connection: settings of a session would be those of another one.
@@ -123,35 +113,34 @@ pub(super) async fn patiently(connections: &Connections, limit: Duration) -> Res
 /// here, unless others use the pooler at this moment; then a further look sees it.
 pub(super) async fn refuse_pooler(connection: &mut PgConnection, connections: &Connections) -> Result<()> {
     let mut other = connections.connect().await.map_err(error::of_connection)?;
-    let first = server_of(connection).await?;
     for _ in 0..LOOKS {
-        plainly(connection, "BEGIN").await?;
-        let theirs = server_of(&mut other).await;
-        plainly(connection, "COMMIT").await?;
-        let theirs_later = server_of(&mut other).await?;
-        let ours = server_of(connection).await?;
-        if theirs? != theirs_later || ours != first || ours == theirs_later {
+        if is_shared(connection, &mut other).await.map_err(error::of_request)? {
             return Err(BackendError::new(BackendErrorKind::Invalid, error::POOLER));
         }
     }
     Ok(())
 }
 
+/// Looks whether a connection has another process of the server in a transaction of the other one.
+async fn is_shared(connection: &mut PgConnection, other: &mut PgConnection) -> sqlx::Result<bool> {
+    let first = server_of(connection).await?;
+    plainly(connection, "BEGIN").await?;
+    let theirs = server_of(other).await;
+    plainly(connection, "COMMIT").await?;
+    let theirs_later = server_of(other).await?;
+    let ours = server_of(connection).await?;
+    Ok(theirs? != theirs_later || ours != first || ours == theirs_later)
+}
+
 /// The process of the server that serves a connection. A pooler in transaction mode takes statements that are not prepared.
-async fn server_of(connection: &mut PgConnection) -> Result<i32> {
-    let row = plainly(connection, "SELECT pg_backend_pid()").await?;
-    row.ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get(0)).map_err(error::of_request)
+async fn server_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
+    plainly(connection, "SELECT pg_backend_pid()").await?.ok_or(sqlx::Error::RowNotFound)?.try_get(0)
 }
 
 /// Carries out a statement without preparing it. The boxed future can be sent to another thread, which the compiler does not see otherwise.
 fn plainly<'a>(
     connection: &'a mut PgConnection,
     statement: &'static str,
-) -> BoxFuture<'a, Result<Option<PgRow>>> {
-    Box::pin(async move { connection.fetch_optional(statement).await.map_err(error::of_request) })
-}
-
-/// A random part of a pause, at least half of it, so that many nodes do not come at the same moments.
-pub(super) fn spread(pause: Duration) -> Duration {
-    pause.mul_f64(0.5 + f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 512.0)
+) -> BoxFuture<'a, sqlx::Result<Option<PgRow>>> {
+    connection.fetch_optional(statement)
 }

@@ -1,47 +1,43 @@
 //! Errors of PostgreSQL, as those of a backend.
 
+use std::io;
+use std::time::Duration;
+
 use crate::error::{BackendError, BackendErrorKind};
+
+/// The SQLSTATE of an error of the server. Other errors have none.
+fn code(error: &sqlx::Error) -> String {
+    error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned()
+}
 
 /// The error of a request. Whatever may pass is [`Unavailable`](BackendErrorKind::Unavailable): the caller repeats the request.
 pub(super) fn of_request(error: sqlx::Error) -> BackendError {
-    let Some(database) = error.as_database_error() else {
-        return match error {
-            // Connections are closed by `close` alone.
-            sqlx::Error::PoolClosed => {
-                BackendError::new(BackendErrorKind::Closed, "the backend was closed: connect again")
-            }
-            error => unavailable(error),
-        };
-    };
-    let code = database.code().unwrap_or_default().into_owned();
-    let message = database.message().to_owned();
-    let refused = |kind, advice: &str| {
-        BackendError::new(
-            kind,
-            format!("PostgreSQL refuses the request: {message} (SQLSTATE {code}); {advice}"),
-        )
-    };
-    match kind(&code) {
-        Some(BackendErrorKind::Invalid) if is_pooler(&code) => {
-            refused(BackendErrorKind::Invalid, POOLER).caused_by(error)
+    let code = code(&error);
+    let (kind, advice) = match kind(&code) {
+        // Connections are closed by `close` alone.
+        None if matches!(error, sqlx::Error::PoolClosed) => {
+            return BackendError::new(BackendErrorKind::Closed, "the backend was closed: connect again");
         }
-        Some(BackendErrorKind::Invalid) => {
-            refused(BackendErrorKind::Invalid, "the server cannot take its data").caused_by(error)
+        None => {
+            let text = format!("PostgreSQL has not answered: {error}; the request is repeated");
+            return BackendError::new(BackendErrorKind::Unavailable, text).caused_by(error);
         }
-        Some(kind) => refused(
+        Some(kind) if is_pooler(&code) => (kind, POOLER),
+        Some(kind @ BackendErrorKind::Invalid) => (kind, "the server cannot take its data"),
+        Some(kind) => (
             kind,
             "check the schema's name and the rights of the user, and that no other program changes the schema, see the guide",
-        )
-        .caused_by(error),
-        None => unavailable(error),
-    }
+        ),
+    };
+    let message = error.as_database_error().map_or("", |error| error.message());
+    let text = format!("PostgreSQL refuses the request: {message} (SQLSTATE {code}); {advice}");
+    BackendError::new(kind, text).caused_by(error)
 }
 
 /// The error of a first connection: a server that refuses the user or the database then says so at once. A node that runs already
 /// goes on trying, because a password may be changed at the server first.
 pub(super) fn of_connection(error: sqlx::Error) -> BackendError {
-    let database = error.as_database_error();
-    let code = database.and_then(|error| error.code()).unwrap_or_default().into_owned();
+    let code = code(&error);
     // The user, the password, the database; a word of the start that a pooler does not know.
     if code.starts_with("28") || code == "3D000" || code == "08P01" {
         let text = format!(
@@ -77,36 +73,26 @@ fn kind(code: &str) -> Option<BackendErrorKind> {
     }
 }
 
-fn unavailable(error: sqlx::Error) -> BackendError {
-    let text = format!("PostgreSQL has not answered: {error}; the request is repeated");
-    BackendError::new(BackendErrorKind::Unavailable, text).caused_by(error)
-}
-
-/// The error of a request that took too long.
-pub(super) fn late(limit: std::time::Duration) -> BackendError {
-    let text = format!("PostgreSQL has not answered within {limit:?}; the request is repeated");
-    BackendError::new(BackendErrorKind::Unavailable, text)
+/// The answer to a question, within a time.
+pub(super) async fn in_time<T>(
+    limit: Duration,
+    answer: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+        let late = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}"));
+        Err(sqlx::Error::Io(late))
+    })
 }
 
 /// True for errors after which a connection is of no use: those that are not the server's, and those by which it ends a session.
 pub(super) fn ends_connection(error: &sqlx::Error) -> bool {
-    let Some(database) = error.as_database_error() else { return true };
-    database.code().is_some_and(|code| code.starts_with("57P") || code == "25P03")
+    let code = code(error);
+    code.is_empty() || code.starts_with("57P") || code == "25P03"
 }
 
 /// True for the error of a request that waited for another one while that one waited for it.
-pub(super) fn is_deadlock(error: &BackendError) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<sqlx::Error>());
-    let code = cause.and_then(sqlx::Error::as_database_error).and_then(|error| error.code());
-    code.is_some_and(|code| code == "40P01")
-}
-
-/// True for errors of several nodes that make the schema at once.
-pub(super) fn is_race(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    code.is_some_and(|code| {
-        matches!(code.as_ref(), "42P06" | "42P07" | "23505" | "55P03" | "40P01" | "40001" | "XX000")
-    })
+pub(super) fn is_deadlock(error: &sqlx::Error) -> bool {
+    code(error) == "40P01"
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! a listener connects again. So a listener that is connected
 //! again tells its node [`Change::Missed`], and every node looks at the records from time to time.
 
+use std::convert::Infallible;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::connection::{self, Connections};
+use super::connection::Connections;
+use super::error::in_time;
 use crate::backend::Channels;
 use crate::request::Change;
 
@@ -40,8 +42,7 @@ const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 /// The tasks that tell hints and hear them. They end with it.
 pub(super) struct Hints {
     queue: Mutex<Option<mpsc::Sender<Change>>>,
-    telling: Mutex<JoinSet<()>>,
-    hearing: Mutex<JoinSet<()>>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Hints {
@@ -54,10 +55,10 @@ impl Hints {
     ) -> Self {
         let channel = format!("greenroom_{schema}");
         let (queue, waiting) = mpsc::channel(WAITING);
-        let (mut tasks, mut listening, me) = (JoinSet::new(), JoinSet::new(), Uuid::new_v4());
+        let (mut tasks, me) = (JoinSet::new(), Uuid::new_v4());
         tasks.spawn(tell(telling, channel.clone(), me, waiting));
-        listening.spawn(hear(pool, channel, me, channels));
-        Self { queue: Mutex::new(Some(queue)), telling: Mutex::new(tasks), hearing: Mutex::new(listening) }
+        tasks.spawn(hear(pool, channel, me, channels));
+        Self { queue: Mutex::new(Some(queue)), tasks: Mutex::new(tasks) }
     }
 
     /// Tells the other nodes of changes, as far as there is room.
@@ -73,10 +74,9 @@ impl Hints {
     /// Tells the changes that wait, within the time of a notification, and ends.
     pub(super) async fn end(&self) {
         drop(locked(&self.queue).take());
-        let mut telling = std::mem::take(&mut *locked(&self.telling));
-        // Late: hints are lost.
-        tokio::time::timeout(ANSWER, telling.join_next()).await.ok();
-        locked(&self.hearing).abort_all();
+        let mut tasks = std::mem::take(&mut *locked(&self.tasks));
+        // The task that tells has ended, and the other one is aborted. Late: hints are lost.
+        tokio::time::timeout(ANSWER, tasks.join_next()).await.ok();
     }
 }
 
@@ -99,9 +99,14 @@ async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: 
         let notify = sqlx::query(NOTIFY).bind(channel.clone()).bind(payload);
         if let Err(error) = connections.answer(notify).await {
             tracing::debug!(%error, "other nodes could not be told of changes");
-            tokio::time::sleep(connection::spread(PAUSE)).await;
+            pause().await;
         }
     }
+}
+
+/// Waits after a failure, for a time by chance, so that many nodes do not come at the same moments.
+async fn pause() {
+    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
 }
 
 /// Each listener has a pool of its own: a listener whose server is gone without a word holds its place in the pool until the system
@@ -109,44 +114,34 @@ async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: 
 async fn hear(pool: impl Fn() -> PgPool, channel: String, me: Uuid, channels: Channels) {
     let mut is_first = true;
     loop {
-        let error = match PgListener::connect_with(&pool()).await {
-            Ok(listener) => listen(listener, &channel, me, &channels, &mut is_first).await,
-            Err(error) => error,
-        };
+        let Err(error) = listen(&pool(), &channel, me, &channels, &mut is_first).await;
         tracing::debug!(%error, "changes of other nodes are not heard");
-        tokio::time::sleep(connection::spread(PAUSE)).await;
+        pause().await;
     }
 }
 
 /// Hears hints until the connection ends.
 async fn listen(
-    mut listener: PgListener,
+    pool: &PgPool,
     channel: &str,
     me: Uuid,
     channels: &Channels,
     is_first: &mut bool,
-) -> sqlx::Error {
+) -> sqlx::Result<Infallible> {
+    let mut listener = PgListener::connect_with(pool).await?;
     listener.eager_reconnect(false);
-    match tokio::time::timeout(ANSWER, listener.listen(channel)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return error,
-        Err(_) => return sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
-    }
+    in_time(ANSWER, listener.listen(channel)).await?;
     // From here on hints are heard. Those before are lost.
     if !std::mem::take(is_first) {
         channels.tell_change(Change::Missed);
     }
     loop {
-        let notification = match tokio::time::timeout(QUIET, listener.try_recv()).await {
-            Ok(Ok(Some(notification))) => notification,
-            Ok(Ok(None)) => return sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()),
-            Ok(Err(error)) => return error,
-            Err(_) => match tokio::time::timeout(ANSWER, listener.execute("SELECT 1")).await {
-                Ok(Ok(_)) => continue,
-                Ok(Err(error)) => return error,
-                Err(_) => return sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
-            },
+        let Ok(notification) = tokio::time::timeout(QUIET, listener.try_recv()).await else {
+            in_time(ANSWER, listener.execute("SELECT 1")).await?;
+            continue;
         };
+        let ended = || sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into());
+        let notification = notification?.ok_or_else(ended)?;
         let Ok(hint) = serde_json::from_str::<Value>(notification.payload()) else { continue };
         if hint["from"].as_str().is_none_or(|from| from == me.to_string()) {
             continue;

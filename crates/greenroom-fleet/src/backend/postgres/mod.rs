@@ -27,8 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use greenroom::guardian::BootTime;
 use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use tokio_util::task::TaskTracker;
 
 use super::{Backend, Channels, Reply};
@@ -71,12 +72,8 @@ const CONTROL: Duration = Duration::from_secs(2);
 pub struct PostgresBackend(Arc<Inner>);
 
 struct Inner {
-    requests: Connections,
-    nodes: Connections,
-    transcripts: Connections,
-    readers: Connections,
-    /// One connection, for the lease alone.
-    lease: Connections,
+    /// The connections of each [`Lane`], in the order of the lanes. The lease has one for itself.
+    lanes: [Connections; 5],
     channels: Channels,
     hints: Hints,
     clock: ServerClock,
@@ -111,16 +108,18 @@ impl PostgresBackend {
             .disable_statement_logging();
         let (settings, patient) = (settings(&schema), statement_timeout.mul_f64(4.0 / 3.0));
         let lane = |limit, most| Connections::new(&address, &settings, limit, most);
-        let requests = lane(patient, usize::try_from(connections).unwrap_or(usize::MAX));
-        let (nodes, lease) = (lane(CONTROL, NODES), lane(CONTROL, 1));
+        let most = usize::try_from(connections).unwrap_or(usize::MAX);
+        let (lease, nodes) = (lane(CONTROL, 1), lane(CONTROL, NODES));
         let (transcripts, readers) = (lane(patient, TRANSCRIPTS), lane(patient, READERS));
+        let lanes = [lease, nodes, transcripts, readers, lane(patient, most)];
+        let nodes = &lanes[Lane::Nodes as usize];
         let first = async {
-            let mut connection = connection::patiently(&nodes, connect_timeout).await?;
-            connection::refuse_pooler(&mut connection, &nodes).await?;
+            let mut connection = connection::patiently(nodes, connect_timeout).await?;
+            connection::refuse_pooler(&mut connection, nodes).await?;
             Ok(connection)
         };
-        let first = tokio::time::timeout(connect_timeout, first).await;
-        let mut first = first.unwrap_or_else(|_| Err(error::late(connect_timeout)))?;
+        let first = error::in_time(connect_timeout, async { Ok(first.await) }).await;
+        let mut first = first.map_err(error::of_request)??;
         // It has limits of its own: a node that waits for others to make the schema is not late.
         migrate::migrate(&mut first, &schema).await?;
         let (channels, telling, listening) = (Channels::new(), lane(CONTROL, 1), address.clone());
@@ -131,20 +130,7 @@ impl PostgresBackend {
         };
         let hints = Hints::start(telling, pool, &schema, channels.clone());
         let (clock, commits, conflicts, tasks) = Default::default();
-        let inner = Inner {
-            requests,
-            nodes,
-            transcripts,
-            readers,
-            lease,
-            channels,
-            hints,
-            clock,
-            commits,
-            conflicts,
-            tasks,
-        };
-        let backend = Self(Arc::new(inner));
+        let backend = Self(Arc::new(Inner { lanes, channels, hints, clock, commits, conflicts, tasks }));
         // Learns the server's clock.
         backend.read(Lane::Nodes, Wanted::default()).await?;
         Ok(backend)
@@ -155,7 +141,7 @@ impl PostgresBackend {
         self.0.tasks.close();
         self.0.tasks.wait().await;
         self.0.hints.end().await;
-        for lane in [&self.0.requests, &self.0.nodes, &self.0.transcripts, &self.0.readers, &self.0.lease] {
+        for lane in &self.0.lanes {
             lane.close().await;
         }
     }
@@ -165,15 +151,8 @@ impl PostgresBackend {
         (self.0.commits.load(Ordering::Relaxed), self.0.conflicts.load(Ordering::Relaxed))
     }
 
-    async fn statement(&self, lane: Lane, statement: rows::Statement) -> Result<Vec<sqlx::postgres::PgRow>> {
-        let connections = match lane {
-            Lane::Lease => &self.0.lease,
-            Lane::Nodes => &self.0.nodes,
-            Lane::Transcripts => &self.0.transcripts,
-            Lane::Readers => &self.0.readers,
-            Lane::Requests => &self.0.requests,
-        };
-        connections.answer(statement).await
+    async fn statement(&self, lane: Lane, statement: rows::Statement) -> sqlx::Result<Vec<PgRow>> {
+        self.0.lanes[lane as usize].answer(statement).await
     }
 
     async fn commit_and_tell(&self, lane: Lane, mut commit: Commit) -> Result<Committed> {
@@ -183,7 +162,7 @@ impl PostgresBackend {
             Ok(answer) => answer,
             // Two commits that waited for each other.
             Err(deadlock) if error::is_deadlock(&deadlock) => return Ok(self.conflict()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error::of_request(error)),
         };
         let row = answer.first().ok_or(sqlx::Error::RowNotFound);
         if !row.and_then(|row| sqlx::Row::try_get(row, 0)).map_err(error::of_request)? {
@@ -216,8 +195,8 @@ impl Backend for PostgresBackend {
 
     fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows> {
         Box::pin(async move {
-            let asked = ServerClock::moment();
-            let answer = self.statement(lane, rows::read(&wanted)).await?;
+            let asked = BootTime::now();
+            let answer = self.statement(lane, rows::read(&wanted)).await.map_err(error::of_request)?;
             let (now, rows) = rows::rows(answer, wanted)?;
             self.0.clock.learn(now, asked);
             Ok(rows)
@@ -228,8 +207,7 @@ impl Backend for PostgresBackend {
     fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed> {
         Box::pin(async move {
             if self.0.tasks.is_closed() {
-                let message = "the backend was closed: connect again";
-                return Err(BackendError::new(BackendErrorKind::Closed, message));
+                return Err(error::of_request(sqlx::Error::PoolClosed));
             }
             let backend = self.clone();
             let commit = async move { backend.commit_and_tell(lane, commit).await };

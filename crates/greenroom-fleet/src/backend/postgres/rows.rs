@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::Postgres;
-use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
+use sqlx::{Encode, Postgres, Row as _, Type};
 
 use super::error;
-use crate::error::BackendError;
 use crate::id::Timestamp;
 use crate::registry::{Commit, Part, Range, Result, Row, Rows, Wanted, counter, is_counter};
 
@@ -62,7 +60,7 @@ pub(super) fn rows(answer: Vec<PgRow>, wanted: Wanted) -> Result<(Timestamp, Row
             SINGLE => drop(values.insert(key, Some(value))),
             place => {
                 let range = usize::try_from(place).ok().and_then(|place| ranges.get_mut(place));
-                range.ok_or_else(|| BackendError::damaged(NoRange(place)))?.1.push((key, value));
+                range.ok_or_else(|| error::of_request(sqlx::Error::RowNotFound))?.1.push((key, value));
             }
         }
     }
@@ -72,77 +70,52 @@ pub(super) fn rows(answer: Vec<PgRow>, wanted: Wanted) -> Result<(Timestamp, Row
     Ok((now, Rows { values, ranges: ranges.into_iter().collect() }))
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the server has answered with rows of a range {0}, which nobody wanted")]
-struct NoRange(i32);
-
-/// Keys, and a value for each.
-#[derive(Default)]
-struct Pairs<V> {
-    keys: Vec<Vec<u8>>,
-    values: Vec<V>,
-}
-
-impl<V> Pairs<V> {
-    fn push(&mut self, key: Vec<u8>, value: V) {
-        self.keys.push(key);
-        self.values.push(value);
-    }
-
-    fn retain(&mut self, keep: impl Fn(&V) -> bool) {
-        let pairs = std::mem::take(&mut self.keys).into_iter().zip(std::mem::take(&mut self.values));
-        (self.keys, self.values) = pairs.filter(|(_, value)| keep(value)).unzip();
-    }
-}
-
 /// `commit_rows` in the schema says what it does with each of the lists.
 pub(super) fn commit(commit: Commit) -> Result<Statement> {
     let Commit { expected, mut writes, additions, told: _ } = commit;
-    let (mut kept, mut changed, mut put) = <(Pairs<Vec<u8>>, Pairs<Vec<u8>>, Pairs<Vec<u8>>)>::default();
-    let (mut fresh, mut counted, mut added) = <(Pairs<Option<Vec<u8>>>, Pairs<i64>, Pairs<i64>)>::default();
-    let (mut removed, mut cleared) = (Vec::new(), Vec::new());
+    let (mut kept, mut changed, mut put) = <(Vec<Row>, Vec<Row>, Vec<Row>)>::default();
+    let (mut fresh, mut removed, mut counted, mut cleared) = <(Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+    let mut added = BTreeMap::new();
     for (key, before) in expected {
-        if is_counter(&key) {
-            counted.push(key, counter(before.as_deref())?);
-            continue;
-        }
-        match (before, writes.remove(&key)) {
-            (Some(before), None) => kept.push(key, before),
-            (Some(before), Some(after)) if after.as_ref() == Some(&before) => kept.push(key, before),
-            (Some(before), Some(after)) => {
-                changed.push(key.clone(), before);
-                match after {
-                    Some(value) => put.push(key, value),
-                    None => removed.push(key),
-                }
+        match before {
+            before if is_counter(&key) => counted.push((key, counter(before.as_deref())?)),
+            None => fresh.push((key.clone(), writes.remove(&key).flatten())),
+            Some(before) if writes.get(&key).is_some_and(|after| after.as_ref() != Some(&before)) => {
+                changed.push((key, before));
             }
-            (None, after) => fresh.push(key, after.flatten()),
+            Some(before) => {
+                writes.remove(&key);
+                kept.push((key, before));
+            }
         }
     }
     for (key, value) in writes {
         match value {
-            Some(value) if is_counter(&key) => {
-                added.push(key.clone(), counter(Some(&value))?);
+            value if is_counter(&key) => {
+                added.insert(key.clone(), counter(value.as_deref())?);
                 cleared.push(key);
             }
-            None if is_counter(&key) => cleared.push(key),
-            Some(value) => put.push(key, value),
+            Some(value) => put.push((key, value)),
             None => removed.push(key),
         }
     }
     for (key, by) in additions {
-        match added.keys.iter().position(|known| *known == key) {
-            Some(known) => added.values[known] += by,
-            None if cleared.contains(&key) => added.push(key, by.max(0)),
-            None => added.push(key, by),
-        }
+        // A counter that is written as well begins there.
+        let sum = added.get(&key).map_or(by, |begun: &i64| (begun + by).max(0));
+        added.insert(key, sum);
     }
     // A counter of zero has no part.
-    added.retain(|by| *by != 0);
-    let statement =
-        sqlx::query(COMMIT).bind(kept.keys).bind(kept.values).bind(changed.keys).bind(changed.values);
-    let statement =
-        statement.bind(fresh.keys).bind(fresh.values).bind(put.keys).bind(put.values).bind(removed);
-    let statement = statement.bind(counted.keys).bind(counted.values).bind(cleared);
-    Ok(statement.bind(added.keys).bind(added.values))
+    added.retain(|_, by| *by != 0);
+    let statement = pairs(pairs(sqlx::query(COMMIT), kept), changed);
+    let statement = pairs(pairs(statement, fresh), put).bind(removed);
+    Ok(pairs(pairs(statement, counted).bind(cleared), added))
+}
+
+/// Adds two lists to a statement: keys, and a value for each.
+fn pairs<V>(statement: Statement, pairs: impl IntoIterator<Item = (Vec<u8>, V)>) -> Statement
+where
+    Vec<V>: Encode<'static, Postgres> + Type<Postgres> + 'static,
+{
+    let (keys, values): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    statement.bind(keys).bind(values)
 }

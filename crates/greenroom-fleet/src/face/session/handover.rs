@@ -3,9 +3,9 @@
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
 use crate::id::Name;
+use crate::pages::all_nodes;
 use crate::profile::Placement;
 use crate::record::NodeState;
-use crate::request::Page;
 
 /// True if the fleet takes a prompt for a session: it is open, or it drains and another node can run the session.
 ///
@@ -24,19 +24,12 @@ async fn another_node_runs(shared: &FleetShared, name: &Name) -> bool {
     // A session that is new is bound to this host if the placement says so.
     let here = (shared.placement == Placement::OnHost).then(|| shared.host.clone());
     let host = record.map_or(here, |record| record.host);
-    let mut after = None;
-    loop {
-        let Ok(page) = shared.ask(|backend| backend.nodes(after, Page::MOST)).await else { return false };
-        let now = shared.backend.now();
-        let runs = page.iter().any(|node| {
-            node.id != shared.node
-                && node.state == NodeState::Up
-                && now < node.lease_until
-                && host.as_ref().is_none_or(|host| *host == node.host)
-        });
-        match page.last() {
-            Some(last) if !runs => after = Some(last.id),
-            _ => return runs,
-        }
-    }
+    let Ok(nodes) = shared.ask(|backend| Box::pin(all_nodes(backend))).await else { return false };
+    let now = shared.backend.now();
+    nodes.iter().any(|node| {
+        node.id != shared.node
+            && node.state == NodeState::Up
+            && now < node.lease_until
+            && host.as_ref().is_none_or(|host| *host == node.host)
+    })
 }

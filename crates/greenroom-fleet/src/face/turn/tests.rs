@@ -195,8 +195,8 @@ async fn a_slow_reader_misses_partial_messages_and_no_complete_one() {
         assert_eq!(short(slow.next().await), format!("{seq} assistant"));
     }
     assert_eq!(short(slow.next().await), "part of 5001");
-    // The first 904 of these messages were read from the backend, in pages that grow.
-    assert_eq!(backend.requests("messages"), 1 + 2);
+    // The first 904 of these messages were read from the backend, in one page.
+    assert_eq!(backend.requests("messages"), 1 + 1);
     drop(feed);
     begun.finish(completed()).await;
     assert_eq!(rest(&mut slow).await, [""; 0]);
@@ -248,7 +248,8 @@ async fn a_reader_waits_while_the_backend_is_unavailable() {
     let mut turn = turn(&shared, begun.prompt);
     assert_eq!(rest(&mut turn).await, messages(1, 3));
     assert_eq!(turn.outcome().await.unwrap(), completed());
-    assert!(start.elapsed() < Duration::from_secs(63), "{:?}", start.elapsed());
+    // The longest pause between two attempts is 4 s.
+    assert!(start.elapsed() < Duration::from_secs(65), "{:?}", start.elapsed());
     let looks_for_all = backend.requests("prompt_records");
     let requests = backend.total_requests() - before - looks_for_all;
     assert!(requests < 45, "{requests} requests in a minute");

@@ -5,23 +5,18 @@ use crate::id::{AttemptId, CommandId, NodeId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
 use crate::registry::key::{Key, Table, last_id};
 use crate::registry::{Result, Step};
-use crate::request::{Change, CommandPut, Owned, Ownership, PutCommand, TakeCommand};
+use crate::request::{Change, CommandPut, Owned, TakeCommand};
 
 impl Step<'_> {
     /// Keeps a command, if the node owns the name under the term and the bounds leave room.
-    pub(crate) fn put_command(&mut self, put: PutCommand) -> Result<CommandPut> {
-        if let Some(known) = self.command(put.command)? {
-            if known.name != put.name
-                || known.node != put.node
-                || known.term != put.term
-                || known.kind != put.kind
-            {
+    pub(crate) fn put_command(&mut self, put: CommandRecord) -> Result<CommandPut> {
+        if let Some(known) = self.command(put.id)? {
+            if known.owner != put.owner || known.kind != put.kind {
                 return Err(BackendError::id_reused("command", known.id));
             }
             return Ok(CommandPut::Put(known));
         }
-        let owner = Ownership { name: put.name, node: put.node, term: put.term };
-        let Some(name) = self.owned(&owner)? else { return Ok(CommandPut::Gone) };
+        let Some(name) = self.owned(&put.owner)? else { return Ok(CommandPut::Gone) };
         let runs = match put.kind {
             CommandKind::Interrupt { prompt } => name.running == Some(prompt),
             CommandKind::Passivate | CommandKind::MakeWay => true,
@@ -29,28 +24,26 @@ impl Step<'_> {
         if !runs || put.deadline <= self.now {
             return Ok(CommandPut::Gone);
         }
-        let of_node = Key::of(Table::CommandsOfNode).node(owner.node);
-        let of_name = of_node.clone().name(&owner.name);
-        if self.txn.under(&of_node, PutCommand::NODE)?.len() == PutCommand::NODE
-            || self.txn.under(&of_name, PutCommand::NAME)?.len() == PutCommand::NAME
+        let of_node = Key::of(Table::CommandsOfNode).node(put.owner.node);
+        let of_name = of_node.clone().name(&put.owner.name);
+        if self.txn.under(&of_node, CommandRecord::NODE)?.len() == CommandRecord::NODE
+            || self.txn.under(&of_name, CommandRecord::NAME)?.len() == CommandRecord::NAME
         {
             return Ok(CommandPut::Full);
         }
-        let Ownership { name, node, term } = owner;
-        let (kind, deadline, state) = (put.kind, put.deadline, CommandState::Waiting);
-        let command = CommandRecord { id: put.command, name, node, term, kind, deadline, state };
+        let command = CommandRecord { state: CommandState::Waiting, ..put };
         self.write_command(&command)?;
         self.txn.mark(&of_name.command(command.id))?;
         self.txn.mark(&Key::of(Table::CommandDeadlines).time(command.deadline).command(command.id))?;
-        self.told.changes.push(Change::Commanded(node));
+        self.told.changes.push(Change::Commanded(command.owner.node));
         Ok(CommandPut::Put(command))
     }
 
     /// Commands that wait for a node, by names.
     pub(crate) fn commands(&self, node: NodeId, limit: usize) -> Result<Vec<CommandRecord>> {
         let mut waiting = Vec::new();
-        for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), PutCommand::NODE)? {
-            let command = self.readable(self.command(CommandId(last_id(&key)?))).transpose()?.flatten();
+        for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), CommandRecord::NODE)? {
+            let command = self.readable(self.command(CommandId(last_id(&key)?)))?;
             waiting.extend(command.filter(|command| command.state == CommandState::Waiting));
         }
         waiting.truncate(limit);
@@ -63,8 +56,7 @@ impl Step<'_> {
             return Ok(Owned::Fenced);
         }
         let Some(mut command) = self.command(take.command)? else { return Ok(Owned::Done(false)) };
-        let owner = &take.owner;
-        if command.name != owner.name || command.node != owner.node || command.term != owner.term {
+        if command.owner != take.owner {
             return Ok(Owned::Done(false));
         }
         match command.state {
@@ -122,7 +114,7 @@ impl Step<'_> {
         let over = self.txn.up_to(&deadlines, &deadlines.clone().time(last), limit)?;
         for (key, _) in &over {
             let id = CommandId(last_id(key)?);
-            if let Some(command) = self.readable(self.command(id)).transpose()?.flatten() {
+            if let Some(command) = self.readable(self.command(id))? {
                 self.txn.remove(&of_node(&command))?;
             }
             self.txn.remove(&Key::of(Table::Commands).command(id))?;
@@ -150,5 +142,5 @@ impl Step<'_> {
 }
 
 fn of_node(command: &CommandRecord) -> Key {
-    Key::of(Table::CommandsOfNode).node(command.node).name(&command.name).command(command.id)
+    Key::of(Table::CommandsOfNode).node(command.owner.node).name(&command.owner.name).command(command.id)
 }

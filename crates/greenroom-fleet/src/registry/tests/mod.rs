@@ -2,10 +2,12 @@
 //! nothing, a refused one has written nothing, and no prompt is sent or ended twice.
 
 mod commands;
+mod messages;
 mod rules;
 mod waiting;
 mod world;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -45,7 +47,7 @@ fn running(world: &mut World) -> (Ownership, PromptId) {
     world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     let (name, attempt) = (accept.name.clone(), AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
+    let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
     let begin = Begin { owner: owner.clone(), prompt: accept.prompt, attempt, reserve: None };
     assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
@@ -110,9 +112,7 @@ fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
         assert!(matches!(world.step(|step| step.accept(second.clone())), Accepted::New(_)));
         assert_eq!(world.step(|step| step.release(owner.clone())), Owned::Done(true));
         let claim = Claim { name: owner.name, node: owner.node, attempt: AttemptId::new(), losses: 3 };
-        let Claimed::Won { record, .. } = world.step(|step| step.claim(claim.clone())) else {
-            panic!("not won")
-        };
+        let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
         let owner = Ownership { name: record.name, node: owner.node, term: record.term };
         let reserve = Some(reserve);
         let begin = Begin { owner, prompt: second.prompt, attempt: AttemptId::new(), reserve };
@@ -164,15 +164,11 @@ fn a_request_sees_its_writes_in_place_of_the_rows() {
         Ok((keys(2)?, keys(usize::MAX)?, step.txn.get(b"a")?, step.txn.get(b"d")?))
     };
     let (rows, now) = (Rows::default(), Timestamp(1));
-    let rows::Attempt::Lacks { all: wanted, .. } = rows::try_on(&rows, now, request) else {
-        panic!("it lacks nothing")
-    };
+    let wanted = rows::try_on(&rows, now, request).lacking;
     let rows = read_rows(&map, wanted).unwrap();
-    let rows::Attempt::Ends { answer: Ok(answer), commit: Some(made), .. } =
-        rows::try_on(&rows, now, request)
-    else {
-        panic!("it lacks rows")
-    };
+    let rows::Attempt { answer, commit, lacking, .. } = rows::try_on(&rows, now, request);
+    assert_eq!(lacking, Wanted::default());
+    let (answer, made) = (answer.unwrap(), commit.unwrap());
     assert_eq!(answer.0, ["bold", "bbnew"]);
     assert_eq!(answer.1, ["bold", "bbnew", "cnew"]);
     assert_eq!((answer.2, answer.3), (None, Some(b"old".to_vec())));
@@ -211,6 +207,40 @@ fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
 }
 
 #[test]
+fn a_prompt_that_cannot_be_read_any_more_is_forgotten_as_a_whole() {
+    let mut world = World::new(1);
+    let accept = accept("a", 1, WAIT);
+    assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    assert_eq!(world.step(|step| step.withdraw(accept.prompt)), Withdrawn::Unsent);
+    world.map.put(Key::of(Table::Prompts).prompt(accept.prompt).bytes(), b"spoilt").unwrap();
+    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
+    for table in [Table::Prompts, Table::Contents, Table::Outcomes, Table::Ended, Table::EndedOf] {
+        assert_eq!(world.rows(table), BTreeMap::new(), "rows of table {}", table as u8);
+    }
+}
+
+#[test]
+fn the_end_of_a_long_queue_reads_a_few_rows_for_each_prompt() {
+    let mut world = World::new(1);
+    for key in 0..BATCH {
+        let accept = accept("a", key, WAIT);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+    }
+    world.now = world.now.after(WAIT);
+    let (expire, mut rows) = (|step: &mut Step<'_>| step.expire_prompts(BATCH), Rows::default());
+    let expired = loop {
+        let attempt = rows::try_on(&rows, world.now, expire);
+        if attempt.lacking == Wanted::default() {
+            break attempt.answer.unwrap();
+        }
+        rows = read_rows(&world.map, attempt.all).unwrap();
+    };
+    assert_eq!(expired, BATCH);
+    let read = rows.values.len() + rows.ranges.values().map(Vec::len).sum::<usize>();
+    assert!(read < 8 * BATCH, "{read} rows for {BATCH} prompts");
+}
+
+#[test]
 fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
     let mut world = World::new(1);
     let prompts = BATCH * 2 + 1;
@@ -219,7 +249,8 @@ fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
     }
     let name = Name::new("a").unwrap();
-    let Deletion::Marked(record) = world.step(|step| step.delete(name.clone())) else { panic!("not marked") };
+    assert_eq!(world.step(|step| step.delete(name.clone())), Marked::Done);
+    let record = world.step(|step| step.name(&name)).unwrap();
     assert_eq!(record.queued as usize, prompts - BATCH);
     let mut calls = 1;
     while !world.step(|step| step.deleted(name.clone())) {
@@ -229,102 +260,6 @@ fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
     assert_eq!(calls, 2 + 2, "calls for the rest of the queue, then for the keys");
     assert_eq!(world.rows(Table::Ended).len(), prompts);
     assert!(world.rows(Table::Names).is_empty() && world.rows(Table::Keys).is_empty());
-}
-
-#[test]
-fn many_messages_are_forgotten_in_steps_and_unreadable_at_once() {
-    let mut world = World::new(1);
-    let (owner, prompt) = running(&mut world);
-    for first_seq in 1..=600 {
-        keep(&mut world, &owner, prompt, first_seq, &["1"]);
-    }
-    let _: Owned<bool> = world.step(|step| step.release(owner.clone()));
-    assert_eq!(world.rows(Table::Messages).len(), 600);
-    for left in [600 - 256, 600 - 512, 0] {
-        assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
-        assert_eq!(world.rows(Table::Messages).len(), left);
-        assert_eq!(world.step(|step| step.messages(prompt, 0, 10)), Vec::new());
-        assert!(world.step(|step| step.prompt_record(prompt)).is_none());
-    }
-    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 0);
-}
-
-/// Keeps messages of a turn that runs.
-fn keep(world: &mut World, owner: &Ownership, prompt: PromptId, first_seq: u64, messages: &[&str]) {
-    let last = first_seq + messages.len() as u64 - 1;
-    let messages = messages.iter().map(ToString::to_string).collect();
-    let append = Append { owner: owner.clone(), prompt, first_seq, messages, bound: 1 << 30 };
-    assert_eq!(world.step(|step| step.append(append.clone())), Owned::Done(Appended::Last(last)));
-}
-
-#[test]
-fn messages_that_are_kept_together_share_rows_of_bounded_size() {
-    let mut world = World::new(1);
-    let (owner, prompt) = running(&mut world);
-    keep(&mut world, &owner, prompt, 1, &["1"; 130]);
-    assert_eq!(world.rows(Table::Messages).len(), 3, "64 messages in a row");
-    let (long, longer) = ("x".repeat(8_000), "y".repeat(100_000));
-    keep(&mut world, &owner, prompt, 131, &[&long, &long, &longer, "1", &long]);
-    let mut lengths: Vec<_> = world.rows(Table::Messages).into_values().map(|row| row.len()).collect();
-    lengths.drain(..3);
-    assert_eq!(lengths, [8_009, 8_009, 100_011, 8_013], "16 KB in a row, or one message");
-    // A repeated request with messages behind them adds these alone.
-    keep(&mut world, &owner, prompt, 134, &["1", &long, "last"]);
-    assert_eq!(world.rows(Table::Messages).len(), 8);
-    assert_eq!(world.step(|step| step.messages(prompt, 135, 2)).last().unwrap().json, "last");
-}
-
-#[test]
-fn messages_are_read_from_any_number_however_they_share_rows() {
-    let mut world = World::new(1);
-    let (owner, prompt) = running(&mut world);
-    let all: Vec<StoredMessage> =
-        (1..=200).map(|seq| StoredMessage { seq, json: format!("\"ä{seq}\"") }).collect();
-    let mut kept = 0;
-    for together in [1, 1, 70, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 100, 16] {
-        let texts: Vec<&str> =
-            all[kept..kept + together].iter().map(|message| message.json.as_str()).collect();
-        keep(&mut world, &owner, prompt, kept as u64 + 1, &texts);
-        kept += together;
-    }
-    assert_eq!(kept, all.len());
-    for after in 0..=201 {
-        for limit in [0, 1, 2, 7, 64, 199, usize::MAX] {
-            let read = world.step(|step| step.messages(prompt, after as u64, limit));
-            let expected = all.get(after..).unwrap_or_default();
-            assert_eq!(read, expected[..limit.min(expected.len())], "{limit} after {after}");
-        }
-    }
-    assert_eq!(world.step(|step| step.messages(prompt, u64::MAX, 10)), []);
-}
-
-#[test]
-fn a_spoilt_row_of_messages_is_an_error_and_no_panic() {
-    let mut world = World::new(1);
-    let (_, prompt) = running(&mut world);
-    let key = Key::of(Table::Messages).prompt(prompt).number(2);
-    let rows = [
-        "",
-        "[",
-        "[[",
-        "[[]]",
-        "[[1],1",
-        "[[2],1]",
-        "[[1,1],1]",
-        "[[1],1]]",
-        "[[1,1,1],1,1,1]",
-        "[[-1],1]",
-        "[[1],ä]",
-        "[[18446744073709551615],1]",
-        "{}",
-    ];
-    for row in rows {
-        world.map.put(key.bytes(), row.as_bytes()).unwrap();
-        let step = world.try_step(|step| step.messages(prompt, 0, 10));
-        assert_eq!(step.unwrap_err().kind(), crate::error::BackendErrorKind::Damaged, "{row}");
-    }
-    world.map.put(key.bytes(), b"[[1,2],1,22]").unwrap();
-    assert_eq!(world.step(|step| step.messages(prompt, 0, 10)).len(), 2);
 }
 
 #[test]
@@ -339,7 +274,7 @@ fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         let name = Name::new(if node == nodes[0] { "d" } else { "c" }).unwrap();
         let claim = Claim { name, node, attempt: AttemptId::new(), losses: 3 };
-        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
     }
     for to in ["a", "b"] {
         world.map.put(Key::of(Table::Names).name(&Name::new(to).unwrap()).bytes(), b"spoilt").unwrap();
@@ -378,7 +313,7 @@ fn pages_of_nodes_and_of_their_names_are_bounded() {
         let (accept, attempt) = (accept(&to.to_string(), 1, WAIT), AttemptId::new());
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
         let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
-        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+        assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
         let node = NodeId::new();
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     }
@@ -396,7 +331,7 @@ fn names_of_many_dead_nodes_are_recovered_up_to_the_limit() {
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         if to % 2 == 0 {
             let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
-            assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won { .. }));
+            assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
             world.step(|step| step.leave(node));
         }
     }

@@ -6,24 +6,16 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Row, Rows, Wanted};
 use crate::error::BackendError;
+use crate::registry::counter;
 
-/// A promise that is broken, in words.
-pub(super) struct Broken(pub(super) String);
-
-impl From<BackendError> for Broken {
-    fn from(error: BackendError) -> Self {
-        Self(format!("a read or a commit failed: {error}"))
-    }
+/// The answer to a read or a commit.
+pub(super) fn answered<T>(answer: Result<T, BackendError>) -> T {
+    answer.unwrap_or_else(|error| panic!("a read or a commit failed: {error}"))
 }
 
-pub(super) type Checked<T = ()> = Result<T, Broken>;
-
 /// Fails unless both are equal.
-pub(super) fn same<T: PartialEq + Debug>(what: &str, seen: T, expected: T) -> Checked {
-    if seen == expected {
-        return Ok(());
-    }
-    Err(Broken(format!("{what}: {seen:?} in place of {expected:?}")))
+pub(super) fn same<T: PartialEq + Debug>(what: &str, seen: T, expected: T) {
+    assert!(seen == expected, "{what}: {seen:?} in place of {expected:?}");
 }
 
 /// A store.
@@ -35,50 +27,46 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Reads a row.
-    pub(super) async fn row(&self, key: &[u8]) -> Checked<Option<Vec<u8>>> {
-        let mut rows = self.read([key], []).await?;
-        let Some(value) = rows.values.remove(key) else {
-            return Err(Broken(format!("the answer has no word on the row {key:?}")));
-        };
-        Ok(value)
+    pub(super) async fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let row = self.read([key], []).await.values.remove(key);
+        row.unwrap_or_else(|| panic!("the answer has no word on the row {key:?}"))
     }
 
     /// Reads a counter.
-    pub(super) async fn counter(&self, key: &[u8]) -> Checked<i64> {
-        let Some(value) = self.row(key).await? else { return Ok(0) };
-        let bytes = value.as_slice().try_into();
-        bytes.map(i64::from_be_bytes).map_err(|_| Broken(format!("a counter is {value:?}")))
+    pub(super) async fn counter(&self, key: &[u8]) -> i64 {
+        let value = self.row(key).await;
+        counter(value.as_deref()).unwrap_or_else(|_| panic!("a counter is {value:?}"))
     }
 
     /// Reads a range.
-    pub(super) async fn range(&self, range: Range) -> Checked<Vec<Row>> {
-        let mut rows = self.read([], [range.clone()]).await?;
-        rows.ranges.remove(&range).ok_or_else(|| Broken(format!("the answer has no word on {range:?}")))
+    pub(super) async fn range(&self, range: Range) -> Vec<Row> {
+        let rows = self.read([], [range.clone()]).await.ranges.remove(&range);
+        rows.unwrap_or_else(|| panic!("the answer has no word on {range:?}"))
     }
 
     pub(super) async fn read<'a>(
         &self,
         keys: impl IntoIterator<Item = &'a [u8]>,
         ranges: impl IntoIterator<Item = Range>,
-    ) -> Checked<Rows> {
+    ) -> Rows {
         let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
         let wanted = Wanted { keys, ranges: ranges.into_iter().collect() };
-        Ok(self.backend.read(Lane::Requests, wanted).await?)
+        answered(self.backend.read(Lane::Requests, wanted).await)
     }
 
     /// Writes rows without a condition.
-    pub(super) async fn write<'a>(&self, rows: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Checked {
+    pub(super) async fn write<'a>(&self, rows: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
         let writes = rows.into_iter().map(|(key, value)| (key.to_vec(), Some(value.to_vec()))).collect();
-        self.done(Commit { writes, ..Commit::default() }).await
+        self.done(Commit { writes, ..Commit::default() }).await;
     }
 
     /// A commit that is in conflict with nothing.
-    pub(super) async fn done(&self, commit: Commit) -> Checked {
-        same("a commit without a conflict", self.commit(commit).await?, Committed::Done)
+    pub(super) async fn done(&self, commit: Commit) {
+        same("a commit without a conflict", self.commit(commit).await, Committed::Done);
     }
 
-    pub(super) async fn commit(&self, commit: Commit) -> Checked<Committed> {
-        Ok(self.backend.commit(Lane::Requests, commit).await?)
+    pub(super) async fn commit(&self, commit: Commit) -> Committed {
+        answered(self.backend.commit(Lane::Requests, commit).await)
     }
 }
 

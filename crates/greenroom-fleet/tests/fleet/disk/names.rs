@@ -74,11 +74,11 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 async fn writing(backend: LocalBackend, clis: &Clis) -> Fleet {
     let clis = clis.clone();
     let profile = move |cx: &greenroom_fleet::ActivationContext| {
-        std::fs::write(cx.working_directory().join("notes"), cx.name().as_str()).unwrap();
-        let transcripts = cx.config_directory().join("projects").join("-work");
+        std::fs::write(cx.working_directory.join("notes"), cx.name.as_str()).unwrap();
+        let transcripts = cx.config_directory.join("projects").join("-work");
         std::fs::create_dir_all(&transcripts).unwrap();
-        std::fs::write(transcripts.join(format!("{}.jsonl", cx.conversation())), cx.name().as_str()).unwrap();
-        session(&clis, cx.name().as_str())
+        std::fs::write(transcripts.join(format!("{}.jsonl", cx.conversation)), cx.name.as_str()).unwrap();
+        session(&clis, cx.name.as_str())
     };
     start(Fleet::builder().backend(backend).configure(|limits| limits.live = 64).profile("default", profile))
         .await

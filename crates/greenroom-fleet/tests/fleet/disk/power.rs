@@ -233,7 +233,7 @@ async fn is_kept(backend: &LocalBackend, fact: &Fact) {
         Fact::Ended { prompt, outcome, messages } => {
             assert_eq!(backend.outcome(*prompt).await.unwrap().as_ref(), Some(outcome), "{fact:?}");
             let kept = backend.messages(*prompt, 0, 1000).await.unwrap();
-            let last = kept.last().map_or(0, |message| message.seq);
+            let last = kept.last().map_or(0, |message| message.number);
             assert!(last >= *messages && kept.len() as u64 == last, "messages {last} of {fact:?}");
         }
         Fact::Deleted { name, conversation } => {

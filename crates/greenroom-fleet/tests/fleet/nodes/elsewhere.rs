@@ -103,6 +103,39 @@ async fn passivate_reaches_the_owner_where_the_session_waits_for_a_slot() {
     }
 }
 
+/// A slot would be of no use: a session would be evicted for it, and its tenant would pay.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_runs_elsewhere_waits_for_no_slot_here() {
+    let world = World::new();
+    let first = Node::new(&world).await;
+    let backend = FaultedBackend::new(world.backend.clone());
+    let second = Node::with(&world, backend, |builder| builder.configure(|limits| limits.live = 1)).await;
+    // The first node does not look until the session waits on the second one.
+    first.backend.plan(|request| if request.method == "waiting" { Fault::Hang } else { Fault::Pass });
+    let stays = send(&second.fleet, "b", "hold").await;
+    world.clis.read(1).await;
+    let runs = send(&second.fleet, "a", "hold").await;
+    let next = send(&second.fleet, "a", "two").await;
+    second
+        .log
+        .wait(
+            "the wait for a slot",
+            |event| matches!(event, FleetEvent::Waiting { name, .. } if name.as_str() == "a"),
+        )
+        .await;
+    first.backend.disable();
+    first.backend.release();
+    world.clis.read(2).await;
+    sleep(secs(6)).await;
+    assert_eq!(stage(&second.fleet, "a").await, "passive");
+    assert_eq!(stage(&first.fleet, "a").await, "running");
+    assert!(named(&first.fleet, "a").interrupt().await.unwrap());
+    assert_eq!(outcome(runs).await.word(), "interrupted");
+    assert_eq!(outcome(next).await.text(), Some("re: two"));
+    assert!(named(&second.fleet, "b").interrupt().await.unwrap());
+    assert_eq!(outcome(stays).await.word(), "interrupted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn warm_names_the_owner_and_waits_for_no_slot() {
     let world = World::new();
@@ -208,7 +241,7 @@ async fn a_node_without_the_profile_of_a_session_leaves_it_to_the_others() {
     sleep(secs(10)).await;
     let clis = world.clis.clone();
     let change = |builder: FleetBuilder| {
-        let profile = move |cx: &ActivationContext| crate::scenes::session(&clis, cx.name().as_str());
+        let profile = move |cx: &ActivationContext| crate::scenes::session(&clis, cx.name.as_str());
         builder.profile("new", profile).configure(|limits| limits.live = 1)
     };
     let new = Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await;

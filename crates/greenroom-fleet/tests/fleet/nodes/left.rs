@@ -42,7 +42,7 @@ async fn earlier_owner(
     let Accepted::New(prompt) = backend.accept(accept).await.unwrap() else { panic!("refused") };
     let name = Name::new("a").unwrap();
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-    let Claimed::Won { record, .. } = backend.claim(claim).await.unwrap() else { panic!("not won") };
+    let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
     assert!(backend.record_process(owner.clone(), Some(process(attempt))).await.unwrap().done().is_some());
     (attempt, owner, prompt.id)

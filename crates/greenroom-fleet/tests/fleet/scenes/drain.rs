@@ -44,7 +44,7 @@ async fn a_turn_longer_than_the_drain_is_cut_off_and_goes_on_with_its_continuati
     let waits = send(&fleet, "a", "two").await.prompt_id();
     world.clis.read(2).await;
     let took = drain(&fleet, secs(20)).await;
-    // Cut off five seconds before the end; sessions that are left then would be killed later.
+    // Cut off five seconds before the end.
     assert!((secs(14)..secs(17)).contains(&took), "{took:?}");
     assert_eq!(world.clis.live(), 0);
     let cut = outcome(ends).await;

@@ -15,7 +15,7 @@ async fn breakable(world: &World, change: impl FnOnce(&mut FleetLimits)) -> (Fle
         if *broken.lock().unwrap() {
             panic!("no such template");
         }
-        session(&clis, cx.name().as_str())
+        session(&clis, cx.name.as_str())
     });
     (start(builder).await, switch)
 }
@@ -353,7 +353,7 @@ async fn a_request_to_sleep_is_over_when_the_start_of_its_session_has_failed() {
     let broken = switch.clone();
     let builder = world.on(backend.clone()).profile("broken", move |cx| {
         assert!(!*broken.lock().unwrap(), "no such template");
-        session(&clis, cx.name().as_str())
+        session(&clis, cx.name.as_str())
     });
     let fleet = start(builder).await;
     let log = Log::of(&fleet);

@@ -46,7 +46,7 @@ impl World {
 
     pub(crate) fn on(&self, backend: impl Backend) -> FleetBuilder {
         let clis = self.clis.clone();
-        Fleet::builder().backend(backend).profile("default", move |cx| session(&clis, cx.name().as_str()))
+        Fleet::builder().backend(backend).profile("default", move |cx| session(&clis, cx.name.as_str()))
     }
 
     pub(crate) fn builder(&self) -> FleetBuilder {

@@ -67,7 +67,7 @@ async fn a_key_with_another_content_is_refused_and_another_name_may_use_it() {
 async fn a_known_name_keeps_its_profile_and_its_tenant() {
     let world = World::new();
     let other = world.clis.clone();
-    let fleet = start(world.builder().profile("other", move |cx| session(&other, cx.name().as_str()))).await;
+    let fleet = start(world.builder().profile("other", move |cx| session(&other, cx.name.as_str()))).await;
     asks(&fleet, "a", "one").await;
     let (why, _) = refused(&named(&fleet, "a").profile("other"), "two").await;
     assert_eq!(rule(why), Refused::ProfileMismatch { known: "default".into() });

@@ -66,8 +66,8 @@ pub(super) struct Live {
 pub(crate) struct Taken {
     /// Turns that had begun, or may have begun.
     pub(crate) begun: BTreeSet<String>,
-    /// The last term that was given.
-    pub(crate) term: Option<Term>,
+    /// The last term of each name.
+    pub(crate) terms: BTreeMap<String, Term>,
 }
 
 impl JournalState {
@@ -169,7 +169,21 @@ impl Journal {
         let mut state = self.state();
         state.process += 1;
         state.taken.begun.extend(taken.begun);
-        state.taken.term = taken.term;
+        for (name, term) in taken.terms {
+            let last = state.taken.terms.entry(name).or_default();
+            // A name that was deleted and made again has no term until somebody claims it.
+            *last = term.max(*last);
+        }
+    }
+
+    /// A fleet of a process has claimed a name. If another process has taken over, the claim must be an earlier one.
+    pub(crate) fn claimed(&self, process: u64, name: &str, term: Term) {
+        let mut state = self.state();
+        let last = state.taken.terms.get(name);
+        if process != state.process && last.is_none_or(|last| *last < term) {
+            let text = format!("one-owner: a dead node has claimed {name} with term {term} after {last:?}");
+            state.violations.push(text);
+        }
     }
 
     /// The process that owns the backend now.
@@ -193,7 +207,7 @@ impl Journal {
 
     /// The session of a new activation, with its stand-ins.
     pub(crate) fn activate(&self, cx: &ActivationContext, process: u64) -> SessionBuilder {
-        let (name, term) = (cx.name().as_str().to_owned(), cx.term());
+        let (name, term) = (cx.name.as_str().to_owned(), cx.term);
         {
             let mut state = self.state();
             if process == state.process {
@@ -202,12 +216,10 @@ impl Journal {
                     let text = format!("one-owner: {name} is activated with term {term} after {before:?}");
                     state.violations.push(text);
                 }
-            } else if state.taken.term.is_none_or(|last| last < term) {
-                state.violations.push(format!("one-owner: a dead node has claimed {name} with term {term}"));
             }
         }
         let (transport, listener) = ScriptedCli::by_hand();
-        tokio::spawn(self.clone().accept(listener, name, cx.tenant().to_owned(), process));
+        tokio::spawn(self.clone().accept(listener, name, cx.tenant.to_owned(), process));
         let probe = ToolServer::new("probe", "1.0.0").tool("echo", "Echoes", async |_: NoArgs| "echo");
         Session::builder().mcp_server(probe).allow_server_tools("probe").transport(SlowDeath(transport))
     }

@@ -1,5 +1,7 @@
 //! The end of a process that is killed, or that another one takes over while it runs.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::cli::Taken;
 
@@ -17,13 +19,14 @@ impl Life<'_> {
         }
         // The lost owners begin nothing from now on, and nobody has claimed a name since.
         let begun = self.case.model.may_have_begun(&*backend).await;
-        let mut term = None;
+        let mut terms = BTreeMap::new();
         for number in 0..NAMES {
             let name = Name::new(name_of(number)).unwrap();
-            let record = repeated(|| backend.name_record(name.clone())).await;
-            term = term.max(record.map(|record| record.term));
+            if let Some(record) = repeated(|| backend.name_record(name.clone())).await {
+                terms.insert(name_of(number), record.term);
+            }
         }
-        self.case.journal.take_over(Taken { begun, term });
+        self.case.journal.take_over(Taken { begun, terms });
         let (journal, notices) = (self.case.journal.clone(), self.limit(NOTICES));
         self.lost.spawn(async move {
             if timeout(notices, &mut events).await.is_err() {

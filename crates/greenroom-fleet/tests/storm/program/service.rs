@@ -63,7 +63,7 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
             }
             None => Session::builder().cli_path(&program),
         };
-        let builder = builder.env(NAME, cx.name().as_str()).env(LIFE, &life).env(SEED, &seed);
+        let builder = builder.env(NAME, cx.name.as_str()).env(LIFE, &life).env(SEED, &seed);
         builder.configure(|options| {
             options.lock_dir = Some(locks.clone());
             if !is_slow {

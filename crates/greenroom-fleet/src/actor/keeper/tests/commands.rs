@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::id::{CommandId, NodeId};
-use crate::record::{CommandKind, CommandResult, CommandState};
-use crate::request::{CommandPut, Join, PutCommand};
+use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
+use crate::request::{CommandPut, Join};
 
 impl Stage {
     /// This node owns a name, and another node commands that it sleeps.
@@ -15,12 +15,10 @@ impl Stage {
     }
 
     async fn put(&self, owner: &Ownership) -> CommandId {
-        let Ownership { name, node, term } = owner.clone();
-        let (command, kind) = (CommandId::new(), CommandKind::Passivate);
         let deadline = self.backend.now().after(SECOND * 10);
-        let put = PutCommand { command, name, node, term, kind, deadline };
-        assert!(matches!(self.backend.put_command(put).await.unwrap(), CommandPut::Put(_)));
-        command
+        let command = CommandRecord::new(owner.clone(), CommandKind::Passivate, deadline);
+        assert!(matches!(self.backend.put_command(command.clone()).await.unwrap(), CommandPut::Put(_)));
+        command.id
     }
 
     async fn result(&self, command: CommandId) -> Option<CommandResult> {
@@ -56,7 +54,7 @@ async fn a_command_without_a_hint_is_found_within_a_second() {
     let _keeper = stage.keeper().await;
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
-    stage.shared.set_awake(&Name::new("a").unwrap(), true);
+    stage.awake("a");
     tokio::time::sleep(SECOND * 12).await;
     let (_, command) = stage.commanded("a").await;
     tokio::time::sleep(SECOND + Duration::from_millis(50)).await;
@@ -67,10 +65,10 @@ async fn a_command_without_a_hint_is_found_within_a_second() {
 async fn a_node_alone_or_asleep_looks_for_no_commands() {
     let stage = Stage::new().await;
     let _keeper = stage.keeper().await;
-    stage.shared.set_awake(&Name::new("a").unwrap(), true);
+    stage.awake("a");
     tokio::time::sleep(SECOND * 60).await;
     assert_eq!(stage.backend.requests("commands"), 0, "it is alone");
-    stage.shared.set_awake(&Name::new("a").unwrap(), false);
+    stage.shared.awake().clear();
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     tokio::time::sleep(SECOND * 60).await;
@@ -82,7 +80,7 @@ async fn a_command_to_a_name_that_was_given_back_is_withdrawn_at_once() {
     let stage = Stage::new().await;
     let (owner, command) = stage.commanded("a").await;
     assert_eq!(stage.shared.backend.release(owner).await.unwrap(), crate::request::Owned::Done(true));
-    stage.shared.set_awake(&Name::new("a").unwrap(), true);
+    stage.awake("a");
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     let _keeper = stage.keeper().await;

@@ -5,7 +5,7 @@ use crate::actor::stage::shared;
 use crate::clock::Clock;
 use crate::id::Timestamp;
 use crate::limits::{Budget, Quota};
-use crate::request::{Accept, Finish, Join, Quarantined, QueueBounds};
+use crate::request::{Accept, Finish, Join, Marked, QueueBounds};
 
 fn names(of: &[&str]) -> Vec<Name> {
     of.iter().map(|name| Name::new(*name).unwrap()).collect()
@@ -65,14 +65,14 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
     let finish = Finish { owner: owner.clone(), prompt: spent, attempt, outcome, cost: 10, quarantine: None };
-    let _: crate::request::Finished = backend.finish(finish).await.unwrap().done().unwrap();
+    assert!(backend.finish(finish).await.unwrap().done().unwrap());
     stage.shared.backend.release(owner).await.unwrap().done().unwrap();
 
     for number in 0..50 {
         stage.accept(prompt(&format!("poor {number}"), "poor")).await;
         let quarantined = Name::new(format!("quarantined {number}")).unwrap();
         stage.accept(prompt(quarantined.as_str(), "acme")).await;
-        assert_eq!(backend.quarantine(quarantined, "why".into()).await.unwrap(), Quarantined::Done);
+        assert_eq!(backend.quarantine(quarantined, "why".into()).await.unwrap(), Marked::Done);
     }
     stage.accept(prompt("runs", "acme")).await;
     let period = stage.shared.quota("poor").budget.unwrap().period_at(backend.now());

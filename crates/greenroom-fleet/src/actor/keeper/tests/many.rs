@@ -24,7 +24,6 @@ struct SimulatedNode {
     keeper: Keeper,
     works: Task,
     turns: Arc<Mutex<JoinSet<()>>>,
-    owned: Arc<Mutex<HashSet<(Name, AttemptId)>>>,
 }
 
 /// Counts that all nodes share.
@@ -39,39 +38,32 @@ impl SimulatedNode {
     async fn new(memory: &MemoryBackend, supervisor: &ActorRef<()>, tally: &Arc<Tally>) -> Self {
         let backend = FaultedBackend::new(memory.clone());
         let shared = joined(backend.clone(), FleetLimits::default()).await;
-        let owned: Arc<Mutex<HashSet<(Name, AttemptId)>>> = Arc::default();
         let (wake, mut woken) = mpsc::unbounded_channel();
         let wakes: WakeNames = Arc::new(move |prompts| {
             // An error: the node was killed.
             wake.send(prompts).ok();
         });
-        let owns = owned.clone();
-        let owns: OwnedNames = Arc::new(move || {
-            let owned = owns.lock().unwrap().clone();
-            Box::pin(async move { Some(owned) })
-        });
-        let (runs, holds, counts) = (shared.clone(), owned.clone(), tally.clone());
+        let (runs, counts) = (shared.clone(), tally.clone());
         let turns = Arc::<Mutex<JoinSet<()>>>::default();
         let spawns = turns.clone();
         let works = Task::spawn(async move {
             while let Some(prompts) = woken.recv().await {
                 for prompt in prompts {
                     let mut turns = spawns.lock().unwrap();
-                    turns.spawn(turn(runs.clone(), holds.clone(), counts.clone(), prompt));
+                    turns.spawn(turn(runs.clone(), counts.clone(), prompt));
                 }
             }
         });
-        let keeper = Keeper::spawn(shared.clone(), wakes, owns, Arc::new(|_, _| {}), supervisor.get_cell())
-            .await
-            .unwrap();
-        Self { shared, backend, keeper, works, turns, owned }
+        let keeper =
+            Keeper::spawn(shared.clone(), wakes, Arc::new(|_, _| {}), supervisor.get_cell()).await.unwrap();
+        Self { shared, backend, keeper, works, turns }
     }
 
     /// Owns a name, and begins with its prompt if it has one.
     async fn owns(&self, name: &str, prompt: Option<crate::id::PromptId>) {
         let name = Name::new(name).unwrap();
         let (owner, claim) = claimed(&self.shared, &name).await.unwrap();
-        self.owned.lock().unwrap().insert((name, claim));
+        awake(&self.shared, &name).holdings().claim = Some(claim);
         let Some(prompt) = prompt else { return };
         let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
         assert!(matches!(self.shared.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
@@ -99,27 +91,19 @@ async fn claimed(shared: &FleetShared, name: &Name) -> Option<(Ownership, Attemp
     let (node, attempt) = (shared.node, AttemptId::new());
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
     match shared.backend.claim(claim).await.unwrap() {
-        Claimed::Won { record, .. } => {
-            Some((Ownership { name: name.clone(), node, term: record.term }, attempt))
-        }
+        Claimed::Won(record) => Some((Ownership { name: name.clone(), node, term: record.term }, attempt)),
         _ => None,
     }
 }
 
 /// A turn, from the claim to the release.
-async fn turn(
-    shared: Arc<FleetShared>,
-    owned: Arc<Mutex<HashSet<(Name, AttemptId)>>>,
-    tally: Arc<Tally>,
-    prompt: PromptRecord,
-) {
+async fn turn(shared: Arc<FleetShared>, tally: Arc<Tally>, prompt: PromptRecord) {
     let Some((owner, claim)) = claimed(&shared, &prompt.name).await else {
         *tally.lost.lock().unwrap() += 1;
         return;
     };
     *tally.won.lock().unwrap() += 1;
-    let entry = (owner.name.clone(), claim);
-    owned.lock().unwrap().insert(entry.clone());
+    awake(&shared, &owner.name).holdings().claim = Some(claim);
     let attempt = AttemptId::new();
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve: None };
     if let Some(Begun::Send(_)) = shared.backend.begin(begin).await.unwrap().done() {
@@ -133,7 +117,7 @@ async fn turn(
         assert!(shared.backend.finish(finish).await.unwrap().done().is_some());
         *tally.ended.lock().unwrap() += 1;
     }
-    owned.lock().unwrap().remove(&entry);
+    shared.awake().remove(&owner.name);
     assert!(shared.backend.release(owner).await.unwrap().done().is_some());
 }
 

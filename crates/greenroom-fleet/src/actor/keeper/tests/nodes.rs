@@ -4,7 +4,7 @@ use super::*;
 use crate::error::BackendErrorKind;
 use crate::id::NodeId;
 use crate::record::{InterruptedBy, NodeState, PromptOutcome};
-use crate::request::{Join, Renewed};
+use crate::request::{Join, Owned};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -18,7 +18,7 @@ impl Stage {
 
     async fn renew(&self, node: NodeId) {
         let renewed = self.backend.renew(node, LEASE, false).await.unwrap();
-        assert!(matches!(renewed, Renewed::Kept(_)), "the node is dead");
+        assert!(matches!(renewed, Owned::Done(_)), "the node is dead");
     }
 
     /// A node runs a turn of a name.
@@ -26,7 +26,7 @@ impl Stage {
         let prompt = self.accept(accept(name, HOUR)).await;
         let (name, attempt) = (Name::new(name).unwrap(), AttemptId::new());
         let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
-        let Claimed::Won { record, .. } = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
+        let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name, node, term: record.term };
         let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
         assert!(matches!(self.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
@@ -62,7 +62,7 @@ async fn a_node_that_stops_renewing_is_lost_after_its_lease() {
     let term = stage.backend.name_record(Name::new("runs").unwrap()).await.unwrap().unwrap().term;
     let by_owner = PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { term }, result: None };
     assert_eq!(outcome, Some(by_owner));
-    assert!(matches!(stage.backend.renew(peer, LEASE, false).await.unwrap(), Renewed::Dead));
+    assert!(matches!(stage.backend.renew(peer, LEASE, false).await.unwrap(), Owned::Fenced));
 }
 
 #[tokio::test(start_paused = true)]

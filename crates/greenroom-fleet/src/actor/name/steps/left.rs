@@ -16,12 +16,15 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout_at};
+
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::id::Name;
 use crate::process::LeftProcess;
+use crate::record::ProcessRecord;
 use crate::registry::unreadable;
 
 /// The time in which a process that was killed ends.
@@ -31,32 +34,44 @@ const KILLED: Duration = Duration::from_secs(2);
 /// one goes on, or may go on, if one does.
 pub(crate) async fn end_processes(shared: &FleetShared, name: &Name) -> Result<Option<String>, NotDone> {
     let left = repeat(shared, || shared.backend.left_processes_of(name.clone())).await?;
+    let now = Instant::now();
     for record in left.into_iter().filter(|left| shared.runs_here(left)) {
-        match LeftProcess::of(&record.process) {
-            Ok(process) if !ended(shared, name, &process).await => {
-                return Ok(Some(format!(
-                    "{process} of the session still runs and could not be killed: end it"
-                )));
-            }
-            Ok(_) => {}
-            // Its process may run.
-            Err(error) => return Ok(Some(unreadable(name, record.term, error).to_string())),
+        if let Some(why) = end(shared, &record, now, now).await {
+            return Ok(Some(why));
         }
         repeat(shared, || shared.backend.process_ended(name.clone(), record.term)).await?;
     }
     Ok(None)
 }
 
-/// Kills a process if it runs. `false`: it runs still.
-async fn ended(shared: &FleetShared, name: &Name, process: &LeftProcess) -> bool {
+/// Waits until `killed_at` for the ends of the processes of a record, kills those that run then, and waits until `given_up_at`, but for two
+/// seconds at least. Returns the reason why one goes on, or may go on, if one does.
+pub(crate) async fn end(
+    shared: &FleetShared,
+    record: &ProcessRecord,
+    killed_at: Instant,
+    given_up_at: Instant,
+) -> Option<String> {
+    let name = &record.name;
+    let process = match LeftProcess::of(&record.process) {
+        Ok(process) => process,
+        // Its process may run.
+        Err(error) => return Some(unreadable(name, record.term, error).to_string()),
+    };
     if !process.is_alive().await {
-        return true;
+        return None;
     }
-    tracing::warn!(name = shown(name), %process, "a CLI of a lost owner is killed");
+    tracing::warn!(name = shown(name), %process, "a CLI of an earlier owner still runs");
     shared.tell(FleetEvent::ProcessLeft { name: name.clone() });
+    // Looked at once more: another process may have used up the time.
+    if timeout_at(killed_at, process.gone()).await.is_ok() || !process.is_alive().await {
+        return None;
+    }
+    tracing::warn!(name = shown(name), %process, "a CLI of an earlier owner is killed");
     let killed = process.clone();
     // A panic: the wait tells what still runs.
     tokio::task::spawn_blocking(move || killed.kill()).await.ok();
     shared.tell(FleetEvent::ProcessKilled { name: name.clone() });
-    tokio::time::timeout(KILLED, process.gone()).await.is_ok()
+    let ended = timeout_at(given_up_at.max(Instant::now() + KILLED), process.gone()).await;
+    ended.err().map(|_| format!("{process} of the session still runs and could not be killed: end it"))
 }

@@ -8,40 +8,33 @@ use crate::error::FleetError;
 use crate::id::Timestamp;
 use crate::record::{NameRecord, NameState, PromptRecord};
 
-/// The findings of a look at a name.
-#[derive(Debug, Default)]
-pub(crate) struct Look {
-    /// `None`: the name is not known, or the backend does not say.
-    pub(in crate::actor::name) tenant: Option<String>,
-    /// The prompt that may begin now.
-    pub(in crate::actor::name) next: Option<PromptRecord>,
-    /// The reason why callers that wait for the session wait in vain.
-    pub(in crate::actor::name) not_up: Option<FleetError>,
-}
-
-/// Looks at what waits for a name. `is_wanted`: callers wait for its session.
-pub(in crate::actor::name) async fn look(shared: &FleetShared, cell: &NameCell, is_wanted: bool) -> Look {
-    let not_up = |why: &str| Some(FleetError::State(why.to_owned()));
-    match read_queue(shared, cell).await {
-        Ok((Some(record), next)) => {
-            let (next, not_up) = match (blocked(&record), next) {
-                (Some(why), _) => (None, not_up(&why)),
-                (None, None) if is_wanted => (None, elsewhere(shared, &record).await),
-                (None, next) => (next, None),
-            };
-            Look { tenant: Some(record.tenant), next, not_up }
+/// Looks for the prompt of a name that may begin now. `is_wanted`: callers wait for its session.
+///
+/// # Errors
+/// The reason why they wait in vain. Nothing may begin then.
+pub(in crate::actor::name) async fn look(
+    shared: &FleetShared,
+    cell: &NameCell,
+    is_wanted: bool,
+) -> Result<Option<PromptRecord>, FleetError> {
+    cell.look();
+    let (record, next) = read_queue(shared, cell).await.map_err(|not_done| {
+        let (name, why) = (shown(&cell.name), not_done.to_string());
+        if let NotDone::Error(_) = not_done {
+            tracing::warn!(name, why, "the backend does not say what waits for a session");
         }
-        Ok((None, _)) => {
-            Look { not_up: not_up("the session is not known: send it a prompt first"), ..Look::default() }
-        }
-        Err(not_done) => {
-            let (name, why) = (shown(&cell.name), not_done.to_string());
-            if let NotDone::Error(_) = not_done {
-                tracing::warn!(name, why, "the backend does not say what waits for a session");
-            }
-            Look { not_up: not_up(&why), ..Look::default() }
-        }
+        FleetError::State(why)
+    })?;
+    let Some(record) = record else {
+        return Err(FleetError::State("the session is not known: send it a prompt first".to_owned()));
+    };
+    if let Some(why) = blocked(&record) {
+        return Err(FleetError::State(why));
     }
+    if next.is_none() && is_wanted {
+        check_here(shared, &record).await?;
+    }
+    Ok(next)
 }
 
 /// Reads the record of a name, and the prompt that may begin.
@@ -49,10 +42,13 @@ pub(super) async fn read_queue(
     shared: &FleetShared,
     cell: &NameCell,
 ) -> Result<(Option<NameRecord>, Option<PromptRecord>), NotDone> {
-    cell.look();
     let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
+    if let Some(found) = &record {
+        cell.holdings().tenant.clone_from(&found.tenant);
+    }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
-    if shared.leaves_to_others(&found.profile) {
+    let is_elsewhere = matches!(shared.owner_elsewhere(&found.state).await, Ok(Some(_)));
+    if is_elsewhere || shared.leaves_to_others(&found.profile) {
         return Ok((record, None));
     }
     let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);
@@ -77,19 +73,21 @@ fn blocked(record: &NameRecord) -> Option<String> {
     }
 }
 
-/// The reason why a name cannot be activated on this node, for callers that want it up. `None` also if the backend does not say.
-async fn elsewhere(shared: &FleetShared, record: &NameRecord) -> Option<FleetError> {
+/// An error if a name cannot be activated on this node. None if the backend does not say.
+async fn check_here(shared: &FleetShared, record: &NameRecord) -> Result<(), FleetError> {
     if shared.backend.is_exclusive() {
-        return None;
+        return Ok(());
     }
     if let Some(host) = record.host.as_ref().filter(|host| **host != shared.host) {
-        return Some(FleetError::State(other_host(host)));
+        return Err(FleetError::State(other_host(host)));
     }
     if shared.leaves_to_others(&record.profile) {
-        return Some(FleetError::State(no_profile(&record.profile)));
+        return Err(FleetError::State(no_profile(&record.profile)));
     }
-    let owner = shared.owner_elsewhere(&record.state).await.ok()?;
-    owner.map(|node| FleetError::Elsewhere { node })
+    match shared.owner_elsewhere(&record.state).await {
+        Ok(Some(node)) => Err(FleetError::Elsewhere { node }),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn quarantined(why: &str) -> String {

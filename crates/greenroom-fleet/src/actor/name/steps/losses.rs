@@ -1,6 +1,6 @@
 //! Entries of a transcript that the backend did not get.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use greenroom::Event;
 use greenroom::report::Events;
@@ -15,33 +15,22 @@ use crate::record::PromptOutcome;
 #[derive(Debug)]
 pub(crate) struct Losses {
     asks: mpsc::Sender<oneshot::Sender<()>>,
-    noted: Arc<Mutex<Noted>>,
+    first: Arc<OnceLock<Loss>>,
     _watch: Task,
 }
 
-#[derive(Debug, Default)]
-struct Noted {
-    /// The first loss.
-    any: Option<String>,
-    /// The first loss before the session was killed.
-    before_kill: Option<String>,
+/// The first loss of an activation. Later ones change nothing.
+#[derive(Debug)]
+struct Loss {
+    why: String,
+    is_after_kill: bool,
 }
 
-impl Noted {
-    fn note(&mut self, why: String, is_killed: bool) {
-        if !is_killed {
-            self.before_kill.get_or_insert_with(|| why.clone());
-        }
-        self.any.get_or_insert(why);
-    }
-
-    /// The loss that counts for the turn.
-    fn of_turn(&self, outcome: &PromptOutcome) -> Option<String> {
-        match outcome {
-            // A kill that comes later cuts off nothing of the turn.
-            PromptOutcome::Completed { .. } => self.any.clone(),
-            _ => self.before_kill.clone(),
-        }
+impl Loss {
+    /// True unless the loss is the end of a turn that was cut off anyway.
+    fn counts_for(&self, outcome: &PromptOutcome) -> bool {
+        // A kill that comes later cuts off nothing of a completed turn.
+        !self.is_after_kill || matches!(outcome, PromptOutcome::Completed { .. })
     }
 }
 
@@ -50,8 +39,8 @@ impl Losses {
     /// `line_bytes`: the session's limit of a line.
     pub(super) fn watch(mut events: Events, kill: CancellationToken, line_bytes: usize) -> Arc<Self> {
         let (asks, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
-        let noted = Arc::<Mutex<Noted>>::default();
-        let notes = noted.clone();
+        let first = Arc::<OnceLock<Loss>>::default();
+        let noted = first.clone();
         let watch = Task::spawn(async move {
             loop {
                 tokio::select! {
@@ -60,8 +49,7 @@ impl Losses {
                     event = events.next() => match event {
                         Some(event) => {
                             if let Some(why) = loss(&event, line_bytes) {
-                                let is_killed = kill.is_cancelled();
-                                notes.lock().unwrap_or_else(PoisonError::into_inner).note(why, is_killed);
+                                noted.get_or_init(|| Loss { why, is_after_kill: kill.is_cancelled() });
                             }
                         }
                         None => return,
@@ -73,25 +61,25 @@ impl Losses {
                 }
             }
         });
-        Arc::new(Self { asks, noted, _watch: watch })
+        Arc::new(Self { asks, first, _watch: watch })
     }
 
-    /// The first loss before the kill, in words: a turn that was killed is cut off anyway.
+    /// The first loss, in words, unless it came after the kill: a turn that was killed is cut off anyway.
     pub(crate) async fn before_kill(&self) -> Option<String> {
-        self.look(|noted| noted.before_kill.clone()).await
+        self.first(|loss| !loss.is_after_kill).await
     }
 
-    /// The first loss that counts for the turn with this outcome. The session's outcome of a turn comes after the losses of the turn.
+    /// The first loss, if it counts for the turn with this outcome. The session's outcome of a turn comes after the losses of the turn.
     pub(crate) async fn of_turn(&self, outcome: &PromptOutcome) -> Option<String> {
-        self.look(|noted| noted.of_turn(outcome)).await
+        self.first(|loss| loss.counts_for(outcome)).await
     }
 
     /// The first loss so far, also after the kill.
     pub(super) async fn any(&self) -> Option<String> {
-        self.look(|noted| noted.any.clone()).await
+        self.first(|_| true).await
     }
 
-    async fn look<T>(&self, look: impl FnOnce(&Noted) -> T) -> T {
+    async fn first(&self, counts: impl FnOnce(&Loss) -> bool) -> Option<String> {
         let (done, seen) = oneshot::channel();
         // An error: the session has ended, and all its losses are noted.
         if self.asks.send(done).await.is_ok() {
@@ -101,7 +89,7 @@ impl Losses {
                 () = self.asks.closed() => {}
             }
         }
-        look(&self.noted.lock().unwrap_or_else(PoisonError::into_inner))
+        self.first.get().filter(|loss| counts(loss)).map(|loss| loss.why.clone())
     }
 }
 
@@ -127,17 +115,6 @@ mod tests {
     use super::*;
     use crate::record::InterruptedBy;
 
-    #[test]
-    fn a_loss_after_the_kill_ends_the_transcript_and_does_not_count() {
-        let mut noted = Noted::default();
-        noted.note("after".into(), true);
-        assert_eq!((noted.any.as_deref(), noted.before_kill.as_deref()), (Some("after"), None));
-        let mut noted = Noted::default();
-        noted.note("before".into(), false);
-        noted.note("after".into(), true);
-        assert_eq!((noted.any.as_deref(), noted.before_kill.as_deref()), (Some("before"), Some("before")));
-    }
-
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_question_to_a_watch_that_ends_is_answered() {
         let ask_while_it_ends = async {
@@ -153,14 +130,20 @@ mod tests {
         crate::wait::in_time("the answers", ask_while_it_ends).await;
     }
 
+    #[test]
+    fn a_loss_after_the_kill_ends_the_transcript_and_does_not_count() {
+        let killed = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+        let counts = |is_after_kill| Loss { why: "no room".into(), is_after_kill }.counts_for(&killed);
+        assert_eq!((counts(false), counts(true)), (true, false));
+    }
+
     /// The watch may see the loss of a completed turn only after a kill.
     #[test]
     fn any_loss_counts_for_a_completed_turn() {
-        let mut noted = Noted::default();
-        noted.note("after".into(), true);
         let completed = PromptOutcome::Completed { result: ().into(), transcript_lost: false };
-        let killed = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-        assert_eq!((noted.of_turn(&completed).as_deref(), noted.of_turn(&killed)), (Some("after"), None));
+        for is_after_kill in [false, true] {
+            assert!(Loss { why: "no room".into(), is_after_kill }.counts_for(&completed));
+        }
     }
 
     #[test]

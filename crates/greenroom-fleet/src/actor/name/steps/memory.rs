@@ -52,7 +52,7 @@ pub(super) fn attach(
         options.limits.kept_bytes = EVENT_BYTES.max(options.limits.kept_bytes);
         options.store.project_key = Some(cx.conversation.to_string());
         // The next activation on this host, or the deletion, removes what a node that was killed has left there.
-        options.store.folder = Some(cx.config.clone());
+        options.store.folder = Some(cx.config_directory.clone());
         let limits = &mut options.store;
         // `append` repeats what can be repeated. Any other error loses the entries.
         limits.retry_pauses.clear();
@@ -64,7 +64,7 @@ pub(super) fn attach(
         return Err(FleetError::Invalid(format!(
             "the profile of the session '{}' sets `{CONFIG}`, and a fleet with transcripts in its backend chooses the folder: leave it out, and \
              give the CLI its login and settings by other variables and options",
-            cx.name().as_str().escape_debug(),
+            cx.name.as_str().escape_debug(),
         )));
     }
     let losses = Losses::watch(builder.events(), cell.kill(), line_bytes);

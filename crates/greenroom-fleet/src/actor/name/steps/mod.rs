@@ -19,7 +19,7 @@ use greenroom::{ErrorKind, Session};
 
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
-use crate::actor::context::{Activation, FleetShared, shown};
+use crate::actor::context::{FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::actor::task::panic_text;
 use crate::backend::Requests;
@@ -30,16 +30,17 @@ use crate::id::AttemptId;
 use crate::process;
 use crate::profile::{ActivatedFor, ActivationContext};
 use crate::record::NameRecord;
-use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership};
+use crate::request::{AfterFailure, Claim, Claimed, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
-use release::end_session;
+use release::{end_session, give_back_failed};
 
 /// The end of an attempt to activate a name.
 pub(crate) enum Activated {
     /// The session is up.
-    Up(Activation),
-    /// The session did not start. The name was given back, with this number of failures in the period.
-    Failed { why: String, failures: u32 },
+    Up(Session),
+    /// The session did not start. The name was given back, with this number of failures in the period. `None`: the failure is not the
+    /// session's, and the name may be owned still.
+    Failed { why: String, failures: Option<u32> },
     /// The name is quarantined or not known, or another node or host has it.
     Refused(FleetError),
     /// The session was to end at once, before it had started.
@@ -48,8 +49,6 @@ pub(crate) enum Activated {
     Needless,
     /// The node has lost its lease, or another owner has the name.
     Fenced,
-    /// The backend refuses, or another session has the conversation: try again after a pause. The name may be owned still.
-    Error(String),
 }
 
 /// Claims the name and starts its session.
@@ -58,138 +57,141 @@ pub(super) async fn activate(
     cell: &Arc<NameCell>,
     activated_for: ActivatedFor,
 ) -> Activated {
-    if activated_for == ActivatedFor::Prompt {
-        match read_queue(shared, cell).await {
-            Ok((_, None)) => return Activated::Needless,
-            Ok(_) => {}
-            Err(not_done) => return not_owned(shared, cell, not_done),
-        }
-    }
-    let claim = Claim {
-        name: cell.name.clone(),
-        node: shared.node,
-        attempt: AttemptId::new(),
-        losses: shared.limits.losses,
+    let (record, claim) = match claim(shared, cell, activated_for).await {
+        Ok(claimed) => claimed,
+        Err(end) => return end,
     };
-    // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
-    cell.holdings().claim = Some(claim.attempt);
-    let claimed = repeat(shared, || shared.backend.claim(claim.clone())).await;
-    if !matches!(claimed, Ok(Claimed::Won { .. })) {
-        cell.disown();
-    }
-    let record = match claimed {
-        Ok(Claimed::Won { record, .. }) => record,
-        Ok(Claimed::Elsewhere(node)) => {
-            let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
-            shared.tell(FleetEvent::Elsewhere { name, tenant, node });
-            return Activated::Refused(FleetError::Elsewhere { node });
-        }
-        Ok(Claimed::Quarantined(why)) => return refused_as_quarantined(shared, &why),
-        Ok(Claimed::OtherHost(host)) => return Activated::Refused(FleetError::State(other_host(&host))),
-        Ok(Claimed::Gone) => {
-            let why = "the session is not known any more".to_owned();
-            return Activated::Refused(FleetError::State(why));
-        }
-        Ok(Claimed::NodeDown) => return Activated::Fenced,
-        Err(not_done) => return not_owned(shared, cell, not_done),
-    };
-    let owner = Ownership { name: cell.name.clone(), node: shared.node, term: record.term };
-    let running = {
-        let mut holdings = cell.holdings();
-        holdings.owner = Some(owner.clone());
-        holdings.tenant.clone_from(&record.tenant);
-        holdings.running.clone()
-    };
+    let owner = Ownership { name: record.name.clone(), node: shared.node, term: record.term };
+    cell.holdings().owner = Some(owner.clone());
     tracing::Span::current().record("term", owner.term.0);
-    let (name, tenant) = (cell.name.clone(), record.tenant.clone());
-    shared.tell(FleetEvent::Activating { name, tenant: tenant.clone(), term: owner.term });
-    let claim = claim.attempt;
-    // Before there is a process: a fleet that opens after this service was killed waits for the CLI, also if it was starting.
-    if let Err(error) = record_process(shared, &owner, process::record(claim, None)).await {
-        return not_done(shared, cell, owner, error).await;
-    }
-    // Also where there is no other node: the opening leaves processes that it could not end, and records that it could not read.
-    match left::end_processes(shared, &cell.name).await {
-        Ok(None) => {}
-        Ok(Some(why)) => return failed(shared, cell, owner, why).await,
-        Err(error) => return not_done(shared, cell, owner, error).await,
-    }
-    let why = match start(shared, cell, &record, activated_for, claim, &owner).await {
+    cell.tell(shared, |name, tenant| FleetEvent::Activating { name, tenant, term: owner.term });
+    match start(shared, cell, &record, activated_for, claim, &owner).await {
         Ok(session) => {
-            let process = process::record(claim, session.process().as_ref());
-            match record_process(shared, &owner, process).await {
-                Ok(()) => {
-                    let (name, term) = (cell.name.clone(), owner.term);
-                    let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
-                    shared.tell(FleetEvent::Activated { name, tenant: tenant.clone(), term, resumed });
-                    return Activated::Up(Activation { owner, claim, tenant, session, running });
-                }
-                Err(NotDone::Fenced) => return Activated::Fenced,
-                Err(NotDone::Error(error)) => error.to_string(),
-            }
+            let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
+            let term = owner.term;
+            cell.tell(shared, |name, tenant| FleetEvent::Activated { name, tenant, term, resumed });
+            Activated::Up(session)
         }
-        Err(_) if shared.lost.is_cancelled() || cell.fenced().is_cancelled() => return Activated::Fenced,
-        Err(_) if cell.kill().is_cancelled() => return Activated::Stopped,
-        Err(NotStarted { why, by: Blame::Host }) => {
+        Err(NotStarted::Fenced) => Activated::Fenced,
+        Err(_) if cell.is_fenced(shared) => Activated::Fenced,
+        Err(_) if cell.kill().is_cancelled() => Activated::Stopped,
+        Err(NotStarted::ByHost(why)) => {
             tell_failed(shared, cell, &why);
-            return Activated::Error(why);
+            Activated::Failed { why, failures: None }
         }
-        Err(NotStarted { why, by: Blame::Session }) => why,
-    };
-    end_session(cell).await;
-    failed(shared, cell, owner, why).await
+        Err(NotStarted::BySession(why)) => failed(shared, cell, owner, why).await,
+    }
 }
 
-/// Keeps the record of an activation's processes.
-pub(super) async fn record_process(
+/// Makes this node the owner of the name, if something waits for it.
+async fn claim(
     shared: &FleetShared,
-    owner: &Ownership,
-    record: serde_json::Value,
-) -> Result<(), NotDone> {
+    cell: &NameCell,
+    activated_for: ActivatedFor,
+) -> Result<(NameRecord, AttemptId), Activated> {
+    let refused = |not_done| match not_done {
+        NotDone::Fenced => Activated::Fenced,
+        NotDone::Error(error) => {
+            let why = error.to_string();
+            tracing::warn!(name = shown(&cell.name), why, "the backend refuses an activation");
+            tell_failed(shared, cell, &why);
+            Activated::Failed { why, failures: None }
+        }
+    };
+    if activated_for == ActivatedFor::Prompt && read_queue(shared, cell).await.map_err(refused)?.1.is_none() {
+        return Err(Activated::Needless);
+    }
+    let (name, attempt) = (cell.name.clone(), AttemptId::new());
+    let claim = Claim { name, node: shared.node, attempt, losses: shared.limits.losses };
+    // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
+    cell.holdings().claim = Some(attempt);
+    let end = match repeat(shared, || shared.backend.claim(claim.clone())).await {
+        Ok(Claimed::Won(record)) => {
+            cell.holdings().tenant.clone_from(&record.tenant);
+            return Ok((record, attempt));
+        }
+        Ok(Claimed::Elsewhere(node)) => {
+            cell.tell(shared, |name, tenant| FleetEvent::Elsewhere { name, tenant, node });
+            Activated::Refused(FleetError::Elsewhere { node })
+        }
+        Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
+        Ok(Claimed::OtherHost(host)) => Activated::Refused(FleetError::State(other_host(&host))),
+        Ok(Claimed::Gone) => {
+            Activated::Refused(FleetError::State("the session is not known any more".to_owned()))
+        }
+        Ok(Claimed::NodeDown) => Activated::Fenced,
+        Err(not_done) => refused(not_done),
+    };
+    cell.disown();
+    Err(end)
+}
+
+/// Keeps the record of an activation's processes: of its CLI as well, once there is one.
+pub(super) async fn record_process(shared: &FleetShared, cell: &NameCell) -> Result<(), NotDone> {
+    let (owner, record) = {
+        let holdings = cell.holdings();
+        let (Some(owner), Some(claim)) = (holdings.owner.clone(), holdings.claim) else {
+            return Err(NotDone::Fenced);
+        };
+        let process = holdings.session.as_ref().and_then(Session::process);
+        (owner, process::record(claim, process.as_ref()))
+    };
     repeat_owned(shared, || shared.backend.record_process(owner.clone(), Some(record.clone()))).await
 }
 
-/// The reason why a session did not start.
-pub(super) struct NotStarted {
-    why: String,
-    pub(super) by: Blame,
-}
-
-/// The side at fault for a start that has failed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Blame {
+/// The reason why a session did not start, by the side at fault.
+#[derive(Debug)]
+pub(super) enum NotStarted {
     /// The session: the failure counts, and too many quarantine the name.
-    Session,
+    BySession(String),
     /// The host: its disk is full or can only be read, or another session on it has the conversation, for some seconds perhaps.
     /// Other names fail as well, so none is quarantined for it: each is tried again after a pause.
-    Host,
+    ByHost(String),
+    /// The node has lost its lease, or another owner has the name.
+    Fenced,
 }
 
 impl From<String> for NotStarted {
     fn from(why: String) -> Self {
-        Self { why, by: Blame::Session }
+        Self::BySession(why)
     }
 }
 
-/// The cause of an error of the files. A folder that may not be written to is the session's own fault if the folder of all
-/// sessions may be: its agent writes there too.
-pub(super) async fn files_failed(folders: &Folders, error: impl Into<FleetError>) -> NotStarted {
-    let error = error.into();
-    let kind = if let FleetError::Files(error) = &error { error.kind() } else { FilesErrorKind::Other };
-    let by = match kind {
-        FilesErrorKind::Full | FilesErrorKind::InUse => Blame::Host,
-        FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed if folders.open().await.is_err() => Blame::Host,
-        _ => Blame::Session,
+impl From<NotDone> for NotStarted {
+    fn from(not_done: NotDone) -> Self {
+        match not_done {
+            NotDone::Fenced => Self::Fenced,
+            NotDone::Error(error) => Self::BySession(error.to_string()),
+        }
+    }
+}
+
+/// Finds the side at fault for an error of the files. A folder that may not be written to is the session's own fault if the folder of
+/// all sessions may be: its agent writes there too.
+pub(super) async fn of_files<T>(
+    folders: &Folders,
+    result: Result<T, impl Into<FleetError>>,
+) -> Result<T, NotStarted> {
+    let error = match result {
+        Ok(done) => return Ok(done),
+        Err(error) => error.into(),
     };
-    NotStarted { why: error.to_string(), by }
+    let kind = if let FleetError::Files(error) = &error { error.kind() } else { FilesErrorKind::Other };
+    let is_host = match kind {
+        FilesErrorKind::Full | FilesErrorKind::InUse => true,
+        FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed => folders.open().await.is_err(),
+        _ => false,
+    };
+    let by = if is_host { NotStarted::ByHost } else { NotStarted::BySession };
+    Err(by(error.to_string()))
 }
 
 impl From<greenroom::Error> for NotStarted {
     fn from(error: greenroom::Error) -> Self {
         // A transcript that cannot be read is no fault of the session either.
         let is_host = matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store);
-        let by = if is_host { Blame::Host } else { Blame::Session };
-        Self { why: error.to_string(), by }
+        let by = if is_host { Self::ByHost } else { Self::BySession };
+        by(error.to_string())
     }
 }
 
@@ -202,38 +204,33 @@ async fn start(
     claim: AttemptId,
     owner: &Ownership,
 ) -> Result<Session, NotStarted> {
+    // Before there is a process: a fleet that opens after this service was killed waits for the CLI, also if it was starting.
+    record_process(shared, cell).await?;
+    // Also where there is no other node: the opening leaves processes that it could not end, and records that it could not read.
+    if let Some(why) = left::end_processes(shared, &cell.name).await? {
+        return Err(why.into());
+    }
     let Some(profile) = shared.profiles.get(&record.profile) else {
         let why = no_profile(&record.profile);
         // Another node may have the profile, for instance while a new version of a service takes over.
-        let by = if shared.has_peers() { Blame::Host } else { Blame::Session };
-        return Err(NotStarted { why, by });
+        return Err(if shared.has_peers() { NotStarted::ByHost(why) } else { why.into() });
     };
-    let created = match shared.transcripts {
-        true => shared.folders.create_for_term(record).await,
-        false => shared.folders.create(record).await,
-    };
-    let folders = match created {
-        Ok(folders) => folders,
-        Err(error) => return Err(files_failed(&shared.folders, error).await),
-    };
+    let folders = of_files(&shared.folders, shared.folders.create(record).await).await?;
     let cx = ActivationContext {
         name: cell.name.clone(),
         tenant: record.tenant.clone(),
         conversation: record.conversation,
         term: record.term,
         activated_for,
-        work: folders.work,
-        config: folders.config,
+        working_directory: folders.work,
+        config_directory: folders.config,
     };
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
     let builder = memory::attach(shared, cell, builder, &cx, owner).map_err(|error| error.to_string())?;
-    let builder = match shared.folders.apply(builder, &cx).await {
-        Ok(builder) => builder,
-        Err(error) => return Err(files_failed(&shared.folders, error).await),
-    };
-    let mut builder = process::mark(asker::attach(shared, cell, builder), claim);
+    let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx).await).await?;
+    let mut builder = process::mark(asker::attach(shared, cell, builder, owner), claim);
     if let Some(watchdog) = shared.fence.watchdog() {
         builder = builder.watchdog(watchdog);
     }
@@ -250,29 +247,12 @@ async fn start(
     };
     let session = started.map_err(|panic| format!("the start panicked: {}", panic_text(&*panic)))??;
     cell.holdings().session = Some(session.clone());
+    record_process(shared, cell).await?;
     Ok(session)
 }
 
 fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
-    let (name, tenant) = (cell.name.clone(), cell.holdings().tenant.clone());
-    shared.tell(FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
-}
-
-/// The end of an activation whose request was not carried out before the name had an owner.
-fn not_owned(shared: &FleetShared, cell: &NameCell, not_done: NotDone) -> Activated {
-    let NotDone::Error(error) = not_done else { return Activated::Fenced };
-    let why = error.to_string();
-    tracing::warn!(name = shown(&cell.name), why, "the backend refuses an activation");
-    tell_failed(shared, cell, &why);
-    Activated::Error(why)
-}
-
-/// The end of an activation whose request was not carried out for the owner.
-async fn not_done(shared: &FleetShared, cell: &NameCell, owner: Ownership, not_done: NotDone) -> Activated {
-    match not_done {
-        NotDone::Fenced => Activated::Fenced,
-        NotDone::Error(error) => failed(shared, cell, owner, error.to_string()).await,
-    }
+    cell.tell(shared, |name, tenant| FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
 }
 
 fn refused_as_quarantined(shared: &FleetShared, why: &str) -> Activated {
@@ -280,25 +260,19 @@ fn refused_as_quarantined(shared: &FleetShared, why: &str) -> Activated {
     Activated::Refused(FleetError::State(quarantined(why)))
 }
 
-/// Counts a failed activation, and gives the name back.
+/// Ends the session of a failed activation, counts the failure, and gives the name back.
 async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> Activated {
+    end_session(cell).await;
     tell_failed(shared, cell, &why);
-    let request = ActivationFailed {
-        owner,
-        why: why.clone(),
-        period: shared.limits.failure_period,
-        intensity: shared.limits.failures,
-    };
-    let after = repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await;
-    match after {
+    match give_back_failed(shared, owner, why.clone(), shared.limits.failures).await {
         Ok(after) => {
             cell.disown();
             match after {
-                AfterFailure::Free(failures) => Activated::Failed { why, failures },
+                AfterFailure::Free(failures) => Activated::Failed { why, failures: Some(failures) },
                 AfterFailure::Quarantined => refused_as_quarantined(shared, &why),
             }
         }
         Err(NotDone::Fenced) => Activated::Fenced,
-        Err(NotDone::Error(error)) => Activated::Error(error.to_string()),
+        Err(NotDone::Error(error)) => Activated::Failed { why: error.to_string(), failures: None },
     }
 }

@@ -5,24 +5,23 @@ use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat_owned};
 use crate::backend::Requests;
 use crate::event::FleetEvent;
-use crate::request::{ActivationFailed, Ownership};
+use crate::request::{ActivationFailed, AfterFailure, Ownership};
 
-/// Gives back what a name holds, but its slot: ends the session, then releases the name. `fenced`: nothing is written.
-pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: bool) {
+/// Gives back what a name holds, but its slot: ends the session, then releases the name, or writes nothing if the name is fenced.
+pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
     end_session(cell).await;
     let lost = match cell.losses() {
         Some(losses) => losses.before_kill().await,
         None => None,
     };
     let Some(owner) = cell.holdings().owner.clone() else { return };
-    if fenced || cell.fenced().is_cancelled() {
+    if cell.is_fenced(shared) {
         cell.disown();
-        let tenant = cell.holdings().tenant.clone();
-        shared.tell(FleetEvent::Fenced { name: owner.name, tenant, term: owner.term });
-        return;
+        return cell.tell(shared, |name, tenant| FleetEvent::Fenced { name, tenant, term: owner.term });
     }
     let given_back = match lost {
-        Some(why) => quarantine(shared, owner, why).await,
+        // The transcript has a gap: no owner goes on with it before a person has looked.
+        Some(why) => give_back_failed(shared, owner, why, 1).await.map(drop),
         None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
     };
     // Not before: the keeper releases a name that nobody holds, and a quarantine would find no owner then.
@@ -33,10 +32,15 @@ pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell, fenced: boo
     }
 }
 
-/// Gives a name back whose transcript has a gap: no owner goes on with it before a person has looked.
-async fn quarantine(shared: &FleetShared, owner: Ownership, why: String) -> Result<(), NotDone> {
-    let request = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity: 1 };
-    repeat_owned(shared, || shared.backend.activation_failed(request.clone())).await.map(drop)
+/// Gives a name back with a failure, of which `intensity` in a period quarantine it.
+pub(super) async fn give_back_failed(
+    shared: &FleetShared,
+    owner: Ownership,
+    why: String,
+    intensity: u32,
+) -> Result<AfterFailure, NotDone> {
+    let failed = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity };
+    repeat_owned(shared, || shared.backend.activation_failed(failed.clone())).await
 }
 
 /// Ends the session, and returns when its process group is gone.

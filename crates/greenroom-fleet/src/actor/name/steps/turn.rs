@@ -1,121 +1,98 @@
 //! The step of a turn: begins it, sends its prompt, writes its messages down, and gives it its outcome.
 
-use std::sync::Arc;
-
 use greenroom::Session;
 use greenroom::message::UsageTracker;
 use greenroom::report::Phase;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::cell::NameCell;
-use crate::actor::context::{Activation, FleetShared};
-use crate::actor::retry::{NotDone, not_kept, repeat_owned, repeat_sized};
+use crate::actor::context::FleetShared;
+use crate::actor::retry::{NotDone, cannot_keep, repeat_owned, repeat_sized};
 use crate::actor::scribe;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::id::AttemptId;
-use crate::outcome::{cost_of, outcome_of};
+use crate::outcome::{cost_of, outcome_of, snake_case};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
-use crate::request::{Begin, Begun, Finish};
+use crate::request::{Begin, Begun, Finish, Ownership};
 
-/// The end of a turn's step.
+/// The end of a turn's step, unless the backend refuses or the owner was fenced.
 #[derive(Debug, PartialEq)]
 pub(crate) enum TurnEnd {
     /// The prompt has its outcome, or was no longer there to begin.
     Ended,
-    /// The session had ended, or was ending: the prompt was not begun, and waits for the next one.
-    NoSession,
-    /// The owner was fenced: the session is to be killed, and nothing is written.
-    Fenced,
-    /// The prompt has its outcome, and the backend did not get all entries of the transcript.
-    TranscriptLost,
+    /// The session does not go on: it had ended, and the prompt waits for the next one, or the backend did not get all entries of its
+    /// transcript.
+    SessionOver,
     /// The turn was cut off, and goes on with its continuation when the name is given back.
     Cut,
-    /// The backend refuses.
-    Error(String),
 }
 
 /// Runs one turn: begins it, sends its prompt, writes its messages down, and gives it its outcome.
 pub(in crate::actor::name) async fn run_turn(
-    shared: &Arc<FleetShared>,
+    shared: &FleetShared,
     cell: &NameCell,
-    activation: &Activation,
     meter: &mut UsageTracker,
     prompt: &PromptRecord,
-    cut: &CancellationToken,
     interrupt: &CancellationToken,
-) -> TurnEnd {
-    if !takes_prompts(&activation.session).await {
-        return TurnEnd::NoSession;
-    }
-    let attempt = AttemptId::new();
-    let begin = Begin {
-        owner: activation.owner.clone(),
-        prompt: prompt.id,
-        attempt,
-        reserve: shared.reserve(&activation.tenant, shared.backend.now()),
+) -> Result<TurnEnd, NotDone> {
+    let (owner, session, tenant) = {
+        let holdings = cell.holdings();
+        (holdings.owner.clone(), holdings.session.clone(), holdings.tenant.clone())
     };
-    let content = match repeat_owned(shared, || shared.backend.begin(begin.clone())).await {
-        Ok(Begun::Send(content)) => content,
+    let (Some(owner), Some(session)) = (owner, session) else { return Ok(TurnEnd::SessionOver) };
+    if !takes_prompts(&session).await {
+        return Ok(TurnEnd::SessionOver);
+    }
+    let (attempt, reserve) = (AttemptId::new(), shared.reserve(&tenant, shared.backend.now()));
+    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve };
+    let Begun::Send(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
         // The queue is read again, and says what may begin.
-        Ok(_) => return TurnEnd::Ended,
-        Err(not_done) => return not_done.into(),
+        return Ok(TurnEnd::Ended);
     };
     // The lease may have passed while the backend was asked: then another node may own the name.
     if !shared.holds_lease() {
-        return TurnEnd::Fenced;
+        return Err(NotDone::Fenced);
     }
-    let (kill, fenced) = (cell.kill(), cell.fenced());
-    activation.running.set(Some(prompt.id));
-    let (name, tenant) = (cell.name.clone(), activation.tenant.clone());
-    shared.tell(FleetEvent::Begun { name, tenant, prompt: prompt.id });
+    cell.holdings().running = Some(prompt.id);
+    cell.tell(shared, |name, tenant| FleetEvent::Begun { name, tenant, prompt: prompt.id });
+    let kill = cell.kill();
     // Nobody knows what a turn has cost that was cut off: what was set aside for it counts as spent.
     let reserved = begin.reserve.map_or(0, |reserve| reserve.amount);
-    let interrupted = |by| Ok((PromptOutcome::Interrupted { by, result: None }, reserved));
-    let ending = tokio::select! {
-        biased;
-        () = shared.lost.cancelled() => Err(NotDone::Fenced),
-        () = fenced.cancelled() => Err(NotDone::Fenced),
-        // Before a kill: a drain cuts the turn off and then kills the session.
-        () = cut.cancelled() => {
-            // The session has no time for another turn, nor for the rest of this one.
-            kill.cancel();
-            if prompt.continuations > 0 {
-                activation.running.set(None);
-                return TurnEnd::Cut;
+    let turn = async {
+        let (mut outcome, cost) = tokio::select! {
+            biased;
+            () = shared.lost.cancelled() => return Err(NotDone::Fenced),
+            () = kill.cancelled() => {
+                let is_cut = cell.holdings().is_cut;
+                if cell.is_fenced(shared) {
+                    return Err(NotDone::Fenced);
+                }
+                if is_cut && prompt.continuations > 0 {
+                    return Ok(TurnEnd::Cut);
+                }
+                // Before the outcome is written: afterwards nothing of the turn goes on.
+                session.kill().await;
+                let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
+                let by = if is_cut { InterruptedBy::Session { cause } } else { InterruptedBy::User };
+                (PromptOutcome::Interrupted { by, result: None }, reserved)
             }
-            activation.session.kill().await;
-            let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
-            interrupted(InterruptedBy::Session { cause })
+            ended = run(shared, &owner, &session, meter, prompt, content, interrupt) => ended?,
+        };
+        let quarantine = match cell.losses() {
+            Some(losses) => losses.of_turn(&outcome).await,
+            None => None,
+        };
+        let is_lost = quarantine.is_some();
+        if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
+            *transcript_lost = is_lost;
         }
-        () = kill.cancelled() => {
-            // Before the outcome is written: afterwards nothing of the turn goes on.
-            activation.session.kill().await;
-            interrupted(InterruptedBy::User)
-        }
-        ending = run(shared, activation, meter, prompt, content, interrupt) => ending,
+        let owner = owner.clone();
+        finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, quarantine }).await?;
+        Ok(if is_lost { TurnEnd::SessionOver } else { TurnEnd::Ended })
     };
-    let end = match ending {
-        Ok((mut outcome, cost)) => {
-            let quarantine = match cell.losses() {
-                Some(losses) => losses.of_turn(&outcome).await,
-                None => None,
-            };
-            let is_lost = quarantine.is_some();
-            if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
-                *transcript_lost = is_lost;
-            }
-            let owner = activation.owner.clone();
-            match finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, quarantine })
-                .await
-            {
-                TurnEnd::Ended if is_lost => TurnEnd::TranscriptLost,
-                end => end,
-            }
-        }
-        Err(not_done) => not_done.into(),
-    };
-    activation.running.set(None);
+    let end = turn.await;
+    cell.holdings().running = None;
     end
 }
 
@@ -128,7 +105,8 @@ async fn takes_prompts(session: &Session) -> bool {
 /// Sends the prompt and reads its turn to the end.
 async fn run(
     shared: &FleetShared,
-    activation: &Activation,
+    owner: &Ownership,
+    session: &Session,
     meter: &mut UsageTracker,
     prompt: &PromptRecord,
     content: serde_json::Value,
@@ -138,21 +116,21 @@ async fn run(
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
-            return Ok((failed_as("malformed", message), 0));
+            return Ok((failed_as("malformed".to_owned(), message), 0));
         }
     };
     if interrupt.is_cancelled() {
         return Ok((PromptOutcome::Interrupted { by: InterruptedBy::User, result: None }, 0));
     }
-    let outcome = match activation.session.prompt(content).await {
+    let outcome = match session.prompt(content).await {
         Ok(mut turn) => {
             // An interrupt that came before the prompt was sent has interrupted nothing.
             if interrupt.is_cancelled()
-                && let Err(error) = activation.session.interrupt().await
+                && let Err(error) = session.interrupt().await
             {
                 tracing::warn!(%error, "a turn could not be interrupted");
             }
-            scribe::write_down(shared, activation, prompt.id, prompt.last_seq, &mut turn).await?
+            scribe::write_down(shared, owner, prompt.id, prompt.last_seq, &mut turn).await?
         }
         Err(error) => Err(error),
     };
@@ -160,34 +138,21 @@ async fn run(
     Ok((outcome_of(&outcome), cost))
 }
 
-async fn finish(shared: &FleetShared, mut finish: Finish) -> TurnEnd {
+/// Gives the prompt its outcome.
+async fn finish(shared: &FleetShared, mut finish: Finish) -> Result<(), NotDone> {
     let bytes = finish.outcome.json().map_or(0, |result| result.to_string().len());
     let mut finished = repeat_sized(shared, bytes, || shared.backend.finish(finish.clone())).await;
     if let Err(NotDone::Error(error)) = &finished
-        && let Some(kind) = not_kept(error)
+        && cannot_keep(error)
     {
         // The CLI's result cannot be kept. The turn has ended all the same.
+        let kind = snake_case(error.kind());
         finish.outcome = failed_as(kind, format!("the outcome of the turn cannot be kept: {error}"));
         finished = repeat_owned(shared, || shared.backend.finish(finish.clone())).await;
     }
-    match finished {
-        Ok(_) => {
-            shared.tell_transitions();
-            TurnEnd::Ended
-        }
-        Err(not_done) => not_done.into(),
-    }
+    finished.map(|_| shared.tell_transitions())
 }
 
-fn failed_as(kind: &str, message: String) -> PromptOutcome {
-    PromptOutcome::Failed { kind: kind.to_owned(), message, result: None }
-}
-
-impl From<NotDone> for TurnEnd {
-    fn from(not_done: NotDone) -> Self {
-        match not_done {
-            NotDone::Fenced => TurnEnd::Fenced,
-            NotDone::Error(error) => TurnEnd::Error(error.to_string()),
-        }
-    }
+fn failed_as(kind: String, message: String) -> PromptOutcome {
+    PromptOutcome::Failed { kind, message, result: None }
 }

@@ -6,7 +6,7 @@ use super::stage::{Checked, LEASE, Stage, invalid, promises, same, unexpected};
 use crate::backend::Requests;
 use crate::id::{AttemptId, CommandId, PromptId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
-use crate::request::{Change, CommandPut, Owned, Ownership, PutCommand, TakeCommand};
+use crate::request::{Change, CommandPut, Owned, Ownership, TakeCommand};
 
 promises! {
     "a command is taken by one attempt, and a repeated attempt learns that it has taken it" => race,
@@ -20,17 +20,15 @@ promises! {
     "commands and their results are told to whoever listens" => told,
 }
 
-fn put(stage: &Stage, owner: &Ownership, kind: CommandKind) -> PutCommand {
-    let Ownership { name, node, term } = owner.clone();
-    let deadline = stage.backend.now().after(LEASE);
-    PutCommand { command: CommandId::new(), name, node, term, kind, deadline }
+fn put(stage: &Stage, owner: &Ownership, kind: CommandKind) -> CommandRecord {
+    CommandRecord::new(owner.clone(), kind, stage.backend.now().after(LEASE))
 }
 
-fn interrupt(stage: &Stage, owner: &Ownership, prompt: PromptId) -> PutCommand {
+fn interrupt(stage: &Stage, owner: &Ownership, prompt: PromptId) -> CommandRecord {
     put(stage, owner, CommandKind::Interrupt { prompt })
 }
 
-async fn kept(stage: &Stage, put: &PutCommand) -> Checked<CommandRecord> {
+async fn kept(stage: &Stage, put: &CommandRecord) -> Checked<CommandRecord> {
     match stage.backend.put_command(put.clone()).await? {
         CommandPut::Put(command) => Ok(command),
         other => unexpected("a command for a living owner", other),
@@ -67,13 +65,13 @@ async fn repeated(stage: Stage) -> Checked {
     let command = kept(&stage, &first).await?;
     same("the repeated answer", kept(&stage, &first).await?, command)?;
     same("commands of the node", stage.backend.commands(stage.node, 10).await?.len(), 1)?;
-    let take = take(first.command, &owner);
+    let take = take(first.id, &owner);
     same("the take", stage.backend.take_command(take.clone()).await?, Owned::Done(true))?;
     match kept(&stage, &first).await?.state {
         CommandState::Taken { attempt, .. } => same("the attempt", attempt, take.attempt)?,
         other => return unexpected("a command that is put again after it was taken", other),
     }
-    let other = PutCommand { kind: CommandKind::Passivate, ..first };
+    let other = CommandRecord { kind: CommandKind::Passivate, ..first };
     invalid("another command with a known id", stage.backend.put_command(other).await)
 }
 
@@ -81,7 +79,7 @@ async fn gone(stage: Stage) -> Checked {
     let (owner, prompt, attempt) = stage.running(stage.node, "a").await?;
     let other = stage.short_lived_node().await?;
     let of_other = Ownership { node: other, ..owner.clone() };
-    let late = PutCommand { deadline: stage.backend.now(), ..put(&stage, &owner, CommandKind::Passivate) };
+    let late = CommandRecord { deadline: stage.backend.now(), ..put(&stage, &owner, CommandKind::Passivate) };
     let wrong_turn = interrupt(&stage, &owner, PromptId::new());
     let puts = [put(&stage, &of_other, CommandKind::Passivate), late, wrong_turn];
     for put in puts {
@@ -137,7 +135,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     let mut wait = std::time::Duration::from_millis(50);
     let (late, deadline) = loop {
         let deadline = stage.backend.now().after(wait);
-        let put = PutCommand { deadline, ..put(&stage, &owner, CommandKind::Passivate) };
+        let put = CommandRecord { deadline, ..put(&stage, &owner, CommandKind::Passivate) };
         match stage.backend.put_command(put).await? {
             CommandPut::Put(command) => break (command, deadline),
             // The deadline passed before the backend had put the command.
@@ -183,7 +181,7 @@ async fn finished(stage: Stage) -> Checked {
 async fn bounded(stage: Stage) -> Checked {
     stage.prompt("a", "run").await?;
     let owner = stage.own("a").await?;
-    for _ in 0..PutCommand::NAME {
+    for _ in 0..CommandRecord::NAME {
         kept(&stage, &put(&stage, &owner, CommandKind::Passivate)).await?;
     }
     let full = stage.backend.put_command(put(&stage, &owner, CommandKind::Passivate)).await?;

@@ -10,8 +10,7 @@ use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
 use crate::request::{
-    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Deletion, Finished, Owned, Quarantined,
-    Reserve, Withdrawn,
+    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Marked, Owned, Reserve, Withdrawn,
 };
 
 promises! {
@@ -99,8 +98,8 @@ async fn continued(stage: Stage) -> Checked {
     same("what is sent first", content, json!("the prompt"))?;
     stage.kill(node).await?;
     let answer = stage.claim_by(stage.node, "a").await?;
-    let Claimed::Won { record, continues } = answer else { return unexpected("the name is not won", answer) };
-    same("the prompt that goes on", continues, Some(prompt))?;
+    let Claimed::Won(record) = answer else { return unexpected("the name is not won", answer) };
+    same("the prompt that goes on", record.continues, Some(prompt))?;
     let queue = stage.backend.queue(name("a"), 10).await?;
     same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![prompt, waiting])?;
     let owner = crate::Ownership { name: record.name, node: stage.node, term: record.term };
@@ -121,7 +120,7 @@ async fn before_reminder(stage: Stage) -> Checked {
     let claim = claim(stage.node, "a");
     for what in ["a claim", "the repeated claim"] {
         match stage.backend.claim(claim.clone()).await? {
-            Claimed::Won { continues, .. } => same(what, continues, Some(prompt))?,
+            Claimed::Won(record) => same(what, record.continues, Some(prompt))?,
             other => return unexpected("the name is not won", other),
         }
     }
@@ -147,7 +146,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     stage.begin(&owner, prompt).await?;
     stage.kill(node).await?;
     let quarantined = stage.backend.quarantine(name("a"), "it kills its nodes".to_owned()).await?;
-    same("the answer to the quarantine", quarantined, Quarantined::Done)?;
+    same("the answer to the quarantine", quarantined, Marked::Done)?;
     for what in ["the answer", "the repeated answer"] {
         same(what, stage.backend.withdraw(prompt).await?, Withdrawn::Interrupted)?;
     }
@@ -156,7 +155,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     same("the sum of waiting prompts", stage.backend.queued().await?, 0)?;
     same("the answer to the lift", stage.backend.unquarantine(name("a")).await?, true)?;
     match stage.claim_by(stage.node, "a").await? {
-        Claimed::Won { continues, .. } => same("the prompt that goes on", continues, None),
+        Claimed::Won(record) => same("the prompt that goes on", record.continues, None),
         other => unexpected("a name that was lifted", other),
     }
 }
@@ -168,10 +167,7 @@ async fn begun_and_deleted(stage: Stage) -> Checked {
     let owner = stage.own_by(node, "a").await?;
     stage.begin(&owner, prompt).await?;
     stage.kill(node).await?;
-    match stage.backend.delete(name("a")).await? {
-        Deletion::Marked(record) => same("the queue's length", record.queued, 0)?,
-        other => return unexpected("the name is not marked", other),
-    }
+    same("the queue's length", stage.delete("a").await?, 0)?;
     let interrupted = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
     same("the outcome of the prompt that was begun", stage.outcome(prompt).await?, Some(interrupted))?;
     let unsent = PromptOutcome::Unsent { why: Unsent::Deleted };
@@ -183,7 +179,7 @@ async fn dead_claim(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     let claim = claim(node, "a");
     match stage.backend.claim(claim.clone()).await? {
-        Claimed::Won { .. } => {}
+        Claimed::Won(_) => {}
         other => return unexpected("the name is not won", other),
     }
     stage.kill(node).await?;
@@ -226,7 +222,7 @@ async fn losses(stage: Stage) -> Checked {
     }
     same("the answer to the lift", stage.backend.unquarantine(name("a")).await?, true)?;
     match stage.backend.claim(claim()).await? {
-        Claimed::Won { record, .. } => same("losses after the lift", record.losses, 0),
+        Claimed::Won(record) => same("losses after the lift", record.losses, 0),
         other => unexpected("a name that was lifted", other),
     }
 }
@@ -239,7 +235,7 @@ async fn finish_found(stage: Stage) -> Checked {
     stage.prompt("a", "next").await?;
     stage.own("a").await?;
     let again = stage.backend.finish(finish(&old, prompt, attempt, completed())).await?;
-    same("the repeated finish", again, Owned::Done(Finished::Ended))
+    same("the repeated finish", again, Owned::Done(true))
 }
 
 async fn reservation_stays(stage: Stage) -> Checked {

@@ -6,9 +6,7 @@ use super::stage::{Checked, Stage, accept, name, promises, same, unexpected};
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
 use crate::registry::key::{Key, Table};
-use crate::request::{
-    Accept, ActivationFailed, AfterFailure, Deletion, Owned, Page, Quarantined, QueueBounds,
-};
+use crate::request::{Accept, ActivationFailed, AfterFailure, Marked, Owned, Page, QueueBounds};
 
 promises! {
     "names that somebody has to look at are listed, and no others" => stuck,
@@ -43,7 +41,7 @@ async fn stuck(stage: Stage) -> Checked {
     same("names at first", listed(&stage).await?, vec![])?;
     for to in ["c", "a"] {
         let quarantined = stage.backend.quarantine(name(to), "it loops".to_owned()).await?;
-        same("the answer", quarantined, Quarantined::Done)?;
+        same("the answer", quarantined, Marked::Done)?;
     }
     let owner = stage.own("d").await?;
     let (why, period) = ("no disk".to_owned(), std::time::Duration::from_secs(60));
@@ -65,10 +63,8 @@ async fn stuck(stage: Stage) -> Checked {
 async fn deleted(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     let quarantined = stage.backend.quarantine(name("a"), "it loops".to_owned()).await?;
-    same("the answer", quarantined, Quarantined::Done)?;
-    let Deletion::Marked(_) = stage.backend.delete(name("a")).await? else {
-        return unexpected("it is not marked", "a");
-    };
+    same("the answer", quarantined, Marked::Done)?;
+    stage.delete("a").await?;
     same("names meanwhile", listed(&stage).await?, vec![name("a")])?;
     while !stage.backend.deleted(name("a")).await? {}
     let all = Page { after: None, limit: 10 };
@@ -81,10 +77,8 @@ async fn unreadable_prompts(stage: Stage) -> Checked {
     let later = stage.backend.now().after(std::time::Duration::from_secs(60));
     let reminder = stage.accepted(Accept { not_before: Some(later), ..accept("a", "later") }).await?;
     damage(&stage, [lost, reminder].map(|id| Key::of(Table::Prompts).prompt(id))).await?;
-    let Deletion::Marked(record) = stage.backend.delete(name("a")).await? else {
-        return unexpected("it is not marked", "a");
-    };
-    same("its queue", (record.queued, stage.backend.queued().await?), (0, 0))?;
+    let queued = stage.delete("a").await?;
+    same("its queue", (queued, stage.backend.queued().await?), (0, 0))?;
     same("whether the other prompt has ended", stage.outcome(other).await?.is_some(), true)?;
     while !stage.backend.deleted(name("a")).await? {}
     let owner = {

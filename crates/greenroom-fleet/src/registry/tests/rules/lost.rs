@@ -8,11 +8,10 @@ use super::stage::{
     Checked, LEASE, Stage, accept, accept_with_continuation, name, promises, same, unexpected,
 };
 use crate::backend::Requests;
+use crate::event::FleetEvent;
 use crate::id::{NodeId, QuestionId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
-use crate::request::{
-    Accept, ActivationFailed, Ask, Change, Claimed, Deletion, Owned, Ownership, Transition, Withdrawn,
-};
+use crate::request::{Accept, ActivationFailed, Ask, Change, Claimed, Marked, Owned, Ownership, Withdrawn};
 
 promises! {
     "names of dead nodes are recovered in batches, and names of living ones are left alone" => batches,
@@ -70,8 +69,8 @@ async fn turns(stage: Stage) -> Checked {
     let state = record.map(|record| (record.state, record.begins));
     same("the prompt with a continuation", state, Some((PromptState::Queued, 1)))?;
     match stage.claim_by(stage.node, "continues").await? {
-        Claimed::Won { record, continues: first } => {
-            same("the prompt that goes on", first, Some(continues))?;
+        Claimed::Won(record) => {
+            same("the prompt that goes on", record.continues, Some(continues))?;
             same("losses", record.losses, 1)
         }
         other => unexpected("a recovered name is not won", other),
@@ -189,7 +188,7 @@ async fn living(stage: Stage) -> Checked {
 
 async fn transitions(stage: Stage) -> Checked {
     let mut transitions = stage.backend.transitions();
-    let ended = |to: &str, prompt, outcome| Transition::Ended {
+    let ended = |to: &str, prompt, outcome| FleetEvent::Ended {
         name: name(to),
         tenant: "acme".to_owned(),
         prompt,
@@ -228,7 +227,7 @@ async fn transitions(stage: Stage) -> Checked {
     stage.kill(node).await?;
     stage.backend.recover(10, 1).await?;
     for _ in 0..2 {
-        let _: Deletion = stage.backend.delete(name("lost")).await?;
+        let _: Marked = stage.backend.delete(name("lost")).await?;
         stage.backend.deleted(name("lost")).await?;
     }
     stage.prompt("last", "hello").await?;
@@ -236,7 +235,7 @@ async fn transitions(stage: Stage) -> Checked {
     let mut made = Vec::new();
     loop {
         match transitions.recv().await {
-            Ok(Transition::Accepted { name: last, .. }) if last == name("last") => break,
+            Ok(FleetEvent::Accepted { name: last, .. }) if last == name("last") => break,
             Ok(transition) => made.push(transition),
             Err(error) => return unexpected("a transition is missing", error),
         }
@@ -245,7 +244,7 @@ async fn transitions(stage: Stage) -> Checked {
     let mut quarantined = Vec::new();
     // The texts of reasons are the backend's own.
     made.retain(|transition| match transition {
-        Transition::Quarantined { name, tenant, why } => {
+        FleetEvent::Quarantined { name, tenant, why } => {
             quarantined.push((name.clone(), tenant.clone(), why.is_empty()));
             false
         }
@@ -261,19 +260,19 @@ async fn transitions(stage: Stage) -> Checked {
     ];
     let mut expected = vec![
         ended("fails", done_prompt, "completed"),
-        Transition::Asked { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
-        Transition::Decided { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
-        Transition::Unquarantined { name: name("fails"), tenant: tenant() },
+        FleetEvent::Asked { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
+        FleetEvent::Decided { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
+        FleetEvent::Unquarantined { name: name("fails"), tenant: tenant() },
         ended("a", withdrawn, "unsent"),
         ended("a", expired, "unsent"),
         ended("lost", lost_prompt, "interrupted"),
         ended("lost", deleted, "unsent"),
-        Transition::Deleting { name: name("lost"), tenant: tenant() },
-        Transition::Deleted { name: name("lost"), tenant: tenant() },
-        Transition::Continues { name: name("goes on"), tenant: tenant(), prompt: goes_on },
-        Transition::Recovered { name: name("goes on"), tenant: tenant() },
+        FleetEvent::Deleting { name: name("lost"), tenant: tenant() },
+        FleetEvent::Deleted { name: name("lost"), tenant: tenant() },
+        FleetEvent::Continues { name: name("goes on"), tenant: tenant(), prompt: goes_on },
+        FleetEvent::Recovered { name: name("goes on"), tenant: tenant() },
     ];
-    expected.extend(accepted.map(|(to, prompt)| Transition::Accepted {
+    expected.extend(accepted.map(|(to, prompt)| FleetEvent::Accepted {
         name: name(to),
         tenant: tenant(),
         prompt,

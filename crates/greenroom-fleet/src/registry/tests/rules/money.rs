@@ -5,7 +5,7 @@ use super::stage::{
 };
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
-use crate::request::{Accept, Accepted, Begin, Begun, Finish, Finished, Owned, Ownership, Refused, Reserve};
+use crate::request::{Accept, Accepted, Begin, Begun, Finish, Owned, Ownership, Refused, Reserve};
 
 promises! {
     "a tenant without money for a turn is refused until the next period" => refused,
@@ -98,5 +98,5 @@ async fn begun(stage: &Stage, to: &str, reserve: Reserve) -> Checked<(Ownership,
 
 async fn end(stage: &Stage, owner: &Ownership, prompt: PromptId, attempt: AttemptId, cost: u64) -> Checked {
     let finish = Finish { cost, ..finish(owner, prompt, attempt, completed()) };
-    same("the answer to a finish", stage.backend.finish(finish).await?, Owned::Done(Finished::Ended))
+    same("the answer to a finish", stage.backend.finish(finish).await?, Owned::Done(true))
 }

@@ -12,8 +12,8 @@ use crate::backend::Requests;
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Finished, Join, Owned,
-    Ownership, Page, Quarantined, Refused, Renewed,
+    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Join, Marked, Owned,
+    Ownership, Page, Refused,
 };
 
 promises! {
@@ -48,7 +48,7 @@ async fn race(stage: Stage) -> Checked {
         nodes.iter().zip(join_all(nodes.iter().map(|node| stage.claim_by(*node, "a"))).await)
     {
         match answer? {
-            Claimed::Won { .. } => winners.push(*node),
+            Claimed::Won(_) => winners.push(*node),
             Claimed::Elsewhere(owner) => told.push(owner),
             other => return unexpected("a claim of a race", other),
         }
@@ -103,7 +103,7 @@ async fn release(stage: Stage) -> Checked {
 async fn dead(stage: Stage) -> Checked {
     same("a node whose lease goes on", stage.backend.declare_dead(stage.node, 0).await?, false)?;
     let node = stage.short_lived_node().await?;
-    let Renewed::Kept(record) = stage.backend.renew(node, Duration::ZERO, false).await? else {
+    let Owned::Done(record) = stage.backend.renew(node, Duration::ZERO, false).await? else {
         return unexpected("a node that nobody declared dead", node);
     };
     same("its counter", record.renewals, 1)?;
@@ -117,7 +117,7 @@ async fn dead_is_final(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     stage.own_by(node, "a").await?;
     stage.kill(node).await?;
-    same("the answer to its renewal", stage.backend.renew(node, LEASE, false).await?, Renewed::Dead)?;
+    same("the answer to its renewal", stage.backend.renew(node, LEASE, false).await?, Owned::Fenced)?;
     stage.prompt("b", "hello").await?;
     same("the answer to its claim", stage.claim_by(node, "b").await?, Claimed::NodeDown)?;
     let states = stage.backend.nodes(None, 10).await?.into_iter().filter(|record| record.id == node);
@@ -179,8 +179,8 @@ async fn draining(stage: Stage) -> Checked {
     stage.prompt("b", "hello").await?;
     let owner = stage.own("a").await?;
     match stage.backend.renew(stage.node, LEASE, true).await? {
-        Renewed::Kept(record) => same("the state", record.state, NodeState::Draining)?,
-        Renewed::Dead => return unexpected("a living node", stage.node),
+        Owned::Done(record) => same("the state", record.state, NodeState::Draining)?,
+        Owned::Fenced => return unexpected("a living node", stage.node),
     }
     same("the answer to its claim", stage.claim_by(stage.node, "b").await?, Claimed::NodeDown)?;
     let prompt = stage.backend.queue(name("a"), 1).await?[0].id;
@@ -196,8 +196,8 @@ async fn asked_to_drain(stage: Stage) -> Checked {
     }
     for (node, asked) in [(stage.node, true), (other, false)] {
         match stage.backend.renew(node, LEASE, false).await? {
-            Renewed::Kept(record) => same("the mark", record.asked_to_drain, asked)?,
-            Renewed::Dead => return unexpected("a living node", node),
+            Owned::Done(record) => same("the mark", record.asked_to_drain, asked)?,
+            Owned::Fenced => return unexpected("a living node", node),
         }
     }
     stage.backend.leave(other).await?;
@@ -215,8 +215,8 @@ async fn left_with_a_reason(stage: Stage) -> Checked {
         let (owner, prompt, attempt) = stage.running(node, gone).await?;
         let finish =
             Finish { quarantine: Some(why.to_owned()), ..finish(&owner, prompt, attempt, completed()) };
-        same("the finish", stage.backend.finish(finish.clone()).await?, Owned::Done(Finished::Ended))?;
-        same("the repeated finish", stage.backend.finish(finish).await?, Owned::Done(Finished::Ended))?;
+        same("the finish", stage.backend.finish(finish.clone()).await?, Owned::Done(true))?;
+        same("the repeated finish", stage.backend.finish(finish).await?, Owned::Done(true))?;
         // Another turn of the owner changes nothing.
         let next = stage.prompt(gone, "next").await?;
         let (attempt, _) = stage.begin(&owner, next).await?;
@@ -338,7 +338,7 @@ async fn quarantine_refuses(stage: Stage) -> Checked {
     let keyed = Accept { key: Some("key".to_owned()), ..accept("a", "hello") };
     let known = stage.accepted(keyed.clone()).await?;
     let quarantined = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
-    same("the answer to the quarantine", quarantined, Quarantined::Done)?;
+    same("the answer to the quarantine", quarantined, Marked::Done)?;
     let refused = Accepted::Refused(Refused::Quarantined { why: "by hand".to_owned() });
     same("the answer to a new prompt", stage.backend.accept(accept("a", "one more")).await?, refused)?;
     match stage.backend.accept(Accept { prompt: PromptId::new(), ..keyed }).await? {
@@ -353,13 +353,13 @@ async fn quarantine_keeps(stage: Stage) -> Checked {
     let prompt = stage.prompt("a", "hello").await?;
     let owner = stage.own("a").await?;
     let owned = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
-    same("the owner that has to give the name back", owned, Quarantined::Owned(stage.node))?;
+    same("the owner that has to give the name back", owned, Marked::Owned(stage.node))?;
     same("the answer to the release", stage.backend.release(owner).await?, Owned::Done(true))?;
     for what in ["the answer", "the repeated answer"] {
-        same(what, stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, Quarantined::Done)?;
+        same(what, stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, Marked::Done)?;
     }
     let nobody = stage.backend.quarantine(name("nobody"), "by hand".to_owned()).await?;
-    same("the answer for an unknown name", nobody, Quarantined::Gone)?;
+    same("the answer for an unknown name", nobody, Marked::Gone)?;
     let claimed = stage.claim_by(stage.node, "a").await?;
     same("the answer to a claim", claimed, Claimed::Quarantined("by hand".to_owned()))?;
     let queue = stage.backend.queue(name("a"), 10).await?;

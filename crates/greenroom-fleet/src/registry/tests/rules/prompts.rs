@@ -12,8 +12,7 @@ use crate::backend::Requests;
 use crate::id::{NodeId, PromptId, Timestamp};
 use crate::record::{PromptOutcome, PromptState, Unsent};
 use crate::request::{
-    Accept, Accepted, Change, Deletion, Join, Owned, Page, Quarantined, QueueBounds, Refused, WaitingPage,
-    Withdrawn,
+    Accept, Accepted, Change, Join, Marked, Owned, Page, QueueBounds, Refused, WaitingPage, Withdrawn,
 };
 
 promises! {
@@ -220,13 +219,10 @@ async fn deleted(stage: Stage) -> Checked {
     let prompt = stage.accepted(with_key("k", "hello")).await?;
     let owner = stage.own("a").await?;
     let owned = stage.backend.delete(name("a")).await?;
-    same("the answer while a node owns the name", owned, Deletion::Owned(stage.node))?;
+    same("the answer while a node owns the name", owned, Marked::Owned(stage.node))?;
     same("the answer to the release", stage.backend.release(owner.clone()).await?, Owned::Done(true))?;
-    for what in ["delete", "repeated delete"] {
-        let Deletion::Marked(record) = stage.backend.delete(name("a")).await? else {
-            return unexpected("the name is not marked", what);
-        };
-        same("the queue's length", record.queued, 0)?;
+    for what in ["the queue's length", "the queue's length after a repeated delete"] {
+        same(what, stage.delete("a").await?, 0)?;
     }
     let outcome = PromptOutcome::Unsent { why: Unsent::Deleted };
     same("the outcome", stage.outcome(prompt).await?, Some(outcome))?;
@@ -283,11 +279,7 @@ async fn waiting(stage: Stage) -> Checked {
     stage.accepted(of("b", "1")).await?;
     stage.accepted(Accept { wait: Duration::ZERO, ..of("b", "expired") }).await?;
     stage.accepted(of("a", "quarantined")).await?;
-    same(
-        "quarantine",
-        stage.backend.quarantine(name("quarantined"), "why".into()).await?,
-        Quarantined::Done,
-    )?;
+    same("quarantine", stage.backend.quarantine(name("quarantined"), "why".into()).await?, Marked::Done)?;
     stage.running(stage.node, "runs").await?;
     stage.prompt("runs", "the next one").await?;
     let theirs = stage.accepted(of("c", "theirs")).await?;

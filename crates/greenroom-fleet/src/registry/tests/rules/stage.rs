@@ -12,7 +12,7 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Name, NodeId, PromptId};
 use crate::record::{PromptContent, PromptOutcome};
 use crate::request::{
-    Accept, Accepted, Begin, Begun, Claim, Claimed, Finish, Finished, Join, Owned, Ownership, QueueBounds,
+    Accept, Accepted, Begin, Begun, Claim, Claimed, Finish, Join, Marked, Owned, Ownership, QueueBounds,
 };
 
 /// A promise that is broken, in words.
@@ -115,7 +115,7 @@ impl Stage {
     /// Claims a name for a node, which has to win it.
     pub(super) async fn own_by(&self, node: NodeId, name: &str) -> Checked<Ownership> {
         match self.claim_by(node, name).await? {
-            Claimed::Won { record, .. } => Ok(Ownership { name: record.name, node, term: record.term }),
+            Claimed::Won(record) => Ok(Ownership { name: record.name, node, term: record.term }),
             other => unexpected("a free name is not won", other),
         }
     }
@@ -145,9 +145,15 @@ impl Stage {
         Ok((owner, prompt, attempt))
     }
 
+    /// Marks a name as being deleted. Answers with the length of its queue after that.
+    pub(super) async fn delete(&self, to: &str) -> Checked<u32> {
+        same("the answer to a deletion", self.backend.delete(name(to)).await?, Marked::Done)?;
+        Ok(self.backend.name_record(name(to)).await?.map_or(0, |record| record.queued))
+    }
+
     pub(super) async fn complete(&self, owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Checked {
         let finished = self.backend.finish(finish(owner, prompt, attempt, completed())).await?;
-        same("the answer to a finish", finished, Owned::Done(Finished::Ended))
+        same("the answer to a finish", finished, Owned::Done(true))
     }
 
     pub(super) async fn outcome(&self, prompt: PromptId) -> Checked<Option<PromptOutcome>> {

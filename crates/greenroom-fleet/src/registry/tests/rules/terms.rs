@@ -10,9 +10,7 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{NodeId, QuestionId};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome};
-use crate::request::{
-    ActivationFailed, AfterFailure, Ask, Claim, Claimed, Deletion, Owned, Ownership, Quarantined, Renewed,
-};
+use crate::request::{ActivationFailed, AfterFailure, Ask, Claim, Claimed, Marked, Owned, Ownership};
 
 promises! {
     "an owner of an older term writes nothing, also if its node owns the name again" => same_node,
@@ -72,12 +70,10 @@ async fn failure_gives_up(stage: Stage) -> Checked {
 
 async fn deleting(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
-    let Deletion::Marked(_) = stage.backend.delete(name("a")).await? else {
-        return unexpected("the name is not marked", "a");
-    };
+    stage.delete("a").await?;
     same("the answer to a claim", stage.claim_by(stage.node, "a").await?, Claimed::Gone)?;
     let quarantined = stage.backend.quarantine(name("a"), "why".to_owned()).await?;
-    same("the answer to a quarantine", quarantined, Quarantined::Gone)?;
+    same("the answer to a quarantine", quarantined, Marked::Gone)?;
     match record(&stage).await?.state {
         NameState::Deleting { .. } => Ok(()),
         other => unexpected("the state", other),
@@ -94,7 +90,7 @@ async fn first_reason(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     for why in ["first", "second"] {
         let answer = stage.backend.quarantine(name("a"), why.to_owned()).await?;
-        same("the answer", answer, Quarantined::Done)?;
+        same("the answer", answer, Marked::Done)?;
     }
     let claimed = stage.claim_by(stage.node, "a").await?;
     same("the answer to a claim", claimed, Claimed::Quarantined("first".to_owned()))
@@ -139,7 +135,7 @@ async fn forgives_losses(stage: Stage) -> Checked {
     let claim = || Claim { losses: 2, ..claim(stage.node, "a") };
     for outcome in [completed(), failed_turn()] {
         lose().await?;
-        let Claimed::Won { record, .. } = stage.backend.claim(claim()).await? else {
+        let Claimed::Won(record) = stage.backend.claim(claim()).await? else {
             return unexpected("a name that has lost one owner in a row", outcome);
         };
         same("losses", record.losses, 1)?;
@@ -158,8 +154,8 @@ async fn forgives_losses(stage: Stage) -> Checked {
 async fn renewed(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     match stage.backend.renew(node, LEASE, false).await? {
-        Renewed::Kept(record) => same("its counter", record.renewals, 1)?,
-        Renewed::Dead => return unexpected("a node that nobody declared dead", node),
+        Owned::Done(record) => same("its counter", record.renewals, 1)?,
+        Owned::Fenced => return unexpected("a node that nobody declared dead", node),
     }
     same("a node whose new lease goes on", stage.backend.declare_dead(node, 1).await?, false)
 }
@@ -217,6 +213,6 @@ impl Stage {
         let Some(prompt) = queue.first() else { return unexpected("the queue", queue) };
         let (attempt, _) = self.begin(owner, prompt.id).await?;
         let finished = self.backend.finish(finish(owner, prompt.id, attempt, outcome)).await?;
-        same("the answer to a finish", finished, Owned::Done(crate::request::Finished::Ended))
+        same("the answer to a finish", finished, Owned::Done(true))
     }
 }

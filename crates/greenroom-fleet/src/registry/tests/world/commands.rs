@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::id::CommandId;
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
 
 impl World {
@@ -18,10 +17,9 @@ impl World {
                     _ => CommandKind::Passivate,
                 };
                 let deadline = self.now.after(WAIT / 2);
-                let Ownership { name, node, term } = owner;
-                let put = PutCommand { command: CommandId::new(), name, node, term, kind, deadline };
+                let put = CommandRecord::new(owner, kind, deadline);
                 if let CommandPut::Put(_) = self.twice(|step| step.put_command(put.clone())) {
-                    self.commands.push(put.command);
+                    self.commands.push(put.id);
                 }
             }
             3..=4 => {
@@ -50,7 +48,7 @@ impl World {
         for command in self.records::<CommandRecord>(Table::Commands) {
             let ended = matches!(command.state, CommandState::Ended { .. });
             if !ended {
-                let key = Key::of(Table::CommandsOfNode).node(command.node).name(&command.name);
+                let key = Key::of(Table::CommandsOfNode).node(command.owner.node).name(&command.owner.name);
                 open.insert(key.command(command.id).bytes().to_vec());
             }
             let key = Key::of(Table::CommandDeadlines).time(command.deadline).command(command.id);

@@ -13,12 +13,12 @@ use crate::record::NameRecord;
 
 pub(super) const FILE: &str = "name.json";
 
-/// The longest label that is read.
+/// The longest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The content of `name.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Label {
+pub(super) struct NameFile {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -33,14 +33,14 @@ pub(super) struct Label {
     pub(super) lock_folders: BTreeSet<PathBuf>,
 }
 
-impl Label {
+impl NameFile {
     pub(super) fn name_of(&mut self, record: &NameRecord) {
         record.name.as_str().clone_into(&mut self.name);
         self.tenant.clone_from(&record.tenant);
         self.profile.clone_from(&record.profile);
     }
 
-    /// Reads the label in a name's folder. A missing or spoilt one is empty: the folder is found by its id alone.
+    /// Reads the file in a name's folder. A missing or spoilt one is empty: the folder is found by its id alone.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
         let text = match text_of(&path) {
@@ -49,22 +49,22 @@ impl Label {
             Err(error) => return Err(FilesError::of("read the file", &path, error)),
         };
         Ok(serde_json::from_slice(&text).unwrap_or_else(|error| {
-            tracing::warn!(path = %path.display(), %error, "the label of a session's folder is spoilt");
+            tracing::warn!(path = %path.display(), %error, "the file that names a session's folder is spoilt");
             Self::default()
         }))
     }
 
-    /// Changes the label in a name's folder, and writes it if it is another one then. A power cut leaves the old or the new one.
+    /// Changes the content of the file in a name's folder, and writes the file if its content is another one then. A power cut leaves the old or the new one.
     pub(super) fn change(folder: &Path, change: impl FnOnce(&mut Self)) -> Result<()> {
         let known = Self::read(folder)?;
-        let mut label = known.clone();
-        change(&mut label);
-        if label == known {
+        let mut file = known.clone();
+        change(&mut file);
+        if file == known {
             return Ok(());
         }
         let path = folder.join(FILE);
         let new = folder.join("name.json.new");
-        label.write(&new, &path).map_err(|error| FilesError::of("write the file", &path, error))
+        file.write(&new, &path).map_err(|error| FilesError::of("write the file", &path, error))
     }
 
     fn write(&self, new: &Path, path: &Path) -> io::Result<()> {
@@ -82,7 +82,7 @@ impl Label {
     }
 }
 
-/// The text of a label. The session's tools can write beside it: a pipe or an endless file in its place counts as empty.
+/// The text of the file. The session's tools can write beside it: a pipe or an endless file in its place counts as empty.
 fn text_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     if fs::symlink_metadata(path)?.is_file() {

@@ -1,0 +1,137 @@
+//! The things that the readers of a turn have not heard.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use greenroom::Message;
+
+/// Messages that a slow reader may be behind.
+pub(super) const MOST: usize = 4096;
+/// Bytes of the messages that a slow reader may be behind. One message may be longer. All readers of a turn are behind by its latest
+/// messages, which they share, so this bounds the turn as well.
+pub(super) const MOST_BYTES: usize = 4 << 20;
+
+/// A message of a turn, as it is shown live.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveMessage {
+    /// The number of complete messages before this one.
+    pub(crate) after: u64,
+    /// False: a partial message, without a number of its own.
+    pub(crate) complete: bool,
+    pub(crate) message: Message,
+}
+
+/// What a reader hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// The next message. Complete messages before it may have been missed; they are in the backend.
+    Message(LiveMessage),
+    /// The reader was too slow for this number of partial messages.
+    Missed(u64),
+    /// The records of the prompt have changed, or may have.
+    Look,
+}
+
+/// The feeds and the readers of a turn.
+#[derive(Default)]
+pub(super) struct Audience {
+    readers: BTreeMap<u64, Unheard>,
+    /// Readers so far. A reader is called by its number.
+    joined: u64,
+    /// Feeds that are open. Two only while one owner takes over from another.
+    pub(super) feeds: usize,
+    /// The record that the last look has found. `None`: nobody has looked since the last reader came.
+    seen: Option<SeenRecord>,
+}
+
+/// The last message of a turn, and `true` if it has ended. `None`: there is no record that can be read.
+pub(super) type SeenRecord = Option<(u64, bool)>;
+
+/// The things that a reader has not heard.
+struct Unheard {
+    /// `None`: the reader wants no messages.
+    messages: Option<VecDeque<LiveMessage>>,
+    bytes: usize,
+    /// Partial messages that were dropped before the first one.
+    missed: u64,
+    look: bool,
+}
+
+impl Audience {
+    /// Adds a reader, from now on. Answers with its number.
+    pub(super) fn join(&mut self, messages: bool) -> u64 {
+        let messages = messages.then(VecDeque::new);
+        (self.joined, self.seen) = (self.joined + 1, None);
+        self.readers.insert(self.joined, Unheard { messages, bytes: 0, missed: 0, look: false });
+        self.joined
+    }
+
+    /// Removes a reader.
+    pub(super) fn leave(&mut self, reader: u64) {
+        self.readers.remove(&reader);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.feeds == 0
+    }
+
+    /// Shows a message to the readers that want messages.
+    pub(super) fn show(&mut self, live: &LiveMessage) {
+        self.readers.values_mut().for_each(|reader| reader.push(live));
+    }
+
+    /// Has all readers look at the records of the prompt.
+    pub(super) fn look(&mut self) {
+        self.readers.values_mut().for_each(|reader| reader.look = true);
+    }
+
+    /// Notes the record that a look has found. `true`: it has changed, or may have, so the readers are to read it.
+    pub(super) fn is_news(&mut self, record: SeenRecord) -> bool {
+        let is_news = self.seen.replace(record) != Some(record);
+        if is_news {
+            self.look();
+        }
+        is_news
+    }
+
+    /// The next thing for a reader to hear.
+    pub(super) fn take(&mut self, reader: u64) -> Option<Heard> {
+        let reader = self.readers.get_mut(&reader)?;
+        if reader.missed > 0 {
+            return Some(Heard::Missed(std::mem::take(&mut reader.missed)));
+        }
+        let message = reader.pop().map(Heard::Message);
+        message.or_else(|| std::mem::take(&mut reader.look).then_some(Heard::Look))
+    }
+
+    /// The number of messages that the slowest reader is behind.
+    #[cfg(test)]
+    pub(super) fn behind(&self) -> usize {
+        let messages = self.readers.values().filter_map(|reader| reader.messages.as_ref());
+        messages.map(VecDeque::len).max().unwrap_or(0)
+    }
+}
+
+impl Unheard {
+    /// Adds a message. Past the bounds the oldest messages are dropped.
+    fn push(&mut self, live: &LiveMessage) {
+        let Some(messages) = &mut self.messages else { return };
+        messages.push_back(live.clone());
+        self.bytes += bytes(live);
+        let mut count = messages.len();
+        while count > 1 && (count > MOST || self.bytes > MOST_BYTES) {
+            let dropped = self.pop();
+            self.missed += u64::from(dropped.is_some_and(|live| !live.complete));
+            count -= 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<LiveMessage> {
+        let live = self.messages.as_mut()?.pop_front()?;
+        self.bytes -= bytes(&live);
+        Some(live)
+    }
+}
+
+fn bytes(live: &LiveMessage) -> usize {
+    live.message.raw().get().len()
+}

@@ -1,0 +1,168 @@
+//! Checks of the records, the indexes and the counters.
+
+use super::*;
+
+impl World {
+    pub(in crate::registry::tests) fn check(&mut self) {
+        let names: Vec<NameRecord> = self.records(Table::Names);
+        let prompts: Vec<PromptRecord> = self.records(Table::Prompts);
+        let questions: Vec<QuestionRecord> = self.records(Table::Questions);
+        let nodes = self.step(|step| step.nodes(None, usize::MAX));
+        assert_eq!(nodes.len(), self.rows(Table::Nodes).len());
+        assert_eq!(nodes.len(), self.rows(Table::Leases).len());
+        let mut keys: BTreeMap<u8, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        // Tables of records and counters, and those that are checked by themselves. All others are indexes.
+        let apart = [
+            Table::Meta,
+            Table::Names,
+            Table::Prompts,
+            Table::Messages,
+            Table::Keys,
+            Table::Tenants,
+            Table::Nodes,
+            Table::Questions,
+            Table::Processes,
+            Table::Commands,
+            Table::CommandsOfNode,
+            Table::CommandDeadlines,
+            Table::Leases,
+            Table::OwnedBy,
+            Table::QueuedOf,
+            Table::Spent,
+            Table::Reserved,
+            Table::DeletedTerm,
+        ]
+        .map(|table| table as u8);
+        let mut expect =
+            |table: Table, key: Key| keys.entry(table as u8).or_default().insert(key.bytes().to_vec());
+        let waits: BTreeSet<_> = self.rows(Table::Due).into_keys().collect();
+        let mut ready = BTreeMap::new();
+        for prompt in &prompts {
+            expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
+            match prompt.state {
+                PromptState::Queued => {
+                    let place = |table| Key::of(table).name(&prompt.name).number(prompt.order);
+                    let due = Key::of(Table::Due).time(prompt.due_at).prompt(prompt.id);
+                    let is_reminder = prompt.due_at > prompt.accepted_at && prompt.begins == 0;
+                    // A reminder whose moment has come is ready from the next look on.
+                    if is_reminder && waits.contains(due.bytes()) {
+                        expect(Table::Due, due);
+                        expect(Table::Reminders, place(Table::Reminders));
+                    } else {
+                        expect(Table::Queue, place(Table::Queue));
+                        let first = ready.entry(prompt.name.clone()).or_insert(prompt.order);
+                        *first = prompt.order.min(*first);
+                    }
+                    if prompt.begins == 0 {
+                        let key = Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id);
+                        expect(Table::Expiries, key);
+                    }
+                }
+                PromptState::Begun { term, .. } => {
+                    let owner = names.iter().find(|name| name.name == prompt.name).unwrap();
+                    assert_eq!((owner.running, owner.term), (Some(prompt.id), term));
+                }
+                PromptState::Ended { at, .. } => {
+                    expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
+                    expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
+                    expect(Table::EndedOf, ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id));
+                    let row = &self.rows(Table::Outcomes)[Key::of(Table::Outcomes).prompt(prompt.id).bytes()];
+                    let outcome: PromptOutcome = serde_json::from_slice(row).unwrap();
+                    let sent = prompt.begins > 0;
+                    assert_eq!(
+                        !sent,
+                        matches!(outcome, PromptOutcome::Unsent { .. }),
+                        "{prompt:?}: {outcome:?}"
+                    );
+                    let known = self.outcomes.entry(prompt.id).or_insert_with(|| outcome.clone());
+                    assert_eq!(*known, outcome, "ended twice");
+                }
+            }
+        }
+        for question in &questions {
+            let key = |table| Key::of(table).prompt(question.prompt).question(question.id);
+            assert!(prompts.iter().any(|prompt| prompt.id == question.prompt));
+            if question.decision.is_some() {
+                expect(Table::DecidedOfPrompt, key(Table::DecidedOfPrompt));
+            } else {
+                expect(Table::QuestionsOfPrompt, key(Table::QuestionsOfPrompt));
+                assert!(prompts.iter().any(|prompt| prompt.id == question.prompt
+                    && matches!(prompt.state, PromptState::Begun { term, .. } if term == question.term)));
+                expect(
+                    Table::Deadlines,
+                    Key::of(Table::Deadlines).time(question.deadline).question(question.id),
+                );
+            }
+        }
+        let waiting = |of: &dyn Fn(&PromptRecord) -> bool| {
+            prompts.iter().filter(|prompt| prompt.state == PromptState::Queued && of(prompt)).count() as u32
+        };
+        for name in &names {
+            if name.is_stuck() {
+                expect(Table::Stuck, Key::of(Table::Stuck).name(&name.name));
+            }
+            expect(Table::NamesOf, Key::of(Table::NamesOf).text(&name.tenant).name(&name.name));
+            assert_eq!(name.queued, waiting(&|prompt| prompt.name == name.name));
+            let running = prompts
+                .iter()
+                .find(|prompt| prompt.name == name.name && matches!(prompt.state, PromptState::Begun { .. }));
+            assert_eq!(name.running, running.map(|prompt| prompt.id));
+            if let Some(continues) = name.continues {
+                let prompt = prompts.iter().find(|prompt| prompt.id == continues).unwrap();
+                assert!(prompt.state == PromptState::Queued && prompt.begins > 0);
+            } else {
+                assert_eq!(waiting(&|prompt| prompt.name == name.name && prompt.begins > 0), 0);
+            }
+            let can_run = matches!(name.state, NameState::Free | NameState::Owned { .. });
+            if let Some(first) = ready.get(&name.name).filter(|_| can_run && name.running.is_none()) {
+                let place = Key::of(Table::Waiting).text(&name.tenant).number(*first);
+                expect(Table::Waiting, place.name(&name.name));
+            }
+            match &name.state {
+                NameState::Owned { node, .. } => {
+                    expect(Table::Owned, Key::of(Table::Owned).node(*node).name(&name.name));
+                }
+                NameState::Deleting { .. } => {
+                    expect(Table::Deleting, Key::of(Table::Deleting).name(&name.name));
+                }
+                _ => {}
+            }
+            assert!(name.term <= self.owners.iter().map(|owner| owner.term).max().unwrap_or(Term(0)));
+        }
+        for node in &nodes {
+            let owns = |name: &&NameRecord| matches!(name.state, NameState::Owned { node: owner, .. } if owner == node.id);
+            assert_eq!(node.owns as usize, names.iter().filter(owns).count());
+            assert!(node.state != NodeState::Dead || node.owns > 0);
+        }
+        for tenant in TENANTS {
+            let account = self.step(|step| step.tenant(tenant.to_owned()));
+            assert_eq!(account.queued, waiting(&|prompt| prompt.tenant == tenant));
+            let reserved =
+                |prompt: &&PromptRecord| prompt.tenant == tenant && prompt.period == account.period;
+            assert!(account.reserved >= prompts.iter().filter(reserved).map(|prompt| prompt.reserved).sum());
+        }
+        self.check_commands();
+        assert_eq!(self.step(|step| step.queued()), waiting(&|_| true));
+        for table in (Table::Meta as u8..=Table::LAST).filter(|table| !apart.contains(table)) {
+            let rows: BTreeSet<_> = self.rows_of(table).into_keys().collect();
+            assert_eq!(rows, keys.remove(&table).unwrap_or_default(), "rows of table {table}");
+        }
+        for id in self.records::<PromptId>(Table::Keys) {
+            assert!(prompts.iter().any(|prompt| prompt.id == id && prompt.key.is_some()));
+        }
+        let left = self.step(|step| step.left_processes(usize::MAX));
+        for process in self.records::<ProcessRecord>(Table::Processes) {
+            let owned = self.step(|step| step.name(&process.name)).is_some_and(|name| {
+                let owner = matches!(name.state, NameState::Owned { node, .. } if node == process.node);
+                owner && name.term == process.term
+            });
+            let alive = nodes.iter().any(|node| node.id == process.node && node.state != NodeState::Dead);
+            assert_eq!(left.contains(&process), !(owned && alive), "{process:?}");
+        }
+        let kept: BTreeSet<_> = prompts.iter().map(|prompt| prompt.id).collect();
+        for key in self.rows(Table::Messages).into_keys() {
+            let id = Uuid::from_slice(&key[1..17]).unwrap();
+            assert!(kept.contains(&PromptId(id)), "messages of a forgotten prompt");
+        }
+    }
+}
