@@ -22,7 +22,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | | its session is up | `Activated` |
 /// | | its session could not be started | `ActivationFailed` |
 /// | | the next activation waits after a failure | `BackingOff` |
-/// | | another node owns it | `Elsewhere` |
+/// | | another node has claimed it first | `Elsewhere` |
 /// | | its session ends, and has ended | `Passivating`, `Passivated` |
 /// | | its owner has lost it | `Fenced` |
 /// | | it was taken from an owner that was lost | `Recovered` |
@@ -53,7 +53,7 @@ pub enum FleetEvent {
     ActivationFailed { name: Name, tenant: String, why: String },
     /// The session ended by a failure or could not be started. Its next activation waits for this time, in milliseconds.
     BackingOff { name: Name, tenant: String, millis: u64 },
-    /// The name cannot be activated here: another node owns it.
+    /// The name cannot be activated here: another node has claimed it first.
     Elsewhere { name: Name, tenant: String, node: NodeId },
     /// The name is not activated, and takes no new prompts, until `unquarantine` is called.
     Quarantined { name: Name, tenant: String, why: String },

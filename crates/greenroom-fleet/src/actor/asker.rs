@@ -16,7 +16,7 @@
 //!
 //! Changes of the backend are hints, so the question is read each second as well.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use greenroom::SessionBuilder;
@@ -49,7 +49,7 @@ pub(crate) fn attach(
     if shared.limits.question.is_zero() {
         return builder;
     }
-    let (shared, cell, owner, kill) = (shared.clone(), cell.clone(), owner.clone(), cell.kill());
+    let (shared, cell, owner, kill) = (shared.clone(), Arc::downgrade(cell), owner.clone(), cell.kill());
     let asker = Arc::new(Asker { shared, cell, owner, kill });
     builder.on_inquiry(move |inquiry, cx| asker.clone().ask(inquiry, cx))
 }
@@ -57,7 +57,8 @@ pub(crate) fn attach(
 /// Asks people for one activation of a name.
 struct Asker {
     shared: Arc<FleetShared>,
-    cell: Arc<NameCell>,
+    /// The cell has the session, which has this asker.
+    cell: Weak<NameCell>,
     owner: Ownership,
     /// Cancelled when the session is to end at once.
     kill: CancellationToken,
@@ -122,7 +123,7 @@ impl Asker {
     /// The reason why nobody can be asked, for the model.
     async fn keep(&self, question: QuestionId, inquiry: &Inquiry) -> Result<QuestionRecord, String> {
         let no_turn = || "no person can be asked: the session has no running turn".to_owned();
-        let running = self.cell.holdings().running;
+        let running = self.cell.upgrade().and_then(|cell| cell.holdings().running);
         let prompt = running.ok_or_else(no_turn)?;
         let body = serde_json::to_value(inquiry).map_err(refused)?;
         let (start, limit) = (Instant::now(), self.shared.limits.question);

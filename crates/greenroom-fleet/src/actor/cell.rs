@@ -8,9 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::context::FleetShared;
 use super::name::steps::losses::Losses;
-use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, PromptId};
 use crate::request::Ownership;
 
@@ -88,9 +86,9 @@ impl NameCell {
         self.kill().cancel();
     }
 
-    /// True if the name or the node's lease is lost: nothing may be written.
-    pub(crate) fn is_fenced(&self, shared: &FleetShared) -> bool {
-        shared.lost.is_cancelled() || self.holdings().is_fenced
+    /// True if another owner has the name.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.holdings().is_fenced
     }
 
     /// The losses of the session's transcript; `None` if the backend keeps no transcripts.
@@ -103,12 +101,6 @@ impl NameCell {
         let holdings = self.holdings();
         let running = holdings.running?;
         holdings.session.clone().filter(|_| prompt.is_none_or(|prompt| prompt == running))
-    }
-
-    /// Tells an event of the name.
-    pub(crate) fn tell(&self, shared: &FleetShared, event: impl FnOnce(Name, String) -> FleetEvent) {
-        let tenant = self.holdings().tenant.clone();
-        shared.tell(event(self.name.clone(), tenant));
     }
 
     /// Notes that there may be something to do. `false`: that was noted before, and the actor has not looked since.

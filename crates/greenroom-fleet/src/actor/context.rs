@@ -110,6 +110,17 @@ impl FleetShared {
         self.send(event);
     }
 
+    /// Tells an event of a name.
+    pub(crate) fn tell_of(&self, cell: &NameCell, event: impl FnOnce(Name, String) -> FleetEvent) {
+        let tenant = cell.holdings().tenant.clone();
+        self.tell(event(cell.name.clone(), tenant));
+    }
+
+    /// True if the name or the node's lease is lost: nothing may be written.
+    pub(crate) fn is_fenced(&self, cell: &NameCell) -> bool {
+        self.lost.is_cancelled() || cell.is_fenced()
+    }
+
     /// Tells the transitions that requests to the backend have made.
     pub(crate) fn tell_transitions(&self) {
         self.transitions.tell(|event| self.send(event));

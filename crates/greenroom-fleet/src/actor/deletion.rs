@@ -57,7 +57,7 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
 /// Goes on with the first `limit` deletions. Returns the numbers of names that were marked, and of those that stay marked.
 ///
 /// # Errors
-/// The backend's. A name whose files cannot be removed, or are in use, is no error.
+/// An unavailable backend. A name that cannot be read, or whose files cannot be removed or are in use, is no error.
 pub(crate) async fn resume_marked(
     shared: &FleetShared,
     limit: usize,
@@ -66,7 +66,7 @@ pub(crate) async fn resume_marked(
     let mut failed = 0;
     for name in &marked {
         match resume(shared, name).await {
-            Err(FleetError::Backend(error)) => return Err(error),
+            Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
             resumed => failed += usize::from(resumed.is_err()),
         }
     }

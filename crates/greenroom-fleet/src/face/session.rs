@@ -126,10 +126,7 @@ impl FleetSession {
             }
         };
         shared.tell_transitions();
-        // The keeper wakes the session for a reminder.
-        if record.is_due(shared.backend.now()) {
-            self.send(NameMessage::Wake(None), true);
-        }
+        self.send(NameMessage::Wake(None), true);
         Ok(FleetTurn::new(shared.clone(), record.id, is_duplicate))
     }
 

@@ -123,7 +123,10 @@ fn own_folder(path: &Path, may_be_link: bool) -> Result<()> {
         created => return created.map_err(|error| FilesError::of(DOING, path, error)),
     }
     let found = if may_be_link { fs::metadata(path) } else { fs::symlink_metadata(path) };
-    is_folder(DOING, path, found).map(drop)
+    match is_folder(DOING, path, found)? {
+        true => Ok(()),
+        false => Err(FilesError::of(DOING, path, io::ErrorKind::NotFound.into())),
+    }
 }
 
 /// Removes the configuration folders of terms before this one.

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 use self::unheard::Audience;
 pub(crate) use self::unheard::{Heard, LiveMessage};
+use crate::actor::context::within;
 use crate::backend::{Backend, Requests};
 use crate::id::PromptId;
 use crate::record::{PromptRecord, PromptState};
@@ -29,6 +30,8 @@ use crate::request::{Change, Page};
 
 /// The time between two looks at the records of all turns that are read here and not fed: a change may be missed.
 const LOOK: Duration = Duration::from_secs(1);
+/// The longest wait for such a look.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// The turns that run on this node, for readers that want messages as they come.
 pub(crate) struct Hub {
@@ -196,7 +199,7 @@ async fn look_each_second(backend: Weak<dyn Backend>, slots: Arc<Slots>) {
         let prompts = not_fed(&slots);
         let Some(backend) = backend.upgrade() else { return };
         for page in prompts.chunks(Page::MOST) {
-            match backend.prompt_records(page.to_vec()).await {
+            match within(ANSWER, backend.prompt_records(page.to_vec())).await {
                 Ok(records) => compare(&slots, page, &records),
                 Err(error) if error.is_unavailable() => break,
                 // The readers find the error themselves.

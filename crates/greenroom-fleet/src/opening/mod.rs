@@ -24,6 +24,7 @@
 #[cfg(test)]
 mod tests;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
@@ -38,6 +39,8 @@ use crate::request::Join;
 
 /// Records in one request.
 const BATCH: usize = 1000;
+/// Processes that are ended at the same time.
+const AT_ONCE: usize = 16;
 
 /// Opens a fleet.
 ///
@@ -69,7 +72,7 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
 /// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time. Returns the names
 /// of those that could not be ended, with the reasons.
 async fn end_left_processes(shared: &FleetShared) -> Result<Vec<(Name, String)>, FleetError> {
-    let (mut stuck, mut limit) = (Vec::new(), BATCH);
+    let mut limit = BATCH;
     let left = loop {
         let left = shared.ask(|backend| backend.left_processes(limit)).await?;
         if left.len() < limit {
@@ -79,15 +82,17 @@ async fn end_left_processes(shared: &FleetShared) -> Result<Vec<(Name, String)>,
     };
     let killed_at = Instant::now() + shared.limits.left_processes;
     let given_up_at = killed_at + shared.limits.left_processes;
-    for record in left.into_iter().filter(|record| shared.runs_here(record)) {
+    let ending = left.into_iter().filter(|record| shared.runs_here(record)).map(|record| async move {
         match left::end(shared, &record, killed_at, given_up_at).await {
-            Some(why) => stuck.push((record.name, format!("{why}; then call `unquarantine`"))),
+            Some(why) => Ok(Some((record.name, format!("{why}; then call `unquarantine`")))),
             None => {
                 shared.ask(|backend| backend.process_ended(record.name.clone(), record.term)).await?;
+                Ok(None)
             }
         }
-    }
-    Ok(stuck)
+    });
+    let ended = stream::iter(ending).buffer_unordered(AT_ONCE);
+    ended.try_filter_map(|stuck| std::future::ready(Ok(stuck))).try_collect().await
 }
 
 async fn recover(shared: &FleetShared) -> Result<(), FleetError> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::key::{Key, Table, last_id, name_at_start, number};
 use super::nodes::NodeRow;
-use super::{BATCH, Result, Step, parsed};
+use super::{Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::id::{Name, NodeId, Term};
@@ -14,7 +14,7 @@ use crate::request::{Change, Owned, Ownership};
 impl Step<'_> {
     /// Takes up to `limit` names from dead nodes: their turns are lost, and they are free or quarantined. Answers with the names.
     pub(crate) fn recover(&mut self, limit: usize, losses: u32) -> Result<Vec<Name>> {
-        let dead = self.page(&Key::of(Table::Nodes), None, BATCH, |step, key, row| {
+        let dead = self.page(&Key::of(Table::Nodes), None, limit, |step, key, row| {
             let dead = step.readable(parsed::<NodeRow>(row).map(Some))?.filter(|node| node.dead);
             dead.map(|_| last_id(key).map(NodeId)).transpose()
         })?;

@@ -26,7 +26,7 @@ pub(crate) use key::is_counter;
 pub(crate) use key::is_key;
 pub(crate) use key::{Key, Table, last_id, number};
 pub(crate) use lost::unreadable;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "testkit"))]
 pub(crate) use map::counter;
 pub use map::{Commit, Committed, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows};
 pub(crate) use map::{MemoryMap, sums, write};

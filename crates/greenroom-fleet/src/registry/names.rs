@@ -52,7 +52,7 @@ impl Step<'_> {
         Ok(Claimed::Won(record))
     }
 
-    /// Gives a name back. `Some(true)`: a prompt waits. A name that another owner has is fenced.
+    /// Gives a name back. `Done(true)`: a prompt waits. A name that another owner has is fenced.
     pub(crate) fn release(&mut self, owner: Ownership) -> Result<Owned<bool>> {
         self.want_place(&owner.name, 0)?;
         let Some(mut record) = self.owned(&owner)? else { return self.released_before(&owner) };

@@ -4,12 +4,14 @@
 //! unless money is set aside for its running turns: some of it may come back, so each look asks about the tenant.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::steps::KeeperContext;
 use super::{Duty, LOOK, NextMoment, SECOND, locked};
+use crate::actor::cell::NameCell;
 use crate::actor::context::has_room;
 use crate::actor::name::NameMessage;
 use crate::backend::Requests;
@@ -117,10 +119,14 @@ impl KeeperContext {
         let (backend, node) = (&self.shared.backend, self.shared.node);
         let profiles = self.shared.has_peers().then(|| self.shared.profiles.keys().cloned().collect());
         let mut others: HashSet<Name> = {
+            let waits =
+                |cell: &Arc<NameCell>| cell.holdings().stage.is_some_and(|(stage, _)| stage == "waiting");
             let awake = self.shared.awake();
             match &of {
-                Some(names) => names.iter().filter(|name| awake.contains_key(*name)).cloned().collect(),
-                None => awake.keys().cloned().collect(),
+                Some(names) => {
+                    names.iter().filter(|name| awake.get(*name).is_some_and(waits)).cloned().collect()
+                }
+                None => awake.iter().filter(|(_, cell)| waits(cell)).map(|(name, _)| name.clone()).collect(),
             }
         };
         let without = locked(&self.looks).poor.keys().cloned().collect();

@@ -6,7 +6,7 @@
 //! | expire prompts and questions | at the next expiry, after hints, every 5 s | 8 batches of 256 |
 //! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the names that can run, 256 in a request |
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
-//! | finish deletions | every 5 s; while files cannot be removed after 1 s, 2 s … 60 s | 16 names, and those that failed the last time |
+//! | finish deletions | every 5 s; while files cannot be removed after 1 s, 2 s … 15 s | 16 names, and those that failed the last time |
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
 //! | watch the nodes | each second if other nodes can use the backend; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |

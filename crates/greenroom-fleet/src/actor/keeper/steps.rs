@@ -119,7 +119,7 @@ impl KeeperContext {
         let (_, failed) = deletion::resume_marked(&self.shared, limit).await?;
         let mut stuck = locked(&self.stuck);
         stuck.count = failed;
-        stuck.pause = if failed == 0 { Duration::ZERO } else { (stuck.pause * 2).clamp(SECOND, MINUTE) };
+        stuck.pause = if failed == 0 { Duration::ZERO } else { (stuck.pause * 2).clamp(SECOND, LOOK * 3) };
         Ok(Instant::now() + if failed == 0 { LOOK } else { stuck.pause })
     }
 

@@ -222,7 +222,7 @@ impl NameActorState {
 
     /// Tells an event of the name.
     pub(super) fn tell(&self, event: impl FnOnce(Name, String) -> FleetEvent) {
-        self.cx.cell.tell(&self.cx.shared, event);
+        self.cx.shared.tell_of(&self.cx.cell, event);
     }
 
     /// Goes on with a prompt that may begin, as the keeper has found it: admission is asked before anything else is read, so names
@@ -320,7 +320,7 @@ impl NameActorState {
 
     /// True if the name is not activated here any more.
     pub(super) fn is_ending(&self) -> bool {
-        self.cx.shared.draining.is_cancelled() || self.cx.cell.is_fenced(&self.cx.shared)
+        self.cx.shared.draining.is_cancelled() || self.cx.shared.is_fenced(&self.cx.cell)
     }
 
     /// True if the session is to end before its next turn.

@@ -47,6 +47,8 @@ impl NameActorState {
                     self.activate(turn);
                 }
             }
+            // Admission was restarted, and has heard the name ask twice: it learns where the name stands.
+            (Grant::Activate, _) if self.cx.cell.holdings().slot => self.ask_again(),
             // The name wants nothing any more, and its `Withdraw` is on its way.
             (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
             (Grant::Turn, NameStage::Idle(live)) if live.interrupts.is_empty() => {
@@ -58,8 +60,10 @@ impl NameActorState {
                 self.begin_passivating(PassivatedBy::Eviction, None);
             }
             // An interrupt on its way would hit the turn: the name asks again when the interrupt has arrived.
-            (Grant::Turn, _) => {
-                self.asked = None;
+            (Grant::Turn, stage) => {
+                if matches!(stage, NameStage::Idle(_)) {
+                    self.asked = None;
+                }
                 self.tell_admission(AdmissionMessage::TurnEnded);
             }
             (Grant::Passivate, _) => {}

@@ -24,7 +24,7 @@ use crate::actor::context::FleetShared;
 use crate::actor::retry::NotDone;
 use crate::actor::stage::{accept, joined, shared};
 use crate::actor::turn_stage::{BegunTurn, Played, completed};
-use crate::admission::{AdmissionMessage, Tally, Want};
+use crate::admission::{AdmissionMessage, Grant, Tally, Want};
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FilesError;
 use crate::event::FleetEvent;
@@ -205,6 +205,23 @@ async fn a_turn_that_is_granted_while_an_interrupt_is_on_its_way_is_given_back()
     assert!(interrupted.await.unwrap().unwrap());
     cli.expect("user").await;
     is_in(&acting.cell, "running").await;
+    acting.actor.stop(None);
+    acting.admitter.stop(None);
+}
+
+/// An admission that was restarted while the name asked may have heard it twice.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_granted_to_a_name_with_a_slot_stays_taken() {
+    let mut acting = Acting::start(FleetLimits::default(), Vec::new()).await;
+    let mut cli = acting.listener.accept().await;
+    cli.handshake().await;
+    cli.expect("user").await;
+    acting.actor.cast(NameMessage::Granted(Grant::Activate, acting.admitter.get_id())).unwrap();
+    let (done, up) = oneshot::channel();
+    acting.actor.cast(NameMessage::Warm(done)).unwrap();
+    up.await.unwrap().unwrap();
+    let counts = acting.counts().await;
+    assert_eq!((counts.live(), counts.running), (1, 1), "{counts:?}");
     acting.actor.stop(None);
     acting.admitter.stop(None);
 }

@@ -1,5 +1,7 @@
 //! An export: a text with a line for the format, then a line for each row.
 
+use std::sync::Weak;
+
 use redb::ReadableDatabase;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -25,13 +27,13 @@ struct Line {
     bytes: Option<String>,
 }
 
-/// The text of everything that is committed now.
-pub(super) fn write(open: &OpenDatabase) -> Result<String> {
+/// The text of everything that is committed now. Ends early when the caller is gone.
+pub(super) fn write(open: &OpenDatabase, caller: &Weak<()>) -> Result<String> {
     let snapshot = open.database.begin_read().map_err(failed)?;
     let table = snapshot.open_table(ROWS).map_err(failed)?;
     let mut text = line(&Header { greenroom_fleet: format_number()? })?;
     for row in table.range(FIRST_KEY..).map_err(failed)? {
-        if open.is_ending() {
+        if open.is_ending() || caller.strong_count() == 0 {
             let message = "the export was ended, because the file is closed or opened again: repeat it";
             return Err(BackendError::new(BackendErrorKind::Unavailable, message));
         }

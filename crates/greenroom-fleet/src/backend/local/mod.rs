@@ -148,7 +148,9 @@ impl LocalBackend {
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the file cannot be read or is closed meanwhile,
     /// [`Closed`](BackendErrorKind::Closed) after a close.
     pub async fn export(&self) -> Result<String> {
-        self.beside(&self.exports, export::write).await
+        let caller = Arc::new(());
+        let waits = Arc::downgrade(&caller);
+        self.beside(&self.exports, move |open| export::write(open, &waits)).await
     }
 
     /// Fills an empty file with the text of an [`export`](LocalBackend::export). Its nodes are dead in the new file, as after

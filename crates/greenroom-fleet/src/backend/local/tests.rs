@@ -420,3 +420,23 @@ async fn nodes_of_a_file_that_was_put_in_place_of_an_open_one_are_dead() {
     let nodes = backend.nodes(None, 10).await.unwrap();
     assert!(nodes.iter().all(|node| node.state == NodeState::Dead), "{nodes:?}");
 }
+
+#[tokio::test]
+async fn a_file_is_opened_again_after_another_one_was_refused_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, aside) = (folder.path().join("fleet.redb"), folder.path().join("aside"));
+    let backend = LocalBackend::open(&path).await.unwrap();
+    assert!(matches!(backend.accept(accept(1)).await.unwrap(), Accepted::New(_)));
+    let content = std::fs::read(&path).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::write(&path, "no file of a fleet").unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&aside).unwrap();
+    file.set_len(8192).unwrap();
+    // The first requests find that the file is cut, and the next ones find the other one in its place.
+    for _ in 0..4 {
+        backend.accept(accept(2)).await.unwrap_err();
+    }
+    std::fs::write(&aside, content).unwrap();
+    std::fs::rename(&aside, &path).unwrap();
+    in_time("the file that was put back", async { while backend.accept(accept(3)).await.is_err() {} }).await;
+}

@@ -85,7 +85,11 @@ impl Writer {
         }
         let raw = self.file.raw()?;
         let is_known = self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &raw));
-        // The lock of the file proves that no other process uses it. No node has joined in a backup that was restored: this one finds
+        if !is_known {
+            // Nobody holds the lock of the file before any more: it may be put back.
+            self.known = None;
+        }
+        // The lock of the file proves that no other process uses it. In a backup that was put in place, this node has not joined: it finds
         // out at its next renewal, and gives up.
         let first = |database: &Database| if is_known { Ok(()) } else { all_dead(database, &self.clock) };
         self.database.set(OpenDatabase::open(&*self.file, raw.clone(), first)?);

@@ -44,7 +44,7 @@ pub use options::PostgresOptions;
 /// Connections for transcripts, so that a flood of entries does not keep a prompt waiting.
 const TRANSCRIPTS: usize = 4;
 /// Connections for the readers of turns, so that many readers do not keep a prompt waiting.
-const READERS: usize = 2;
+const READERS: usize = 4;
 
 /// Connections for requests about nodes.
 const NODES: usize = 2;

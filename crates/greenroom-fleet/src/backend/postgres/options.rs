@@ -7,7 +7,7 @@ use std::time::Duration;
 /// | option | default | |
 /// |---|---|---|
 /// | `schema` | `greenroom_fleet` | the schema with all tables and functions of the fleet: a fleet each |
-/// | `connections` | 16 | connections of this node for its requests; up to five more are for the lease, nodes and hints, four for transcripts, and two for readers of turns |
+/// | `connections` | 16 | connections of this node for its requests; up to five more are for the lease, nodes and hints, four for transcripts, and four for readers of turns |
 /// | `statement_timeout` | 2 s | the time after which the server gives a statement up, and a third more the time after which this node does |
 /// | `connect_timeout` | 10 s | the time for a first connection and the schema |
 #[derive(Clone, Debug)]

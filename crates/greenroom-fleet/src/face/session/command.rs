@@ -61,8 +61,9 @@ pub(super) async fn command(
             return Ok(Commanded::Nothing);
         }
         if owner.node == shared.node {
-            // The first time the actor here has just said that there is nothing to do.
-            return Ok(if silent.is_some() { Commanded::Here } else { Commanded::Nothing });
+            // Otherwise the actor here has just said that there is nothing to do. An interrupt is for the turn that another owner ran then.
+            let may_act = silent.is_some() || matches!(kind, CommandKind::Interrupt { .. });
+            return Ok(if may_act { Commanded::Here } else { Commanded::Nothing });
         }
         let left = TAKEN.saturating_sub(start.elapsed());
         if let Some(node) = silent.filter(|_| left.is_zero()) {

@@ -175,19 +175,6 @@ async fn a_reminder_wakes_its_session_at_its_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reminder_starts_no_actor_before_its_moment() {
-    let world = World::new();
-    let backend = FaultedBackend::new(world.backend.clone());
-    let fleet = start(world.on(backend.clone())).await;
-    let reminder = FleetPrompt::new("remember").not_before(SystemTime::now() + secs(3600));
-    let turn = send(&fleet, "a", reminder).await;
-    sleep(secs(60)).await;
-    assert_eq!(backend.requests("queue"), 0, "an actor of a name reads its queue");
-    assert_eq!(outcome(turn).await.text(), Some("re: remember"));
-    assert!(backend.requests("queue") > 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_look_each_second_serves_all_readers_that_hear_of_no_change() {
     let world = World::new();
     let backend = FaultedBackend::new(world.backend.clone()).without_changes();

@@ -47,8 +47,8 @@ pub(super) async fn read_queue(
         cell.holdings().tenant.clone_from(&found.tenant);
     }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
-    let is_elsewhere = matches!(shared.owner_elsewhere(&found.state).await, Ok(Some(_)));
-    if is_elsewhere || shared.leaves_to_others(&found.profile) {
+    let elsewhere = shared.lost.run_until_cancelled(shared.owner_elsewhere(&found.state)).await;
+    if matches!(elsewhere.ok_or(NotDone::Fenced)?, Ok(Some(_))) || shared.leaves_to_others(&found.profile) {
         return Ok((record, None));
     }
     let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);

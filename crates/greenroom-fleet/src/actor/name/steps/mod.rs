@@ -64,16 +64,16 @@ pub(super) async fn activate(
     let owner = Ownership { name: record.name.clone(), node: shared.node, term: record.term };
     cell.holdings().owner = Some(owner.clone());
     tracing::Span::current().record("term", owner.term.0);
-    cell.tell(shared, |name, tenant| FleetEvent::Activating { name, tenant, term: owner.term });
+    shared.tell_of(cell, |name, tenant| FleetEvent::Activating { name, tenant, term: owner.term });
     match start(shared, cell, &record, activated_for, claim, &owner).await {
         Ok(session) => {
             let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
             let term = owner.term;
-            cell.tell(shared, |name, tenant| FleetEvent::Activated { name, tenant, term, resumed });
+            shared.tell_of(cell, |name, tenant| FleetEvent::Activated { name, tenant, term, resumed });
             Activated::Up(session)
         }
         Err(NotStarted::Fenced) => Activated::Fenced,
-        Err(_) if cell.is_fenced(shared) => Activated::Fenced,
+        Err(_) if shared.is_fenced(cell) => Activated::Fenced,
         Err(_) if cell.kill().is_cancelled() => Activated::Stopped,
         Err(NotStarted::ByHost(why)) => {
             tell_failed(shared, cell, &why);
@@ -111,7 +111,7 @@ async fn claim(
             return Ok((record, attempt));
         }
         Ok(Claimed::Elsewhere(node)) => {
-            cell.tell(shared, |name, tenant| FleetEvent::Elsewhere { name, tenant, node });
+            shared.tell_of(cell, |name, tenant| FleetEvent::Elsewhere { name, tenant, node });
             Activated::Refused(FleetError::Elsewhere { node })
         }
         Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
@@ -252,7 +252,7 @@ async fn start(
 }
 
 fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
-    cell.tell(shared, |name, tenant| FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
+    shared.tell_of(cell, |name, tenant| FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
 }
 
 fn refused_as_quarantined(shared: &FleetShared, why: &str) -> Activated {

@@ -15,9 +15,9 @@ pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
         None => None,
     };
     let Some(owner) = cell.holdings().owner.clone() else { return };
-    if cell.is_fenced(shared) {
+    if shared.is_fenced(cell) {
         cell.disown();
-        return cell.tell(shared, |name, tenant| FleetEvent::Fenced { name, tenant, term: owner.term });
+        return shared.tell_of(cell, |name, tenant| FleetEvent::Fenced { name, tenant, term: owner.term });
     }
     let given_back = match lost {
         // The transcript has a gap: no owner goes on with it before a person has looked.

@@ -55,7 +55,7 @@ pub(in crate::actor::name) async fn run_turn(
         return Err(NotDone::Fenced);
     }
     cell.holdings().running = Some(prompt.id);
-    cell.tell(shared, |name, tenant| FleetEvent::Begun { name, tenant, prompt: prompt.id });
+    shared.tell_of(cell, |name, tenant| FleetEvent::Begun { name, tenant, prompt: prompt.id });
     let kill = cell.kill();
     // Nobody knows what a turn has cost that was cut off: what was set aside for it counts as spent.
     let reserved = begin.reserve.map_or(0, |reserve| reserve.amount);
@@ -65,7 +65,7 @@ pub(in crate::actor::name) async fn run_turn(
             () = shared.lost.cancelled() => return Err(NotDone::Fenced),
             () = kill.cancelled() => {
                 let is_cut = cell.holdings().is_cut;
-                if cell.is_fenced(shared) {
+                if shared.is_fenced(cell) {
                     return Err(NotDone::Fenced);
                 }
                 if is_cut && prompt.continuations > 0 {
