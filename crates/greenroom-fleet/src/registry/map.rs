@@ -166,7 +166,7 @@ pub fn read_rows(map: &(impl Map + ?Sized), wanted: Wanted) -> Result<Rows> {
 /// Carries out a commit in a map that nobody else uses meanwhile. It tells nothing. After an error a part of it may be written.
 ///
 /// # Errors
-/// The errors of the map, and [`Damaged`](BackendErrorKind::Damaged) for a counter that is none.
+/// The errors of the map, and [`Damaged`](crate::BackendErrorKind::Damaged) for a counter that is none.
 pub fn commit_rows(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<Committed> {
     let Some(sums) = sums(map, commit)? else { return Ok(Committed::Conflict) };
     write(map, commit, sums)?;
