@@ -19,10 +19,10 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use self::unheard::Audience;
 pub(crate) use self::unheard::{Heard, LiveMessage};
-use crate::actor::context::within;
 use crate::backend::{Backend, Requests};
 use crate::id::PromptId;
 use crate::record::{PromptRecord, PromptState};
@@ -199,11 +199,11 @@ async fn look_each_second(backend: Weak<dyn Backend>, slots: Arc<Slots>) {
         let prompts = not_fed(&slots);
         let Some(backend) = backend.upgrade() else { return };
         for page in prompts.chunks(Page::MOST) {
-            match within(ANSWER, backend.prompt_records(page.to_vec())).await {
-                Ok(records) => compare(&slots, page, &records),
-                Err(error) if error.is_unavailable() => break,
+            match timeout(ANSWER, backend.prompt_records(page.to_vec())).await {
+                Ok(Ok(records)) => compare(&slots, page, &records),
                 // The readers find the error themselves.
-                Err(_) => compare(&slots, page, &[]),
+                Ok(Err(error)) if !error.is_unavailable() => compare(&slots, page, &[]),
+                _ => break,
             }
         }
     }
