@@ -142,8 +142,11 @@ async fn a_second_process_on_the_data_is_refused_and_harms_no_turn_of_the_first(
     let second = in_time("the refusal", second).await.unwrap();
     let stderr = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success(), "{stderr}");
-    assert!(stderr.contains("another process has the fleet's file"), "{stderr}");
-    assert!(stderr.contains("stop that process, or use another file"), "{stderr}");
+    assert!(
+        stderr.contains("another process, or another backend of this process, has the fleet's file"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("stop that process"), "{stderr}");
     first.read_until_running(5).await;
     first.child.start_kill().unwrap();
     first.read().await;
