@@ -20,7 +20,7 @@ pub(crate) struct LiveMessage {
     pub(crate) message: Message,
 }
 
-/// What a reader hears.
+/// The next thing for a reader: a message, or a reason to look.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// The next message. Complete messages before it may have been missed; they are in the backend.
