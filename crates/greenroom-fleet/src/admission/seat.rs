@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use tokio::time::Instant;
 
-use super::types::{AdmissionMessage, Tally, Want};
+use super::{AdmissionMessage, Tally, Want};
 
 /// Where a name is with its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
