@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
@@ -171,7 +172,7 @@ async fn processes_that_have_outlived_their_cli_are_killed() {
 fn a_process_of_another_activation_is_not_killed() {
     let (claim, other) = (AttemptId::new(), AttemptId::new());
     let mut stranger = old_cli_of(other, "exec cat");
-    LeftProcess::of(&json!({ "claim": claim })).unwrap().kill();
+    LeftProcess::deserialize(&json!({ "claim": claim })).unwrap().kill();
     drop(stranger.stdin.take());
     assert!(stranger.wait().unwrap().success(), "it was killed");
 }
@@ -245,7 +246,7 @@ fn a_process_of_another_or_an_unknown_start_is_not_killed() {
     for started in [json!(1), Value::Null] {
         let mut process = identity(&stranger);
         process["started"] = started;
-        LeftProcess::of(&process).unwrap().kill();
+        LeftProcess::deserialize(&process).unwrap().kill();
     }
     drop(stranger.stdin.take());
     assert!(stranger.wait().unwrap().success(), "it was killed");
