@@ -53,11 +53,17 @@ impl Transcripts {
     pub fn of(backend: impl Backend) -> Self {
         Self(Arc::new(backend))
     }
+}
 
-    async fn list(&self, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {
-        let key = |last: Option<&StoredTranscript>| last.map(|last| last.key.clone());
-        all_of(|last| self.0.transcripts(of.clone(), key(last), Page::MOST)).await
-    }
+async fn list(backend: &dyn Backend, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {
+    let key = |last: Option<&StoredTranscript>| last.map(|last| last.key.clone());
+    all_of(|last| backend.transcripts(of.clone(), key(last), Page::MOST)).await
+}
+
+/// The subpaths of a session's transcripts.
+pub(crate) async fn subkeys(backend: &dyn Backend, key: &SessionKey) -> Result<Vec<String>> {
+    let listed = list(backend, TranscriptsOf::key(&key.main())).await?;
+    Ok(listed.into_iter().filter_map(|transcript| transcript.key.subpath).collect())
 }
 
 /// The requests of one append, in their order.
@@ -118,7 +124,7 @@ impl SessionStore for Transcripts {
 
     fn list_sessions<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<StoredSession>>> {
         Box::pin(async move {
-            let mut listed = self.list(TranscriptsOf::project(project_key)).await?;
+            let mut listed = list(&*self.0, TranscriptsOf::project(project_key)).await?;
             listed.retain(|transcript| transcript.key.subpath.is_none());
             let session = |StoredTranscript { key, modified }: &StoredTranscript| {
                 StoredSession::new(&key.session_id, UNIX_EPOCH + Duration::from_millis(modified.0))
@@ -135,10 +141,7 @@ impl SessionStore for Transcripts {
     }
 
     fn list_subkeys<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Vec<String>>> {
-        Box::pin(async move {
-            let listed = self.list(TranscriptsOf::key(&key.main())).await?;
-            Ok(listed.into_iter().filter_map(|transcript| transcript.key.subpath).collect())
-        })
+        Box::pin(async move { Ok(subkeys(&*self.0, key).await?) })
     }
 }
 

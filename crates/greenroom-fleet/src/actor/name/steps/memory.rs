@@ -15,7 +15,7 @@ use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::profile::ActivationContext;
-use crate::request::{AppendEntries, Ownership, Page, TranscriptsOf};
+use crate::request::{AppendEntries, Ownership};
 use crate::transcripts;
 
 const CONFIG: &str = "CLAUDE_CONFIG_DIR";
@@ -120,14 +120,8 @@ impl SessionStore for OwnedTranscript {
 
     fn list_subkeys<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Vec<String>>> {
         Box::pin(async move {
-            let (of, mut last, mut parts) = (TranscriptsOf::key(&key.main()), None, Vec::new());
-            loop {
-                let page = || self.shared.backend.transcripts(of.clone(), last.clone(), Page::MOST);
-                let page = repeat(&self.shared, page).await?;
-                let Some(end) = page.last() else { return Ok(parts) };
-                last = Some(end.key.clone());
-                parts.extend(page.into_iter().filter_map(|transcript| transcript.key.subpath));
-            }
+            let backend = &*self.shared.backend;
+            Ok(repeat(&self.shared, || Box::pin(transcripts::subkeys(backend, key))).await?)
         })
     }
 }
